@@ -80,6 +80,19 @@ impl<'a> CellsRef<'a> {
         }
     }
 
+    /// Copies the cells to the beginning of `out`.
+    pub fn write(self, out: &mut [f64]) {
+        fn copy<T: Copy>(cells: &[T], out: &mut [f64], number: impl Fn(T) -> f64) {
+            out.iter_mut().zip(cells).for_each(|(out, cell)| *out = number(*cell));
+        }
+        match self {
+            CellsRef::Double(cells) => copy(cells, out, |cell| cell),
+            CellsRef::Float(cells) => copy(cells, out, f64::from),
+            CellsRef::BFloat16(cells) => copy(cells, out, f64::from),
+            CellsRef::Int8(cells) => copy(cells, out, f64::from),
+        }
+    }
+
     pub fn to_f64(self) -> Vec<f64> {
         match self {
             CellsRef::Double(cells) => cells.to_vec(),

@@ -124,6 +124,19 @@ impl BatchOutput<'_> {
         self.value(document).to_tensor()
     }
 
+    /// Writes the cells of a dense tensor for a document of the batch; the cells beyond it are 0.
+    pub fn write_cells(&self, document: usize, out: &mut [f64]) {
+        out.fill(0.0);
+        if let NodeSlot::Operand(at) = self.slot
+            && let InputFeed::Rows(cells, rows) = self.operands[*at].0
+        {
+            cells.row(usize::from(rows[document]), out.len()).write(out);
+            return;
+        }
+        let value = self.value(document);
+        out.iter_mut().zip(&value.cells).for_each(|(out, cell)| *out = *cell);
+    }
+
     pub(crate) fn value(&self, document: usize) -> Cow<'_, TensorValue> {
         value(self.slot, self.operands, self.tensor_type, document)
     }

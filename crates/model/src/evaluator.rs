@@ -4,6 +4,7 @@
 //! Binding runs it once to determine the types of its outputs. If its first dimension can have any size, it
 //! is also run over two rows together and separately; if the results are equal, later runs combine rows.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +60,27 @@ struct BoundOutput {
     tensor_type: TensorType,
 }
 
-/// Inputs of a row, in binding order.
-pub type Row = Vec<Tensor>;
+/// Inputs of a model for several rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRows {
+    /// Number of rows.
+    pub count: usize,
+    /// For each input, in binding order, the cells of all rows, one row after another.
+    pub inputs: Vec<Vec<f64>>,
+}
+
+impl ModelRows {
+    /// A single row: a dense tensor for each input, in binding order.
+    pub fn one(row: &[Tensor]) -> Self {
+        ModelRows { count: 1, inputs: row.iter().map(|tensor| tensor.cells().iter().collect()).collect() }
+    }
+
+    /// Adds the rows of `other`, which has as many inputs.
+    pub fn append(&mut self, other: &ModelRows) {
+        self.count += other.count;
+        self.inputs.iter_mut().zip(&other.inputs).for_each(|(cells, other)| cells.extend_from_slice(other));
+    }
+}
 
 impl ModelEvaluator {
     /// Loads a file.
@@ -222,7 +242,7 @@ impl ModelEvaluator {
         let grant = RunGrant::new(true);
         let terms = RunTerms::new(&grant, true).map_err(|error| self.jobs.fail(error))?;
         let one = plan.row(1);
-        let first = match plan.raw(&model, &[&one], &terms) {
+        let first = match plan.raw(&model, &one, 0..1, &terms) {
             Ok(first) => first,
             Err(error) => {
                 return self.refuse(format!("the model fails on inputs of these types: {error}"));
@@ -233,9 +253,10 @@ impl ModelEvaluator {
                 .or_else(|reason| self.refuse(format!("the output '{}': {reason}", output.name)))?;
         }
         if self.may_batch(&plan, &first) {
-            let other = plan.row(2);
+            let mut rows = one;
+            rows.append(&plan.row(2));
             if let (Ok(second), Ok(both)) =
-                (plan.raw(&model, &[&other], &terms), plan.raw(&model, &[&one, &other], &terms))
+                (plan.raw(&model, &rows, 1..2, &terms), plan.raw(&model, &rows, 0..2, &terms))
             {
                 plan.is_batched =
                     first.iter().zip(&second).zip(&both).all(|((one, two), both)| is_both(one, two, both));
@@ -282,106 +303,115 @@ fn is_both(
 impl RunPlan {
     /// Number of cells of one row.
     fn cells(&self) -> usize {
-        self.inputs.iter().map(|input| input.shape.iter().product::<usize>()).sum()
+        self.inputs.iter().map(BoundInput::size).sum()
     }
 
     /// A row of small numbers, different for each seed. Token ids are 0 and 1, which every vocabulary has.
-    fn row(&self, seed: usize) -> Row {
+    fn row(&self, seed: usize) -> ModelRows {
         let cell = |input: &BoundInput, at: usize| match input.element {
             CellElement::Float | CellElement::Double => ((at * 7 + seed * 3) % 11) as f64 / 11.0,
             _ if seed == 1 => 1.0,
             _ => f64::from(u8::from(at.is_multiple_of(2))),
         };
-        let tensor = |input: &BoundInput| {
-            let size = input.shape.iter().product();
-            let cells = TensorCells::Double((0..size).map(|at| cell(input, at)).collect());
-            let tensor_type = values::tensor_type(CellElement::Double, &input.shape);
-            let tensor = tensor_type.ok().and_then(|of| Tensor::new(of, Vec::new(), cells).ok());
-            tensor.unwrap_or_else(|| Tensor::scalar(0.0))
-        };
-        self.inputs.iter().map(tensor).collect()
+        let cells = |input: &BoundInput| (0..input.size()).map(|at| cell(input, at)).collect();
+        ModelRows { count: 1, inputs: self.inputs.iter().map(cells).collect() }
     }
 
-    /// Makes one run; returns shape and cells of each output.
+    /// Makes one run over a range of rows; returns shape and cells of each output.
     fn raw(
         &self,
         model: &OnnxModel,
-        rows: &[&Row],
+        rows: &ModelRows,
+        range: Range<usize>,
         terms: &RunTerms<'_>,
     ) -> ort::Result<Vec<(Vec<usize>, TensorCells)>> {
-        let value = |(at, input): (usize, &BoundInput)| {
+        let value = |input: &BoundInput, cells: &[f64]| {
             let mut shape = input.shape.clone();
-            if let (Some(first), true) = (shape.first_mut(), rows.len() > 1) {
-                *first = rows.len();
+            if let (Some(first), true) = (shape.first_mut(), range.len() > 1) {
+                *first = range.len();
             }
-            let of_rows = rows.iter().filter_map(|row| row.get(at));
-            Ok((self.inputs[at].name.as_str(), values::value(input.element, shape, of_rows)?))
+            let size = input.size();
+            let cells = cells.get(range.start * size..range.end * size).ok_or_else(|| {
+                ort::Error::new(format!("the input '{}' has fewer cells than its rows", input.name))
+            })?;
+            values::value(input.element, shape, cells)
         };
-        let inputs = self.inputs.iter().enumerate().map(value).collect::<ort::Result<Vec<_>>>()?;
+        let inputs = self.inputs.iter().zip(&rows.inputs);
+        let inputs = inputs
+            .map(|(input, cells)| Ok((input.name.as_str(), value(input, cells)?)))
+            .collect::<ort::Result<Vec<_>>>()?;
         let names: Vec<&str> = self.outputs.iter().map(|output| output.name.as_str()).collect();
         let values = model.run(&inputs, &names, terms)?;
         values.iter().zip(&self.outputs).map(|(value, output)| values::cells(value, output.element)).collect()
     }
 
-    /// Outputs of each row.
+    /// Adds the outputs of a range of rows to `found`.
     fn outputs(
         &self,
         model: &OnnxModel,
-        rows: &[&Row],
+        rows: &ModelRows,
+        range: Range<usize>,
         terms: &RunTerms<'_>,
-    ) -> ort::Result<Vec<Vec<Tensor>>> {
-        let outputs = self.raw(model, rows, terms)?;
-        let tensor = |row: usize, output: &BoundOutput, cells: &TensorCells| {
-            let size = output.tensor_type.dense_size();
-            if cells.len() != size * rows.len() {
+        found: &mut [TensorCells],
+    ) -> ort::Result<()> {
+        let outputs = self.raw(model, rows, range.clone(), terms)?;
+        for (output, (_, cells)) in self.outputs.iter().zip(&outputs) {
+            if cells.len() != output.tensor_type.dense_size() * range.len() {
                 let reason = format!(
                     "its output '{}' has {} cells for {} rows of {}",
                     output.name,
                     cells.len(),
-                    rows.len(),
+                    range.len(),
                     output.tensor_type
                 );
                 return Err(ort::Error::new(reason));
             }
-            Tensor::new(output.tensor_type.clone(), Vec::new(), cells.slice(row * size..(row + 1) * size))
-                .map_err(|error| ort::Error::new(error.to_string()))
-        };
-        (0..rows.len())
-            .map(|row| {
-                self.outputs
-                    .iter()
-                    .zip(&outputs)
-                    .map(|(output, (_, cells))| tensor(row, output, cells))
-                    .collect()
-            })
-            .collect()
+        }
+        for (found, (_, cells)) in found.iter_mut().zip(&outputs) {
+            found.extend_from(cells, 0..cells.len());
+        }
+        Ok(())
     }
 
-    /// Outputs of each row, up to `rows_max` per run. If a run fails, each of its rows runs alone; rows that
-    /// fail alone become NaN.
-    fn all(&self, rows: &[Row], rows_max: usize, grant: &RunGrant) -> Result<Vec<Vec<Tensor>>, Error> {
+    /// Outputs without cells.
+    fn no_outputs(&self, rows: usize) -> Vec<TensorCells> {
+        let cells = |output: &BoundOutput| {
+            let of = &output.tensor_type;
+            TensorCells::with_capacity(of.cell(), of.dense_size() * rows)
+        };
+        self.outputs.iter().map(cells).collect()
+    }
+
+    /// Outputs of a range of rows, up to `rows_max` per run. If a run fails, each of its rows runs alone; rows
+    /// that fail alone become NaN.
+    fn all(
+        &self,
+        rows: &ModelRows,
+        range: Range<usize>,
+        rows_max: usize,
+        grant: &RunGrant,
+    ) -> Result<Vec<TensorCells>, Error> {
         let jobs = &self.evaluator.jobs;
         let model = self.evaluator.model.get()?;
         // Shared by all runs: when one is stopped, so are the others.
         let terms = RunTerms::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
-        let mut found = Vec::with_capacity(rows.len());
-        for rows in rows.chunks(rows_max) {
-            let together: Vec<&Row> = rows.iter().collect();
-            match self.outputs(&model, &together, &terms) {
-                Ok(outputs) => {
-                    found.extend(outputs);
-                    continue;
-                }
+        let mut found = self.no_outputs(range.len());
+        for first in range.clone().step_by(rows_max) {
+            let together = first..range.end.min(first + rows_max);
+            match self.outputs(&model, rows, together.clone(), &terms, &mut found) {
+                Ok(()) => continue,
                 Err(error) if grant.interrupt().raised() => return Err(jobs.fail(error)),
                 Err(_) => {}
             }
-            for row in rows {
-                match self.outputs(&model, &[row], &terms) {
-                    Ok(outputs) => found.extend(outputs),
+            for row in together {
+                match self.outputs(&model, rows, row..row + 1, &terms, &mut found) {
+                    Ok(()) => {}
                     Err(error) if grant.interrupt().raised() => return Err(jobs.fail(error)),
                     Err(_) => {
                         jobs.failed();
-                        found.push(self.outputs.iter().map(BoundOutput::undefined).collect());
+                        found.iter_mut().zip(&self.outputs).for_each(|(found, output)| {
+                            (0..output.tensor_type.dense_size()).for_each(|_| found.push(f64::NAN));
+                        });
                     }
                 }
             }
@@ -390,14 +420,10 @@ impl RunPlan {
     }
 }
 
-impl BoundOutput {
-    /// Substitute for the output of a failed run.
-    fn undefined(&self) -> Tensor {
-        let size = self.tensor_type.dense_size();
-        let mut cells = TensorCells::with_capacity(self.tensor_type.cell(), size);
-        (0..size).for_each(|_| cells.push(f64::NAN));
-        Tensor::new(self.tensor_type.clone(), Vec::new(), cells)
-            .expect("a dense type has as many cells as its size says")
+impl BoundInput {
+    /// Number of cells of one row.
+    fn size(&self) -> usize {
+        self.shape.iter().product()
     }
 }
 
@@ -412,33 +438,35 @@ impl BoundModel {
         self.plan.is_batched
     }
 
-    /// Outputs of each row. If the model fails on a row, all its cells are NaN (0 for int8). `stop` is called
-    /// from time to time; once it returns true, the runs end.
+    /// Outputs of all rows: for each output, in the requested order, the cells of all rows, one row after
+    /// another. If the model fails on a row, all its cells are NaN (0 for int8). `stop` is called from time to
+    /// time; once it returns true, the runs end.
     ///
     /// # Errors
     /// [`Error::Deadline`] if `stop` returned true, [`Error::Overloaded`] if the queue is full; also if the
     /// model cannot be loaded again.
-    pub fn run(&self, rows: Vec<Row>, stop: &dyn Fn() -> bool) -> Result<Vec<Vec<Tensor>>, Error> {
+    pub fn run(&self, rows: ModelRows, stop: &dyn Fn() -> bool) -> Result<Vec<TensorCells>, Error> {
         // As many parts as run in parallel, or a multiple, none larger than a run's maximum. Rows that cannot
         // share a run still share an entry in the queue.
         let slots = self.plan.evaluator.jobs.slots();
-        let cells = rows.len().saturating_mul(self.plan.cells());
+        let cells = rows.count.saturating_mul(self.plan.cells());
         let parts = cells.div_ceil(RUN_CELLS).next_multiple_of(slots).min(cells.div_ceil(PART_CELLS));
-        let together = rows.len().div_ceil(parts.max(1)).max(1);
+        let together = rows.count.div_ceil(parts.max(1)).max(1);
         let rows_max = if self.plan.is_batched { together } else { 1 };
-        let mut rows = rows.into_iter();
-        let mut jobs = Vec::new();
-        loop {
-            let part: Vec<Row> = rows.by_ref().take(together).collect();
-            if part.is_empty() {
-                break;
+        let rows = Arc::new(rows);
+        let job = |first: usize| {
+            let range = first..rows.count.min(first + together);
+            let (plan, rows) = (Arc::clone(&self.plan), Arc::clone(&rows));
+            ModelJob {
+                rows: range.len(),
+                work: Box::new(move |grant: &RunGrant| plan.all(&rows, range, rows_max, grant)),
             }
-            let plan = Arc::clone(&self.plan);
-            jobs.push(ModelJob {
-                rows: part.len(),
-                work: Box::new(move |grant: &RunGrant| plan.all(&part, rows_max, grant)),
-            });
+        };
+        let jobs = (0..rows.count).step_by(together).map(job).collect();
+        let mut all = self.plan.no_outputs(rows.count);
+        for part in self.plan.evaluator.jobs.run(jobs, stop)? {
+            all.iter_mut().zip(&part).for_each(|(all, part)| all.extend_from(part, 0..part.len()));
         }
-        Ok(self.plan.evaluator.jobs.run(jobs, stop)?.concat())
+        Ok(all)
     }
 }

@@ -34,7 +34,7 @@ pub use millrace_env::{ModelCaller, SequencePurpose};
 pub use cores::BusyCores;
 pub use encoder::{EncoderOptions, LazyEncoder, TextEncoder};
 pub use error::Error;
-pub use evaluator::{BoundModel, ModelEvaluator, Row};
+pub use evaluator::{BoundModel, ModelEvaluator, ModelRows};
 pub use onnx::{CellElement, ExecutionMode, ModelPort, ModelThreads};
 pub use scheduler::{ModelLane, ModelScheduler, RunGrant, RunInterrupt, SchedulerOptions, SequenceModel};
 pub use sequence::{SequenceStates, TokenizedText};

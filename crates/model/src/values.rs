@@ -1,32 +1,23 @@
 //! Conversion of tensors to ONNX Runtime's values, and back.
 
-use millrace_tensor::{CellType, DimensionKind, Tensor, TensorCells, TensorDimension, TensorType};
+use millrace_tensor::{CellType, DimensionKind, TensorCells, TensorDimension, TensorType};
 use ort::value::{DynValue, PrimitiveTensorElementType, Tensor as Value};
 
 use crate::CellElement;
 
-/// Cells of rows, concatenated, as one value of this shape.
-pub(crate) fn value<'t>(
-    element: CellElement,
-    shape: Vec<usize>,
-    rows: impl Iterator<Item = &'t Tensor> + Clone,
-) -> ort::Result<DynValue> {
-    /// Cells of all rows, converted.
-    fn cells<'t, T>(rows: impl Iterator<Item = &'t Tensor>, of: impl Fn(f64) -> T) -> Vec<T> {
-        let mut all = Vec::new();
-        for row in rows {
-            all.extend(row.cells().iter().map(&of));
-        }
-        all
+/// Cells as one value of this shape.
+pub(crate) fn value(element: CellElement, shape: Vec<usize>, cells: &[f64]) -> ort::Result<DynValue> {
+    fn converted<T>(cells: &[f64], of: impl Fn(f64) -> T) -> Vec<T> {
+        cells.iter().map(|cell| of(*cell)).collect()
     }
     Ok(match element {
-        CellElement::Float => Value::from_array((shape, cells(rows, |cell| cell as f32)))?.into_dyn(),
-        CellElement::Double => Value::from_array((shape, cells(rows, |cell| cell)))?.into_dyn(),
-        CellElement::Int64 => Value::from_array((shape, cells(rows, |cell| cell as i64)))?.into_dyn(),
-        CellElement::Int32 => Value::from_array((shape, cells(rows, |cell| cell as i32)))?.into_dyn(),
-        CellElement::Int8 => Value::from_array((shape, cells(rows, |cell| cell as i8)))?.into_dyn(),
-        CellElement::Uint8 => Value::from_array((shape, cells(rows, |cell| cell as u8)))?.into_dyn(),
-        CellElement::Bool => Value::from_array((shape, cells(rows, |cell| cell != 0.0)))?.into_dyn(),
+        CellElement::Float => Value::from_array((shape, converted(cells, |cell| cell as f32)))?.into_dyn(),
+        CellElement::Double => Value::from_array((shape, converted(cells, |cell| cell)))?.into_dyn(),
+        CellElement::Int64 => Value::from_array((shape, converted(cells, |cell| cell as i64)))?.into_dyn(),
+        CellElement::Int32 => Value::from_array((shape, converted(cells, |cell| cell as i32)))?.into_dyn(),
+        CellElement::Int8 => Value::from_array((shape, converted(cells, |cell| cell as i8)))?.into_dyn(),
+        CellElement::Uint8 => Value::from_array((shape, converted(cells, |cell| cell as u8)))?.into_dyn(),
+        CellElement::Bool => Value::from_array((shape, converted(cells, |cell| cell != 0.0)))?.into_dyn(),
         CellElement::Other(name) => {
             return Err(ort::Error::new(format!("no tensors with {name} cells")));
         }

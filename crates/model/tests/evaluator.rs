@@ -5,7 +5,9 @@ use std::process::Command;
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
-use millrace_model::{BoundModel, Error, ModelEvaluator, ModelScheduler, ModelThreads, SchedulerOptions};
+use millrace_model::{
+    BoundModel, Error, ModelEvaluator, ModelRows, ModelScheduler, ModelThreads, SchedulerOptions,
+};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 /// Provides ONNX Runtime, which models need; downloads it if it is missing.
@@ -50,9 +52,9 @@ fn bind(
 
 /// Cells of the first output for rows of three numbers each.
 fn linear(evaluation: &BoundModel, rows: &[[f64; 3]]) -> Vec<f64> {
-    let rows = rows.iter().map(|row| vec![tensor("tensor(d0[1],d1[3])", row)]).collect();
+    let rows = ModelRows { count: rows.len(), inputs: vec![rows.concat()] };
     let outputs = evaluation.run(rows, &|| false).expect("it runs");
-    outputs.iter().map(|row| row[0].cells().get(0)).collect()
+    outputs[0].iter().collect()
 }
 
 const FEATURES: &[(&str, &str)] = &[("features", "tensor<float>(d0[1],d1[3])")];
@@ -88,9 +90,9 @@ fn several_outputs_and_threads_of_its_own() {
     let threads = ModelThreads { intra_op: Some(1), ..ModelThreads::default() };
     let model = load("linear", threads).expect("it is a model");
     let evaluation = bind(&model, FEATURES, &["twice:0", "score"]).expect("it fits");
-    let rows = vec![vec![tensor("tensor(d0[1],d1[3])", &[1.0, 1.0, 0.0])]];
+    let rows = ModelRows::one(&[tensor("tensor(d0[1],d1[3])", &[1.0, 1.0, 0.0])]);
     let outputs = evaluation.run(rows, &|| false).expect("it runs");
-    assert_eq!(outputs[0].iter().map(|output| output.cells().get(0)).collect::<Vec<_>>(), [22.0, 11.0]);
+    assert_eq!(outputs.iter().map(|output| output.get(0)).collect::<Vec<_>>(), [22.0, 11.0]);
 }
 
 #[test]
@@ -115,15 +117,16 @@ fn a_row_that_the_model_fails_on_fails_alone() {
     assert_eq!(evaluation.output_types(), [tensor_type("tensor<float>(d0[1],d1[1])")]);
     let row = |token: f64| {
         let of = "tensor(d0[1],d1[6])";
-        vec![
+        ModelRows::one(&[
             tensor(of, &[2.0, token, 3.0, 7.0, 3.0, 0.0]),
             tensor(of, &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]),
             tensor(of, &[0.0, 0.0, 0.0, 1.0, 1.0, 0.0]),
-        ]
+        ])
     };
     let scores = |tokens: &[f64]| -> Vec<f64> {
-        let outputs = evaluation.run(tokens.iter().map(|token| row(*token)).collect(), &|| false);
-        outputs.expect("it runs").iter().map(|row| row[0].cells().get(0)).collect()
+        let mut rows = row(tokens[0]);
+        tokens[1..].iter().for_each(|token| rows.append(&row(*token)));
+        evaluation.run(rows, &|| false).expect("it runs")[0].iter().collect()
     };
     let alone = [scores(&[5.0])[0], scores(&[6.0])[0]];
     assert_ne!(alone[0], alone[1]);
@@ -138,10 +141,8 @@ fn a_row_that_the_model_fails_on_fails_alone() {
 fn who_does_not_wait_gets_nothing() {
     let model = load("cross-encoder", ModelThreads::default()).expect("it is a model");
     let evaluation = bind(&model, TOKENS, &["logits"]).expect("it fits");
-    let of = "tensor(d0[1],d1[6])";
-    let rows = (0..4000)
-        .map(|_| vec![tensor(of, &[1.0; 6]), tensor(of, &[1.0; 6]), tensor(of, &[0.0; 6])])
-        .collect();
+    let ones = vec![1.0; 6 * 4000];
+    let rows = ModelRows { count: 4000, inputs: vec![ones.clone(), ones, vec![0.0; 6 * 4000]] };
     let error = evaluation.run(rows, &|| true).expect_err("nobody waits");
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
 }

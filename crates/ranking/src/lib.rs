@@ -32,6 +32,6 @@ pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
 pub use forests::TreeModel;
 pub use later::{KnownHits, PhaseRerank, PhaseReranking, RankedList};
-pub use onnx::{ModelFailure, ModelSource, NoModels, RankModelEvaluation, RankModelFile};
+pub use onnx::{ModelFailure, ModelInputRows, ModelSource, NoModels, RankModelEvaluation, RankModelFile};
 pub use profile::{BestHits, CompiledProfile, FirstPhase, RankOutcome, RankedDocuments, RankedHit};
 pub use shown::{Features, ShownFeatures};

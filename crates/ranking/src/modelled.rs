@@ -1,10 +1,8 @@
 //! Model runs over the hits of a phase, before the phase reads their output.
 
-use millrace_tensor::Tensor;
-
 use crate::compile::CompiledExpression;
 use crate::features::HitsTogether;
-use crate::onnx::ModelFailure;
+use crate::onnx::{ModelFailure, ModelInputRows, ModelOutputs};
 use crate::profile::{CompiledProfile, each_hit};
 use crate::stage::{ProfileStage, StageInput};
 use crate::{Error, RankedHit};
@@ -49,13 +47,20 @@ impl CompiledProfile {
         earlier.modelled.resize_with(self.models.len(), Default::default);
         for at in self.models_of(programs) {
             let model = &self.models[at];
-            let mut rows: Vec<Vec<Tensor>> = vec![Vec::with_capacity(model.inputs.len()); hits.len()];
+            let widths: Vec<usize> =
+                model.inputs.iter().map(|input| input.program.tensor_type().dense_size()).collect();
+            let cells = widths.iter().map(|width| vec![0.0; width * hits.len()]).collect();
+            let mut rows = ModelInputRows { count: hits.len(), inputs: cells };
             let inputs = model.inputs.iter().collect();
             let mut stage =
                 ProfileStage::new(&StageInput { earlier: Some(earlier), ..*over }, &self.features, inputs);
             each_hit(over.matches, hits, |places, chunk| {
-                stage.run(chunk, |_, output| {
-                    places.iter().enumerate().for_each(|(row, place)| rows[*place].push(output.tensor(row)));
+                stage.run(chunk, |input, output| {
+                    let (width, cells) = (widths[input], &mut rows.inputs[input]);
+                    let rows = places.iter().enumerate();
+                    rows.for_each(|(row, place)| {
+                        output.write_cells(row, &mut cells[place * width..(place + 1) * width]);
+                    });
                 })
             })?;
             drop(stage);
@@ -65,8 +70,11 @@ impl CompiledProfile {
                 Err(ModelFailure::Overloaded(reason)) => return Err(Error::Overloaded(reason)),
                 Err(ModelFailure::Failed(reason)) => return Err(Error::Model(reason)),
             };
-            let places = hits.iter().map(|hit| (hit.chunk, hit.document));
-            earlier.modelled[at] = places.zip(outputs).collect();
+            assert!(
+                outputs.len() == hits.len() * model.evaluation.tensor_type().dense_size(),
+                "a model's output has cells for each hit"
+            );
+            earlier.modelled[at] = ModelOutputs::new(hits, outputs);
         }
         Ok(true)
     }

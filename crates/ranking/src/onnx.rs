@@ -4,14 +4,13 @@
 //! inputs of all its hits are collected, and the model runs over all of them at once. Its output is kept per
 //! hit until the phase reads it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_schema::OnnxModelConfig;
-use millrace_tensor::{Tensor, TensorType};
+use millrace_tensor::{TensorCells, TensorType};
 
-use crate::Error;
 use crate::compile::CompiledExpression;
+use crate::{Error, RankedHit};
 
 /// Source of a profile's models.
 pub trait ModelSource {
@@ -46,13 +45,21 @@ pub trait RankModelEvaluation: Send + Sync {
     /// Type of the output.
     fn tensor_type(&self) -> TensorType;
 
-    /// Computes the output of each row. A row holds the inputs in the order in which they were bound. If the
-    /// model fails on a row, its cells are NaN. `stop` is called from time to time; once it returns true, the
-    /// run ends.
+    /// Computes the outputs of all rows: their cells, one row after another. If the model fails on a row, its
+    /// cells are NaN. `stop` is called from time to time; once it returns true, the run ends.
     ///
     /// # Errors
     /// No row has an output.
-    fn run(&self, rows: Vec<Vec<Tensor>>, stop: &dyn Fn() -> bool) -> Result<Vec<Tensor>, ModelFailure>;
+    fn run(&self, rows: ModelInputRows, stop: &dyn Fn() -> bool) -> Result<TensorCells, ModelFailure>;
+}
+
+/// Inputs of a model for the hits of a phase.
+#[derive(Debug, Clone)]
+pub struct ModelInputRows {
+    /// Number of rows.
+    pub count: usize,
+    /// For each input, in the order in which they were bound, the cells of all rows, one row after another.
+    pub inputs: Vec<Vec<f64>>,
 }
 
 /// The reason for missing model output.
@@ -85,8 +92,47 @@ pub(crate) struct ModelStep {
     pub feature: usize,
 }
 
-/// A tensor per hit, by chunk and document.
-pub(crate) type TensorPerHit = HashMap<(usize, u16), Tensor>;
+/// Output of a model for hits.
+#[derive(Debug, Default)]
+pub(crate) struct ModelOutputs {
+    /// In the order of chunks and documents.
+    rows: Vec<OutputRow>,
+    /// Cells of all rows; `None` before the model has run.
+    cells: Option<TensorCells>,
+}
+
+/// Row of the output that belongs to a document.
+#[derive(Debug)]
+struct OutputRow {
+    chunk: usize,
+    document: u16,
+    row: usize,
+}
+
+impl ModelOutputs {
+    /// Outputs of these hits, in their order.
+    pub fn new(hits: &[RankedHit], cells: TensorCells) -> Self {
+        let row =
+            |(row, hit): (usize, &RankedHit)| OutputRow { chunk: hit.chunk, document: hit.document, row };
+        let mut rows: Vec<OutputRow> = hits.iter().enumerate().map(row).collect();
+        rows.sort_unstable_by_key(|row| (row.chunk, row.document));
+        ModelOutputs { rows, cells: Some(cells) }
+    }
+
+    /// Cells of these documents of a chunk, `width` for each, in their order; NaN for others than hits. The
+    /// documents ascend.
+    pub fn write(&self, chunk: usize, documents: &[u16], width: usize, out: &mut TensorCells) {
+        let first = self.rows.partition_point(|row| row.chunk < chunk);
+        let mut rows = self.rows[first..].iter().take_while(|row| row.chunk == chunk).peekable();
+        for document in documents {
+            while rows.next_if(|row| row.document < *document).is_some() {}
+            match (rows.peek().filter(|row| row.document == *document), &self.cells) {
+                (Some(row), Some(cells)) => out.extend_from(cells, row.row * width..(row.row + 1) * width),
+                _ => (0..width).for_each(|_| out.push(f64::NAN)),
+            }
+        }
+    }
+}
 
 /// Resolves an output by its alias in expressions or by its own name; the first output if no name is given.
 pub(crate) fn output_name(

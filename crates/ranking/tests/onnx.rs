@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_ranking::{
-    CompiledProfile, Error, ModelFailure, ModelSource, RankModelEvaluation, RankModelFile, RankOutcome,
-    ShownFeatures,
+    CompiledProfile, Error, ModelFailure, ModelInputRows, ModelSource, RankModelEvaluation, RankModelFile,
+    RankOutcome, ShownFeatures,
 };
 use millrace_result::FeatureValue;
 use millrace_schema::{ModelExecution, ModelFile, OnnxModelConfig, RankPhase, RankProfile, SourcedText};
@@ -63,21 +63,22 @@ impl RankModelEvaluation for SumEvaluation {
         support::tensor_type("tensor<float>(d0[1])")
     }
 
-    fn run(&self, rows: Vec<Vec<Tensor>>, stop: &dyn Fn() -> bool) -> Result<Vec<Tensor>, ModelFailure> {
+    fn run(&self, rows: ModelInputRows, stop: &dyn Fn() -> bool) -> Result<TensorCells, ModelFailure> {
         if stop() {
             return Err(ModelFailure::Stopped);
         }
         if self.2 == "overloaded" {
             return Err(ModelFailure::Overloaded("too much".to_owned()));
         }
-        let sum = |row: &Vec<Tensor>| row.iter().flat_map(|tensor| tensor.cells().iter()).sum::<f64>();
-        let sums: Vec<f64> = rows.iter().map(sum).collect();
-        self.0.runs.lock().push(sums.clone());
-        let tensor = |sum: f64| {
-            let number = if sum < 0.0 { f64::NAN } else { sum + self.1 };
-            Tensor::new(self.tensor_type(), Vec::new(), TensorCells::Float(vec![number as f32])).unwrap()
+        let cells = |row: usize, cells: &Vec<f64>| {
+            let width = cells.len() / rows.count;
+            cells[row * width..(row + 1) * width].iter().sum::<f64>()
         };
-        Ok(sums.into_iter().map(tensor).collect())
+        let sum = |row| rows.inputs.iter().map(|input| cells(row, input)).sum();
+        let sums: Vec<f64> = (0..rows.count).map(sum).collect();
+        self.0.runs.lock().push(sums.clone());
+        let number = |sum: f64| if sum < 0.0 { f32::NAN } else { (sum + self.1) as f32 };
+        Ok(TensorCells::Float(sums.into_iter().map(number).collect()))
     }
 }
 

@@ -95,6 +95,21 @@ impl TensorCells {
         }
     }
 
+    /// Adds a range of the cells of another list, rounded to the storage type. The range must exist.
+    pub fn extend_from(&mut self, other: &TensorCells, range: Range<usize>) {
+        match (self, other) {
+            (TensorCells::Double(cells), TensorCells::Double(other)) => {
+                cells.extend_from_slice(&other[range])
+            }
+            (TensorCells::Float(cells), TensorCells::Float(other)) => cells.extend_from_slice(&other[range]),
+            (TensorCells::BFloat16(cells), TensorCells::BFloat16(other)) => {
+                cells.extend_from_slice(&other[range]);
+            }
+            (TensorCells::Int8(cells), TensorCells::Int8(other)) => cells.extend_from_slice(&other[range]),
+            (cells, other) => range.for_each(|at| cells.push(other.get(at))),
+        }
+    }
+
     /// Replaces the cells from `at` by `block`. Returns false, without replacing them, if the cell types
     /// differ. The cells must exist.
     pub(crate) fn overwrite(&mut self, at: usize, block: &TensorCells) -> bool {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_model::{ModelEvaluator, ModelScheduler, ModelThreads, Row, SchedulerOptions};
-use millrace_tensor::{Tensor, TensorCells, TensorType};
+use millrace_model::{ModelEvaluator, ModelRows, ModelScheduler, ModelThreads, SchedulerOptions};
+use millrace_tensor::TensorType;
 
 use super::{Benchmark, Settings};
 use crate::embedders;
@@ -34,9 +34,11 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         return Err(Error::failed("the model does not take several rows at once"));
     }
     for (phase, hits) in PHASES {
-        let rows: Vec<Row> = (0..hits).map(row).collect::<Result<_, Error>>()?;
-        let together = || evaluation.run(rows.clone(), &|| false).map(drop);
-        let apart = || rows.iter().try_for_each(|row| evaluation.run(vec![row.clone()], &|| false).map(drop));
+        let rows: Vec<ModelRows> = (0..hits).map(row).collect();
+        let mut all = rows[0].clone();
+        rows[1..].iter().for_each(|row| all.append(row));
+        let together = || evaluation.run(all.clone(), &|| false).map(drop);
+        let apart = || rows.iter().try_for_each(|row| evaluation.run(row.clone(), &|| false).map(drop));
         together().and_then(|()| apart()).map_err(Error::failed)?;
         let (together, apart) = alternately(settings.time_per_case, 3, together, apart);
         report.push(
@@ -65,15 +67,12 @@ fn bind(file: &Path, scheduler: &ModelScheduler) -> Result<millrace_model::Bound
 }
 
 /// Input of the model for the hit with this number.
-fn row(number: usize) -> Result<Row, Error> {
-    let tokens = tensor_type(&format!("tensor(d0[1],d1[{TOKENS}])"))?;
-    let tensor = |of: &dyn Fn(usize) -> f64| {
-        let cells = TensorCells::Double((0..TOKENS).map(of).collect());
-        Tensor::new(tokens.clone(), Vec::new(), cells).map_err(Error::failed)
-    };
-    Ok(vec![
-        tensor(&|at| (1000 + (number * 31 + at * 7) % 20_000) as f64)?,
-        tensor(&|_| 1.0)?,
-        tensor(&|at| f64::from(u8::from(at >= TOKENS / 4)))?,
-    ])
+fn row(number: usize) -> ModelRows {
+    let cells = |of: &dyn Fn(usize) -> f64| (0..TOKENS).map(of).collect();
+    let inputs = vec![
+        cells(&|at| (1000 + (number * 31 + at * 7) % 20_000) as f64),
+        cells(&|_| 1.0),
+        cells(&|at| f64::from(u8::from(at >= TOKENS / 4))),
+    ];
+    ModelRows { count: 1, inputs }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use millrace_model::{self as model, ModelEvaluator};
-use millrace_ranking::{Error, ModelFailure, RankModelEvaluation, RankModelFile};
+use millrace_ranking::{Error, ModelFailure, ModelInputRows, RankModelEvaluation, RankModelFile};
 use millrace_schema::{Application, OnnxModelConfig};
-use millrace_tensor::{Tensor, TensorType};
+use millrace_tensor::{TensorCells, TensorType};
 
 use super::NodeModels;
 
@@ -65,7 +65,8 @@ impl RankModelEvaluation for RankEvaluation {
         self.0.output_types().first().cloned().unwrap_or_else(TensorType::scalar)
     }
 
-    fn run(&self, rows: Vec<Vec<Tensor>>, stop: &dyn Fn() -> bool) -> Result<Vec<Tensor>, ModelFailure> {
+    fn run(&self, rows: ModelInputRows, stop: &dyn Fn() -> bool) -> Result<TensorCells, ModelFailure> {
+        let rows = model::ModelRows { count: rows.count, inputs: rows.inputs };
         let outputs = self.0.run(rows, stop).map_err(|error| match error {
             model::Error::Deadline { .. } | model::Error::Abandoned { .. } => ModelFailure::Stopped,
             model::Error::Overloaded { .. } | model::Error::Closed => {
@@ -73,7 +74,6 @@ impl RankModelEvaluation for RankEvaluation {
             }
             _ => ModelFailure::Failed(error.to_string()),
         })?;
-        // Each row has the one output that was bound.
-        Ok(outputs.into_iter().flatten().collect())
+        Ok(outputs.into_iter().next().expect("one output is bound"))
     }
 }

@@ -219,9 +219,11 @@ impl EvaluatedModel {
         let arguments = self.evaluator.inputs().iter().map(read).collect::<Result<Vec<Tensor>, Error>>()?;
         let types = arguments.iter().map(|tensor| tensor.tensor_type().clone()).collect();
         let binding = self.binding(output, types)?;
-        let outputs = binding.evaluation.run(vec![arguments], stop).map_err(|error| failed(&error))?;
-        let value = outputs.into_iter().flatten().next();
-        value.ok_or_else(|| Error::Internal("the model gave nothing".to_owned()))
+        let rows = model::ModelRows::one(&arguments);
+        let outputs = binding.evaluation.run(rows, stop).map_err(|error| failed(&error))?;
+        let of = binding.evaluation.output_types().iter().zip(outputs).next();
+        let (of, cells) = of.ok_or_else(|| Error::Internal("the model gave nothing".to_owned()))?;
+        Tensor::new(of.clone(), Vec::new(), cells).map_err(|error| Error::Internal(error.to_string()))
     }
 
     /// The model bound to these types; a recent binding is reused.

@@ -38,7 +38,7 @@ use millrace_expression::{FeatureName, InputBatch, TensorRows};
 use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands};
 use millrace_plan::Plan;
 use millrace_schema::{RankProfile, Schema, SchemaField};
-use millrace_tensor::{Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 use crate::Error;
 use crate::properties::RankProperties;
@@ -199,6 +199,22 @@ pub(crate) enum FeatureValues {
     Tensors(Vec<Tensor>),
     /// Dense tensors in the layout of their column.
     Rows(FixedColumn),
+    /// Dense tensors, one for each document in their order.
+    Gathered(GatheredRows),
+}
+
+/// Dense tensors of documents, one after another.
+pub(crate) struct GatheredRows {
+    cells: TensorCells,
+    /// Indices of the rows: 0, 1, 2, …
+    order: Vec<u16>,
+}
+
+impl GatheredRows {
+    /// Rows of as many documents, which are at most those of a chunk.
+    pub fn new(cells: TensorCells, documents: usize) -> Self {
+        GatheredRows { cells, order: (0..=u16::MAX).take(documents).collect() }
+    }
 }
 
 impl FeatureValues {
@@ -225,6 +241,15 @@ impl FeatureValues {
             FeatureValues::Numbers(numbers) => InputBatch::numbers(numbers),
             FeatureValues::Tensor(tensor) => InputBatch::tensor(tensor),
             FeatureValues::Tensors(tensors) => InputBatch::tensors(tensors),
+            FeatureValues::Gathered(rows) => {
+                let cells = match &rows.cells {
+                    TensorCells::Double(cells) => TensorRows::Double(cells),
+                    TensorCells::Float(cells) => TensorRows::Float(cells),
+                    TensorCells::BFloat16(cells) => TensorRows::BFloat16(cells),
+                    TensorCells::Int8(cells) => TensorRows::Int8(cells),
+                };
+                InputBatch::rows(cells, &rows.order)
+            }
             FeatureValues::Rows(column) => match column.cell() {
                 CellKind::F64 => InputBatch::rows(TensorRows::Double(column.cells()), documents),
                 CellKind::F32 => InputBatch::rows(TensorRows::Float(column.cells()), documents),

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use millrace_expression::FeatureName;
-use millrace_tensor::{Tensor, TensorCells, TensorType};
+use millrace_tensor::{TensorCells, TensorType};
 
 use super::{
-    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
+    GatheredRows, RankFeature,
 };
 use crate::Error;
-use crate::onnx::TensorPerHit;
+use crate::onnx::ModelOutputs;
 
 /// A number per hit, by chunk and document.
 pub(crate) type PerHit = HashMap<(usize, u16), f64>;
@@ -24,7 +25,7 @@ pub(crate) struct HitsTogether {
     /// Normalized numbers of the global phase.
     pub normalized: Vec<PerHit>,
     /// For each model of the profile, its output for the hits that needed it.
-    pub modelled: Vec<TensorPerHit>,
+    pub modelled: Vec<ModelOutputs>,
 }
 
 /// `firstPhaseRank`
@@ -59,30 +60,20 @@ impl RankFeature for ModelFeature {
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let outputs = request.earlier.and_then(|earlier| earlier.modelled.get(self.place));
-        let missing = undefined(&self.tensor_type);
+        let none = ModelOutputs::default();
+        let (width, cell) = (self.tensor_type.dense_size(), self.tensor_type.cell());
         let is_number = self.tensor_type.is_scalar();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            let output = |document: &u16| {
-                let known = outputs.and_then(|outputs| outputs.get(&(chunk.matches.chunk, *document)));
-                known.unwrap_or(&missing)
-            };
-            let outputs = chunk.matches.documents.iter().map(output);
+            let mut cells = TensorCells::with_capacity(cell, width * chunk.len());
+            outputs.unwrap_or(&none).write(chunk.matches.chunk, &chunk.matches.documents, width, &mut cells);
             if is_number {
                 let numbers = values.numbers(chunk.len(), f64::NAN);
-                numbers.iter_mut().zip(outputs).for_each(|(number, output)| *number = output.cells().get(0));
+                numbers.iter_mut().zip(cells.iter()).for_each(|(number, cell)| *number = cell);
             } else {
-                *values = FeatureValues::Tensors(outputs.cloned().collect());
+                *values = FeatureValues::Gathered(GatheredRows::new(cells, chunk.len()));
             }
         }))
     }
-}
-
-/// A dense tensor of NaN cells.
-fn undefined(tensor_type: &TensorType) -> Tensor {
-    let mut cells = TensorCells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
-    (0..tensor_type.dense_size()).for_each(|_| cells.push(f64::NAN));
-    let tensor = Tensor::new(tensor_type.clone(), Vec::new(), cells);
-    tensor.unwrap_or_else(|_| Tensor::scalar(f64::NAN))
 }
 
 struct PhaseFeature;

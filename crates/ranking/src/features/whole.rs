@@ -93,7 +93,10 @@ impl RankFeature for WholeMatch {
                             .for_each(|(out, number)| *out += *weight * number / total);
                     }
                     // fieldMatch and attributeMatch are numbers.
-                    FeatureValues::Tensor(_) | FeatureValues::Tensors(_) | FeatureValues::Rows(_) => {}
+                    FeatureValues::Tensor(_)
+                    | FeatureValues::Tensors(_)
+                    | FeatureValues::Rows(_)
+                    | FeatureValues::Gathered(_) => {}
                 }
             }
         }))
