@@ -284,10 +284,19 @@ pub struct ContentCluster {
     /// Limits that differ from the defaults.
     pub tuning: ContentTuning,
     /// Size of dynamic summaries.
-    pub snippets: SnippetLengths,
+    pub snippets: SnippetSettings,
 }
 
-/// Size of dynamic summaries, as far as services.xml sets it. Lengths are in bytes.
+/// Size of dynamic summaries, as far as services.xml sets it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SnippetSettings {
+    /// Lengths for fields without settings of their own.
+    pub usual: SnippetLengths,
+    /// Lengths for single fields, by name; what they leave out has its default, not the value of `usual`.
+    pub fields: BTreeMap<String, SnippetLengths>,
+}
+
+/// Size of the dynamic summary of a field. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnippetLengths {
     /// Maximum number of snippets per text.

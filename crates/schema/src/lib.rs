@@ -43,11 +43,12 @@ mod schema;
 mod services;
 mod significance;
 mod suggest;
+mod unpack;
 mod xml;
 
 pub use application::{
     Application, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster, ContentTuning,
-    DocumentMode, SnippetLengths,
+    DocumentMode, SnippetLengths, SnippetSettings,
 };
 pub use embedder::{
     ColbertTokens, EmbedderConfig, EmbedderKind, EmbedderMeans, EmbeddingService, ModelExecution, ModelFile,

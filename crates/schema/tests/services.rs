@@ -635,7 +635,8 @@ fn snippets_have_their_lengths() {
     );
     let services = format!("<services>{all}{}</services>", cluster(&own));
     let application = application(&services, &[]).unwrap();
-    let snippets = application.content[0].snippets;
+    let snippets = application.content[0].snippets.usual;
+    assert!(application.content[0].snippets.fields.is_empty());
     assert_eq!((snippets.length, snippets.max_matches), (Some(1000), Some(2)));
     assert_eq!(
         (snippets.surround_max, snippets.min_length, snippets.prefix),
@@ -647,5 +648,11 @@ fn snippets_have_their_lengths() {
         &format!("<services>{}</services>", cluster(&config("<size>1</size>"))),
         "unknown setting <size>",
     );
+    let fields = config(
+        "<override><item><fieldname>f</fieldname><length>7</length></item></override><override operation='append'><fieldname>g</fieldname></override>",
+    );
+    let application = self::application(&format!("<services>{}</services>", cluster(&fields)), &[]).unwrap();
+    let lengths = |field: &str| application.content[0].snippets.fields[field].length;
+    assert_eq!((lengths("f"), lengths("g")), (Some(7), None));
     refuses(&format!("<services>{}</services>", cluster(&config("<length>-1</length>"))), "-1");
 }

@@ -33,7 +33,7 @@ pub(super) fn read(
         },
         topology: topology::read(node, &tuning, &mut findings.warnings)?,
         tuning,
-        snippets: snippets::read(node)?,
+        snippets: snippets::read(node, &mut findings.warnings)?,
     };
     let listed = || xml::elements(documents).filter(|element| element.tag_name().name() == "document");
     for element in listed() {
