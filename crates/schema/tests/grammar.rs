@@ -7,6 +7,9 @@ use millrace_schema::Application;
 const SERVICES: &str = "<services><container id='c'><search/></container><content id='mail'><documents>\
                         <document type='x' mode='streaming'/></documents></content></services>";
 
+const SIGNIFICANCE: &str = r#"{"version": "1.0", "id": "x", "description": "y", "languages": {"en":
+    {"description": "", "document-count": 1, "document-frequencies": {"a": 1}}}}"#;
+
 /// Checks each line of the table; lists all lines with another outcome.
 fn walk(table: &str, check: impl Fn(&str) -> String) {
     let (mut frame, mut wrong, mut lines) = ("", Vec::new(), 0);
@@ -32,8 +35,8 @@ fn agrees(outcome: &str, expected: &str) -> bool {
 }
 
 /// `ok`, `warns …` or `refused …`.
-fn outcome(files: &[(&str, &str)]) -> String {
-    let all = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+fn outcome(files: &[(&str, &[u8])]) -> String {
+    let all = files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec()));
     match Application::from_files(all.collect::<BTreeMap<_, _>>()) {
         Ok(application) if application.warnings.is_empty() => "ok".to_owned(),
         Ok(application) => format!("warns {}", application.warnings.join("; ")),
@@ -45,10 +48,11 @@ fn outcome(files: &[(&str, &str)]) -> String {
 fn schemas() {
     walk(include_str!("grammar/schema.txt"), |schema| {
         outcome(&[
-            ("services.xml", SERVICES),
-            ("schemas/x.sd", schema),
-            ("constants/c.json", "{\"values\": [1]}"),
-            ("models/m.onnx", ""),
+            ("services.xml", SERVICES.as_bytes()),
+            ("schemas/x.sd", schema.as_bytes()),
+            ("constants/c.json", b"{\"values\": [1]}"),
+            ("constants/c.json.lz4", include_bytes!("compressed/values.json.lz4")),
+            ("models/m.onnx", b""),
         ])
     });
 }
@@ -58,12 +62,10 @@ fn services() {
     let schema = "schema x { document x { field n type int { indexing: attribute } field f type string { indexing: index | summary } } }";
     walk(include_str!("grammar/services.txt"), |services| {
         outcome(&[
-            ("services.xml", services),
-            ("schemas/x.sd", schema),
-            (
-                "models/significance.json",
-                "{\"version\":\"1.0\",\"id\":\"x\",\"description\":\"y\",\"languages\":{\"en\":{\"description\":\"\",\"document-count\":1,\"document-frequencies\":{\"a\":1}}}}",
-            ),
+            ("services.xml", services.as_bytes()),
+            ("schemas/x.sd", schema.as_bytes()),
+            ("models/significance.json", SIGNIFICANCE.as_bytes()),
+            ("models/significance.json.zst", include_bytes!("compressed/significance.json.zst")),
         ])
     });
 }
