@@ -298,7 +298,6 @@ fn updates_calculate() {
         r#"{"plays":{"increment":2}}"#,
         r#"{"plays":9007199254740995}"#,
     );
-    check_update("{}", r#"{"year":{"increment":5}}"#, "{}");
     check_update(
         r#"{"year":2147483647}"#,
         r#"{"year":{"increment":1}}"#,
@@ -321,6 +320,23 @@ fn updates_calculate() {
         r#"{"tags":{"match":{"element":0,"assign":"b"}}}"#,
         r#"{"tags":["b"]}"#,
     );
+}
+
+#[test]
+fn arithmetic_on_what_is_missing_starts_from_zero() {
+    // Every number and every place that a path can lead to; elements of arrays are not created.
+    check_update("{}", r#"{"year":{"increment":5}}"#, r#"{"year":5}"#);
+    check_update("{}", r#"{"year":{"decrement":5}}"#, r#"{"year":-5}"#);
+    check_update("{}", r#"{"year":{"multiply":5}}"#, r#"{"year":0}"#);
+    check_update("{}", r#"{"plays":{"divide":5}}"#, r#"{"plays":0}"#);
+    check_update("{}", r#"{"score":{"increment":1.5}}"#, r#"{"score":1.5}"#);
+    check_update("{}", r#"{"codes{3}":{"increment":1}}"#, r#"{"codes":{"3":1}}"#);
+    check_update(r#"{"codes":{"1":7}}"#, r#"{"codes{3}":{"increment":1}}"#, r#"{"codes":{"1":7,"3":1}}"#);
+    check_update("{}", r#"{"tracks{a}":{"increment":1}}"#, r#"{"tracks":{"a":1}}"#);
+    check_update("{}", r#"{"contacts{x}.age":{"increment":1}}"#, r#"{"contacts":{"x":{"age":1}}}"#);
+    check_update(r#"{"people":[{}]}"#, r#"{"people[0].age":{"increment":2}}"#, r#"{"people":[{"age":2}]}"#);
+    check_update(r#"{"matrix":[[1]]}"#, r#"{"matrix[0][1]":{"increment":2}}"#, r#"{"matrix":[[1]]}"#);
+    check_update("{}", r#"{"matrix[0][1]":{"increment":2}}"#, "{}");
 }
 
 #[test]

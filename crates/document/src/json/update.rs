@@ -7,8 +7,8 @@ use super::failure::FieldFailure;
 use super::read::ValueSeed;
 use crate::scalar;
 use crate::{
-    ArithmeticOperator, DataType, DocumentType, DocumentValue, FieldUpdate, UpdatePath, UpdatePathStep,
-    ValueChange,
+    ArithmeticOperator, DataType, DocumentType, DocumentValue, FieldUpdate, MissingNumber, UpdatePath,
+    UpdatePathStep, ValueChange,
 };
 
 /// Values that a change counts as, beside those in it.
@@ -25,7 +25,12 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     let (path, data_type) = UpdatePath::parse(path, document_type).map_err(A::Error::custom)?;
     // An entry of a map or weighted set can be removed in place, and so can an element of an array.
     let is_entry = matches!(path.steps.last(), Some(UpdatePathStep::Key(_) | UpdatePathStep::Index(_)));
-    let changes = map.next_value_seed(ValueOperations { data_type: &data_type, is_entry, failure })?;
+    let changes = map.next_value_seed(ValueOperations {
+        data_type: &data_type,
+        is_entry,
+        missing: MissingNumber::Zero,
+        failure,
+    })?;
     updates.extend(changes.into_iter().map(|(step, change)| {
         let mut path = path.clone();
         path.steps.extend(step);
@@ -39,6 +44,7 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
 struct ValueOperations<'a> {
     data_type: &'a DataType,
     is_entry: bool,
+    missing: MissingNumber,
     failure: &'a FieldFailure,
 }
 
@@ -147,7 +153,7 @@ impl ValueOperations<'_> {
                 if operator == ArithmeticOperator::Divide && operand == 0.0 {
                     return Err(A::Error::custom("division by zero"));
                 }
-                ValueChange::Arithmetic(operator, operand)
+                ValueChange::Arithmetic(operator, operand, self.missing)
             }
             ("add" | "remove" | "modify", _) => return Err(refuse()),
             _ => {
@@ -243,7 +249,12 @@ impl<'de> Visitor<'de> for ElementMatch<'_> {
             DataType::Map(key, value) => (&**key, &**value),
             other => return Err(A::Error::custom(format!("'match' does not work on {other}; use assign"))),
         };
-        let operations = ValueOperations { data_type: inner_type, is_entry: true, failure: self.failure };
+        let missing = match self.data_type {
+            DataType::WeightedSet { create_if_nonexistent: false, .. } => MissingNumber::Skip,
+            _ => MissingNumber::Zero,
+        };
+        let operations =
+            ValueOperations { data_type: inner_type, is_entry: true, missing, failure: self.failure };
         let (mut key, mut changes) = (None, Vec::new());
         while let Some(name) = map.next_key::<String>()? {
             if name == "element" {
