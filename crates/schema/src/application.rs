@@ -340,11 +340,20 @@ pub struct ClusterDocument {
     pub selection: Option<String>,
 }
 
+impl DocumentMode {
+    /// True if documents in this mode can be searched.
+    pub const fn is_searched(self) -> bool {
+        matches!(self, DocumentMode::Streaming | DocumentMode::Index)
+    }
+}
+
 /// Search mode of a document type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentMode {
-    /// Streaming search. `index` is also read as this, with a warning: all search is exact here.
+    /// Streaming search: a query names the groups whose documents it searches.
     Streaming,
+    /// Streaming search, where a query that names no group searches all documents.
+    Index,
     /// Stored only, without search.
     StoreOnly,
 }

@@ -83,10 +83,10 @@ fn document(
         "store-only" => DocumentMode::StoreOnly,
         "index" => {
             warnings.push(format!(
-                "{}: mode='index' of '{name}' is read as 'streaming': no index is kept, and every search is exact",
+                "{}: mode='index' of '{name}': no index is kept, so a query that names no group reads all documents; with groups in the ids (id:ns:{name}:g=GROUP:…) and streaming.groupname it reads those of one group",
                 xml::place(FILE, node)
             ));
-            DocumentMode::Streaming
+            DocumentMode::Index
         }
         other => {
             return xml::invalid(
