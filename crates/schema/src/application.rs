@@ -8,6 +8,7 @@ use millrace_bucket::ClusterConfiguration;
 use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};
+use crate::package_settings::PackageSettings;
 use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
@@ -107,6 +108,8 @@ impl ApplicationDraft {
         let mut schemas = resolve::schemas(&parse_schemas(&files, &mut findings), &files, &mut findings);
         let inputs = query_profiles.query_features(&mut findings).filter(|_| types_known);
         schemas.sound.values_mut().for_each(|schema| declare(schema, inputs.as_ref()));
+        let settings = findings.keep(PackageSettings::read(&files)).unwrap_or_default();
+        schemas.sound.values_mut().for_each(|schema| settings.apply(schema));
         let services = findings.keep(find_services(&files));
         let services = services.and_then(|text| services::read(text, &schemas, &files, &mut findings));
         let overrides = files

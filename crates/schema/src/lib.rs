@@ -35,6 +35,7 @@ mod language;
 mod mistakes;
 mod overrides;
 mod package;
+mod package_settings;
 mod parse;
 mod profile;
 mod query_profile;

@@ -25,7 +25,8 @@ fn what_was_put_is_found_in_its_group_and_in_no_other() {
 fn a_package_for_an_index_searches_everything() {
     let server = TestServer::start();
     let deploy = |services: &str| {
-        let (status, answer) = server.deploy(&[("services.xml", services), ("schemas/note.sd", support::NOTE)]);
+        let (status, answer) =
+            server.deploy(&[("services.xml", services), ("schemas/note.sd", support::NOTE)]);
         assert_eq!(status, 200, "{answer}");
         answer.to_string()
     };

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cluster;
+pub mod compare;
 pub mod completions;
 pub mod corpus;
 pub mod demo;
