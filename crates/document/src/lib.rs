@@ -33,7 +33,7 @@ pub use operation::{DocumentOperation, OperationAction, OperationKind};
 pub use path::{UpdatePath, UpdatePathStep};
 pub use refusal::WriteRefusal;
 pub use types::{DataType, DocumentField, DocumentType, StructType};
-pub use update::{ArithmeticOperator, DocumentUpdate, FieldUpdate, ValueChange};
+pub use update::{ArithmeticOperator, DocumentUpdate, FieldUpdate, MissingNumber, ValueChange};
 pub use value::DocumentValue;
 pub use version::{DocumentVersion, DropScope, DroppedScope};
 pub use visible::{ValueVisibility, is_of_type, unrecorded_type};

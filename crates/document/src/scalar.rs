@@ -1,8 +1,9 @@
 //! Conversion of single values from and to text: keys of maps and weighted sets, parts of field paths,
 //! numbers in quotes.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::engine::{DecodePaddingMode, Engine as _};
 
 use crate::{DataType, DocumentId, DocumentValue, Error};
 
@@ -14,7 +15,7 @@ use crate::{DataType, DocumentId, DocumentValue, Error};
 pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, Error> {
     let wrong = || Error::value(format!("'{text}' is not {}", with_article(data_type)));
     Ok(match data_type {
-        DataType::Bool => DocumentValue::Bool(match text {
+        DataType::Bool => DocumentValue::Bool(match text.trim().to_ascii_lowercase().as_str() {
             "true" => true,
             "false" => false,
             _ => return Err(wrong()),
@@ -35,7 +36,7 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, Error> {
             }
             DocumentValue::String(text.to_owned())
         }
-        DataType::Raw => DocumentValue::Raw(STANDARD.decode(text).map_err(|_| wrong())?),
+        DataType::Raw => DocumentValue::Raw(bytes_of_base64(text).map_err(|_| wrong())?),
         DataType::Position => {
             let (latitude, longitude) = position(text).ok_or_else(wrong)?;
             DocumentValue::Position { latitude, longitude }
@@ -97,10 +98,12 @@ pub(crate) fn float(number: f64, data_type: &DataType) -> Option<DocumentValue> 
     (rounded.is_finite() || !number.is_finite()).then_some(DocumentValue::Float(rounded))
 }
 
-/// Parses `N37.4;W122` to millionths of a degree. Either order is valid, and so are `37.4N`, minutes and
-/// seconds as in `63N25'47` or `N63o25'47`, and `x;y` in millionths, longitude first.
+/// Parses `N37.4;W122` to millionths of a degree, cut off as in Vespa. Either order is valid, and so are
+/// `37.4N`, a space in place of the semicolon, minutes and seconds as in `63N25'47` or `63o25'47N`, and `x;y`
+/// in millionths, longitude first.
 pub fn position(text: &str) -> Option<(i32, i32)> {
-    let (first, second) = text.split_once(';')?;
+    let text = text.trim();
+    let (first, second) = text.split_once(';').or_else(|| text.split_once(' '))?;
     let (first, second) = (first.trim(), second.trim());
     if let (Ok(x), Ok(y)) = (first.parse::<i32>(), second.parse::<i32>()) {
         return in_range(i64::from(y), i64::from(x));
@@ -116,7 +119,9 @@ pub fn position(text: &str) -> Option<(i32, i32)> {
         };
         *axis = Some(sign * angle(part[..at].trim(), part[at + 1..].trim())?);
     }
-    degrees(latitude?, longitude?)
+    let (latitude, longitude) = (latitude? * 1e6, longitude? * 1e6);
+    in_range(latitude.trunc() as i64, longitude.trunc() as i64)
+        .filter(|_| latitude.is_finite() && longitude.is_finite())
 }
 
 /// Degrees from the texts before and after a direction letter, which may replace the degree sign.
@@ -135,15 +140,28 @@ fn split_at_sign<'t>(text: &'t str, signs: &[char]) -> (&'t str, &'t str) {
     text.split_once(signs).unwrap_or((text, ""))
 }
 
-/// Converts degrees to millionths; `None` if they need more than 32 bits. Positions outside the globe are
-/// kept, because feeds contain them.
-pub(crate) fn degrees(latitude: f64, longitude: f64) -> Option<(i32, i32)> {
-    in_range((latitude * 1e6).round() as i64, (longitude * 1e6).round() as i64)
+/// Bytes from base64 as people have it: with or without padding, with line breaks.
+pub(crate) fn bytes_of_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+    let plain: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    LENIENT_BASE64.decode(plain)
+}
+
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Rounds millionths of degrees; `None` if they need more than 32 bits. Positions outside the globe are kept,
+/// because feeds contain them.
+pub(crate) fn rounded_position(latitude: f64, longitude: f64) -> Option<(i32, i32)> {
+    in_range(latitude.round() as i64, longitude.round() as i64)
         .filter(|_| latitude.is_finite() && longitude.is_finite())
 }
 
 /// Both numbers, if they fit.
-pub(crate) fn in_range(latitude: i64, longitude: i64) -> Option<(i32, i32)> {
+fn in_range(latitude: i64, longitude: i64) -> Option<(i32, i32)> {
     Some((i32::try_from(latitude).ok()?, i32::try_from(longitude).ok()?))
 }
 

@@ -1,8 +1,8 @@
 //! Partial updates: changes to parts of a document.
 //!
-//! An update follows each [`UpdatePath`] to its value. If an operation needs something that does not exist,
-//! it has no effect, with two exceptions: an assignment creates map keys and struct members along its path,
-//! and arithmetic on an element of a weighted set declared `create-if-nonexistent` starts from 0.
+//! An update follows each [`UpdatePath`] to its value. Assignments and arithmetic create the map keys, the
+//! elements of weighted sets and the struct members along their path; arithmetic starts from 0. Elements of
+//! arrays are never created. Other operations on something that does not exist have no effect.
 
 use std::sync::Arc;
 
@@ -43,14 +43,23 @@ pub enum ValueChange {
     /// Removes all elements of an array, or elements of a weighted set or keys of a map, that equal one of
     /// these.
     RemoveElements(Vec<DocumentValue>),
-    /// Computes with the existing number.
-    Arithmetic(ArithmeticOperator, f64),
+    /// Computes with the number, or with the one that stands for a missing one.
+    Arithmetic(ArithmeticOperator, f64, MissingNumber),
     /// Adds subspaces to a tensor.
     AddCells(millrace_tensor::Tensor),
     /// Changes cells of a tensor.
     ModifyCells(TensorModify),
     /// Removes subspaces of a tensor.
     RemoveCells(TensorRemove),
+}
+
+/// Effect of [`ValueChange::Arithmetic`] where no number exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingNumber {
+    /// The calculation starts from 0.
+    Zero,
+    /// Nothing is changed: `match` on an element of a weighted set without `create-if-nonexistent`.
+    Skip,
 }
 
 /// Operation of [`ValueChange::Arithmetic`].
@@ -107,7 +116,7 @@ impl FieldUpdate {
 impl ValueChange {
     /// True if missing parts of the path are created.
     const fn creates(&self) -> bool {
-        matches!(self, ValueChange::Assign(_))
+        matches!(self, ValueChange::Assign(_) | ValueChange::Arithmetic(_, _, MissingNumber::Zero))
     }
 
     /// A value that the type hides, since it was written under another schema, counts as none; it stays where
@@ -119,6 +128,10 @@ impl ValueChange {
         data_type: &DataType,
     ) -> Result<(), Error> {
         let hidden = value.take_if(|value| !data_type.shows(value));
+        if hidden.is_some() && matches!(self, ValueChange::Arithmetic(..)) {
+            *value = hidden;
+            return Ok(());
+        }
         match steps.split_first() {
             None => self.apply_here(value, data_type)?,
             Some((step, rest)) => self.apply_inside(value, step, rest, data_type)?,
@@ -175,12 +188,8 @@ impl ValueChange {
                 };
                 self.apply_to_entry(entries, key, rest, of)
             }
-            (
-                UpdatePathStep::Key(key),
-                DataType::WeightedSet { create_if_nonexistent, remove_if_zero, .. },
-            ) => {
-                let begins = matches!(self, ValueChange::Arithmetic(..)) && *create_if_nonexistent;
-                if value.is_none() && !self.creates() && !begins {
+            (UpdatePathStep::Key(key), DataType::WeightedSet { remove_if_zero, .. }) => {
+                if value.is_none() && !self.creates() {
                     return Ok(());
                 }
                 let DocumentValue::WeightedSet(elements) =
@@ -189,9 +198,7 @@ impl ValueChange {
                     return Err(mismatch(data_type));
                 };
                 let at = elements.iter().position(|(element, _)| element == key);
-                let mut weight = at
-                    .map(|at| DocumentValue::Int(elements[at].1))
-                    .or(begins.then_some(DocumentValue::Int(0)));
+                let mut weight = at.map(|at| DocumentValue::Int(elements[at].1));
                 self.apply(&mut weight, rest, &DataType::Int)?;
                 match (at, weight) {
                     (Some(at), Some(DocumentValue::Int(0))) if *remove_if_zero => {
@@ -265,7 +272,10 @@ impl ValueChange {
                 Some(DocumentValue::Map(entries)) => entries.retain(|(key, _)| !gone.contains(key)),
                 Some(_) => return Err(mismatch(data_type)),
             },
-            ValueChange::Arithmetic(operator, operand) => {
+            ValueChange::Arithmetic(operator, operand, missing) => {
+                if value.is_none() && *missing == MissingNumber::Zero {
+                    *value = scalar::integer(0, data_type).or_else(|| scalar::float(0.0, data_type));
+                }
                 if let Some(number) = value {
                     *number = operator.apply(number, *operand, data_type)?;
                 }

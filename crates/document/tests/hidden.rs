@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_document::{
     ArithmeticOperator, DataType, Document, DocumentField, DocumentId, DocumentType, DocumentUpdate,
-    DocumentValue, FieldUpdate, StructType, UpdatePath, UpdatePathStep, ValueChange,
+    DocumentValue, FieldUpdate, MissingNumber, StructType, UpdatePath, UpdatePathStep, ValueChange,
 };
 
 fn text(value: &str) -> DocumentValue {
@@ -51,7 +51,7 @@ fn updated(path: &str, change: ValueChange) -> Document {
 
 #[test]
 fn what_sets_nothing_keeps_a_hidden_value() {
-    let increment = || ValueChange::Arithmetic(ArithmeticOperator::Add, 1.0);
+    let increment = || ValueChange::Arithmetic(ArithmeticOperator::Add, 1.0, MissingNumber::Zero);
     let cases = [
         ("number", increment()),
         ("list", ValueChange::RemoveElements(vec![DocumentValue::Long(1)])),

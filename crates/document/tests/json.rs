@@ -138,6 +138,90 @@ fn every_data_type_is_read_and_written() {
     check(r#"{"year": 1, "year": 2, "names": {"1": "a", "01": "b"}}"#, r#"{"year":2,"names":{"1":"b"}}"#);
 }
 
+/// Forms beside the one that is written, by the type of the field.
+#[test]
+fn values_have_several_forms() {
+    let one = |field: &str, forms: &[&str], expected: &str| {
+        for form in forms {
+            check(&format!(r#"{{"{field}":{form}}}"#), &format!(r#"{{"{field}":{expected}}}"#));
+        }
+    };
+    one("year", &["42", "42.0", "\"42\"", "\" +42 \""], "42");
+    one("plays", &["-9007199254740993", "\"-9007199254740993\""], "-9007199254740993");
+    one("rank", &["7", "7.0", "\"7\""], "7");
+    one("score", &["1.5", "\"1.5\"", "15e-1"], "1.5");
+    one("half", &["2", "\"2\"", "2.0"], "2.0");
+    one("weight", &["-0.25", "\"-.25\"", "\"-25e-2\""], "-0.25");
+    one("live", &["true", "\"true\"", "\"TRUE\"", "\"True\""], "true");
+    one("title", &["true", "\"true\""], "\"true\"");
+    one("title", &["7", "\"7\""], "\"7\"");
+    one("url", &["7", "\"7\""], "\"7\"");
+    one("raw", &["\"AAEC/w==\"", "\"AAEC/w\"", "\"AAEC\\r\\n/w==\\n\"", "\" AAEC /w= \""], "\"AAEC/w==\"");
+    let place = [
+        r#"{"lat": 37.5, "lng": -122}"#,
+        r#"{"latitude": 37.5, "longitude": -122}"#,
+        r#"{"lng": "-122.0", "lat": "37.5"}"#,
+        r#"{"x": -122000000, "y": 37500000}"#,
+        r#"{"x": -122000000.4, "y": "37499999.6"}"#,
+        r#"{"lat": 37.5, "x": -122000000}"#,
+        r#""N37.5;W122""#,
+        r#""37.5N;122W""#,
+        r#""W122;N37.5""#,
+        r#""N37.5 W122""#,
+        r#""N37o30;W122o0'0""#,
+        r#""37o30N;122W""#,
+        r#""37N30'0;122W0""#,
+        r#""N37°30'0;W122""#,
+        r#""-122000000;37500000""#,
+    ];
+    one("place", &place, r#"{"lat":37.5,"lng":-122.0}"#);
+    // Objects are rounded to millionths, texts are cut off.
+    one("place", &[r#"{"lat": 31.5113888, "lng": -62.9383336}"#], r#"{"lat":31.511389,"lng":-62.938334}"#);
+    one(
+        "place",
+        &["\"N31o30'41;W62o56'18\"", "\"N31.5113888;W62.938333\""],
+        r#"{"lat":31.511388,"lng":-62.938333}"#,
+    );
+    one("tracks", &[r#"{"a": 5}"#, r#"{"a": "5"}"#, r#"{"a": 5.0}"#], r#"{"a":5}"#);
+    one(
+        "names",
+        &[r#"{"5": "x"}"#, r#"[{"key": 5, "value": "x"}]"#, r#"[{"value": "x", "key": "5"}]"#],
+        r#"{"5":"x"}"#,
+    );
+    let dense = [
+        "[1, 2, 3]",
+        "[\"1\", 2.0, \"3\"]",
+        r#"{"values": [1, 2, 3]}"#,
+        r#"{"type": "tensor<float>(x[3])", "values": [1, 2, 3]}"#,
+        r#"{"x": [1, 2, 3]}"#,
+        r#"{"values": "3F8000004000000040400000"}"#,
+        "\"3f8000004000000040400000\"",
+        r#"{"cells": [{"address": {"x": "0"}, "value": 1}, {"address": {"x": 1}, "value": 2}, {"address": {"x": "2"}, "value": 3}]}"#,
+        r#"[{"address": {"x": "0"}, "value": 1}, {"address": {"x": "1"}, "value": "2"}, {"value": 3, "address": {"x": "2"}}]"#,
+        r#"{"cells": {"0": 1, "1": 2, "2": "3"}}"#,
+    ];
+    one("dense", &dense, r#"{"type":"tensor<float>(x[3])","values":[1.0,2.0,3.0]}"#);
+    let sparse = [
+        r#"{"a": 1, "b": 2}"#,
+        r#"{"cells": {"a": 1, "b": "2"}}"#,
+        r#"{"cells": [{"address": {"x": "a"}, "value": 1}, {"address": {"x": "b"}, "value": 2}]}"#,
+        r#"[{"address": {"x": "a"}, "value": 1}, {"address": {"x": "b"}, "value": 2}]"#,
+    ];
+    one("sparse", &sparse, r#"{"type":"tensor(x{})","cells":{"a":1.0,"b":2.0}}"#);
+    one("sparse", &[r#"{"cells": 1}"#], r#"{"type":"tensor(x{})","cells":{"cells":1.0}}"#);
+    one("sparse", &[r#"{"values": 1}"#], r#"{"type":"tensor(x{})","cells":{"values":1.0}}"#);
+    let mixed = [
+        r#"{"a": [1, 2]}"#,
+        r#"{"a": ["1", 2]}"#,
+        r#"{"a": "3F804000"}"#,
+        r#"{"blocks": {"a": [1, 2]}}"#,
+        r#"{"blocks": [{"address": {"x": "a"}, "values": [1, 2]}]}"#,
+        r#"{"cells": [{"address": {"x": "a", "y": "0"}, "value": 1}, {"address": {"x": "a", "y": 1}, "value": 2}]}"#,
+        r#"[{"address": {"x": "a", "y": "0"}, "value": 1}, {"address": {"x": "a", "y": "1"}, "value": 2}]"#,
+    ];
+    one("mixed", &mixed, r#"{"type":"tensor<bfloat16>(x{},y[2])","blocks":{"a":[1.0,2.0]}}"#);
+}
+
 #[test]
 fn what_is_empty_is_absent() {
     check(
@@ -158,7 +242,7 @@ fn wrong_values_are_refused_with_place_and_example() {
     check(r#"{"score": 1e39}"#, "!expected float");
     check(r#"{"live": 1}"#, "!invalid type: integer `1`, expected bool, for example true");
     check(r#"{"title": ["a"]}"#, "!invalid type: sequence, expected string");
-    check(r#"{"title": true}"#, "!invalid type: boolean `true`, expected string");
+    check(r#"{"title": {}}"#, "!invalid type: map, expected string");
     check(r#"{"tags": "a"}"#, r#"!expected array<string>, for example ["text"]"#);
     check(r#"{"people": [{"first": "a"}, {"age": "old"}]}"#, "!field 'people[1].age': 'old' is not an int");
     check(r#"{"people": [{"last": "a"}]}"#, "!field 'people[0].last': struct person has no field 'last'");
@@ -298,7 +382,6 @@ fn updates_calculate() {
         r#"{"plays":{"increment":2}}"#,
         r#"{"plays":9007199254740995}"#,
     );
-    check_update("{}", r#"{"year":{"increment":5}}"#, "{}");
     check_update(
         r#"{"year":2147483647}"#,
         r#"{"year":{"increment":1}}"#,
@@ -321,6 +404,38 @@ fn updates_calculate() {
         r#"{"tags":{"match":{"element":0,"assign":"b"}}}"#,
         r#"{"tags":["b"]}"#,
     );
+}
+
+#[test]
+fn elements_are_matched_within_elements() {
+    check_update(
+        r#"{"matrix":[[1],[2,3]]}"#,
+        r#"{"matrix":{"match":{"element":1,"match":{"element":0,"increment":5}}}}"#,
+        r#"{"matrix":[[1],[7,3]]}"#,
+    );
+    check_update(
+        r#"{"matrix":[[1],[2,3]]}"#,
+        r#"{"matrix":{"match":{"match":{"assign":9,"element":"1"},"element":1}}}"#,
+        r#"{"matrix":[[1],[2,9]]}"#,
+    );
+    check_update(r#"{"title":"a"}"#, r#"{"title":{"Assign":"b"}}"#, r#"{"title":"b"}"#);
+}
+
+#[test]
+fn arithmetic_on_what_is_missing_starts_from_zero() {
+    // Every number and every place that a path can lead to; elements of arrays are not created.
+    check_update("{}", r#"{"year":{"increment":5}}"#, r#"{"year":5}"#);
+    check_update("{}", r#"{"year":{"decrement":5}}"#, r#"{"year":-5}"#);
+    check_update("{}", r#"{"year":{"multiply":5}}"#, r#"{"year":0}"#);
+    check_update("{}", r#"{"plays":{"divide":5}}"#, r#"{"plays":0}"#);
+    check_update("{}", r#"{"score":{"increment":1.5}}"#, r#"{"score":1.5}"#);
+    check_update("{}", r#"{"codes{3}":{"increment":1}}"#, r#"{"codes":{"3":1}}"#);
+    check_update(r#"{"codes":{"1":7}}"#, r#"{"codes{3}":{"increment":1}}"#, r#"{"codes":{"1":7,"3":1}}"#);
+    check_update("{}", r#"{"tracks{a}":{"increment":1}}"#, r#"{"tracks":{"a":1}}"#);
+    check_update("{}", r#"{"contacts{x}.age":{"increment":1}}"#, r#"{"contacts":{"x":{"age":1}}}"#);
+    check_update(r#"{"people":[{}]}"#, r#"{"people[0].age":{"increment":2}}"#, r#"{"people":[{"age":2}]}"#);
+    check_update(r#"{"matrix":[[1]]}"#, r#"{"matrix[0][1]":{"increment":2}}"#, r#"{"matrix":[[1]]}"#);
+    check_update("{}", r#"{"matrix[0][1]":{"increment":2}}"#, "{}");
 }
 
 #[test]

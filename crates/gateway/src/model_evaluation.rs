@@ -54,6 +54,10 @@ async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<Value, Err
         .map(str::to_owned)
         .collect();
     let models = deployment.stateless_models();
+    if models.names().next().is_none() {
+        let reason = "the application evaluates no models: add <model-evaluation/> to the container, and files to models/";
+        return Err(Error::NotFound(reason.to_owned()));
+    }
     match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => Ok(models
             .names()

@@ -33,6 +33,7 @@ pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {
 /// Routes of the config port.
 pub(crate) fn config_routes() -> Router<Arc<GatewayState>> {
     Router::new()
+        .route("/ApplicationStatus", get(application_status))
         .route("/status.html", get(config_status_page))
         .route("/state/v1", get(resources))
         .route("/state/v1/", get(resources))

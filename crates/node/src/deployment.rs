@@ -13,7 +13,7 @@ use millrace_rules::RuleBases;
 use millrace_schema::change::{self, ApplicationChanges};
 use millrace_schema::{
     Application, ApplicationDraft, ContentCluster, DocumentMode, InputType, MistakenParts, PackageFindings,
-    PackageMistake, RankProfile, Schema, SnippetLengths,
+    PackageMistake, RankProfile, Schema, SnippetSettings,
 };
 use millrace_selection::{DocumentSelection, SelectionOutcome};
 use millrace_store::StoreLayout;
@@ -79,7 +79,7 @@ pub struct ClusterOfKind {
     /// Limits of services.xml.
     pub limits: DocumentLimits,
     /// Lengths of dynamic summaries.
-    pub snippets: SnippetLengths,
+    pub snippets: SnippetSettings,
 }
 
 impl CompiledApplication {
@@ -406,7 +406,7 @@ fn clusters_of(
             belongs,
             collects_garbage: cluster.garbage_collection,
             limits: DocumentLimits::new(application, cluster),
-            snippets: cluster.snippets,
+            snippets: cluster.snippets.clone(),
         });
     }
     clusters

@@ -220,7 +220,7 @@ impl ChatShared {
     /// Returns the answer as soon as it begins; retries transient failures.
     async fn begin(&self, prompt: &ChatPrompt) -> Result<Response<Incoming>, Error> {
         self.counters.request();
-        let body = protocol::request(&prompt.text, &prompt.inference, prompt.streams);
+        let body = protocol::request(&self.endpoint, &prompt.text, &prompt.inference, prompt.streams);
         let until = Instant::now() + prompt.patience;
         let mut tries = 0;
         loop {

@@ -240,6 +240,7 @@ fn content(
     let nested = match value {
         DocumentValue::Array(values) => !values.is_empty(),
         DocumentValue::WeightedSet(_) | DocumentValue::Map(_) | DocumentValue::Struct(_) => !value.is_empty(),
+        DocumentValue::Position { .. } => true,
         _ => false,
     };
     if !nested {
@@ -273,6 +274,12 @@ fn content(
                     for (name, value) in fields {
                         let field = out.create_element("struct-field").with_attribute(("name", &**name));
                         content(value, options, field)?;
+                    }
+                }
+                DocumentValue::Position { latitude, longitude } => {
+                    for (name, millionths) in [("lat", *latitude), ("lng", *longitude)] {
+                        let field = out.create_element("struct-field").with_attribute(("name", name));
+                        field.write_text_content(plain(&java_text(f64::from(millionths) / 1e6)))?;
                     }
                 }
                 _ => {}

@@ -8,6 +8,7 @@ use millrace_bucket::ClusterConfiguration;
 use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};
+use crate::package_settings::PackageSettings;
 use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
@@ -107,6 +108,8 @@ impl ApplicationDraft {
         let mut schemas = resolve::schemas(&parse_schemas(&files, &mut findings), &files, &mut findings);
         let inputs = query_profiles.query_features(&mut findings).filter(|_| types_known);
         schemas.sound.values_mut().for_each(|schema| declare(schema, inputs.as_ref()));
+        let settings = findings.keep(PackageSettings::read(&files)).unwrap_or_default();
+        schemas.sound.values_mut().for_each(|schema| settings.apply(schema));
         let services = findings.keep(find_services(&files));
         let services = services.and_then(|text| services::read(text, &schemas, &files, &mut findings));
         let overrides = files
@@ -284,10 +287,19 @@ pub struct ContentCluster {
     /// Limits that differ from the defaults.
     pub tuning: ContentTuning,
     /// Size of dynamic summaries.
-    pub snippets: SnippetLengths,
+    pub snippets: SnippetSettings,
 }
 
-/// Size of dynamic summaries, as far as services.xml sets it. Lengths are in bytes.
+/// Size of dynamic summaries, as far as services.xml sets it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SnippetSettings {
+    /// Lengths for fields without settings of their own.
+    pub usual: SnippetLengths,
+    /// Lengths for single fields, by name; what they leave out has its default, not the value of `usual`.
+    pub fields: BTreeMap<String, SnippetLengths>,
+}
+
+/// Size of the dynamic summary of a field. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnippetLengths {
     /// Maximum number of snippets per text.
@@ -331,11 +343,20 @@ pub struct ClusterDocument {
     pub selection: Option<String>,
 }
 
+impl DocumentMode {
+    /// True if documents in this mode can be searched.
+    pub const fn is_searched(self) -> bool {
+        matches!(self, DocumentMode::Streaming | DocumentMode::Index)
+    }
+}
+
 /// Search mode of a document type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentMode {
-    /// Streaming search. `index` is also read as this, with a warning: all search is exact here.
+    /// Streaming search: a query names the groups whose documents it searches.
     Streaming,
+    /// Streaming search, where a query that names no group searches all documents.
+    Index,
     /// Stored only, without search.
     StoreOnly,
 }

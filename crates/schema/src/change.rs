@@ -127,7 +127,7 @@ fn compare_clusters(
                 );
                 findings.keep(permissions.check(&["content-type-removal", "schema-removal"], reason));
             }
-            Some(after) if after.mode != document.mode => {
+            Some(after) if after.mode.is_searched() != document.mode.is_searched() => {
                 let reason = format!(
                     "document type '{name}' changes its mode from {:?} to {:?}",
                     document.mode, after.mode

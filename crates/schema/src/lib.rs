@@ -35,6 +35,7 @@ mod language;
 mod mistakes;
 mod overrides;
 mod package;
+mod package_settings;
 mod parse;
 mod profile;
 mod query_profile;
@@ -43,11 +44,12 @@ mod schema;
 mod services;
 mod significance;
 mod suggest;
+mod unpack;
 mod xml;
 
 pub use application::{
     Application, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster, ContentTuning,
-    DocumentMode, SnippetLengths,
+    DocumentMode, SnippetLengths, SnippetSettings,
 };
 pub use embedder::{
     ColbertTokens, EmbedderConfig, EmbedderKind, EmbedderMeans, EmbeddingService, ModelExecution, ModelFile,

@@ -1,9 +1,12 @@
 //! Word rarity in large collections: the models named by `<significance>` in services.xml.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
+
+use crate::unpack;
 
 /// Models of word rarity, by language.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,8 +26,35 @@ pub struct WordFrequencies {
 /// A model file.
 #[derive(Deserialize)]
 struct SignificanceFile {
-    version: u64,
+    version: ModelVersion,
     languages: BTreeMap<String, WordFrequencies>,
+}
+
+/// Version of a model file: a number, or text as Vespa's tool writes it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ModelVersion {
+    Number(f64),
+    Text(String),
+}
+
+impl ModelVersion {
+    /// True for version 1, with any minor version.
+    fn is_known(&self) -> bool {
+        match self {
+            ModelVersion::Number(number) => number.trunc() == 1.0,
+            ModelVersion::Text(text) => text.split('.').next() == Some("1"),
+        }
+    }
+}
+
+impl fmt::Display for ModelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelVersion::Number(number) => write!(f, "{number}"),
+            ModelVersion::Text(text) => f.write_str(text),
+        }
+    }
 }
 
 /// Language name that models use for text of unknown language.
@@ -40,15 +70,14 @@ impl SignificanceModels {
     pub(crate) fn add(&mut self, file: &[u8]) -> Result<(), String> {
         /// First bytes of Zstandard data.
         const COMPRESSED: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-        if file.starts_with(COMPRESSED) {
-            return Err("compressed models are not read: put what 'zstd -d' makes of it here".to_owned());
-        }
+        let unpacked = if file.starts_with(COMPRESSED) { Some(unpack::zstd(file)?) } else { None };
+        let file = unpacked.as_deref().unwrap_or(file);
         let model: SignificanceFile = serde_json::from_slice(file).map_err(|error| {
             format!(
                 "{error}; a model has version, and languages with document-count and document-frequencies"
             )
         })?;
-        if model.version != 1 {
+        if !model.version.is_known() {
             return Err(format!("the model has version {}, and only version 1 is known", model.version));
         }
         for (tags, frequencies) in model.languages {
@@ -114,10 +143,22 @@ mod tests {
     }
 
     #[test]
+    fn models_of_the_tool_are_read() {
+        let file = include_bytes!("../tests/compressed/significance.json.zst");
+        for version in ["1", "1.5", "\"1\"", "\"1.0\""] {
+            let model = ENGLISH.replace("\"version\": 1", &format!("\"version\": {version}"));
+            SignificanceModels::default().add(model.as_bytes()).expect(version);
+        }
+        let mut models = SignificanceModels::default();
+        models.add(file).expect("a compressed model");
+        assert_eq!(models.of_language(Some("nb")).map(|model| model.share("og")), Some(0.5));
+    }
+
+    #[test]
     fn what_is_no_model_says_why() {
         let refused = |file: &[u8]| SignificanceModels::default().add(file).expect_err("no model");
         assert!(refused(b"{").contains("line 1 column 1"));
         assert!(refused(br#"{"version": 2, "languages": {}}"#).contains("only version 1"));
-        assert!(refused(&[0x28, 0xb5, 0x2f, 0xfd, 0]).contains("zstd -d"));
+        assert!(refused(&[0x28, 0xb5, 0x2f, 0xfd, 0]).contains("Zstandard"));
     }
 }

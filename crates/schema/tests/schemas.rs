@@ -498,3 +498,28 @@ fn the_hybrid_profile_is_made_of_the_fields_of_a_schema() {
     let found = schema(vector, declared).unwrap();
     assert_eq!(found.rank_profiles["mine"].first_phase.expression.as_ref().unwrap().value, "3");
 }
+
+#[test]
+fn a_package_can_ask_for_the_ranking_of_streaming_search() {
+    let text = "schema x { document x { field f type string { indexing: index } field n type int { indexing: attribute } }
+        rank-profile p { first-phase { expression: bm25(f) }
+            second-phase { expression: 1
+                rerank-count: 7 } }
+        rank-profile q inherits p { rank-properties { bm25(f).averageFieldLength: 5 } } }";
+    let with = |settings: &str| {
+        let read = application(text, &[("millrace-package.toml", settings)]);
+        read.map(|application| Schema::clone(&application.schemas["x"])).map_err(|error| error.to_string())
+    };
+    let plain = with("").unwrap();
+    assert_eq!(plain.rank_profiles["p"].second_phase.rerank_count, Some(7));
+    assert_eq!(with("search-like = 'documented'").unwrap(), plain);
+    let like = with("search-like = 'vespa-streaming'").unwrap();
+    assert_eq!(describe(&like, "f"), "string index:text None");
+    assert!(like.rank_profiles["p"].second_phase.rerank_count.is_some_and(|count| count > 1_000_000_000));
+    let lengths = |profile: &str| like.rank_profiles[profile].properties.clone();
+    let length = |number: &str| vec![("bm25(f).averageFieldLength".to_owned(), number.to_owned())];
+    assert_eq!((lengths("p"), lengths("q")), (length("100"), length("5")));
+    let wrong = with("\nsearch-like = 'vespa'").unwrap_err();
+    assert!(wrong.starts_with("millrace-package.toml:2:15: unknown variant `vespa`"), "{wrong}");
+    assert!(with("serch-like = ''").unwrap_err().contains("unknown field `serch-like`"));
+}

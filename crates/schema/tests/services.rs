@@ -119,7 +119,7 @@ fn clusters_are_read() {
     );
     assert_eq!(cluster.belongs("mail").as_deref(), Some("(true) and (mail.date > now() - 86400)"));
     assert_eq!(cluster.belongs("note").as_deref(), Some("true"));
-    assert_eq!(cluster.document("mail").unwrap().mode, DocumentMode::Streaming);
+    assert_eq!(cluster.document("mail").unwrap().mode, DocumentMode::Index);
     assert_eq!(cluster.document("note").unwrap().mode, DocumentMode::StoreOnly);
     assert_eq!(cluster.tuning.document_size_max, Some(10 << 20));
     assert_eq!((cluster.tuning.disk_limit, cluster.tuning.removed_age_s), (Some(0.9), Some(3600)));
@@ -131,10 +131,7 @@ fn clusters_are_read() {
     assert_eq!(cluster.tuning.removed_prune_interval_s, Some(60));
     assert_eq!(container.document_size_max, Some(20 << 20));
     let warnings = application.warnings.join("\n");
-    assert!(
-        warnings.contains("services.xml:33:15: mode='index' of 'mail' is read as 'streaming'"),
-        "{warnings}"
-    );
+    assert!(warnings.contains("services.xml:33:15: mode='index' of 'mail': no index is kept"), "{warnings}");
     assert!(warnings.contains("services.xml:35:15: <document-processing> has no effect"), "{warnings}");
     assert!(warnings.contains("max-documents='100' is read as 1024"), "{warnings}");
     assert!(warnings.contains("minimum-bits='14' is read as 12"), "{warnings}");
@@ -635,7 +632,8 @@ fn snippets_have_their_lengths() {
     );
     let services = format!("<services>{all}{}</services>", cluster(&own));
     let application = application(&services, &[]).unwrap();
-    let snippets = application.content[0].snippets;
+    let snippets = application.content[0].snippets.usual;
+    assert!(application.content[0].snippets.fields.is_empty());
     assert_eq!((snippets.length, snippets.max_matches), (Some(1000), Some(2)));
     assert_eq!(
         (snippets.surround_max, snippets.min_length, snippets.prefix),
@@ -647,5 +645,11 @@ fn snippets_have_their_lengths() {
         &format!("<services>{}</services>", cluster(&config("<size>1</size>"))),
         "unknown setting <size>",
     );
+    let fields = config(
+        "<override><item><fieldname>f</fieldname><length>7</length></item></override><override operation='append'><fieldname>g</fieldname></override>",
+    );
+    let application = self::application(&format!("<services>{}</services>", cluster(&fields)), &[]).unwrap();
+    let lengths = |field: &str| application.content[0].snippets.fields[field].length;
+    assert_eq!((lengths("f"), lengths("g")), (Some(7), None));
     refuses(&format!("<services>{}</services>", cluster(&config("<length>-1</length>"))), "-1");
 }

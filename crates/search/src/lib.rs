@@ -32,5 +32,7 @@ pub use pass::{PassOutcome, run_all};
 pub use search::PreparedSearch;
 pub use share::{NodeShare, RerankRequest, ShareReply, ShareRequest, ShareSession};
 pub use sorting::{PreparedOrder, SortedHit};
-pub use summary::{HighlightStyle, HitPosition, SummaryError, SummaryFields, SummaryFiller, fill};
+pub use summary::{
+    HighlightStyle, HighlightStyles, HitPosition, SummaryError, SummaryFields, SummaryFiller, fill,
+};
 pub use trace::SearchTrace;

@@ -7,13 +7,13 @@ use millrace_matching::MatchedDocuments;
 use millrace_plan::{Plan, StreamedScope};
 use millrace_ranking::{CompiledProfile, Features, FirstPhase, PhaseReranking, RankedHit, ShownFeatures};
 use millrace_result::{FeatureValue, FieldValue, ResultHit};
-use millrace_schema::SnippetLengths;
+use millrace_schema::SnippetSettings;
 use millrace_selection::DocumentSelection;
 
 use crate::collapse::{CollapseFields, CollapseKeys, HitCollapsing};
 use crate::deadline::SearchStep;
 use crate::narrowed::is_live;
-use crate::summary::{self, HighlightStyle, SummaryFiller};
+use crate::summary::{self, HighlightStyles, SummaryFiller};
 use crate::{Error, PassOutcome, PreparedOrder, SearchDeadline, SortedHit};
 
 /// A plan with everything ready to run it.
@@ -23,7 +23,7 @@ pub struct PreparedSearch {
     pub(crate) selection: Option<DocumentSelection>,
     /// A document must match one of these to be seen; if there are none, all are seen.
     pub(crate) within: Vec<Arc<DocumentSelection>>,
-    style: HighlightStyle,
+    styles: HighlightStyles,
     sorting: Option<PreparedOrder>,
     /// Each request, in order, checked against this schema, or the error.
     groupings: Vec<Result<Arc<CheckedGrouping>, millrace_grouping::Error>>,
@@ -62,7 +62,7 @@ impl PreparedSearch {
             profile,
             selection,
             within: Vec::new(),
-            style: HighlightStyle::default(),
+            styles: HighlightStyles::default(),
             sorting,
             groupings,
             cluster,
@@ -70,8 +70,8 @@ impl PreparedSearch {
     }
 
     /// Shows dynamic summaries as an application says.
-    pub fn with_snippets(mut self, snippets: &SnippetLengths) -> Self {
-        self.style = HighlightStyle::of(snippets);
+    pub fn with_snippets(mut self, snippets: &SnippetSettings) -> Self {
+        self.styles = HighlightStyles::of(snippets);
         self
     }
 
@@ -283,7 +283,7 @@ impl PreparedSearch {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
-        let filler = SummaryFiller::new(&self.plan, summary, &self.style)?;
+        let filler = SummaryFiller::new(&self.plan, summary, &self.styles)?;
         let places: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
         let ranked: Vec<RankedHit> = hits
             .iter()

@@ -9,7 +9,7 @@ use millrace_plan::{Plan, PlanContext};
 use millrace_query::{Query, QueryLimits};
 use millrace_result::FieldValue;
 use millrace_schema::{Application, Schema};
-use millrace_search::{HighlightStyle, SummaryFields, SummaryFiller, fill};
+use millrace_search::{HighlightStyle, HighlightStyles, SummaryFields, SummaryFiller, fill};
 use millrace_tensor::Tensor;
 use proptest::prelude::*;
 
@@ -297,7 +297,7 @@ fn summaries_say_which_fields() {
     let fields = fill(&plan, &view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "tokens_of_subject"), "[meet | about | the | budget | meet | today]");
     assert_eq!(field(&fields[0], "tokens_of_notes"), "[[the | budget] | [no | more] | [budget | everywher]]");
-    let Err(error) = SummaryFiller::new(&plan, Some("long"), &HighlightStyle::default()) else {
+    let Err(error) = SummaryFiller::new(&plan, Some("long"), &HighlightStyles::default()) else {
         panic!("no such summary")
     };
     assert_eq!(
@@ -319,7 +319,7 @@ fn bolding_can_be_switched_off_and_styled() {
     assert!(shown.starts_with("[short budget draft | ") && !shown.contains("<hi>"), "{shown}");
     let on = plan(&schema, "subject contains 'budget'", &[]);
     let style = HighlightStyle { open: "*".to_owned(), close: "*".to_owned(), ..HighlightStyle::default() };
-    let filler = SummaryFiller::new(&on, None, &style).expect("the plan is right");
+    let filler = SummaryFiller::new(&on, None, &style.into()).expect("the plan is right");
     let fields = filler.fill(&view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "subject"), "Meetings about the *Budget*: meeting <today>");
 }
@@ -331,7 +331,9 @@ fn a_snippet_without_words_is_the_beginning_or_nothing() {
     let plan = plan(&schema, "subject contains 'budget'", &[]);
     let shown = |prefix| {
         let style = HighlightStyle { prefix, length: 20, min_length: 10, ..HighlightStyle::default() };
-        let filler = SummaryFiller::new(&plan, None, &style).expect("the plan is right");
+        let filler =
+            SummaryFiller::new(&plan, None, &HighlightStyles { usual: style, ..HighlightStyles::default() })
+                .expect("the plan is right");
         field(&filler.fill(&view, &[(0, 0)]).expect("it can be filled")[0], "body")
     };
     assert_eq!(shown(true), "Dear all, the<sep />");
@@ -342,7 +344,7 @@ fn a_snippet_without_words_is_the_beginning_or_nothing() {
 fn elements_are_selected_by_a_summary_feature() {
     let schema = schema();
     let plan = plan(&schema, "true", &[]);
-    let filler = SummaryFiller::new(&plan, None, &HighlightStyle::default()).expect("the plan is right");
+    let filler = SummaryFiller::new(&plan, None, &HighlightStyles::default()).expect("the plan is right");
     let mut fields = filler.fill(&view(&schema, &[mail()]), &[(0, 0)]).expect("it can be filled").remove(0);
     let best = Tensor::parse("tensor(chunk{}):{2:0.5,0:0.25}", None).expect("a tensor");
     filler.select_elements(&mut fields, |name| (name == "best_chunks").then_some(&best));

@@ -171,6 +171,15 @@ Examples:
 
 The exit status is 1 when the answer has errors. With format=sse, xml or cbor the answer is written as it comes.")]
     Query(QueryArguments),
+    /// Compare the answers of two servers, such as a Vespa application and its copy here
+    #[command(after_help = "\
+Examples:
+  millrace compare queries.jsonl --with http://vespa:8080
+  millrace compare queries.txt --with http://vespa:8080 streaming.groupname=me hits=20
+
+Each line of the file is one query: a JSON object of parameters, NAME=VALUE, or YQL. It is sent to both servers; where the \
+number of matching documents or the order of the hits differs, that is shown. The exit status is 1 when anything differs.")]
+    Compare(CompareArguments),
     /// Show a document.
     #[command(after_help = "\
 Examples:
@@ -369,6 +378,19 @@ pub struct FeedArguments {
 pub struct QueryArguments {
     /// Parameters as NAME=VALUE; text that begins with 'select' is the parameter yql.
     #[arg(required = true)]
+    pub parameters: Vec<String>,
+    #[command(flatten)]
+    pub patience: PatienceArguments,
+}
+
+#[derive(Args)]
+pub struct CompareArguments {
+    /// File with a query on each line, or standard input (-).
+    pub queries: PathBuf,
+    /// URL of the other server.
+    #[arg(long)]
+    pub with: String,
+    /// Parameters of all queries as NAME=VALUE.
     pub parameters: Vec<String>,
     #[command(flatten)]
     pub patience: PatienceArguments,

@@ -51,6 +51,7 @@ fn run(cli: CommandLine, output: &CommandOutput) -> Result<ExitCode, Error> {
         MillraceCommand::Cluster(command) => wait(commands::cluster::cluster(&node, &command, output)),
         MillraceCommand::Feed(arguments) => wait(commands::feed::run(&node, &arguments, output)),
         MillraceCommand::Query(arguments) => wait(commands::query::run(&node, &arguments, output)),
+        MillraceCommand::Compare(arguments) => wait(commands::compare::run(&node, &arguments, output)),
         MillraceCommand::Get(arguments) => wait(commands::document::get(&node, &arguments, output)),
         MillraceCommand::Put(arguments) => wait(commands::document::put(&node, &arguments, output)),
         MillraceCommand::Update(arguments) => wait(commands::document::update(&node, &arguments, output)),

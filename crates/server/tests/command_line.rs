@@ -429,3 +429,45 @@ fn a_healthy_data_directory() {
     assert!(checked.status.success(), "{checked:?}");
     assert!(stdout(&checked).contains("all is well"));
 }
+
+#[test]
+fn answers_of_two_servers_are_compared() {
+    let (server, other) = (TestServer::with_notes(), TestServer::with_notes());
+    let put = |server: &TestServer, name: &str, stars: u32| {
+        server.put(&format!("/document/v1/n/note/group/ann/{name}"), &format!("{{\"stars\":{stars}}}"));
+    };
+    for (name, stars) in [("a", 1), ("b", 2)] {
+        put(&server, name, stars);
+        put(&other, name, 3 - stars);
+    }
+    put(&other, "c", 9);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let queries = "select * from note where stars < 5\n{\"yql\": \"select * from note where stars > 8\"}\n\n\
+                   select * from note where stars < 5 order by stars\n";
+    write_files(directory.path(), &[("queries", queries)]);
+    let path = directory.path().join("queries").display().to_string();
+    let compare = |url: &str| {
+        server.millrace(&[
+            "--format",
+            "json",
+            "compare",
+            &path,
+            "--with",
+            url,
+            "streaming.groupname=ann",
+            "hits=5",
+        ])
+    };
+    let same = compare(&server.url());
+    assert!(same.status.success(), "{same:?}");
+    let differ = compare(&other.url());
+    assert!(!differ.status.success());
+    let told: Value = serde_json::from_slice(&differ.stdout).expect("JSON");
+    assert_eq!(told["queries"], json!(3), "{told}");
+    assert_eq!(told["different"][0]["counts"], json!([0, 1]), "{told}");
+    assert_eq!(
+        told["different"][1]["order"],
+        json!({ "at": 1, "here": "id:n:note:g=ann:a", "there": "id:n:note:g=ann:b" })
+    );
+    assert_eq!(told["different"].as_array().map(Vec::len), Some(2));
+}

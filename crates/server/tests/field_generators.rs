@@ -171,7 +171,7 @@ fn fields_are_written_by_a_model_when_documents_are() {
     assert_eq!(
         ask("questions about"),
         json!({
-            "model": "m-1", "max_completion_tokens": 50, "temperature": 0.0, "stream": false, "response_format": format,
+            "model": "m-1", "max_completion_tokens": 50, "max_tokens": 50, "temperature": 0.0, "stream": false, "response_format": format,
             "messages": [{ "role": "user", "content": "Two questions about barley" }],
         })
     );

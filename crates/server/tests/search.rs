@@ -22,6 +22,31 @@ fn what_was_put_is_found_in_its_group_and_in_no_other() {
 }
 
 #[test]
+fn a_package_for_an_index_searches_everything() {
+    let server = TestServer::start();
+    let deploy = |services: &str| {
+        let (status, answer) =
+            server.deploy(&[("services.xml", services), ("schemas/note.sd", support::NOTE)]);
+        assert_eq!(status, 200, "{answer}");
+        answer.to_string()
+    };
+    let services = support::SERVICES.replace("streaming", "index");
+    assert!(deploy(&services).contains("a query that names no group reads all documents"));
+    server.put("/document/v1/n/note/docid/1", r#"{"title":"budget meeting"}"#);
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget of ann"}"#);
+    let count = |more: &[(&str, &str)]| {
+        let yql = [("yql", "select * from note where default contains 'budget'")];
+        let (status, answer) = server.query(&[&yql[..], more].concat());
+        (status, answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64))
+    };
+    assert_eq!(count(&[]), (200, Some(2)));
+    assert_eq!(count(&[("streaming.groupname", "ann")]), (200, Some(1)));
+    assert_eq!(count(&[("streaming.selection", "false")]), (200, Some(0)));
+    deploy(support::SERVICES);
+    assert_eq!(count(&[]).0, 400);
+}
+
+#[test]
 fn queries_come_as_lines_forms_and_json() {
     use hyper::Method;
     use millrace_client::{HttpProtocol, OutgoingRequest};

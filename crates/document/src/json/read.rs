@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use millrace_tensor::Tensor;
 use millrace_tensor::json::{SkippedValue, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
@@ -53,7 +51,7 @@ impl ValueSeed<'_> {
                 .map(Some)
                 .ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self)),
             DataType::Float16 | DataType::Float | DataType::Double => self.visit_f64(number as f64),
-            DataType::String => Ok(Some(DocumentValue::String(number.to_string()))),
+            data_type if is_text(data_type) => Ok(Some(DocumentValue::String(number.to_string()))),
             _ => Err(E::invalid_type(Unexpected::Signed(number), &self)),
         }
     }
@@ -81,6 +79,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
             DataType::Bool => Ok(Some(DocumentValue::Bool(value))),
+            data_type if is_text(data_type) => Ok(Some(DocumentValue::String(value.to_string()))),
             _ => Err(E::invalid_type(Unexpected::Bool(value), &self)),
         }
     }
@@ -93,7 +92,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         match (i64::try_from(number), self.data_type) {
             (Ok(number), _) => self.integer(number),
             (Err(_), DataType::Float16 | DataType::Float | DataType::Double) => self.visit_f64(number as f64),
-            (Err(_), DataType::String) => Ok(Some(DocumentValue::String(number.to_string()))),
+            (Err(_), data_type) if is_text(data_type) => Ok(Some(DocumentValue::String(number.to_string()))),
             (Err(_), _) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
         }
     }
@@ -108,7 +107,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             {
                 self.integer(number as i64)
             }
-            DataType::String => Ok(Some(DocumentValue::String(format!("{number:?}")))),
+            data_type if is_text(data_type) => Ok(Some(DocumentValue::String(format!("{number:?}")))),
             _ => Err(E::invalid_type(Unexpected::Float(number), &self)),
         }
     }
@@ -117,9 +116,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         match self.data_type {
             DataType::String => Ok(Some(DocumentValue::String(text.to_owned()))),
             DataType::Raw => {
-                // Base64 made by printing tools often has line breaks.
-                let plain: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-                let bytes = STANDARD.decode(plain).map_err(|error| {
+                let bytes = scalar::bytes_of_base64(text).map_err(|error| {
                     E::custom(format!("{error}, expected {}", scalar::expectation(self.data_type)))
                 })?;
                 Ok(Some(DocumentValue::Raw(bytes)))
@@ -244,26 +241,34 @@ impl<'a> ValueSeed<'a> {
     }
 
     fn read_position<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<DocumentValue, A::Error> {
-        let (mut lat, mut lng, mut x, mut y) = (None, None, None, None);
+        let (mut latitude, mut longitude) = (None, None);
         while let Some(name) = map.next_key::<String>()? {
-            match name.as_str() {
-                "lat" => lat = Some(map.next_value::<f64>()?),
-                "lng" => lng = Some(map.next_value::<f64>()?),
-                "x" => x = Some(map.next_value::<i64>()?),
-                "y" => y = Some(map.next_value::<i64>()?),
-                _ => drop(map.next_value::<SkippedValue>()?),
+            let (axis, factor) = match name.as_str() {
+                "lat" | "latitude" => (&mut latitude, 1e6),
+                "lng" | "longitude" => (&mut longitude, 1e6),
+                "x" => (&mut longitude, 1.0),
+                "y" => (&mut latitude, 1.0),
+                _ => {
+                    map.next_value::<SkippedValue>()?;
+                    continue;
+                }
+            };
+            let seed = ValueSeed { data_type: &DataType::Double, failure: self.failure };
+            if let Some(DocumentValue::Double(number)) = map.next_value_seed(seed)? {
+                *axis = Some(number * factor);
             }
         }
-        let place = match (lat.zip(lng), y.zip(x)) {
-            (Some((latitude, longitude)), _) => scalar::degrees(latitude, longitude),
-            (None, Some((latitude, longitude))) => scalar::in_range(latitude, longitude),
-            (None, None) => None,
-        };
-        match place {
+        let position = latitude.zip(longitude).and_then(|(y, x)| scalar::rounded_position(y, x));
+        match position {
             Some((latitude, longitude)) => Ok(DocumentValue::Position { latitude, longitude }),
             None => Err(A::Error::invalid_value(Unexpected::Map, &self)),
         }
     }
+}
+
+/// True for types whose values are text, which numbers and truth values are read as.
+const fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::String | DataType::Uri | DataType::Predicate)
 }
 
 /// Keeps the last entry of each key. Sorting avoids quadratic time for feeds with very many keys.

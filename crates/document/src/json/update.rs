@@ -7,8 +7,8 @@ use super::failure::FieldFailure;
 use super::read::ValueSeed;
 use crate::scalar;
 use crate::{
-    ArithmeticOperator, DataType, DocumentType, DocumentValue, FieldUpdate, UpdatePath, UpdatePathStep,
-    ValueChange,
+    ArithmeticOperator, DataType, DocumentType, DocumentValue, FieldUpdate, MissingNumber, UpdatePath,
+    UpdatePathStep, ValueChange,
 };
 
 /// Values that a change counts as, beside those in it.
@@ -25,25 +25,33 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     let (path, data_type) = UpdatePath::parse(path, document_type).map_err(A::Error::custom)?;
     // An entry of a map or weighted set can be removed in place, and so can an element of an array.
     let is_entry = matches!(path.steps.last(), Some(UpdatePathStep::Key(_) | UpdatePathStep::Index(_)));
-    let changes = map.next_value_seed(ValueOperations { data_type: &data_type, is_entry, failure })?;
-    updates.extend(changes.into_iter().map(|(step, change)| {
+    let changes = map.next_value_seed(ValueOperations {
+        data_type: &data_type,
+        is_entry,
+        missing: MissingNumber::Zero,
+        failure,
+    })?;
+    updates.extend(changes.into_iter().map(|(steps, change)| {
         let mut path = path.clone();
-        path.steps.extend(step);
+        path.steps.extend(steps);
         FieldUpdate { path, change }
     }));
     Ok(())
 }
 
-/// Operations on one value, for example `{"assign": …}`. Each comes with the step that `match` adds to the
-/// path.
+/// A change, and the steps that `match` adds to its path.
+type MatchedChange = (Vec<UpdatePathStep>, ValueChange);
+
+/// Operations on one value, for example `{"assign": …}`.
 struct ValueOperations<'a> {
     data_type: &'a DataType,
     is_entry: bool,
+    missing: MissingNumber,
     failure: &'a FieldFailure,
 }
 
 impl<'de> DeserializeSeed<'de> for ValueOperations<'_> {
-    type Value = Vec<(Option<UpdatePathStep>, ValueChange)>;
+    type Value = Vec<MatchedChange>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -51,7 +59,7 @@ impl<'de> DeserializeSeed<'de> for ValueOperations<'_> {
 }
 
 impl<'de> Visitor<'de> for ValueOperations<'_> {
-    type Value = Vec<(Option<UpdatePathStep>, ValueChange)>;
+    type Value = Vec<MatchedChange>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"an object of update operations, for example {"assign": 1}"#)
@@ -60,15 +68,7 @@ impl<'de> Visitor<'de> for ValueOperations<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut changes = Vec::new();
         while let Some(operation) = map.next_key::<String>()? {
-            if operation == "match" {
-                let (step, inner) =
-                    map.next_value_seed(ElementMatch { data_type: self.data_type, failure: self.failure })?;
-                self.failure.take(CHANGE_VALUES * inner.len())?;
-                changes.extend(inner.into_iter().map(|change| (Some(step.clone()), change)));
-            } else {
-                self.failure.take(CHANGE_VALUES)?;
-                changes.push((None, self.change(&mut map, &operation)?));
-            }
+            self.operation(&mut map, &operation, &mut changes)?;
         }
         if changes.is_empty() {
             return Err(A::Error::custom(r#"no update operation, expected for example {"assign": 1}"#));
@@ -78,6 +78,26 @@ impl<'de> Visitor<'de> for ValueOperations<'_> {
 }
 
 impl ValueOperations<'_> {
+    /// Reads one operation, whose name is in any case of letters.
+    fn operation<'de, A: MapAccess<'de>>(
+        &self,
+        map: &mut A,
+        operation: &str,
+        changes: &mut Vec<MatchedChange>,
+    ) -> Result<(), A::Error> {
+        let operation = operation.to_ascii_lowercase();
+        if operation == "match" {
+            let element = ElementMatch { data_type: self.data_type, failure: self.failure };
+            let inner = map.next_value_seed(element)?;
+            self.failure.take(CHANGE_VALUES * inner.len())?;
+            changes.extend(inner);
+        } else {
+            self.failure.take(CHANGE_VALUES)?;
+            changes.push((Vec::new(), self.change(map, &operation)?));
+        }
+        Ok(())
+    }
+
     fn change<'de, A: MapAccess<'de>>(&self, map: &mut A, operation: &str) -> Result<ValueChange, A::Error> {
         let value = |data_type| ValueSeed { data_type, failure: self.failure };
         let refuse =
@@ -147,7 +167,7 @@ impl ValueOperations<'_> {
                 if operator == ArithmeticOperator::Divide && operand == 0.0 {
                     return Err(A::Error::custom("division by zero"));
                 }
-                ValueChange::Arithmetic(operator, operand)
+                ValueChange::Arithmetic(operator, operand, self.missing)
             }
             ("add" | "remove" | "modify", _) => return Err(refuse()),
             _ => {
@@ -221,7 +241,7 @@ struct ElementMatch<'a> {
 }
 
 impl<'de> DeserializeSeed<'de> for ElementMatch<'_> {
-    type Value = (UpdatePathStep, Vec<ValueChange>);
+    type Value = Vec<MatchedChange>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -229,7 +249,7 @@ impl<'de> DeserializeSeed<'de> for ElementMatch<'_> {
 }
 
 impl<'de> Visitor<'de> for ElementMatch<'_> {
-    type Value = (UpdatePathStep, Vec<ValueChange>);
+    type Value = Vec<MatchedChange>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"an element and an operation, for example {"element": "a", "increment": 1}"#)
@@ -243,14 +263,18 @@ impl<'de> Visitor<'de> for ElementMatch<'_> {
             DataType::Map(key, value) => (&**key, &**value),
             other => return Err(A::Error::custom(format!("'match' does not work on {other}; use assign"))),
         };
-        let operations = ValueOperations { data_type: inner_type, is_entry: true, failure: self.failure };
+        let missing = match self.data_type {
+            DataType::WeightedSet { create_if_nonexistent: false, .. } => MissingNumber::Skip,
+            _ => MissingNumber::Zero,
+        };
+        let operations =
+            ValueOperations { data_type: inner_type, is_entry: true, missing, failure: self.failure };
         let (mut key, mut changes) = (None, Vec::new());
         while let Some(name) = map.next_key::<String>()? {
             if name == "element" {
                 key = map.next_value_seed(ValueSeed { data_type: key_type, failure: self.failure })?;
             } else {
-                self.failure.take(CHANGE_VALUES)?;
-                changes.push(operations.change(&mut map, &name)?);
+                operations.operation(&mut map, &name, &mut changes)?;
             }
         }
         let step = match (key, self.data_type) {
@@ -260,6 +284,9 @@ impl<'de> Visitor<'de> for ElementMatch<'_> {
             (Some(key), _) => UpdatePathStep::Key(key),
             (None, _) => return Err(A::Error::missing_field("element")),
         };
-        Ok((step, changes))
+        for (steps, _) in &mut changes {
+            steps.insert(0, step.clone());
+        }
+        Ok(changes)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_schema::{DocumentMode, Schema};
+use millrace_schema::Schema;
 use serde_json::json;
 
 use super::converge::active;
@@ -105,10 +105,8 @@ fn choose(deployment: &CompiledApplication, parameters: &RequestParameters) -> R
     for cluster in named {
         let wanted = cluster.documents.iter().filter(|document| {
             let name = &*document.document_type;
-            let indexed = || {
-                document.mode == DocumentMode::Streaming
-                    && schemas.get(name).is_some_and(|schema| has_index(schema))
-            };
+            let indexed =
+                || document.mode.is_searched() && schemas.get(name).is_some_and(|schema| has_index(schema));
             types.as_ref().is_none_or(|types| types.contains(&name)) && (!indexed_only || indexed())
         });
         let wanted: Vec<Arc<str>> = wanted.map(|document| Arc::clone(&document.document_type)).collect();

@@ -23,7 +23,12 @@ pub(super) async fn document(
     vouch: ReadFence,
 ) -> Result<Response, Error> {
     let deployment = call.deployment()?;
-    deployment.kind(id.document_type())?;
+    if let Err(error) = deployment.kind(id.document_type()) {
+        // A document of a type that does not exist is not found.
+        let mut answer = call.answer(Some(id));
+        answer.insert("message".to_owned(), Value::String(error.to_string()));
+        return Ok(http::json(StatusCode::NOT_FOUND, &Value::Object(answer)));
+    }
     if let Some(cluster) = call.parameters.get("cluster") {
         deployment.cluster(cluster)?;
     }

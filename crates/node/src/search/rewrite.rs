@@ -35,6 +35,7 @@ pub async fn query(
     let size = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
     let parse = move || Query::from_parameters(parameters, &limits);
     let query = node.pool().run_sized(WorkSize::of_query(size), parse).await??;
+    let query = with_scope(query, deployment);
     let Some(base) = base_of(deployment, &query)? else {
         return Ok(RewrittenQuery { query, told: Arc::default() });
     };
@@ -42,6 +43,19 @@ pub async fn query(
     // A query without a scope is refused later, or is a prompt that searches nothing.
     let flow = run::flow(&query).unwrap_or_else(|_| WorkFlow::short());
     node.pool().run_in(flow, move || rewritten(query, &base, &deployment, &limits)).await?
+}
+
+/// Adds the scope to a query that names none: all documents, if the sources have `mode="index"`.
+fn with_scope(mut query: Query, deployment: &CompiledApplication) -> Query {
+    let streaming = &query.streaming;
+    let names_scope =
+        streaming.user.is_some() || !streaming.groups.is_empty() || streaming.selection.is_some();
+    if !names_scope
+        && ReachedSources::by(&query.sources, deployment).is_ok_and(|reached| reached.are_indexed())
+    {
+        query.streaming.selection = Some("true".to_owned());
+    }
+    query
 }
 
 fn rewritten(
@@ -64,7 +78,7 @@ fn rewritten(
     let told = trace(base, &query, &rewriting, level).into();
     let query = match rewriting.set.is_empty() {
         true => query,
-        false => with_parameters(query, &rewriting.set, limits)?,
+        false => with_scope(with_parameters(query, &rewriting.set, limits)?, deployment),
     };
     Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, told })
 }

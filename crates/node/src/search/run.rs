@@ -375,9 +375,12 @@ fn plan(
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };
     let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
-    let snippets = asked.cluster().map(|cluster| cluster.snippets).unwrap_or_default();
     let search = PreparedSearch::new(Arc::new(plan), Arc::clone(profile), cluster)?;
-    Ok(search.within(asked.within()).with_snippets(&snippets))
+    let search = search.within(asked.within());
+    Ok(match asked.cluster() {
+        Some(cluster) => search.with_snippets(&cluster.snippets),
+        None => search,
+    })
 }
 
 /// Returns the queue in which the work of a query waits: that of the groups whose documents it reads.

@@ -50,6 +50,15 @@ pub struct ReachedSources<'d> {
     pub unresolved: Option<Error>,
 }
 
+impl ReachedSources<'_> {
+    /// True if a query that names no group searches all documents of these sources.
+    pub fn are_indexed(&self) -> bool {
+        let clusters =
+            self.kinds.iter().flat_map(|asked| asked.clusters.iter().map(|at| &asked.kind.clusters[*at]));
+        clusters.map(|cluster| cluster.mode).all(|mode| mode == DocumentMode::Index)
+    }
+}
+
 impl<'d> ReachedSources<'d> {
     /// Resolves these sources.
     ///
@@ -64,8 +73,7 @@ impl<'d> ReachedSources<'d> {
         let sources = NamedSources::of(deployment, sources)?;
         let asked = kinds.into_iter().map(|kind| {
             let is_asked = |(at, cluster): (usize, &ClusterOfKind)| {
-                (cluster.mode == DocumentMode::Streaming && sources.include(&kind.schema.name, &cluster.id))
-                    .then_some(at)
+                (cluster.mode.is_searched() && sources.include(&kind.schema.name, &cluster.id)).then_some(at)
             };
             AskedSchema { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
         });

@@ -50,6 +50,9 @@ struct ChatRequest<'r> {
     inference: &'r InferenceOptions,
     messages: [ChatMessage<'r>; 1],
     stream: bool,
+    /// The limit under its older name, which many services still read, and OpenAI's own refuse.
+    #[serde(rename = "max_tokens", skip_serializing_if = "Option::is_none")]
+    older_tokens_max: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<Value>,
 }
@@ -95,16 +98,24 @@ pub(super) fn address(endpoint: &str) -> String {
     if endpoint.ends_with(PATH) { endpoint.to_owned() } else { format!("{endpoint}{PATH}") }
 }
 
-/// Body of a request for an answer.
-pub(super) fn request(text: &str, inference: &InferenceOptions, streams: bool) -> Vec<u8> {
+/// True for OpenAI's own services and Azure's, which refuse a limit under both names.
+pub(super) fn is_openai(address: &str) -> bool {
+    let host = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let host = host.split(['/', ':', '?']).next().unwrap_or_default();
+    ["openai.com", "azure.com"].iter().any(|domain| host == *domain || host.ends_with(&format!(".{domain}")))
+}
+
+/// Body of a request to `address` for an answer.
+pub(super) fn request(address: &str, text: &str, inference: &InferenceOptions, streams: bool) -> Vec<u8> {
     let response_format = inference.schema.as_ref().map(|schema| {
         let schema = json!({ "name": "answer", "schema": schema, "strict": inference.is_strict });
         json!({ "type": "json_schema", "json_schema": schema })
     });
     let messages = [ChatMessage { role: "user", content: text }];
     // Strings and numbers always have a JSON form.
-    serde_json::to_vec(&ChatRequest { inference, messages, stream: streams, response_format })
-        .unwrap_or_default()
+    let older_tokens_max = inference.tokens_max.filter(|_| !is_openai(address));
+    let request = ChatRequest { inference, messages, stream: streams, older_tokens_max, response_format };
+    serde_json::to_vec(&request).unwrap_or_default()
 }
 
 /// True if an answer consists of events: a service may ignore the request for them.
@@ -149,9 +160,10 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_not_sent() {
-        let body = |inference: &InferenceOptions| -> Value {
-            serde_json::from_slice(&request("why?", inference, true)).expect("JSON")
+        let asked = |address: &str, inference: &InferenceOptions| -> Value {
+            serde_json::from_slice(&request(address, "why?", inference, true)).expect("JSON")
         };
+        let body = |inference: &InferenceOptions| asked("http://h/v1/chat/completions", inference);
         let plain = InferenceOptions { model: "m".to_owned(), ..InferenceOptions::default() };
         let messages = json!([{ "role": "user", "content": "why?" }]);
         assert_eq!(body(&plain), json!({ "model": "m", "messages": messages, "stream": true }));
@@ -166,10 +178,14 @@ mod tests {
         assert_eq!(
             body(&full),
             json!({
-                "model": "m", "messages": messages, "stream": true, "max_completion_tokens": 9, "temperature": 0.5, "n": 1,
-                "response_format": format,
+                "model": "m", "messages": messages, "stream": true, "max_completion_tokens": 9, "max_tokens": 9,
+                "temperature": 0.5, "n": 1, "response_format": format,
             })
         );
+        for address in ["https://api.openai.com/v1/chat/completions", "https://x.openai.azure.com/v1?a=b"] {
+            assert_eq!(asked(address, &full).get("max_tokens"), None, "{address}");
+        }
+        assert_eq!(asked("http://notopenai.com/v1", &full)["max_tokens"], json!(9));
     }
 
     #[test]

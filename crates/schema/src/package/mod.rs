@@ -160,6 +160,11 @@ fn link(path: &str) -> Error {
     Error::Package(format!("'{path}' is a link: put the file itself into the archive"))
 }
 
+/// Maximum size in bytes that an archive or a compressed file of `packed_bytes` may unpack to.
+pub(crate) fn unpacked_bytes_max(packed_bytes: u64) -> u64 {
+    BYTES_MAX.min(UNPACKED_FREE.max(packed_bytes.saturating_mul(RATIO_MAX)))
+}
+
 /// Files read so far, with the remaining limits.
 struct CollectedFiles {
     files: Files,
@@ -168,8 +173,7 @@ struct CollectedFiles {
 
 impl CollectedFiles {
     fn new(archive_bytes: u64) -> Self {
-        let by_ratio = archive_bytes.saturating_mul(RATIO_MAX);
-        CollectedFiles { files: Files::new(), left: BYTES_MAX.min(UNPACKED_FREE.max(by_ratio)) }
+        CollectedFiles { files: Files::new(), left: unpacked_bytes_max(archive_bytes) }
     }
 
     /// Reads a file. `declared`: its size in bytes by its archive, which is checked before anything is read.

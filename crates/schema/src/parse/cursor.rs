@@ -148,7 +148,7 @@ impl<'a> SchemaCursor<'a> {
         found
     }
 
-    /// Reads the next run of letters, digits, `_`, `-` and `.`; `None` if there is none.
+    /// Reads the next run of letters, digits, `_`, `-`, `.` and `$`; `None` if there is none.
     pub(crate) fn word(&mut self) -> Option<Name> {
         self.skip();
         let rest = &self.text[self.at..];
@@ -164,8 +164,11 @@ impl<'a> SchemaCursor<'a> {
     /// Reads the name of a field, a profile, a summary.
     pub(crate) fn name(&mut self, what: &str) -> Result<Name, Error> {
         let Some(name) = self.word() else { return self.expected(&format!("the name of the {what}")) };
-        let begins_well = name.value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if begins_well && name.value.is_ascii() {
+        // Names of fields are also those of other languages, in which a digit begins a number.
+        let digits = !matches!(what, "schema" | "document" | "struct" | "field" | "struct-field");
+        let begins_well =
+            |c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '$') || (digits && c.is_ascii_digit());
+        if name.value.starts_with(begins_well) && name.value.is_ascii() {
             return Ok(name);
         }
         self.error_at(
@@ -188,17 +191,16 @@ impl<'a> SchemaCursor<'a> {
         if self.eat_word("inherits") { self.names(what) } else { Ok(Vec::new()) }
     }
 
-    /// Reads text in double quotes, with `\"` and `\\`, if a quote is next.
+    /// Reads text in double or single quotes, with `\"` and `\\`, if a quote is next.
     pub(crate) fn quoted(&mut self) -> Result<Option<Name>, Error> {
-        if !self.sees('"') {
-            return Ok(None);
-        }
+        self.skip();
+        let Some(quote @ ('"' | '\'')) = self.peek_char() else { return Ok(None) };
         let place = self.place_at(self.at);
         let mut value = String::new();
         let mut chars = self.text[self.at + 1..].char_indices();
         while let Some((at, c)) = chars.next() {
             match c {
-                '"' => {
+                c if c == quote => {
                     self.at += at + 2;
                     return Ok(Some(Name { value, place }));
                 }
@@ -210,7 +212,7 @@ impl<'a> SchemaCursor<'a> {
                 c => value.push(c),
             }
         }
-        self.error_at(place, "this text is not closed: put a \" before the end of the line")
+        self.error_at(place, format!("this text is not closed: put a {quote} before the end of the line"))
     }
 
     /// Reads one value: quoted text, or everything up to the next space, comma or bracket.
@@ -336,6 +338,17 @@ impl<'a> SchemaCursor<'a> {
         }
     }
 
+    /// Reads the value of a constant or an input: a number, quoted text, or a tensor in brackets, which may
+    /// go on over several lines.
+    pub(crate) fn literal(&mut self, what: &str) -> Result<SourcedText<String>, Error> {
+        self.skip();
+        match self.peek_char() {
+            Some('[' | '{') => Ok(self.scan(ForeignEnd::Bracket)),
+            Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.value(what),
+            _ => self.line(what),
+        }
+    }
+
     /// Reads up to the end of the line, or to a `}` that closes the enclosing block; never empty.
     pub(crate) fn line(&mut self, what: &str) -> Result<SourcedText<String>, Error> {
         self.skip_in_line();
@@ -363,7 +376,7 @@ impl<'a> SchemaCursor<'a> {
         Ok(text)
     }
 
-    /// Reads text up to an unmatched `}` or the line's end. Quoted text is one unit, comments become spaces,
+    /// Reads text up to its end or an unmatched `}`. Quoted text is one unit, comments become spaces,
     /// surrounding white space is dropped.
     fn scan(&mut self, until: ForeignEnd) -> SourcedText<String> {
         let start = self.at;
@@ -388,12 +401,13 @@ impl<'a> SchemaCursor<'a> {
                     self.at += length;
                     continue;
                 }
-                '{' => {
+                '[' | ']' if until != ForeignEnd::Bracket => 1,
+                '{' | '[' => {
                     open += 1;
                     1
                 }
-                '}' => {
-                    open -= 1;
+                '}' | ']' => {
+                    open = open.saturating_sub(1);
                     1
                 }
                 c => c.len_utf8(),
@@ -403,6 +417,9 @@ impl<'a> SchemaCursor<'a> {
             }
             kept.push_str(&rest[..length]);
             self.at += length;
+            if until == ForeignEnd::Bracket && open == 0 {
+                break;
+            }
         }
         // Comments were replaced by as many spaces as they had characters, so counting characters gives the
         // start of the text.
@@ -422,11 +439,13 @@ enum ForeignEnd {
     LineEnd,
     /// A `}` that closes the enclosing block.
     Brace,
+    /// The bracket, `]` or `}`, that closes the one at the start.
+    Bracket,
 }
 
 /// True for characters of words: names, keywords, numbers.
 fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '$')
 }
 
 /// Length of the quoted text at the start of `rest`; 1 if the quote is not closed in its line.

@@ -1,7 +1,7 @@
 //! Parser of `field` and `struct-field`.
 
 use super::cursor::{ConstructBody, Name, SchemaCursor};
-use super::syntax::{FieldDecl, MatchDecl};
+use super::syntax::{FieldDecl, MatchDecl, SummaryFieldDecl};
 use super::{matching, summary, types};
 use crate::{Error, SourcedText};
 
@@ -58,7 +58,13 @@ fn element(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> 
             field.normalizing = Some(cursor.choose(
                 "normalizing",
                 &word,
-                &[("none", false), ("accent", true), ("lowercase", true)],
+                &[
+                    ("none", false),
+                    ("codepoint", false),
+                    ("lowercase", false),
+                    ("accent", true),
+                    ("all", true),
+                ],
             )?);
             Ok(())
         })?,
@@ -69,9 +75,15 @@ fn element(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> 
             if !cursor.sees(':') {
                 let name = cursor.name("rank-type")?;
                 if name.value != field.name.value {
-                    let reason =
-                        format!("a rank-type in a field is that field's: leave '{}' out", name.value);
-                    return cursor.error_at(name.place, reason);
+                    cursor.warn(
+                        &name.place,
+                        &format!(
+                            "the rank-type of '{}' has no effect: a rank-type in a field is that field's",
+                            name.value
+                        ),
+                    );
+                    cursor.expect(':')?;
+                    return rank_type(cursor).map(drop);
                 }
             }
             cursor.expect(':')?;
@@ -100,10 +112,12 @@ fn element(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> 
             let decl = summary::summary(cursor, &word)?;
             field.summaries.push(decl);
         }
-        "summary-to" => {
-            cursor.expect(':')?;
-            field.summary_to.extend(cursor.names("document-summary")?);
-        }
+        "summary-to" => summary_to(cursor, &word, field)?,
+        // Entries of maps are always found by their key.
+        "map" => matching::properties(cursor, &word, |cursor, word| match word.value.as_str() {
+            "fast-search" => Ok(()),
+            _ => cursor.unknown("map property", &word, &["fast-search"]),
+        })?,
         "struct-field" => field.struct_fields.push(struct_field(cursor)?),
         "header" | "body" => {}
         _ => {
@@ -128,6 +142,7 @@ fn element(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> 
                 "summary",
                 "summary-to",
                 "struct-field",
+                "map",
             ];
             return cursor.unknown("element of a field", &word, &known);
         }
@@ -151,10 +166,29 @@ fn own_name(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl, what: &str) ->
     Ok(())
 }
 
-/// Parses `alias: name`, or `alias component: name` of a uri.
+/// Parses `summary-to: a, b`, or `summary-to name: a, b` for a summary field with another name.
+fn summary_to(cursor: &mut SchemaCursor<'_>, keyword: &Name, field: &mut FieldDecl) -> Result<(), Error> {
+    let name = if cursor.sees(':') { None } else { Some(cursor.name("summary")?) };
+    cursor.expect(':')?;
+    let to = cursor.names("document-summary")?;
+    match name.filter(|name| name.value != field.name.value) {
+        None => field.summary_to.extend(to),
+        Some(name) => {
+            field.summaries.push(SummaryFieldDecl { to, ..SummaryFieldDecl::new(Some(name), keyword) });
+        }
+    }
+    Ok(())
+}
+
+/// Parses `alias: name`, `alias field: name`, or `alias component: name` of a uri.
 fn alias(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl) -> Result<(), Error> {
     if cursor.body() == ConstructBody::None {
         let component = cursor.name("component")?;
+        if component.value == field.name.value {
+            cursor.expect(':')?;
+            field.aliases.push(cursor.name("alias")?.value);
+            return Ok(());
+        }
         cursor.warn(
             &component.place,
             "the parts of a uri cannot be searched by themselves: this alias has no effect",

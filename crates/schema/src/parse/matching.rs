@@ -88,55 +88,80 @@ pub(super) fn matching(
     Ok(())
 }
 
+/// Parses the settings of an index; after `:`, several may be given in a list.
 pub(super) fn index(
     cursor: &mut SchemaCursor<'_>,
     keyword: &Name,
     decl: &mut IndexDecl,
 ) -> Result<(), Error> {
-    properties(cursor, keyword, |cursor, word| {
-        match word.value.as_str() {
-            "enable-bm25" => decl.enable_bm25 = true,
-            "stemming" => decl.stemming = Some(stemming(cursor)?),
-            // Words can always be searched by prefix.
-            "prefix" => {}
-            "hnsw" => {
-                decl.hnsw = Some(word.place.clone());
-                if cursor.sees('{') {
-                    cursor.block("hnsw", |cursor, word| {
-                        let known = [
-                            "max-links-per-node",
-                            "neighbors-to-explore-at-insert",
-                            "multi-threaded-indexing",
-                        ];
-                        match word.value.as_str() {
-                            "multi-threaded-indexing" => cursor.switch().map(drop),
-                            name if known.contains(&name) => {
-                                cursor.number::<u32>(&word, "a number").map(drop)
-                            }
-                            _ => cursor.unknown("hnsw parameter", &word, &known),
-                        }
-                    })?;
-                }
-            }
-            "arity" | "lower-bound" | "upper-bound" | "dense-posting-list-threshold" => {
-                cursor.number::<f64>(&word, "a number")?;
-            }
-            _ => {
-                let known = [
-                    "enable-bm25",
-                    "stemming",
-                    "prefix",
-                    "hnsw",
-                    "arity",
-                    "lower-bound",
-                    "upper-bound",
-                    "dense-posting-list-threshold",
-                ];
-                return cursor.unknown("index property", &word, &known);
+    let in_line = cursor.body() == ConstructBody::Line;
+    index_properties(cursor, keyword, decl)?;
+    while in_line && cursor.eat(',') {
+        let Some(word) = cursor.word() else { return cursor.expected("a property of 'index'") };
+        index_property(cursor, word, decl)?;
+    }
+    Ok(())
+}
+
+fn index_properties(
+    cursor: &mut SchemaCursor<'_>,
+    keyword: &Name,
+    decl: &mut IndexDecl,
+) -> Result<(), Error> {
+    properties(cursor, keyword, |cursor, word| index_property(cursor, word, decl))
+}
+
+fn index_property(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut IndexDecl) -> Result<(), Error> {
+    match word.value.as_str() {
+        "enable-bm25" => decl.enable_bm25 = true,
+        "stemming" => decl.stemming = Some(stemming(cursor)?),
+        "alias" => {
+            cursor.expect(':')?;
+            decl.aliases.push(cursor.name("alias")?.value);
+        }
+        // Words can always be searched by prefix.
+        "prefix" => {}
+        "hnsw" => {
+            decl.hnsw = Some(word.place.clone());
+            if cursor.sees('{') {
+                cursor.block("hnsw", |cursor, word| {
+                    let known =
+                        ["max-links-per-node", "neighbors-to-explore-at-insert", "multi-threaded-indexing"];
+                    match word.value.as_str() {
+                        "multi-threaded-indexing" => cursor.switch().map(drop),
+                        name if known.contains(&name) => cursor.number::<u32>(&word, "a number").map(drop),
+                        _ => cursor.unknown("hnsw parameter", &word, &known),
+                    }
+                })?;
             }
         }
-        Ok(())
-    })
+        "lower-bound" | "upper-bound" => {
+            cursor.expect(':')?;
+            let bound = cursor.value("a whole number")?;
+            if bound.value.strip_suffix('L').unwrap_or(&bound.value).parse::<i64>().is_err() {
+                let reason = format!("'{}' is not a whole number, which '{}' needs", bound.value, word.value);
+                return cursor.error_at(bound.place, reason);
+            }
+        }
+        "arity" | "dense-posting-list-threshold" => {
+            cursor.number::<f64>(&word, "a number")?;
+        }
+        _ => {
+            let known = [
+                "enable-bm25",
+                "stemming",
+                "alias",
+                "prefix",
+                "hnsw",
+                "arity",
+                "lower-bound",
+                "upper-bound",
+                "dense-posting-list-threshold",
+            ];
+            return cursor.unknown("index property", &word, &known);
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn attribute(
@@ -154,9 +179,19 @@ pub(super) fn attribute(
             // Tensors are always stored in the form that ranking reads; bit vectors are not stored.
             "fast-rank" | "enable-bit-vectors" | "enable-only-bit-vector" => {}
             "sorting" => sorting(cursor, &word, sorting_decl)?,
+            "alias" => {
+                // The name of the attribute may precede the colon.
+                if !cursor.sees(':') {
+                    cursor.name("attribute")?;
+                }
+                cursor.expect(':')?;
+                decl.aliases.push(cursor.name("alias")?.value);
+            }
             "distance-metric" => {
                 cursor.expect(':')?;
-                let name = cursor.value("a metric, such as 'angular'")?;
+                let written = cursor.value("a metric, such as 'angular'")?;
+                let value = written.value.to_ascii_lowercase().replace('_', "-");
+                let name = Name { value, place: written.place };
                 let table = [
                     ("euclidean", DistanceMetric::Euclidean),
                     ("angular", DistanceMetric::Angular),
@@ -177,6 +212,7 @@ pub(super) fn attribute(
                     "paged",
                     "mutable",
                     "sorting",
+                    "alias",
                     "distance-metric",
                 ];
                 return cursor.unknown("attribute property", &word, &known);
@@ -282,7 +318,8 @@ pub(super) fn linguistics(
 /// Parses `: none`, `: best`, …
 pub(super) fn stemming(cursor: &mut SchemaCursor<'_>) -> Result<FieldStemming, Error> {
     cursor.expect(':')?;
-    let name = cursor.value("a kind of stemming")?;
+    let written = cursor.value("a kind of stemming")?;
+    let name = Name { value: written.value.to_ascii_lowercase(), place: written.place };
     let table = [
         ("none", FieldStemming::None),
         ("best", FieldStemming::Best),

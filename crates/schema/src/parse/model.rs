@@ -52,10 +52,11 @@ pub(super) fn constants(
         }
         let constant_type = optional_type(cursor)?;
         cursor.expect(':')?;
-        let text = cursor.line("constant")?;
-        let value = match text.value.strip_prefix("file:") {
-            Some(path) => TextOrFile::File(Name { value: path.trim().to_owned(), place: text.place }),
-            None => TextOrFile::Text(text),
+        let value = if cursor.eat_word("file") {
+            cursor.expect(':')?;
+            TextOrFile::File(cursor.value("a path")?)
+        } else {
+            TextOrFile::Text(cursor.literal("constant")?)
         };
         constants.push(ConstantDecl { name, constant_type, value });
         Ok(())
@@ -92,7 +93,7 @@ pub(super) fn inputs(cursor: &mut SchemaCursor<'_>, inputs: &mut Vec<(Name, Inpu
         let input_type = optional_type(cursor)?;
         let default = if cursor.sees(':') {
             cursor.expect(':')?;
-            Some(cursor.line("input")?)
+            Some(cursor.literal("input")?)
         } else {
             None
         };
@@ -185,6 +186,8 @@ pub(super) fn onnx_model(cursor: &mut SchemaCursor<'_>) -> Result<(Name, OnnxMod
                     }
                 };
             }
+            // Graphs are always optimized.
+            "optimize-model" => cursor.switch().map(drop)?,
             _ => {
                 let known = [
                     "file",
@@ -196,6 +199,7 @@ pub(super) fn onnx_model(cursor: &mut SchemaCursor<'_>) -> Result<(Name, OnnxMod
                     "intraop-threads",
                     "interop-threads",
                     "execution-mode",
+                    "optimize-model",
                 ];
                 return cursor.unknown("element of an onnx-model", &word, &known);
             }

@@ -7,7 +7,7 @@ use crate::Error;
 
 /// Parses a `.profile` file: one rank profile.
 pub(super) fn file(cursor: &mut SchemaCursor<'_>) -> Result<ProfileDecl, Error> {
-    if !cursor.eat_word("rank-profile") {
+    if !cursor.eat_word("rank-profile") && !cursor.eat_word("model") {
         return cursor.expected("'rank-profile', which a .profile file holds");
     }
     rank_profile(cursor, None)
@@ -77,7 +77,7 @@ fn element(cursor: &mut SchemaCursor<'_>, word: Name, profile: &mut ProfileDecl)
             cursor.warn(&word.place, "mutate has no effect: queries do not change documents here");
         }
         "ignore-default-rank-features" => profile.ignore_default_rank_features = true,
-        "rank-profile" => {
+        "rank-profile" | "model" => {
             let inner = rank_profile(cursor, Some(&profile.name.value))?;
             if !inner.inherits.iter().any(|name| name.value == profile.name.value) {
                 let reason = format!(
@@ -88,6 +88,8 @@ fn element(cursor: &mut SchemaCursor<'_>, word: Name, profile: &mut ProfileDecl)
             }
             profile.inner.push(inner);
         }
+        // Tensors are always read together with the rest of a chunk.
+        "prefetch-tensors" => cursor.switch().map(drop)?,
         keyword if TUNING.contains(&keyword) => cursor.number::<f64>(&word, "a number").map(drop)?,
         _ => {
             let known: Vec<&str> = ELEMENTS.iter().chain(TUNING).copied().collect();
@@ -120,6 +122,7 @@ const ELEMENTS: &[&str] = &[
     "weakand",
     "mutate",
     "ignore-default-rank-features",
+    "prefetch-tensors",
     "rank-profile",
 ];
 
@@ -137,7 +140,6 @@ const TUNING: &[&str] = &[
     "exploration-slack",
     "target-hits-max-adjustment-factor",
     "filter-threshold",
-    "prefetch-tensors",
 ];
 
 /// Parses the text after `function`: `inline name(a, b) { expression … }`.
@@ -183,7 +185,7 @@ fn properties(cursor: &mut SchemaCursor<'_>, properties: &mut Vec<(String, Strin
         }
         let place = cursor.place();
         let line = cursor.line("rank-properties")?;
-        let unquoted = |text: &str| text.trim().trim_matches('"').to_owned();
+        let unquoted = |text: &str| text.trim().replace(['"', '\''], "");
         match line.value.split_once(':') {
             Some((key, value)) if !key.trim().is_empty() => properties.push((unquoted(key), unquoted(value))),
             _ => return cursor.error_at(place, "expected 'key: value'"),

@@ -64,7 +64,7 @@ fn element(cursor: &mut SchemaCursor<'_>, word: Name, schema: &mut SchemaDecl) -
             matching::index(cursor, &word, &mut decl)?;
             schema.indexes.push((name, decl));
         }
-        "rank-profile" => schema.profiles.push(profile::rank_profile(cursor, None)?),
+        "rank-profile" | "model" => schema.profiles.push(profile::rank_profile(cursor, None)?),
         "document-summary" => schema.summaries.push(summary::document_summary(cursor)?),
         "constant" => schema.constants.push(model::constant(cursor)?),
         "constants" => model::constants(cursor, &mut schema.constants)?,

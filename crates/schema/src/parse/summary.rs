@@ -20,10 +20,10 @@ pub(super) fn document_summary(cursor: &mut SchemaCursor<'_>) -> Result<SummaryD
                         "a summary in a document-summary needs a name: summary title {}",
                     );
                 }
-                if let Some(to) = field.to.first() {
-                    return cursor.error_at(
-                        to.place.clone(),
-                        "'to' is only for summaries in fields: this one is in its document-summary already",
+                if let Some(to) = field.to.iter().find(|to| to.value != decl.name.value) {
+                    cursor.warn(
+                        &to.place,
+                        "'to' has no effect here: this summary is in its document-summary already",
                     );
                 }
                 decl.fields.push(field);
@@ -54,14 +54,7 @@ pub(super) fn summary(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<S
         // The type is that of the source; older schemas repeat it here.
         types::field_type(cursor)?;
     }
-    let mut decl = SummaryFieldDecl {
-        name,
-        sources: Vec::new(),
-        to: Vec::new(),
-        mode: None,
-        bolding: None,
-        place: keyword.place.clone(),
-    };
+    let mut decl = SummaryFieldDecl::new(name, keyword);
     match cursor.body() {
         ConstructBody::Block => cursor.block("summary", |cursor, word| property(cursor, word, &mut decl))?,
         ConstructBody::Line => {
@@ -89,11 +82,11 @@ fn property(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut SummaryFieldDe
         "bolding" => decl.bolding = Some(cursor.switch()?),
         "source" => {
             cursor.expect(':')?;
-            decl.sources = cursor.names("source field")?;
+            decl.sources.extend(cursor.names("source field")?);
         }
         "to" => {
             cursor.expect(':')?;
-            decl.to = cursor.names("document-summary")?;
+            decl.to.extend(cursor.names("document-summary")?);
         }
         _ => {
             let known = [

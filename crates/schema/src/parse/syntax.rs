@@ -117,6 +117,8 @@ pub(crate) struct AttributeDecl {
     pub paged: bool,
     pub mutable: bool,
     pub distance_metric: Option<SourcedText<DistanceMetric>>,
+    /// Further names of the field in queries.
+    pub aliases: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -124,6 +126,8 @@ pub(crate) struct IndexDecl {
     pub enable_bm25: bool,
     pub stemming: Option<FieldStemming>,
     pub hnsw: Option<SourcePosition>,
+    /// Further names of the field in queries.
+    pub aliases: Vec<String>,
 }
 
 /// `match`.
@@ -165,6 +169,20 @@ pub(crate) struct SummaryFieldDecl {
     pub mode: Option<SummaryMode>,
     pub bolding: Option<bool>,
     pub place: SourcePosition,
+}
+
+impl SummaryFieldDecl {
+    /// A summary field without settings, declared by `keyword`.
+    pub(crate) fn new(name: Option<Name>, keyword: &Name) -> Self {
+        SummaryFieldDecl {
+            name,
+            sources: Vec::new(),
+            to: Vec::new(),
+            mode: None,
+            bolding: None,
+            place: keyword.place.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

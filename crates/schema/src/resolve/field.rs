@@ -169,12 +169,19 @@ fn with_type(
         weight: decl.weight.unwrap_or(100),
         linguistics: decl.linguistics.clone(),
         query_commands: decl.query_commands.clone(),
-        aliases: decl.aliases.clone(),
+        aliases: aliases(decl, shared),
         struct_fields: Vec::new(),
         place: place.clone(),
         matching,
         data_type,
     })
+}
+
+/// Further names of a field: its own, and those of its attribute and index.
+fn aliases(decl: &FieldDecl, shared: Option<&IndexDecl>) -> Vec<String> {
+    let of_attribute = decl.attribute.iter().flat_map(|attribute| &attribute.aliases);
+    let of_index = decl.index.iter().chain(shared).flat_map(|index| &index.aliases);
+    decl.aliases.iter().chain(of_attribute).chain(of_index).cloned().collect()
 }
 
 /// Warns of settings that are read but have no effect.

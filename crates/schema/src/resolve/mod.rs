@@ -364,8 +364,9 @@ fn resolve_fields(
     for (index, _) in &decl.indexes {
         if !fields.contains_key(index.value.as_str()) && !faults.broken.names.has(&index.value) {
             let hint = did_you_mean(&index.value, fields.keys().map(|name| &**name));
-            let reason = format!("no field '{}' for this index{hint}", index.value);
-            faults.keep::<()>(&index.value, invalid(index, reason));
+            let warning =
+                format!("{}: no field '{}' for this index{hint}: it has no effect", index.place, index.value);
+            faults.findings.warnings.push(warning);
         }
     }
     fields

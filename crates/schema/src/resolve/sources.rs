@@ -7,7 +7,7 @@ use super::{SchemaFaults, invalid};
 use crate::parse::Name;
 use crate::parse::syntax::TextOrFile;
 use crate::suggest::did_you_mean;
-use crate::{Error, ModelFile, Schema, SourcePosition, SourcedText};
+use crate::{Error, ModelFile, Schema, SourcePosition, SourcedText, unpack};
 
 /// Reader of schema parts in files of the package.
 pub(super) struct PackageSources<'a> {
@@ -57,17 +57,18 @@ impl<'a> PackageSources<'a> {
             TextOrFile::Text(text) => return Ok(text.clone()),
             TextOrFile::File(file) => file,
         };
-        if file.value.ends_with(".lz4") {
-            return invalid(
-                file,
-                "compressed constants are not read: put the .json file into the package".to_owned(),
-            );
-        }
         match self.files.get(&file.value) {
-            Some(bytes) => Ok(SourcedText {
-                value: self.text(file, &file.value, bytes)?.to_owned(),
-                place: SourcePosition::start_of(&file.value),
-            }),
+            Some(bytes) => {
+                let unpacked = match file.value.ends_with(".lz4").then(|| unpack::lz4(bytes)).transpose() {
+                    Ok(unpacked) => unpacked,
+                    Err(reason) => return invalid(file, format!("{}: {reason}", file.value)),
+                };
+                let bytes = unpacked.as_deref().unwrap_or(bytes);
+                Ok(SourcedText {
+                    value: self.text(file, &file.value, bytes)?.to_owned(),
+                    place: SourcePosition::start_of(&file.value),
+                })
+            }
             None => {
                 let hint = did_you_mean(&file.value, self.files.keys().map(String::as_str));
                 invalid(

@@ -33,7 +33,7 @@ pub(super) fn read(
         },
         topology: topology::read(node, &tuning, &mut findings.warnings)?,
         tuning,
-        snippets: snippets::read(node)?,
+        snippets: snippets::read(node, &mut findings.warnings)?,
     };
     let listed = || xml::elements(documents).filter(|element| element.tag_name().name() == "document");
     for element in listed() {
@@ -83,10 +83,10 @@ fn document(
         "store-only" => DocumentMode::StoreOnly,
         "index" => {
             warnings.push(format!(
-                "{}: mode='index' of '{name}' is read as 'streaming': no index is kept, and every search is exact",
+                "{}: mode='index' of '{name}': no index is kept, so a query that names no group reads all documents; with groups in the ids (id:ns:{name}:g=GROUP:…) and streaming.groupname it reads those of one group",
                 xml::place(FILE, node)
             ));
-            DocumentMode::Streaming
+            DocumentMode::Index
         }
         other => {
             return xml::invalid(

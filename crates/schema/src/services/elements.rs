@@ -48,6 +48,7 @@ pub(super) const SERVICES: &[KnownElement] = &[
     no_effect("routing", "operations go straight to their content cluster"),
     no_effect("config", CONFIG),
     refused("jdisc", "the element is named 'container' now: rename it"),
+    known("legacy", &[no_effect("v7-geo-positions", "positions are shown as latitude and longitude")]),
     closed("preprocess:properties"),
     refused("include", "files are included by name: <preprocess:include file='…'/>"),
 ];
@@ -61,9 +62,16 @@ const CONTAINER: &[KnownElement] = &[
             closed("include"),
             known(
                 "chain",
-                &[closed("inherits"), closed("phase"), closed("map"), refused("documentprocessor", JAVA)],
+                &[
+                    closed("inherits"),
+                    closed("phase"),
+                    closed("map"),
+                    refused("documentprocessor", JAVA),
+                    no_effect("config", CONFIG),
+                ],
             ),
             refused("documentprocessor", JAVA),
+            no_effect("config", CONFIG),
             closed("threadpool"),
         ],
     ),
@@ -74,7 +82,16 @@ const CONTAINER: &[KnownElement] = &[
             closed("include"),
             refused("processor", JAVA),
             refused("renderer", JAVA),
-            known("chain", &[closed("inherits"), closed("phase"), refused("processor", JAVA)]),
+            known(
+                "chain",
+                &[
+                    closed("inherits"),
+                    closed("phase"),
+                    refused("processor", JAVA),
+                    no_effect("config", CONFIG),
+                ],
+            ),
+            no_effect("config", CONFIG),
         ],
     ),
     known(
@@ -90,6 +107,7 @@ const CONTAINER: &[KnownElement] = &[
     // Handlers are distinguished by class.
     closed("handler"),
     refused("server", JAVA),
+    no_effect("client-authorize", TLS),
     no_effect("clients", "access is not restricted by services.xml: see the server's own configuration"),
     known("model-evaluation", &[known("onnx", &[known("models", &[closed("model")])])]),
     closed("inference"),
@@ -112,15 +130,17 @@ const TLS: &str = "TLS is set in the server's own configuration";
 
 const FILTERING: &[KnownElement] = &[
     refused("filter", JAVA),
-    known(
-        "request-chain",
-        &[closed("binding"), closed("inherits"), closed("phase"), refused("filter", JAVA)],
-    ),
-    known(
-        "response-chain",
-        &[closed("binding"), closed("inherits"), closed("phase"), refused("filter", JAVA)],
-    ),
+    known("request-chain", HTTP_CHAIN),
+    known("response-chain", HTTP_CHAIN),
     closed("access-control"),
+];
+
+const HTTP_CHAIN: &[KnownElement] = &[
+    closed("binding"),
+    closed("inherits"),
+    closed("phase"),
+    refused("filter", JAVA),
+    no_effect("config", CONFIG),
 ];
 
 const SEARCH: &[KnownElement] = &[
@@ -135,6 +155,7 @@ const SEARCH: &[KnownElement] = &[
             // Searchers are distinguished by class.
             closed("searcher"),
             known("federation", FEDERATION),
+            no_effect("config", CONFIG),
         ],
     ),
     closed("searcher"),
@@ -189,6 +210,8 @@ const DOCUMENT_API: &[KnownElement] = &[
     closed("ignore-undefined-fields"),
     closed("max-document-size"),
     closed("threadpool"),
+    closed("rest-api"),
+    no_effect("config", CONFIG),
     no_effect("http-client-api", "the older feed API is gone"),
 ];
 
@@ -230,6 +253,8 @@ const CONTENT: &[KnownElement] = &[
     ),
     known("tuning", TUNING),
     closed("dispatch"),
+    // Controllers are elected among the nodes.
+    closed("controllers"),
     no_effect("config", CONFIG),
 ];
 
@@ -239,8 +264,11 @@ const PROTON: &[KnownElement] = &[
     closed("searchable-copies"),
     closed("sync-transactionlog"),
     closed("flush-on-shutdown"),
+    // Older places of <search>.
+    closed("query-timeout"),
+    closed("visibility-delay"),
     known("resource-limits", &[closed("disk"), closed("memory")]),
-    known("tuning", &[known("searchnode", SEARCHNODE)]),
+    known("tuning", &[known("searchnode", SEARCHNODE), closed("dispatch")]),
 ];
 
 const SEARCHNODE: &[KnownElement] = &[
@@ -248,6 +276,7 @@ const SEARCHNODE: &[KnownElement] = &[
     no_effect("requestthreads", ONE_PROCESS),
     closed("flushstrategy"),
     closed("initialize"),
+    closed("resizing"),
     closed("feeding"),
     closed("index"),
     known("removed-db", &[known("prune", &[closed("age"), closed("interval")])]),

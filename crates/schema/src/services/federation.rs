@@ -245,24 +245,29 @@ fn options_in(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Federati
                     xml::place(FILE, element)
                 ));
             }
-            "optional" => {
-                options.optional = Some(match attribute.value() {
-                    "true" => true,
-                    "false" => false,
-                    other => {
-                        let reason = format!("optional is '{other}': expected 'true' or 'false'");
-                        return xml::invalid(FILE, element, reason);
-                    }
-                });
-            }
+            "optional" => options.optional = Some(flag(element, "optional", attribute.value())?),
+            // A query that names no sources searches all of them.
+            "default" => flag(element, "default", attribute.value()).map(drop)?,
             other => {
-                let hint = did_you_mean(other, ["timeout", "requestTimeout", "optional"]);
+                let hint = did_you_mean(other, ["timeout", "requestTimeout", "optional", "default"]);
                 let reason = format!("<federationoptions> has no attribute '{other}'{hint}");
                 return xml::invalid(FILE, element, reason);
             }
         }
     }
     Ok(options)
+}
+
+/// A flag in an attribute.
+fn flag(node: Node<'_, '_>, attribute: &str, text: &str) -> Result<bool, Error> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => {
+            let reason = format!("{attribute} is '{other}': expected 'true' or 'false'");
+            xml::invalid(FILE, node, reason)
+        }
+    }
 }
 
 /// A duration in seconds, or milliseconds with `ms`; more than zero, less than a day.

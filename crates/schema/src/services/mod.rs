@@ -57,13 +57,18 @@ pub(crate) fn read(
     let text = findings.keep(preprocess::run(text, files))?;
     let document = findings.keep(xml::parse(FILE, &text))?;
     let root = document.root_element();
-    if root.tag_name().name() != "services" {
-        let reason = format!("expected <services>, found <{}>", root.tag_name().name());
-        return findings.keep(xml::invalid(FILE, root, reason));
-    }
+    // A file may hold a single cluster.
+    let parent = match root.tag_name().name() {
+        "services" => root,
+        "container" | "content" | "admin" => document.root(),
+        other => {
+            let reason = format!("expected <services>, found <{other}>");
+            return findings.keep(xml::invalid(FILE, root, reason));
+        }
+    };
     let mut services =
         ServicesFile { containers_known: true, content_known: true, ..ServicesFile::default() };
-    let clusters = || xml::elements(root);
+    let clusters = || xml::elements(parent);
     let sound: Vec<bool> = clusters().map(|cluster| has_known_elements(cluster, findings)).collect();
     let mut containers = Vec::new();
     let mut content = Vec::new();
@@ -117,7 +122,7 @@ pub(crate) fn read(
         }
     }
     services.content = content.into_iter().map(|(_, cluster)| cluster).collect();
-    let containers = || xml::elements(root).filter(|node| node.tag_name().name() == "container");
+    let containers = || clusters().filter(|node| node.tag_name().name() == "container");
     if let Some(significance) = findings.keep(significance(containers(), files)) {
         services.significance = significance;
     }

@@ -73,12 +73,27 @@ fn share(element: Option<Node<'_, '_>>) -> Result<f64, Error> {
 
 fn seconds(element: Node<'_, '_>) -> Result<Duration, Error> {
     const DAY: f64 = 86_400.0;
-    let seconds: f64 = number(element, xml::content(element))?;
-    if (0.0..=DAY).contains(&seconds) {
-        return Ok(Duration::from_secs_f64(seconds));
+    let text = xml::content(element);
+    let unit = text.find(|c: char| c.is_ascii_lowercase()).unwrap_or(text.len());
+    let unit_s = match &text[unit..] {
+        "" | "s" => Some(1.0),
+        "ms" => Some(1e-3),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        "d" => Some(DAY),
+        _ => None,
+    };
+    let number: f64 = number(element, &text[..unit])?;
+    match unit_s.map(|unit_s| number * unit_s) {
+        Some(seconds) if (0.0..=DAY).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => {
+            let name = element.tag_name().name();
+            let reason = format!(
+                "<{name}> is a number of seconds from 0 to {DAY}, or a time such as 4000 ms, with the unit ms, s, m, h or d"
+            );
+            xml::invalid(FILE, element, reason)
+        }
     }
-    let name = element.tag_name().name();
-    xml::invalid(FILE, element, format!("<{name}> is a number of seconds from 0 to {DAY}"))
 }
 
 /// Nodes listed so far.

@@ -11,7 +11,7 @@ use millrace_schema::{DocumentSummary, SchemaField, SummaryField, SummaryMode};
 use millrace_tensor::Tensor;
 
 use super::SummaryError;
-use super::highlight::{FieldHighlighter, HighlightStyle, bolded};
+use super::highlight::{FieldHighlighter, HighlightStyles, bolded};
 use super::snippet::snippet;
 
 /// Position of a hit in a view: index of the chunk, and index in the chunk.
@@ -25,7 +25,7 @@ pub type SummaryFields = Vec<(Arc<str>, FieldValue)>;
 /// # Errors
 /// A column could not be read.
 pub fn fill(plan: &Plan, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
-    SummaryFiller::new(plan, None, &HighlightStyle::default())?.fill(view, hits)
+    SummaryFiller::new(plan, None, &HighlightStyles::default())?.fill(view, hits)
 }
 
 /// True if hits of a plan can have a field with this name: its document summary or the default one contains
@@ -45,7 +45,7 @@ pub struct SummaryFiller<'p> {
     ids: Vec<Arc<str>>,
     fields: Vec<ShownField<'p>>,
     raw_as_base64: bool,
-    style: HighlightStyle,
+    styles: HighlightStyles,
 }
 
 /// A prepared field of the summary.
@@ -71,7 +71,11 @@ impl<'p> SummaryFiller<'p> {
     ///
     /// # Errors
     /// [`SummaryError::UnknownSummary`], or a pattern of the plan is invalid.
-    pub fn new(plan: &'p Plan, summary: Option<&str>, style: &HighlightStyle) -> Result<Self, SummaryError> {
+    pub fn new(
+        plan: &'p Plan,
+        summary: Option<&str>,
+        styles: &HighlightStyles,
+    ) -> Result<Self, SummaryError> {
         let summary: &DocumentSummary = match summary {
             None => &plan.summary,
             Some(name) => plan.schema.summaries.get(name).ok_or_else(|| SummaryError::UnknownSummary {
@@ -104,7 +108,7 @@ impl<'p> SummaryFiller<'p> {
             ids: ids.into_iter().filter(|name| wanted(name)).collect(),
             fields,
             raw_as_base64: plan.schema.raw_as_base64,
-            style: if plan.query.presentation.bolding { style.clone() } else { style.without_marks() },
+            styles: if plan.query.presentation.bolding { styles.clone() } else { styles.without_marks() },
         })
     }
 
@@ -203,11 +207,12 @@ impl<'p> SummaryFiller<'p> {
             ShowMode::Bolded(highlighter) => each_text(&mut value, &|text| {
                 let marks = highlighter.marks(text);
                 let mut out = String::with_capacity(text.len() + 16 * marks.len());
-                bolded(text, 0..text.len(), &marks, &self.style, &mut out);
+                bolded(text, 0..text.len(), &marks, &self.styles.usual, &mut out);
                 out
             }),
             ShowMode::Snippet(highlighter) => {
-                each_text(&mut value, &|text| snippet(text, &highlighter.marks(text), &self.style));
+                let style = self.styles.of_field(&field.name);
+                each_text(&mut value, &|text| snippet(text, &highlighter.marks(text), style));
             }
             ShowMode::Matched(matched) => {
                 let keep = matched.of(&value);

@@ -1,11 +1,12 @@
 //! Positions of the query's words in a text.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use millrace_linguistics::FieldAnalyzer;
 use millrace_matching::WordMatcher;
 use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
-use millrace_schema::SnippetLengths;
+use millrace_schema::{SnippetLengths, SnippetSettings};
 
 use super::SummaryError;
 
@@ -47,6 +48,41 @@ impl HighlightStyle {
     /// The same style without markup of query words.
     pub fn without_marks(&self) -> Self {
         HighlightStyle { open: String::new(), close: String::new(), ..self.clone() }
+    }
+}
+
+/// Styles of dynamic summaries: one for all fields, and those of single fields.
+#[derive(Debug, Clone, Default)]
+pub struct HighlightStyles {
+    /// The style of fields without one of their own.
+    pub usual: HighlightStyle,
+    /// Styles of single fields, by the name of the field.
+    pub fields: BTreeMap<String, HighlightStyle>,
+}
+
+impl HighlightStyles {
+    /// The default styles, with the settings of the application.
+    pub fn of(settings: &SnippetSettings) -> Self {
+        let styles =
+            settings.fields.iter().map(|(field, lengths)| (field.clone(), HighlightStyle::of(lengths)));
+        HighlightStyles { usual: HighlightStyle::of(&settings.usual), fields: styles.collect() }
+    }
+
+    /// The same styles without markup of query words.
+    pub fn without_marks(&self) -> Self {
+        let fields = self.fields.iter().map(|(field, style)| (field.clone(), style.without_marks()));
+        HighlightStyles { usual: self.usual.without_marks(), fields: fields.collect() }
+    }
+
+    /// The style of a field.
+    pub fn of_field(&self, field: &str) -> &HighlightStyle {
+        self.fields.get(field).unwrap_or(&self.usual)
+    }
+}
+
+impl From<HighlightStyle> for HighlightStyles {
+    fn from(usual: HighlightStyle) -> Self {
+        HighlightStyles { usual, fields: BTreeMap::new() }
     }
 }
 

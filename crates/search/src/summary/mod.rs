@@ -16,4 +16,4 @@ mod snippet;
 
 pub use error::SummaryError;
 pub use fill::{HitPosition, SummaryFields, SummaryFiller, fill, shows};
-pub use highlight::HighlightStyle;
+pub use highlight::{HighlightStyle, HighlightStyles};

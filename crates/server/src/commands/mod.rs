@@ -1,6 +1,7 @@
 //! Commands, one module for each.
 
 pub mod cluster;
+pub mod compare;
 pub mod completions;
 pub mod corpus;
 pub mod demo;

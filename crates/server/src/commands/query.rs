@@ -43,7 +43,8 @@ pub async fn run(
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn named(parameter: &str) -> Result<(&str, &str), Error> {
+/// Splits a parameter of the command line into name and value.
+pub fn named(parameter: &str) -> Result<(&str, &str), Error> {
     let yql = parameter.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("select "));
     match parameter.split_once('=') {
         _ if yql => Ok(("yql", parameter)),

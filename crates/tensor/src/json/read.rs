@@ -240,6 +240,48 @@ fn special_number(text: &str) -> Option<f64> {
     if name { text.parse().ok() } else { None }
 }
 
+/// The number that a text spells, where it stands for one cell. The text of a block with several cells is
+/// hexadecimal digits.
+fn cell_number(text: &str, tensor_type: &TensorType) -> Option<f64> {
+    let spelled = || text.trim().parse().ok().filter(|_| tensor_type.indexed().next().is_none());
+    special_number(text).or_else(spelled)
+}
+
+/// Reader of one number, which may be spelled by a text.
+struct CellNumber;
+
+impl<'de> DeserializeSeed<'de> for CellNumber {
+    type Value = f64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<f64, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for CellNumber {
+    type Value = f64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the number of a cell; blocks have 'values'")
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<f64, E> {
+        Ok(value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<f64, E> {
+        Ok(value as f64)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<f64, E> {
+        Ok(value as f64)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<f64, E> {
+        text.trim().parse().map_err(|_| E::invalid_type(serde::de::Unexpected::Str(text), &self))
+    }
+}
+
 /// One member of the object form: `type`, `values`, `cells`, `blocks`, or a label.
 struct ObjectEntry<'b, 't> {
     builder: &'b mut TensorBuilder<'t>,
@@ -254,6 +296,25 @@ impl ObjectEntry<'_, '_> {
         }
         check_range(value, tensor_type)?;
         self.builder.cell(vec![self.key], 0, value).map_err(E::custom)?;
+        Ok(None)
+    }
+
+    /// Reads `{"0": 1.0, "1": 2.0}`, the cells of a dense tensor with one dimension.
+    fn indexed_cells<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Tensor>, A::Error> {
+        let tensor_type = self.builder.tensor_type();
+        let mut dimensions = tensor_type.indexed();
+        let (Some(_), None) = (dimensions.next(), dimensions.next()) else {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
+        };
+        while let Some(key) = map.next_key_seed(LabelSeed)? {
+            let index = key.parse().ok().filter(|&index: &usize| index < tensor_type.dense_size());
+            let Some(index) = index else {
+                return Err(A::Error::custom(format!("'{key}' is not an index of {tensor_type}")));
+            };
+            let value = map.next_value_seed(CellNumber)?;
+            check_range(value, tensor_type)?;
+            self.builder.cell(Vec::new(), index, value).map_err(A::Error::custom)?;
+        }
         Ok(None)
     }
 
@@ -297,7 +358,7 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
         if self.key == "values" && self.is_dense() {
             return TensorSeed(tensor_type).visit_str(text).map(Some);
         }
-        match special_number(text) {
+        match cell_number(text, tensor_type) {
             Some(value) if tensor_type.indexed().next().is_none() => self.cell(value),
             _ => {
                 let mut cells = TensorCells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
@@ -312,7 +373,8 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Tensor>, A::Error> {
         let tensor_type = self.builder.tensor_type();
-        if self.key == "cells" || (self.key == "values" && self.is_dense()) {
+        // A dense tensor has no labels: its list is read under any name.
+        if self.key == "cells" || self.is_dense() {
             return TensorSeed(tensor_type).visit_seq(seq).map(Some);
         }
         if self.key == "blocks" {
@@ -335,6 +397,9 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Tensor>, A::Error> {
         if self.key != "cells" && self.key != "blocks" {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
+        }
+        if self.is_dense() {
+            return self.indexed_cells(map);
         }
         // One level down every key is a label, even "cells"; lists and digits there are blocks.
         while let Some(key) = map.next_key_seed(LabelSeed)? {
@@ -385,7 +450,7 @@ impl<'de> Visitor<'de> for BlockSeed<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<TensorCells, E> {
-        if let Some(value) = special_number(text) {
+        if let Some(value) = cell_number(text, self.tensor_type) {
             return self.number(value);
         }
         let mut cells = TensorCells::with_capacity(self.tensor_type.cell(), self.tensor_type.dense_size());
@@ -441,13 +506,7 @@ impl<'de> Visitor<'de> for AddressedCell<'_> {
         while let Some(key) = map.next_key_seed(LabelSeed)? {
             match key.as_str() {
                 "address" => found.pairs = map.next_value_seed(AddressPairs)?,
-                "value" => {
-                    let cells = map.next_value_seed(BlockSeed { tensor_type: self.tensor_type })?;
-                    if cells.len() != 1 {
-                        return Err(A::Error::custom("a cell's 'value' is one number; blocks have 'values'"));
-                    }
-                    found.value = Some(cells.get(0));
-                }
+                "value" => found.value = Some(map.next_value_seed(CellNumber)?),
                 "values" => {
                     found.values = Some(map.next_value_seed(BlockSeed { tensor_type: self.tensor_type })?);
                 }
