@@ -63,6 +63,10 @@ pub(crate) fn install(store: &Store, all: &[&WholeReplica]) -> Result<(), NodeFa
     let mut files: Vec<(&Arc<ArrivedSegment>, Vec<BucketId>)> = Vec::new();
     for whole in all {
         for file in &whole.files {
+            assert!(
+                file.shares().iter().any(|share| share.bucket == whole.bucket),
+                "a replica is put together of files with a share of its bucket"
+            );
             match files.iter_mut().find(|(other, _)| Arc::ptr_eq(other, file)) {
                 Some((_, buckets)) => buckets.push(whole.bucket),
                 None => files.push((file, vec![whole.bucket])),

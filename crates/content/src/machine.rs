@@ -266,6 +266,10 @@ impl MachineDriver {
             effects.into_iter().for_each(|effect| self.carry_out(effect));
             // Now both machines act by the new state.
             if self.adopted != self.keeper.adopted() {
+                assert!(
+                    self.adopted < self.keeper.adopted(),
+                    "a node never goes back to an earlier cluster state"
+                );
                 self.adopted = self.keeper.adopted();
                 self.parts.membership.adopted(self.adopted);
             }
@@ -356,7 +360,11 @@ impl MachineDriver {
         }
         let outcome = match outcome {
             Ok(Some(part)) => {
-                self.laid_aside.insert(job, part);
+                let before = self.laid_aside.insert(job, part);
+                assert!(
+                    before.is_none(),
+                    "a fetch goes on when the part before has been taken to be installed"
+                );
                 Ok(FetchOutcome::Part)
             }
             Ok(None) => Ok(FetchOutcome::End),
@@ -426,7 +434,8 @@ impl MachineDriver {
             let _ = inputs.send(MachineInput::Fetched { job, outcome });
         };
         let wanted = WantedReplica { bucket, from, address, pull };
-        self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(told)));
+        let before = self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(told)));
+        assert!(before.is_none(), "a job fetches once; what goes on is not begun again");
     }
 
     fn install(&mut self, job: KeeperJob) {
@@ -443,11 +452,7 @@ impl MachineDriver {
                     let _ = inputs.send(MachineInput::Done { job, response });
                 });
             }
-            None => {
-                let reason = "a part that was fetched is not there".to_owned();
-                let response = NodeResponse::Failed(NodeFailure::Storage { reason });
-                self.keep([replica::KeeperEvent::Done { job, response }]);
-            }
+            None => unreachable!("the keeper installs a part when it has been fetched, and only once"),
         }
     }
 

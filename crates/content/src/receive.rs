@@ -240,17 +240,20 @@ fn write(
     let mut current: Option<(Option<u64>, SegmentImport)> = None;
     for step in queue {
         match step {
-            ReceiveStep::Begin(identity, import) => current = Some((identity, import)),
+            ReceiveStep::Begin(identity, import) => {
+                assert!(current.is_none(), "a parcel begins when the one before it has ended");
+                current = Some((identity, import));
+            }
             ReceiveStep::Bytes(piece) => {
-                if let Some((_, import)) = &mut current {
-                    import.append(&piece)?;
-                }
+                let (_, import) =
+                    current.as_mut().expect("bytes come between the begin of a parcel and its end");
+                import.append(&piece)?;
                 progress.bytes += piece.len() as u64;
                 // The buffer may not be needed any more.
                 let _ = spare.send(piece);
             }
             ReceiveStep::End => {
-                let Some((identity, import)) = current.take() else { continue };
+                let (identity, import) = current.take().expect("a parcel ends once, after it has begun");
                 listener.arrived(identity, import.arrive()?);
                 progress.done.extend(identity);
             }

@@ -95,7 +95,7 @@ impl FetchSessions {
 
     fn next(&self, address: &str) -> Option<Vec<SessionReplica>> {
         let mut waiting = self.lock();
-        let queue = waiting.get_mut(address)?;
+        let queue = waiting.get_mut(address).expect("the requests of a node are kept while its session runs");
         queue.retain(|wanted| wanted.live.strong_count() > 0);
         if queue.is_empty() {
             waiting.remove(address);

@@ -146,6 +146,7 @@ impl ReplicaStorage for StoreReplicas {
     fn delete(&self, bucket: BucketId, expected: ReplicaContent) -> Result<(), NodeFailure> {
         let deleted = self.store.delete_replicas(&[(bucket, expected.checksum)], expected.removals_since);
         let deleted = deleted.map_err(failure)?;
+        assert!(deleted.len() == 1, "there is an outcome for the one replica that was to be deleted");
         if deleted == [true] { Ok(()) } else { Err(NodeFailure::Differs) }
     }
 }

@@ -494,9 +494,11 @@ impl ReplicaKeeper {
                 self.end_pull(job, NodeResponse::Failed(NodeFailure::Interrupted), effects);
             }
             Ok(FetchOutcome::Part) => {
-                if let Some(RunningJob::Pull { installing, .. }) = self.running.get_mut(&job) {
-                    *installing = true;
-                }
+                let Some(RunningJob::Pull { installing, .. }) = self.running.get_mut(&job) else {
+                    unreachable!("the job was there a moment ago");
+                };
+                assert!(!*installing, "a fetch goes on when the part before is installed");
+                *installing = true;
                 self.changing.insert(job);
                 effects.push(KeeperEffect::Install { job, bucket });
             }

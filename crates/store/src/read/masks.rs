@@ -373,6 +373,7 @@ pub(crate) fn is_set(mask: &Mask, row: usize) -> bool {
 /// Adds the versions of another mask of the same chunk, which has `documents` versions.
 pub(crate) fn unite(mask: &mut Mask, other: Mask, documents: u32) {
     let (Some(words), Some(others)) = (mask.as_mut(), other) else { return *mask = None };
+    assert!(words.len() == others.len(), "two masks of one chunk have a bit for each of its documents");
     words.iter_mut().zip(others).for_each(|(word, other)| *word |= other);
     if *words == all(documents as usize) {
         *mask = None;

@@ -275,6 +275,10 @@ impl StoreState {
             numbers().is_sorted_by(|newer, older| newer > older),
             "generations are in order, the newest first"
         );
+        assert!(
+            self.spare.as_ref().is_none_or(|spare| numbers().all(|number| number < spare.number)),
+            "the spare generation is newer than those with rows"
+        );
         let mut next = Some(0);
         for bucket in &self.buckets {
             let (first, last) = bucket.places();

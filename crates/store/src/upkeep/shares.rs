@@ -27,6 +27,7 @@ impl FileShares {
         let (ids, places): (Vec<BucketId>, Vec<(u64, u64)>) =
             buckets.map(|bucket| (bucket.id, bucket.places())).unzip();
         let measured = measure(segment, &places)?;
+        assert!(measured.len() == ids.len(), "each bucket has its own share of the file");
         self.0.extend(ids.into_iter().map(|id| (id, segment.number())).zip(measured));
         Ok(())
     }

@@ -62,6 +62,7 @@ impl<W: LaneWrite> WriteLanes<W> {
     pub fn leave(&self, key: &[u8]) -> Vec<W> {
         let (mut shard, hash) = self.shard(key);
         let lane = shard.get_mut(&hash).expect("a write leaves the lane that it entered, once");
+        assert!(lane.running > 0, "a write that leaves was running, and was counted when it began");
         lane.running -= 1;
         if lane.running > 0 {
             return Vec::new();

@@ -114,6 +114,10 @@ impl WantedRanges {
             SegmentCut::of(&self.segment, &locations)?
         };
         let Some(cut) = cut else { return Ok(None) };
+        assert!(
+            cut.shares().len() == self.pieces.len(),
+            "a cut says for each of its ranges what it has: a bucket without would be received as empty"
+        );
         let counted = self.pieces.iter().zip(cut.shares());
         let shares =
             joined(counted.filter(|(_, (bytes, _))| *bytes > 0).map(|((share, _), (bytes, documents))| {

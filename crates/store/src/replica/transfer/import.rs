@@ -65,13 +65,16 @@ pub struct SegmentImport {
     checksums: FileChecksums,
 }
 
+/// Reason why an import has a file to write to.
+const UNFINISHED: &str = "an import has its file until all bytes have arrived, which takes the import away";
+
 impl SegmentImport {
     /// Adds the next bytes.
     ///
     /// # Errors
     /// They cannot be written.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let file = self.file.as_mut().ok_or(Error::Closed)?;
+        let file = self.file.as_mut().expect(UNFINISHED);
         self.checksums.add(bytes);
         file.set_alone(!self.shared.is_in_use());
         file.append(bytes).map_err(|error| Error::io("write an import", &error))?;
@@ -89,7 +92,7 @@ impl SegmentImport {
     /// # Errors
     /// It cannot be made durable; it is not a whole segment. Then nothing is left of it.
     pub fn arrive(mut self) -> Result<ArrivedSegment, Error> {
-        let Some(mut file) = self.file.take() else { return Err(Error::Closed) };
+        let mut file = self.file.take().expect(UNFINISHED);
         let shared = Arc::clone(&self.shared);
         let mut unchecked = FileOf {
             shared: Arc::clone(&shared),
@@ -184,9 +187,17 @@ impl ArrivedSegment {
     pub fn install_all(arrived: &[(&ArrivedSegment, &[BucketId])]) -> Result<(), Error> {
         let Some((first, _)) = arrived.first() else { return Ok(()) };
         let shared = &first.file.shared;
+        assert!(
+            arrived.iter().all(|(of, _)| Arc::ptr_eq(&of.file.shared, shared)),
+            "segments that are installed together lie in the directory of one store"
+        );
         let mut given: HashMap<BucketId, Vec<BucketSegment>> = HashMap::new();
         for (of, buckets) in arrived {
             shared.timestamps.see(Timestamp(of.segment.newest()))?;
+            assert!(
+                buckets.iter().all(|bucket| of.shares.iter().any(|share| share.bucket == *bucket)),
+                "a segment is given to buckets that have a share of it: another would miss its documents"
+            );
             for share in of.shares.iter().filter(|share| buckets.contains(&share.bucket)) {
                 // Drops that this store knows of are not applied in it.
                 let record = SegmentRecord {
