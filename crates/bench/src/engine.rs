@@ -9,7 +9,7 @@ use millrace_column::{Column, ColumnKey};
 use millrace_document::DocumentGroup;
 use millrace_env::Disk;
 use millrace_indexing::DocumentColumns;
-use millrace_plan::{Plan, PlanContext, StreamedScope};
+use millrace_plan::{Plan, PlanContext, StreamedScope, check_groupings};
 use millrace_query::{Query, QueryLimits};
 use millrace_ranking::CompiledProfile;
 use millrace_schema::{Application, Schema};
@@ -86,8 +86,8 @@ impl SearchEngine {
             StreamedScope::Groups(groups) => ViewScope::Groups(groups.clone()),
             StreamedScope::All { .. } => ViewScope::All,
         };
-        let search =
-            PreparedSearch::new(Arc::new(plan), Arc::new(profile), Arc::from(TYPE)).map_err(Error::failed)?;
+        check_groupings(std::iter::once(&plan)).map_err(Error::failed)?;
+        let search = PreparedSearch::new(Arc::new(plan), Arc::new(profile), Arc::from(TYPE));
         Ok(RepeatableQuery { search: Arc::new(search), scope })
     }
 

@@ -336,7 +336,7 @@ fn finish(
     }
     match aim {
         OutputKind::Result(format) => {
-            let (body, figures) = render::result(query, found, started, *format)?;
+            let (body, figures) = render::result(query, found, started, *format);
             Ok(SearchOutput::Result(body, figures))
         }
         OutputKind::Prompt(question) => {

@@ -8,7 +8,7 @@ use millrace_column::{
 };
 use millrace_document::{DataType, DocumentValue};
 
-use crate::Error;
+use crate::GroupingFailure;
 use crate::datum::ExpressionDatum;
 use crate::field::{CheckedField, FieldReach};
 use crate::level::CheckedGrouping;
@@ -37,10 +37,10 @@ impl<'d> GroupingBatch<'d> {
         chunk: usize,
         documents: &'d [u16],
         scores: &'d [f64],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, GroupingFailure> {
         let read = |key: &ColumnKey| {
-            let columns = view.columns(key, chunk..chunk + 1).map_err(|error| Error::Read(error.0))?;
-            Ok(columns.into_iter().next().flatten())
+            let columns = view.columns(key, chunk..chunk + 1)?;
+            Ok::<_, GroupingFailure>(columns.into_iter().next().flatten())
         };
         let columns = grouping
             .fields
@@ -54,7 +54,7 @@ impl<'d> GroupingBatch<'d> {
                     decoded: OnceCell::new(),
                 })
             })
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<_, GroupingFailure>>()?;
         let ids = if grouping.reads_ids { read(&ColumnKey::id())? } else { None };
         Ok(GroupingBatch { documents, scores, columns, ids })
     }

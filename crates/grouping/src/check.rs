@@ -4,7 +4,7 @@ mod expressions;
 
 use millrace_document::DataType;
 use millrace_query::GroupingDefaults;
-use millrace_schema::Schema;
+use millrace_schema::{Schema, did_you_mean};
 
 use crate::Error;
 use crate::continuation;
@@ -51,8 +51,9 @@ impl GroupingRequest {
     /// Validates the request against a schema.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an unknown field, an expression of the wrong type, a misplaced operation, a
-    /// continuation that no result contains, or a result that could exceed the settings.
+    /// [`Error::Invalid`] for an unknown field or document summary, an expression of the wrong type, a
+    /// misplaced operation, a continuation that no result contains, or a result that could exceed the
+    /// settings.
     pub fn check(&self, schema: &Schema, settings: &Settings) -> Result<CheckedGrouping, Error> {
         let mut checker = GroupingChecker {
             schema,
@@ -227,6 +228,13 @@ impl GroupingChecker<'_> {
                     output.expression
                 )));
             };
+            if let Some(name) = class.as_ref().filter(|name| !self.schema.summaries.contains_key(*name)) {
+                let hint = did_you_mean(name, self.schema.summaries.keys().map(String::as_str));
+                return Err(Error::invalid(format!(
+                    "schema '{}' has no document summary '{name}'{hint}",
+                    self.schema.name
+                )));
+            }
             level.hit_lists.push(HitList {
                 tag: self.tag(),
                 label: op.label.as_ref().or(output.label.as_ref()).map_or("hits", String::as_str).to_owned(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::GroupingFailure;
 use crate::aggregate::AggregateValues;
 use crate::execution::{GroupingExecution, HitRef, LevelState};
 use crate::level::{CheckedGrouping, GroupingLevel};
@@ -38,11 +38,9 @@ impl CollectedGroups {
         mut self,
         grouping: Arc<CheckedGrouping>,
         first_part: u32,
-    ) -> Result<GroupingExecution, Error> {
+    ) -> Result<GroupingExecution, GroupingFailure> {
         if !fits(&grouping.root, &self.0, 1) {
-            return Err(Error::Read(
-                "a node has answered another request than the one that was asked; do all nodes run the same version?".to_owned(),
-            ));
+            return Err(GroupingFailure::OtherRequest);
         }
         move_parts(&mut self.0, first_part);
         Ok(GroupingExecution::with(grouping, self.0))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use millrace_column::{CellKind, Column, PathChoice, View};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::GroupingFailure;
 use crate::aggregate::AggregateValues;
 use crate::batch::GroupingBatch;
 use crate::datum::ExpressionDatum;
@@ -21,12 +21,7 @@ const GROUPS_MAX: usize = 1_000_000;
 /// multiply them.
 const ROWS_MAX: usize = 4_000_000;
 
-fn too_many_groups() -> Error {
-    Error::invalid(format!(
-        "the documents fall into more than {GROUPS_MAX} groups, and all are kept in memory until the first of them are known; \
-         group by something that more documents share, as with fixedwidth(…) or predefined(…), or search fewer documents"
-    ))
-}
+const TOO_MANY_GROUPS: GroupingFailure = GroupingFailure::TooManyGroups { limit: GROUPS_MAX };
 
 /// A hit inside a group, filled with a document summary at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -128,14 +123,14 @@ impl GroupingExecution {
     /// ranked; all scores are then 0).
     ///
     /// # Errors
-    /// A column could not be read.
+    /// A column could not be read, or there are too many groups.
     pub fn collect(
         &mut self,
         view: &dyn View,
         chunk: usize,
         documents: &[u16],
         scores: &[f64],
-    ) -> Result<(), Error> {
+    ) -> Result<(), GroupingFailure> {
         let Some(top) = self.grouping.top else { return self.group(view, chunk, documents, scores) };
         let part = self.part;
         self.best.extend(documents.iter().enumerate().map(|(row, document)| HitRef {
@@ -154,8 +149,8 @@ impl GroupingExecution {
     /// after the last chunk, with the same view.
     ///
     /// # Errors
-    /// A column could not be read.
-    pub fn complete(&mut self, view: &dyn View) -> Result<(), Error> {
+    /// A column could not be read, or there are too many groups.
+    pub fn complete(&mut self, view: &dyn View) -> Result<(), GroupingFailure> {
         let mut best = std::mem::take(&mut self.best);
         keep_best(&mut best, self.grouping.top.unwrap_or(usize::MAX), 0);
         best.sort_unstable_by_key(|hit| (hit.chunk, hit.document));
@@ -180,7 +175,7 @@ impl GroupingExecution {
         chunk: usize,
         documents: &[u16],
         scores: &[f64],
-    ) -> Result<(), Error> {
+    ) -> Result<(), GroupingFailure> {
         if documents.is_empty() {
             return Ok(());
         }
@@ -201,7 +196,7 @@ impl GroupingExecution {
             paths: view.paths(),
         };
         collector.level(&grouping.root, &mut self.root, &rows)?;
-        if self.root.groups() > GROUPS_MAX { Err(too_many_groups()) } else { Ok(()) }
+        if self.root.groups() > GROUPS_MAX { Err(TOO_MANY_GROUPS) } else { Ok(()) }
     }
 }
 
@@ -309,7 +304,7 @@ impl<'b> BatchCollector<'b> {
         level: &'b GroupingLevel,
         state: &mut LevelState,
         rows: &GroupedRows,
-    ) -> Result<(), Error> {
+    ) -> Result<(), GroupingFailure> {
         for (row, group) in rows.rows.iter().zip(&rows.groups) {
             let (rank, score) = (&mut state.ranks[*group as usize], self.batch.score(*row as usize));
             if score > *rank {
@@ -362,7 +357,7 @@ impl<'b> BatchCollector<'b> {
         list: &'b GroupsList,
         table: &mut GroupTable,
         rows: &GroupedRows,
-    ) -> Result<GroupedRows, Error> {
+    ) -> Result<GroupedRows, GroupingFailure> {
         let width = rows.width + usize::from(list.binds);
         let mut inner = GroupedRows { width, ..GroupedRows::default() };
         if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
@@ -388,7 +383,7 @@ impl<'b> BatchCollector<'b> {
                 }
             }
             if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(too_many_groups());
+                return Err(TOO_MANY_GROUPS);
             }
         }
         Ok(inner)

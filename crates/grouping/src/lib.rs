@@ -35,7 +35,7 @@ mod zone;
 
 pub use check::Settings;
 pub use collected::CollectedGroups;
-pub use error::Error;
+pub use error::{Error, GroupingFailure};
 pub use execution::{GroupingExecution, HitRef};
 pub use finish::Fill;
 pub use functions::{ArgumentKinds, FUNCTIONS, GroupingFunction, ReturnKind};

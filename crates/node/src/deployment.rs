@@ -187,6 +187,14 @@ impl CompiledApplication {
         selection(&self.application, text)
     }
 
+    /// Checks a document selection against this application's document types.
+    ///
+    /// # Errors
+    /// It uses a name that does not exist.
+    pub fn check_selection(&self, selection: &DocumentSelection) -> Result<(), millrace_selection::Error> {
+        check_selection(&self.application, selection)
+    }
+
     /// Rule bases for rewriting queries.
     pub fn rule_bases(&self) -> &RuleBases {
         &self.rules
@@ -414,8 +422,15 @@ fn clusters_of(
 
 fn selection(application: &Application, text: &str) -> Result<DocumentSelection, millrace_selection::Error> {
     let selection = DocumentSelection::parse(text)?;
-    selection.check(|name| application.schemas.get(name).map(|schema| &*schema.document_type))?;
+    check_selection(application, &selection)?;
     Ok(selection)
+}
+
+fn check_selection(
+    application: &Application,
+    selection: &DocumentSelection,
+) -> Result<(), millrace_selection::Error> {
+    selection.check(|name| application.schemas.get(name).map(|schema| &*schema.document_type))
 }
 
 /// Seconds since 1970, for `now()` in selections.

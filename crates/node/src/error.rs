@@ -419,13 +419,11 @@ pub fn remote_kind(error: &millrace_remote::Error) -> ErrorKind {
 
 /// Category of an error of a search.
 fn search_kind(error: &millrace_search::Error) -> ErrorKind {
-    use millrace_grouping::Error as Grouping;
+    use millrace_grouping::GroupingFailure;
     use millrace_search::Error as Search;
     match error {
-        Search::Grouping(Grouping::Syntax { .. } | Grouping::Invalid(_))
-        | Search::Selection(_)
-        | Search::SortedGlobalPhase { .. }
-        | Search::Collation { .. } => ErrorKind::BadRequest,
+        // A limit that the documents exceed, and not the request.
+        Search::Grouping(GroupingFailure::TooManyGroups { .. }) => ErrorKind::BadRequest,
         Search::Ranking(millrace_ranking::Error::Overloaded(_)) => ErrorKind::Overloaded,
         Search::Matching(_)
         | Search::Ranking(_)

@@ -22,7 +22,9 @@ impl Display for Plan {
                 write!(f, "\nin {}", names.join(" "))?;
             }
             StreamedScope::All { selection: None } => f.write_str("\nin all")?,
-            StreamedScope::All { selection: Some(selection) } => write!(f, "\nin all where {selection}")?,
+            StreamedScope::All { selection: Some(selection) } => {
+                write!(f, "\nin all where {}", selection.text())?;
+            }
         }
         if self.profile != "default" {
             write!(f, "\nprofile {}", self.profile)?;
@@ -215,9 +217,7 @@ impl Display for SortColumn {
             SortBy::Elsewhere(field) => write!(f, "elsewhere({field})")?,
             SortBy::Text(field, TextOrder::Raw) => write!(f, "raw({field})")?,
             SortBy::Text(field, TextOrder::Lowercase) => write!(f, "lowercase({field})")?,
-            SortBy::Text(field, TextOrder::Collated { locale, strength }) => {
-                write!(f, "uca({field},{locale},{strength})")?;
-            }
+            SortBy::Text(field, TextOrder::Collated(collation)) => write!(f, "uca({field},{collation})")?,
         }
         match &self.missing {
             None => Ok(()),

@@ -71,6 +71,30 @@ pub enum Error {
     /// The scope of documents to read is missing or ambiguous.
     #[error("streaming: {0}")]
     Scope(String),
+    /// The selection of documents is invalid, or uses names that the schema does not have.
+    #[error(transparent)]
+    Selection(#[from] millrace_selection::Error),
+    /// A grouping request is invalid.
+    #[error(transparent)]
+    Grouping(#[from] millrace_grouping::Error),
+    /// The requested order is not supported by the profile's last phase.
+    #[error(
+        "Sorting is not supported with global phase, which rank profile '{profile}' has; sort by relevance, or use another profile"
+    )]
+    SortedGlobalPhase {
+        /// Name of the profile.
+        profile: String,
+    },
+    /// The requested collation is not available.
+    #[error("cannot sort by locale '{locale}' with strength '{strength}': {reason}")]
+    Collation {
+        /// The locale as given.
+        locale: String,
+        /// The strength as given.
+        strength: String,
+        /// Problem, and valid values.
+        reason: String,
+    },
     /// The query exceeds the maximum size.
     #[error(
         "the query has more than {limit} terms; give many alternatives as one: field in (…), or weightedSet"

@@ -2,12 +2,16 @@
 //!
 //! Planning reports every error of a request: after [`Plan`], no error can come from the request. Words are
 //! already split, folded and stemmed like those of the field's documents; fieldsets are resolved to fields;
-//! numbers have the field's type; query tensors have the types declared in the rank profile.
+//! numbers have the field's type; query tensors have the types declared in the rank profile; the selection of
+//! documents, the grouping requests and the collation of the order are parsed and checked.
 //!
 //! This crate is independent of the storage, matching and ranking of documents.
 
+mod collapse;
+mod collation;
 mod display;
 mod error;
+mod grouping;
 mod inputs;
 mod make;
 mod node;
@@ -20,7 +24,10 @@ mod target;
 mod tree;
 mod words;
 
+pub use collapse::{CollapseField, PlannedCollapse};
+pub use collation::LocaleCollation;
 pub use error::Error;
+pub use grouping::{PlannedGrouping, check_groupings, groupings};
 pub use inputs::{EmbeddedInput, embeddings};
 pub use make::{PlanContext, has_field};
 pub use node::{LeafId, NumberRange, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};

@@ -9,7 +9,7 @@ use millrace_tensor::{Tensor, TensorType};
 
 use crate::inputs::QueryInputs;
 use crate::tree::TreeBuilder;
-use crate::{Error, Plan, StreamedScope, significance, sorting};
+use crate::{Error, Plan, PlannedCollapse, StreamedScope, grouping, significance, sorting};
 
 /// Inputs of a plan in addition to the query and the schema.
 pub struct PlanContext<'a> {
@@ -57,6 +57,9 @@ impl Plan {
             hint: did_you_mean(name, known.map(String::as_str)),
         };
         let scope = StreamedScope::of(&query.streaming)?;
+        if let StreamedScope::All { selection: Some(selection) } = &scope {
+            selection.check_of(&schema.document_type)?;
+        }
         let profile_name = query.ranking.profile.as_deref().unwrap_or("default");
         let profile = schema
             .rank_profiles
@@ -73,6 +76,9 @@ impl Plan {
         let (leaves, mut terms, joined_ranges) = (tree.leaves, tree.terms, tree.joined_ranges);
         significance::annotate(&mut terms, &leaves, &query, profile, context.significance)?;
         let sorting = sorting::columns(&query, schema, context)?;
+        if profile.global_phase.expression.is_some() && !sorting.is_empty() {
+            return Err(Error::SortedGlobalPhase { profile: profile_name.to_owned() });
+        }
         let now = match query.ranking.now {
             RankingTime::At(seconds) => seconds,
             RankingTime::WallClock(before) => {
@@ -92,6 +98,8 @@ impl Plan {
             inputs: inputs.values,
             feature_values: QueryInputs::feature_values(&query)?,
             sorting,
+            groupings: grouping::groupings(&query, schema, now)?,
+            collapse: query.collapse.as_ref().map(|collapse| PlannedCollapse::of(collapse, schema)),
             hits: query.hits,
             offset: query.offset,
             summary: summary.clone(),

@@ -5,9 +5,10 @@ use std::time::Duration;
 use millrace_document::DocumentGroup;
 use millrace_query::Query;
 use millrace_schema::{DocumentSummary, Schema};
+use millrace_selection::DocumentSelection;
 use millrace_tensor::Tensor;
 
-use crate::{PlanLeaf, PlanNode, PlanTerm};
+use crate::{LocaleCollation, PlanLeaf, PlanNode, PlanTerm, PlannedCollapse, PlannedGrouping};
 
 /// A validated query over one schema.
 #[derive(Debug, Clone)]
@@ -32,6 +33,10 @@ pub struct Plan {
     pub feature_values: BTreeMap<String, Arc<Tensor>>,
     /// Sort order; empty to sort by relevance.
     pub sorting: Vec<SortColumn>,
+    /// Grouping requests, in order.
+    pub groupings: Vec<PlannedGrouping>,
+    /// Collapsing of hits, if requested.
+    pub collapse: Option<PlannedCollapse>,
     /// Number of hits to return, after `offset`.
     pub hits: usize,
     /// Number of hits to skip.
@@ -44,7 +49,7 @@ pub struct Plan {
     pub now: i64,
     /// Time limit.
     pub timeout: Duration,
-    /// The request, for grouping, rank properties and presentation.
+    /// The request, for rank properties and presentation.
     pub query: Arc<Query>,
 }
 
@@ -58,14 +63,14 @@ impl Plan {
 }
 
 /// Set of documents to stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum StreamedScope {
     /// Documents of these groups only.
     Groups(Vec<DocumentGroup>),
     /// All documents of the type that match the selection, if there is one.
     All {
-        /// A document selection; the crate that evaluates it checks its syntax.
-        selection: Option<String>,
+        /// A document selection; it does not select all documents.
+        selection: Option<Arc<DocumentSelection>>,
     },
 }
 
@@ -114,12 +119,7 @@ pub enum TextOrder {
     /// Lower case first.
     Lowercase,
     /// By the Unicode collation algorithm.
-    Collated {
-        /// Locale, in BCP 47 form or with underscores.
-        locale: String,
-        /// Strength, `PRIMARY` to `IDENTICAL`.
-        strength: String,
-    },
+    Collated(LocaleCollation),
 }
 
 /// Position of documents without a value.

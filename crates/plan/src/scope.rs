@@ -1,15 +1,19 @@
 //! The set of documents that a request reads.
 
+use std::sync::Arc;
+
 use millrace_document::DocumentGroup;
 use millrace_query::StreamingScope;
+use millrace_selection::DocumentSelection;
 
 use crate::{Error, StreamedScope};
 
 impl StreamedScope {
-    /// Scope given by a request's `streaming` parameters.
+    /// Scope given by a request's `streaming` parameters. A selection that only names groups becomes the list
+    /// of them.
     ///
     /// # Errors
-    /// The parameters give no scope, or several.
+    /// The parameters give no scope, or several, or the syntax of the selection is invalid.
     pub fn of(streaming: &StreamingScope) -> Result<StreamedScope, Error> {
         let given = [
             (!streaming.groups.is_empty(), "streaming.groupname"),
@@ -33,48 +37,18 @@ impl StreamedScope {
         if let Some(user) = streaming.user {
             return Ok(StreamedScope::Groups(vec![DocumentGroup::Number(user)]));
         }
-        let mut groups: Vec<DocumentGroup> = match &streaming.selection {
-            None => streaming.groups.iter().cloned().map(DocumentGroup::Name).collect(),
-            Some(selection) => match groups_of(selection) {
-                Some(groups) => groups,
-                None => {
-                    let selection = Some(selection.clone()).filter(|text| text.trim() != "true");
-                    return Ok(StreamedScope::All { selection });
-                }
-            },
+        let Some(text) = &streaming.selection else {
+            let mut groups: Vec<DocumentGroup> =
+                streaming.groups.iter().cloned().map(DocumentGroup::Name).collect();
+            groups.sort();
+            groups.dedup();
+            return Ok(StreamedScope::Groups(groups));
         };
-        groups.sort();
-        groups.dedup();
-        Ok(StreamedScope::Groups(groups))
-    }
-}
-
-/// Groups of a selection that consists only of group conditions: `id.group == "a" or id.user == 5`.
-fn groups_of(selection: &str) -> Option<Vec<DocumentGroup>> {
-    let mut rest = selection.trim();
-    let mut groups = Vec::new();
-    loop {
-        let is_group = rest.starts_with("id.group");
-        rest = rest.strip_prefix("id.group").or_else(|| rest.strip_prefix("id.user"))?.trim_start();
-        rest = rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?.trim_start();
-        if is_group {
-            let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-            let end = rest[1..].find(quote)? + 1;
-            let name = &rest[1..end];
-            if name.is_empty() || name.contains('\\') {
-                return None;
-            }
-            groups.push(DocumentGroup::Name(name.to_owned()));
-            rest = rest[end + 1..].trim_start();
-        } else {
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            groups.push(DocumentGroup::Number(rest[..end].parse().ok()?));
-            rest = rest[end..].trim_start();
+        let selection = DocumentSelection::parse(text)?;
+        if let Some(groups) = selection.named_groups() {
+            return Ok(StreamedScope::Groups(groups.into_iter().collect()));
         }
-        if rest.is_empty() {
-            return Some(groups);
-        }
-        let after = rest.strip_prefix("or").or_else(|| rest.strip_prefix("OR"))?;
-        rest = after.strip_prefix(|c: char| c.is_whitespace())?.trim_start();
+        let selection = Some(selection).filter(|selection| !selection.selects_all());
+        Ok(StreamedScope::All { selection: selection.map(Arc::new) })
     }
 }

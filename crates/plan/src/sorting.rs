@@ -7,7 +7,7 @@ use millrace_query::{Query, QuerySortKey, SortOrder};
 use millrace_schema::{Schema, SchemaField};
 
 use crate::target::{self, holds_text};
-use crate::{Error, MissingOrder, PlanContext, SortBy, SortColumn, TextOrder, number};
+use crate::{Error, LocaleCollation, MissingOrder, PlanContext, SortBy, SortColumn, TextOrder, number};
 
 /// Sort keys, the most significant first.
 pub(crate) fn columns(
@@ -76,7 +76,7 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
         target.field.attribute.as_ref().map(|attribute| attribute.sorting.as_slice()).unwrap_or_default();
     let setting = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let by = if holds_text(target.value_type) {
-        SortBy::Text(Arc::clone(&target.path), text_order(key, query, setting))
+        SortBy::Text(Arc::clone(&target.path), text_order(key, query, setting)?)
     } else if number::kind(target.value_type).is_some() || *target.value_type == DataType::Bool {
         SortBy::Number(Arc::clone(&target.path))
     } else {
@@ -109,12 +109,16 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
 }
 
 /// Collation of a sort key, from the query or else from the schema; that of the locale, if there is one.
-fn text_order<'s>(key: &QuerySortKey, query: &Query, setting: impl Fn(&str) -> Option<&'s str>) -> TextOrder {
+fn text_order<'s>(
+    key: &QuerySortKey,
+    query: &Query,
+    setting: impl Fn(&str) -> Option<&'s str>,
+) -> Result<TextOrder, Error> {
     let (function, arguments) = match &key.function {
         Some((function, arguments)) => (function.as_str(), arguments.as_slice()),
         None => (setting("function").unwrap_or("uca"), [].as_slice()),
     };
-    match function {
+    Ok(match function {
         "raw" => TextOrder::Raw,
         "lowercase" => TextOrder::Lowercase,
         _ => {
@@ -124,10 +128,10 @@ fn text_order<'s>(key: &QuerySortKey, query: &Query, setting: impl Fn(&str) -> O
                 arguments.get(1).map(String::as_str).or_else(|| setting("strength")).unwrap_or("PRIMARY");
             match locale {
                 Some(locale) => {
-                    TextOrder::Collated { locale: locale.to_owned(), strength: strength.to_ascii_uppercase() }
+                    TextOrder::Collated(LocaleCollation::new(locale, &strength.to_ascii_uppercase())?)
                 }
                 None => TextOrder::Lowercase,
             }
         }
-    }
+    })
 }

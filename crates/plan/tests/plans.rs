@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use millrace_fixtures::cases;
-use millrace_plan::{Plan, PlanContext};
+use millrace_plan::{Plan, PlanContext, check_groupings};
 use millrace_query::{Query, QueryLimits};
 use millrace_schema::{Application, Schema};
 use proptest::prelude::*;
@@ -35,7 +35,8 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
         Ok(query) => query,
         Err(error) => return format!("! {error}"),
     };
-    match Plan::new(Arc::new(query), schema, &context) {
+    let plan = Plan::new(Arc::new(query), schema, &context);
+    match plan.and_then(|plan| check_groupings(std::iter::once(&plan)).map(|()| plan)) {
         Ok(plan) => {
             let text = plan.to_string();
             text.lines().filter(|line| *line != "in g=me").collect::<Vec<_>>().join("\n")

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use millrace_tensor::json::TensorFormat;
+
 use crate::QueryItem;
 
 /// A parsed query request; names are not yet validated against a schema.
@@ -216,7 +218,7 @@ pub struct PresentationOptions {
     /// `presentation.format`.
     pub format: Option<String>,
     /// `presentation.format.tensors`.
-    pub tensors: Option<String>,
+    pub tensors: Option<TensorFormat>,
     /// `presentation.timing`, or `trace.profile`.
     pub timing: bool,
     /// True to write maps as lists of keys and values: `renderer.json.jsonMaps` is false.

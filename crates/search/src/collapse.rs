@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::json;
-use millrace_plan::Plan;
-use millrace_query::CollapseOptions;
+use millrace_plan::{Plan, PlannedCollapse};
 use millrace_schema::SchemaField;
 use millrace_tensor::json::TensorFormat;
 
@@ -26,8 +25,8 @@ pub struct HitCollapsing {
 
 impl HitCollapsing {
     /// Creates the filter of one result.
-    pub fn new(collapse: &CollapseOptions) -> Self {
-        let sizes: Vec<usize> = collapse.fields.iter().map(|(_, size)| *size).collect();
+    pub fn new(collapse: &PlannedCollapse) -> Self {
+        let sizes: Vec<usize> = collapse.fields.iter().map(|field| field.size).collect();
         HitCollapsing { kept: vec![HashMap::new(); sizes.len()], sizes }
     }
 
@@ -47,15 +46,10 @@ impl HitCollapsing {
 pub(crate) struct CollapseFields<'p>(Vec<Option<&'p SchemaField>>);
 
 impl<'p> CollapseFields<'p> {
-    /// Resolves the names: each is that of a field of the document summary named by the request for this, or
-    /// of the schema.
-    pub(crate) fn of(plan: &'p Plan, collapse: &CollapseOptions) -> Self {
-        let summary = collapse.summary.as_deref().and_then(|name| plan.schema.summaries.get(name));
-        let field = |(name, _): &(String, usize)| {
-            let shown = summary.and_then(|summary| summary.fields.iter().find(|shown| *shown.name == **name));
-            plan.schema.fields.get(shown.map_or(name.as_str(), |shown| &*shown.source))
-        };
-        CollapseFields(collapse.fields.iter().map(field).collect())
+    /// Returns the fields of a plan's schema, in the order of the request.
+    pub(crate) fn of(plan: &'p Plan, collapse: &PlannedCollapse) -> Self {
+        let sources = collapse.fields.iter().map(|field| field.source.as_ref());
+        CollapseFields(sources.map(|source| plan.schema.fields.get(&**source?)).collect())
     }
 
     /// Keys of hits, in their order.

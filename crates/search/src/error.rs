@@ -1,4 +1,4 @@
-/// Errors of a search.
+/// Errors of a search. None has its cause in the request, which is checked when it is planned.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Documents could not be matched.
@@ -9,7 +9,7 @@ pub enum Error {
     Ranking(#[from] millrace_ranking::Error),
     /// A grouping request cannot be executed, or its input cannot be read.
     #[error(transparent)]
-    Grouping(#[from] millrace_grouping::Error),
+    Grouping(#[from] millrace_grouping::GroupingFailure),
     /// Hits could not be filled.
     #[error(transparent)]
     Summary(#[from] crate::SummaryError),
@@ -21,17 +21,6 @@ pub enum Error {
         /// Index of the document in the chunk.
         document: u16,
     },
-    /// The document selection is invalid, or uses names that the schema does not have.
-    #[error(transparent)]
-    Selection(#[from] millrace_selection::Error),
-    /// The requested order is not supported by the profile's last phase.
-    #[error(
-        "Sorting is not supported with global phase, which rank profile '{profile}' has; sort by relevance, or use another profile"
-    )]
-    SortedGlobalPhase {
-        /// Name of the profile.
-        profile: String,
-    },
     /// A node's answer does not belong to the query.
     #[error(
         "a node has answered another query than the one that was asked; do all nodes run the same version of the program and the application?"
@@ -40,14 +29,4 @@ pub enum Error {
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] millrace_column::ReadError),
-    /// The requested collation is not available.
-    #[error("cannot sort by locale '{locale}' with strength '{strength}': {reason}")]
-    Collation {
-        /// The locale as given.
-        locale: String,
-        /// The strength as given.
-        strength: String,
-        /// Problem, and valid values.
-        reason: String,
-    },
 }

@@ -390,13 +390,13 @@ impl MergedHits {
         if !self.is_ranked_later {
             hits.sort_by(|(one, _), (other, _)| one.order(other));
         }
-        if let Some(collapse) = &plan.query.collapse {
+        if let Some(collapse) = &plan.collapse {
             let mut collapsing = HitCollapsing::new(collapse);
             hits.retain(|(_, keys)| collapsing.keeps(keys));
         }
         hits.truncate(plan.offset.saturating_add(plan.hits));
         let (hits, mut collapse_keys): (Vec<ResultHit>, Vec<CollapseKeys>) = hits.into_iter().unzip();
-        if plan.query.collapse.is_none() {
+        if plan.collapse.is_none() {
             collapse_keys.clear();
         }
         let trace = SearchTrace {

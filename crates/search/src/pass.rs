@@ -37,7 +37,7 @@ pub fn run_all(
     searches: &[(&PreparedSearch, &dyn View)],
     deadline: &SearchDeadline,
 ) -> Result<Vec<PassOutcome>, Error> {
-    check_groupings(searches.iter().map(|(search, _)| *search))?;
+    assert_grouped(searches.iter().map(|(search, _)| *search));
     let mut passes = Vec::with_capacity(searches.len());
     let (mut outcomes, mut executions) = (Vec::new(), Vec::new());
     for (part, (search, view)) in (0..).zip(searches) {
@@ -69,20 +69,10 @@ pub fn run_all(
     Ok(outcomes)
 }
 
-/// Checks that each grouping request is valid for some schema.
-pub(crate) fn check_groupings<'s>(
-    searches: impl Iterator<Item = &'s PreparedSearch> + Clone,
-) -> Result<(), Error> {
-    let requests = searches.clone().map(PreparedSearch::grouping_requests).max().unwrap_or(0);
-    for request in 0..requests {
-        let mut checked = searches.clone().map(|search| search.checked_grouping(request));
-        if let Some(Err(error)) = checked.clone().next()
-            && checked.all(|checked| checked.is_err())
-        {
-            return Err(error.clone().into());
-        }
-    }
-    Ok(())
+/// Asserts that each grouping request suits some schema: planning has checked it.
+pub(crate) fn assert_grouped<'s>(searches: impl Iterator<Item = &'s PreparedSearch> + Clone) {
+    let checked = millrace_plan::check_groupings(searches.map(PreparedSearch::plan));
+    assert!(checked.is_ok(), "a grouping request that suits no schema has passed planning: {checked:?}");
 }
 
 /// Fills the hits of groups, each by the pass that found it.
@@ -147,7 +137,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         let mut watch = PartWatch::start();
         let plan = &*search.plan;
         let within: Vec<&DocumentSelection> = search.within.iter().map(|selection| &**selection).collect();
-        let seen = [within, search.selection.iter().collect()];
+        let seen = [within, search.selection().into_iter().collect()];
         let seen: Vec<Vec<&DocumentSelection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
         if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
             view.will_read(&ColumnKey::id(), 0..view.chunks().len());

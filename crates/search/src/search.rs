@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::DocumentId;
-use millrace_grouping::{CheckedGrouping, GroupingExecution, GroupingRequest, Settings};
+use millrace_grouping::{CheckedGrouping, GroupingExecution};
 use millrace_matching::MatchedDocuments;
-use millrace_plan::{Plan, StreamedScope};
+use millrace_plan::{Plan, PlannedGrouping, StreamedScope};
 use millrace_ranking::{CompiledProfile, Features, FirstPhase, PhaseReranking, RankedHit, ShownFeatures};
 use millrace_result::{FeatureValue, FieldValue, ResultHit};
 use millrace_schema::SnippetSettings;
@@ -20,53 +20,25 @@ use crate::{Error, PassOutcome, PreparedOrder, SearchDeadline, SortedHit};
 pub struct PreparedSearch {
     pub(crate) plan: Arc<Plan>,
     pub(crate) profile: Arc<CompiledProfile>,
-    pub(crate) selection: Option<DocumentSelection>,
     /// A document must match one of these to be seen; if there are none, all are seen.
     pub(crate) within: Vec<Arc<DocumentSelection>>,
     styles: HighlightStyles,
     sorting: Option<PreparedOrder>,
-    /// Each request, in order, checked against this schema, or the error.
-    groupings: Vec<Result<Arc<CheckedGrouping>, millrace_grouping::Error>>,
     cluster: Arc<str>,
 }
 
 impl PreparedSearch {
     /// Prepares a plan. `profile` is its compiled rank profile; `cluster` is the source named by hits.
-    ///
-    /// # Errors
-    /// Errors in the order or in the selection's statements about documents of this schema, and invalid
-    /// grouping requests. A request for a field that this schema lacks is an error of
-    /// [`run_all`](crate::run_all), if every other schema lacks it too.
-    pub fn new(plan: Arc<Plan>, profile: Arc<CompiledProfile>, cluster: Arc<str>) -> Result<Self, Error> {
-        let selection = match &plan.scope {
-            StreamedScope::All { selection: Some(text) } => {
-                let selection = DocumentSelection::parse(text)?;
-                selection.check_of(&plan.schema.document_type)?;
-                Some(selection)
-            }
-            StreamedScope::All { selection: None } | StreamedScope::Groups(_) => None,
-        };
-        let settings = Settings::new(&plan.query.grouping_defaults, plan.now)?;
-        let mut groupings = Vec::new();
-        for text in &plan.query.grouping {
-            for request in GroupingRequest::parse(text)? {
-                groupings.push(request.check(&plan.schema, &settings).map(Arc::new));
-            }
-        }
-        let sorting = (!plan.sorting.is_empty()).then(|| PreparedOrder::new(&plan)).transpose()?;
-        if profile.has_global_phase() && sorting.is_some() {
-            return Err(Error::SortedGlobalPhase { profile: plan.profile.clone() });
-        }
-        Ok(PreparedSearch {
+    pub fn new(plan: Arc<Plan>, profile: Arc<CompiledProfile>, cluster: Arc<str>) -> Self {
+        let sorting = (!plan.sorting.is_empty()).then(|| PreparedOrder::new(&plan));
+        PreparedSearch {
             plan,
             profile,
-            selection,
             within: Vec::new(),
             styles: HighlightStyles::default(),
             sorting,
-            groupings,
             cluster,
-        })
+        }
     }
 
     /// Shows dynamic summaries as an application says.
@@ -83,17 +55,17 @@ impl PreparedSearch {
         self
     }
 
-    /// Returns a grouping request checked against this schema, or the error.
-    pub(crate) fn checked_grouping(
-        &self,
-        request: usize,
-    ) -> &Result<Arc<CheckedGrouping>, millrace_grouping::Error> {
-        &self.groupings[request]
-    }
-
     /// A grouping request over this schema; none where this schema has no part in it.
     pub(crate) fn grouping(&self, request: usize) -> Option<&Arc<CheckedGrouping>> {
-        self.groupings.get(request)?.as_ref().ok()
+        self.plan.groupings.get(request)?.as_ref().ok()
+    }
+
+    /// Selection that a document must match, if the query has one.
+    pub(crate) fn selection(&self) -> Option<&DocumentSelection> {
+        match &self.plan.scope {
+            StreamedScope::All { selection } => selection.as_deref(),
+            StreamedScope::Groups(_) => None,
+        }
     }
 
     /// Returns the number of hits wanted in all, including those before the offset.
@@ -106,7 +78,7 @@ impl PreparedSearch {
     /// the hits of several nodes together. If hits are collapsed, or chosen for diversity, each node ranks
     /// its own.
     pub(crate) fn reranking(&self) -> Option<PhaseReranking> {
-        let own = self.plan.query.collapse.is_some() || self.profile.is_diverse();
+        let own = self.plan.collapse.is_some() || self.profile.is_diverse();
         let ranked = self.sorting.is_none() && !own && self.wanted() > 0;
         let reranking = self.profile.reranking(&self.plan);
         (ranked && reranking.depth(0) > 0).then_some(reranking)
@@ -114,12 +86,13 @@ impl PreparedSearch {
 
     /// Returns the number of grouping requests.
     pub(crate) fn grouping_requests(&self) -> usize {
-        self.groupings.len()
+        self.plan.groupings.len()
     }
 
     /// The grouping requests, by number, that its schema has no part in, and why.
     pub fn ungrouped(&self) -> impl Iterator<Item = (usize, &millrace_grouping::Error)> {
-        self.groupings
+        self.plan
+            .groupings
             .iter()
             .enumerate()
             .filter_map(|(number, request)| Some((number, request.as_ref().err()?)))
@@ -154,9 +127,9 @@ impl PreparedSearch {
         deadline: &SearchDeadline,
     ) -> Result<Option<FirstPhase>, Error> {
         let sorted_by_score = self.sorting.as_ref().is_some_and(PreparedOrder::needs_scores);
-        let collapsed = self.plan.query.collapse.is_some() && self.sorting.is_none();
+        let collapsed = self.plan.collapse.is_some() && self.sorting.is_none();
         // Else, ranking runs it chunk by chunk and keeps the best.
-        let is_needed = sorted_by_score || collapsed || !self.groupings.is_empty();
+        let is_needed = sorted_by_score || collapsed || !self.plan.groupings.is_empty();
         if !is_needed && view.paths().is_fast() {
             return Ok(None);
         }
@@ -175,7 +148,7 @@ impl PreparedSearch {
     ) -> Result<(OrderedHits, Vec<CollapseKeys>), Error> {
         let plan = &*self.plan;
         let wanted = self.wanted();
-        let Some(collapse) = plan.query.collapse.as_ref().filter(|_| wanted > 0) else {
+        let Some(collapse) = plan.collapse.as_ref().filter(|_| wanted > 0) else {
             return Ok((self.order(view, matches, first, wanted, deadline)?, Vec::new()));
         };
         let fields = CollapseFields::of(plan, collapse);
@@ -233,7 +206,7 @@ impl PreparedSearch {
         part: u32,
         deadline: &SearchDeadline,
     ) -> Result<(Vec<Option<GroupingExecution>>, bool), Error> {
-        if self.groupings.is_empty() {
+        if self.plan.groupings.is_empty() {
             return Ok((Vec::new(), true));
         }
         let mut complete = first.is_none_or(|first| !first.timed_out);
@@ -264,9 +237,8 @@ impl PreparedSearch {
             execution.complete(view)?;
             Ok(execution)
         };
-        let of_known =
-            |grouping: &Result<Arc<CheckedGrouping>, _>| grouping.as_ref().ok().map(&mut of_one).transpose();
-        let executions = self.groupings.iter().map(of_known).collect::<Result<_, _>>()?;
+        let of_known = |grouping: &PlannedGrouping| grouping.as_ref().ok().map(&mut of_one).transpose();
+        let executions = self.plan.groupings.iter().map(of_known).collect::<Result<_, _>>()?;
         Ok((executions, complete))
     }
 

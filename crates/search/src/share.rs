@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::collapse::CollapseKeys;
 use crate::deadline::SearchStep;
-use crate::pass::{BestOfPass, SearchPass, check_groupings, fill};
+use crate::pass::{BestOfPass, SearchPass, assert_grouped, fill};
 use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SortedHit};
 
 /// Question to a node while a query runs over several. Each asks for results of every schema, in order.
@@ -149,7 +149,7 @@ impl ShareSession {
         searches: Vec<(Arc<PreparedSearch>, Arc<dyn View>)>,
         deadline: &SearchDeadline,
     ) -> Result<Self, Error> {
-        check_groupings(searches.iter().map(|(search, _)| &**search))?;
+        assert_grouped(searches.iter().map(|(search, _)| &**search));
         let pass = |(search, view)| SearchPass::new(search, view, deadline);
         let passes: Vec<_> = searches.into_iter().map(pass).collect::<Result<_, Error>>()?;
         let known = passes.iter().map(|_| KnownHits::default()).collect();

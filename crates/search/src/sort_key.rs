@@ -1,11 +1,6 @@
 //! Encoding of values as bytes that compare in the requested order.
 
-use icu_collator::options::{CollatorOptions, Strength};
-use icu_collator::{CollatorBorrowed, CollatorPreferences};
-use icu_locale_core::Locale;
 use millrace_plan::TextOrder;
-
-use crate::Error;
 
 /// Appends an integer.
 pub(crate) fn integer(number: i64, key: &mut Vec<u8>) {
@@ -28,90 +23,48 @@ pub(crate) fn reverse(key: &mut [u8]) {
     key.iter_mut().for_each(|byte| *byte = !*byte);
 }
 
-/// Encoding of text in comparable form.
-pub(crate) enum TextKey {
-    Raw,
-    Lowercase,
-    Collated(Box<CollatorBorrowed<'static>>),
-}
-
-impl TextKey {
-    pub(crate) fn new(order: &TextOrder) -> Result<Self, Error> {
-        Ok(match order {
-            TextOrder::Raw => TextKey::Raw,
-            TextOrder::Lowercase => TextKey::Lowercase,
-            TextOrder::Collated { locale, strength } => {
-                let fail = |reason: &str| Error::Collation {
-                    locale: locale.clone(),
-                    strength: strength.clone(),
-                    reason: reason.to_owned(),
-                };
-                let parsed = Locale::try_from_str(&locale.replace('_', "-"))
-                    .map_err(|_| fail("the locale is not like en_US"))?;
-                let mut options = CollatorOptions::default();
-                options.strength = Some(match strength.to_ascii_uppercase().as_str() {
-                    "" | "PRIMARY" => Strength::Primary,
-                    "SECONDARY" => Strength::Secondary,
-                    "TERTIARY" => Strength::Tertiary,
-                    "QUATERNARY" => Strength::Quaternary,
-                    "IDENTICAL" => Strength::Identical,
-                    _ => {
-                        return Err(fail(
-                            "the strength is PRIMARY, SECONDARY, TERTIARY, QUATERNARY or IDENTICAL",
-                        ));
-                    }
-                });
-                let collator = CollatorBorrowed::try_new(CollatorPreferences::from(&parsed), options)
-                    .map_err(|_| fail("ICU has no rules for it"))?;
-                TextKey::Collated(Box::new(collator))
-            }
-        })
-    }
-
-    /// Appends the key of `text`. A text comes after its own prefixes.
-    pub(crate) fn write(&self, text: &str, key: &mut Vec<u8>) {
-        let start = key.len();
-        match self {
-            TextKey::Raw => key.extend_from_slice(text.as_bytes()),
-            TextKey::Lowercase if text.is_ascii() => {
-                key.extend(text.bytes().map(|byte| byte.to_ascii_lowercase()));
-            }
-            TextKey::Lowercase => {
-                let mut buffer = [0; 4];
-                for c in text.chars().flat_map(char::to_lowercase) {
-                    key.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
-                }
-            }
-            TextKey::Collated(collator) => {
-                let Ok(()) = collator.write_sort_key_to(text, key);
+/// Appends the key of a text in an order. A text comes after its own prefixes.
+pub(crate) fn text(order: &TextOrder, text: &str, key: &mut Vec<u8>) {
+    let start = key.len();
+    match order {
+        TextOrder::Raw => key.extend_from_slice(text.as_bytes()),
+        TextOrder::Lowercase if text.is_ascii() => {
+            key.extend(text.bytes().map(|byte| byte.to_ascii_lowercase()));
+        }
+        TextOrder::Lowercase => {
+            let mut buffer = [0; 4];
+            for c in text.chars().flat_map(char::to_lowercase) {
+                key.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
             }
         }
-        // Two zero bytes end the key, so a zero byte inside is followed by something greater.
-        if let Some(zero) = key[start..].iter().position(|byte| *byte == 0) {
-            let rest = key.split_off(start + zero);
-            let escaped = |byte: u8| std::iter::once(byte).chain((byte == 0).then_some(0xff));
-            key.extend(rest.into_iter().flat_map(escaped));
-        }
-        key.extend([0, 0]);
+        TextOrder::Collated(collation) => collation.append_key(text, key),
     }
+    // Two zero bytes end the key, so a zero byte inside is followed by something greater.
+    if let Some(zero) = key[start..].iter().position(|byte| *byte == 0) {
+        let rest = key.split_off(start + zero);
+        let escaped = |byte: u8| std::iter::once(byte).chain((byte == 0).then_some(0xff));
+        key.extend(rest.into_iter().flat_map(escaped));
+    }
+    key.extend([0, 0]);
 }
 
 #[cfg(test)]
 mod tests {
+    use millrace_plan::LocaleCollation;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn key(text_key: &TextKey, text: &str) -> Vec<u8> {
+    fn key(order: &TextOrder, value: &str) -> Vec<u8> {
         let mut key = Vec::new();
-        text_key.write(text, &mut key);
+        text(order, value, &mut key);
         key
     }
 
     #[test]
     fn collation_knows_languages() {
         let order = |locale: &str, strength: &str| {
-            TextKey::new(&TextOrder::Collated { locale: locale.into(), strength: strength.into() }).unwrap()
+            TextOrder::Collated(LocaleCollation::new(locale, strength).unwrap())
         };
         let swedish = order("sv_SE", "TERTIARY");
         assert!(key(&swedish, "zebra") < key(&swedish, "ärlig"));
@@ -119,9 +72,7 @@ mod tests {
         assert!(key(&german, "ärlig") < key(&german, "zebra"));
         let primary = order("en-US", "primary");
         assert_eq!(key(&primary, "Résumé"), key(&primary, "resume"));
-        let wrong = |locale: &str, strength: &str| {
-            TextKey::new(&TextOrder::Collated { locale: locale.into(), strength: strength.into() }).is_err()
-        };
+        let wrong = |locale: &str, strength: &str| LocaleCollation::new(locale, strength).is_err();
         assert!(wrong("en", "MIDDLE") && wrong("not a locale", "PRIMARY"));
     }
 
@@ -142,7 +93,7 @@ mod tests {
 
         #[test]
         fn texts_compare_as_their_keys_both_ways(a in "[\0a-c]{0,4}", b in "[\0a-c]{0,4}") {
-            let (mut x, mut y) = (key(&TextKey::Raw, &a), key(&TextKey::Raw, &b));
+            let (mut x, mut y) = (key(&TextOrder::Raw, &a), key(&TextOrder::Raw, &b));
             prop_assert_eq!(x.cmp(&y), a.cmp(&b));
             reverse(&mut x);
             reverse(&mut y);

@@ -6,11 +6,11 @@ use std::collections::BinaryHeap;
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{DataType, DocumentValue};
 use millrace_matching::MatchedDocuments;
-use millrace_plan::{MissingOrder, Plan, SortBy, SortColumn};
+use millrace_plan::{MissingOrder, Plan, SortBy, SortColumn, TextOrder};
 use millrace_result::SortValue;
 
 use crate::Error;
-use crate::sort_key::{self, TextKey};
+use crate::sort_key;
 
 /// Number of matched chunks whose columns are read together.
 const CHUNKS_TOGETHER: usize = 32;
@@ -45,13 +45,8 @@ pub struct PreparedOrder {
 
 impl PreparedOrder {
     /// Returns the order of a plan that has one.
-    ///
-    /// # Errors
-    /// [`Error::Collation`] for unavailable collation rules.
-    pub fn new(plan: &Plan) -> Result<Self, Error> {
-        let keys =
-            plan.sorting.iter().map(|column| OrderKeyColumn::new(plan, column)).collect::<Result<_, _>>()?;
-        Ok(PreparedOrder { keys })
+    pub fn new(plan: &Plan) -> Self {
+        PreparedOrder { keys: plan.sorting.iter().map(|column| OrderKeyColumn::new(plan, column)).collect() }
     }
 
     /// Returns true if the order uses scores.
@@ -197,13 +192,13 @@ enum OrderBy {
     Source,
     Id,
     Number(DataType),
-    Text(DataType, TextKey),
+    Text(DataType, TextOrder),
     /// No document has a value.
     Nothing,
 }
 
 impl OrderKeyColumn {
-    fn new(plan: &Plan, sort: &SortColumn) -> Result<Self, Error> {
+    fn new(plan: &Plan, sort: &SortColumn) -> Self {
         let (field, path) = match &sort.by {
             SortBy::Number(path) | SortBy::Text(path, _) => path.split_once('.').unwrap_or((path, "")),
             SortBy::Relevance | SortBy::Source | SortBy::DocumentId | SortBy::Elsewhere(_) => ("", ""),
@@ -218,7 +213,7 @@ impl OrderKeyColumn {
             SortBy::DocumentId => (OrderBy::Id, Some(ColumnKey::id())),
             SortBy::Number(_) => (OrderBy::Number(data_type), Some(ColumnKey::value(field))),
             SortBy::Text(_, order) => {
-                (OrderBy::Text(data_type, TextKey::new(order)?), Some(ColumnKey::value(field)))
+                (OrderBy::Text(data_type, order.clone()), Some(ColumnKey::value(field)))
             }
         };
         let path = path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -233,7 +228,7 @@ impl OrderKeyColumn {
             None if sort.descending || key.is_multivalued() => SortValue::Last,
             None => SortValue::First,
         };
-        Ok(key)
+        key
     }
 
     fn is_multivalued(&self) -> bool {
@@ -255,8 +250,8 @@ impl OrderKeyColumn {
             OrderBy::Number(_) | OrderBy::Score | OrderBy::Source => {
                 sort_key::integer(text.trim().parse().unwrap_or(i64::MIN), &mut bytes);
             }
-            OrderBy::Text(_, text_key) => text_key.write(text, &mut bytes),
-            OrderBy::Id | OrderBy::Nothing => TextKey::Raw.write(text, &mut bytes),
+            OrderBy::Text(_, order) => sort_key::text(order, text, &mut bytes),
+            OrderBy::Id | OrderBy::Nothing => sort_key::text(&TextOrder::Raw, text, &mut bytes),
         }
         if self.descending {
             sort_key::reverse(&mut bytes);
@@ -290,7 +285,7 @@ impl OrderKeyColumn {
             (OrderBy::Source, _) => {}
             (OrderBy::Id, Some(Column::Bytes(column))) => match column.get(document).map(std::str::from_utf8)
             {
-                Some(Ok(id)) => TextKey::Raw.write(id, key),
+                Some(Ok(id)) => sort_key::text(&TextOrder::Raw, id, key),
                 _ => return false,
             },
             (OrderBy::Number(data_type), Some(Column::Fixed(column))) if column.width() == 1 => {
@@ -302,9 +297,9 @@ impl OrderKeyColumn {
                     sort_key::integer(number, key);
                 }
             }
-            (OrderBy::Text(DataType::String, text), Some(Column::Bytes(column))) => {
+            (OrderBy::Text(DataType::String, order), Some(Column::Bytes(column))) => {
                 match column.get(document).map(std::str::from_utf8) {
-                    Some(Ok(value)) => text.write(value, key),
+                    Some(Ok(value)) => sort_key::text(order, value, key),
                     _ => return false,
                 }
             }
@@ -335,7 +330,9 @@ impl OrderKeyColumn {
                 (DocumentValue::Long(number), _) => sort_key::integer(*number, &mut key),
                 (DocumentValue::Float(number), _) => sort_key::float(f64::from(*number), &mut key),
                 (DocumentValue::Double(number), _) => sort_key::float(*number, &mut key),
-                (DocumentValue::String(value), OrderBy::Text(_, text)) => text.write(value, &mut key),
+                (DocumentValue::String(value), OrderBy::Text(_, order)) => {
+                    sort_key::text(order, value, &mut key);
+                }
                 _ => return None,
             }
             Some(key)

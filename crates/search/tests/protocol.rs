@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use millrace_column::View;
 use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{ChunkSubset, Fields, field, plan, schema, view};
-use millrace_plan::{LeafId, Plan, PlanNode, Predicate, SortBy, SortColumn, WordPattern};
+use millrace_plan::{
+    LeafId, Plan, PlanNode, PlannedCollapse, Predicate, SortBy, SortColumn, WordPattern, groupings,
+};
 use millrace_query::CollapseOptions;
 use millrace_ranking::CompiledProfile;
 use millrace_schema::{RankPhase, RankProfile, Schema, SourcePosition, SourcedText};
@@ -60,6 +62,7 @@ fn groups() -> Plan {
     let mut plan = everything(|_| ());
     let query = Arc::get_mut(&mut plan.query).expect("nobody else has it");
     query.grouping = vec![request.to_owned()];
+    plan.groupings = groupings(&plan.query, &plan.schema, plan.now).expect("the request is valid");
     plan.hits = 0;
     plan
 }
@@ -80,8 +83,8 @@ fn words() -> Plan {
 
 fn order() -> Plan {
     let mut plan = everything(|_| ());
-    let query = Arc::get_mut(&mut plan.query).expect("nobody else has it");
-    query.collapse = Some(CollapseOptions { fields: vec![("folder".into(), 1)], summary: None });
+    let collapse = CollapseOptions { fields: vec![("folder".into(), 1)], summary: None };
+    plan.collapse = Some(PlannedCollapse::of(&collapse, &plan.schema));
     let by = |by, descending| SortColumn { by, descending, missing: None };
     plan.sorting = vec![by(SortBy::Number("date".into()), true), by(SortBy::DocumentId, false)];
     plan
@@ -110,8 +113,7 @@ fn run(lines: &mut String, name: &str, plan: Plan) {
     let documents: Vec<(Fields, bool)> = MAILS.iter().map(document).collect();
     let view = view(&plan.schema, &documents, 2);
     let profile = Arc::new(CompiledProfile::compile(&plan.schema, "default").expect("it compiles"));
-    let search =
-        Arc::new(PreparedSearch::new(Arc::new(plan), profile, "mails".into()).expect("it can be run"));
+    let search = Arc::new(PreparedSearch::new(Arc::new(plan), profile, "mails".into()));
     let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(600));
     let session = |chunk| {
         let part: Arc<dyn View> = Arc::new(ChunkSubset(view.clone(), chunk..chunk + 1));

@@ -8,12 +8,23 @@ use crate::expression::{
 };
 
 impl DocumentSelection {
+    /// The selection as given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Groups that selected documents can be in; `None` if the selection does not restrict them. Empty if it
     /// selects nothing.
     ///
     /// A visit need not read other groups: no document outside of these groups is selected.
     pub fn groups(&self) -> Option<BTreeSet<DocumentGroup>> {
         self.root.groups()
+    }
+
+    /// Groups whose documents are exactly those that are selected: the selection only names groups, as in
+    /// `id.group == "a" or id.user == 5`. `None` for any other selection.
+    pub fn named_groups(&self) -> Option<BTreeSet<DocumentGroup>> {
+        self.root.named_groups()
     }
 
     /// Returns true for the selection `true`, which selects every document. Other selections may do so as
@@ -24,6 +35,28 @@ impl DocumentSelection {
 }
 
 impl SelectionCondition {
+    fn named_groups(&self) -> Option<BTreeSet<DocumentGroup>> {
+        match self {
+            SelectionCondition::Or(parts) => {
+                parts.iter().map(SelectionCondition::named_groups).try_fold(BTreeSet::new(), |mut all, of| {
+                    all.extend(of?);
+                    Some(all)
+                })
+            }
+            SelectionCondition::Compare(comparison) => {
+                let sides = [&comparison.left, &comparison.right];
+                let names_group = sides
+                    .iter()
+                    .any(|side| matches!(side, SelectionOperand::Id(IdPart::Group | IdPart::User)));
+                comparison.groups().filter(|_| names_group)
+            }
+            SelectionCondition::Constant(_)
+            | SelectionCondition::Type(_)
+            | SelectionCondition::Not(_)
+            | SelectionCondition::And(_) => None,
+        }
+    }
+
     fn groups(&self) -> Option<BTreeSet<DocumentGroup>> {
         match self {
             SelectionCondition::Constant(false) => Some(BTreeSet::new()),

@@ -234,6 +234,33 @@ fn groups_are_told() {
     }
 }
 
+#[test]
+fn a_selection_that_only_names_groups_is_the_list_of_them() {
+    let name = |name: &str| DocumentGroup::Name(name.to_owned());
+    for (selection, expected) in [
+        ("id.group == \"x\"", Some(vec![name("x")])),
+        ("id.group=='x' OR 5 == id.user", Some(vec![DocumentGroup::Number(5), name("x")])),
+        ("id.group in (\"a\", \"b\")", Some(vec![name("a"), name("b")])),
+        ("id.group = \"x\"", Some(vec![name("x")])),
+        ("id.group = \"x*\"", None),
+        ("id.group == \"x\" and music.year > 3", None),
+        ("id.group == \"x\" or music.year > 3", None),
+        ("id.group != \"x\"", None),
+        ("not id.group == \"x\"", None),
+        ("id == \"id:a:music:g=x:1\"", None),
+        ("false", None),
+        ("true", None),
+    ] {
+        let groups = DocumentSelection::parse(selection).unwrap().named_groups();
+        let groups = groups.map(|groups| {
+            let mut groups: Vec<DocumentGroup> = groups.into_iter().collect();
+            groups.sort_by_key(|group| matches!(group, DocumentGroup::Name(_)));
+            groups
+        });
+        assert_eq!(groups, expected, "{selection}");
+    }
+}
+
 fn selections() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("id.group == \"me\"".to_owned()),
@@ -264,6 +291,17 @@ proptest! {
             for id in ["id:a:music:g=me:1", "id:a:music:g=you:1", "id:a:music:n=5:1", "id:a:music::1"] {
                 let document = document(id);
                 prop_assert!(!selection.matches(&document, NOW) || groups.contains(document.id.group()), "{}", id);
+            }
+        }
+    }
+
+    #[test]
+    fn documents_of_named_groups_are_those_that_are_selected(selection in selections()) {
+        let selection = DocumentSelection::parse(&selection).unwrap();
+        if let Some(groups) = selection.named_groups() {
+            for id in ["id:a:music:g=me:1", "id:a:music:g=you:1", "id:a:music:n=5:1", "id:a:music::1"] {
+                let document = document(id);
+                prop_assert_eq!(selection.matches(&document, NOW), groups.contains(document.id.group()), "{}", id);
             }
         }
     }

@@ -18,18 +18,12 @@ pub(super) fn result(
     found: &SearchOutcome,
     started: Instant,
     format: ResultFormat,
-) -> Result<(Vec<u8>, QueryFigures), Error> {
-    let tensors = match query.presentation.tensors.as_deref() {
-        Some(text) => {
-            text.parse().map_err(|reason: String| Error::parameter("presentation.format.tensors", reason))?
-        }
-        None => millrace_tensor::json::TensorFormat::default(),
-    };
+) -> (Vec<u8>, QueryFigures) {
     let errors = beside_hits(found);
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = trace::of(query, found, started);
     let options = RenderOptions {
-        tensors,
+        tensors: query.presentation.tensors.unwrap_or_default(),
         maps_as_lists: query.presentation.maps_as_lists,
         sets_as_lists: query.presentation.sets_as_lists,
     };
@@ -67,7 +61,7 @@ pub(super) fn result(
         fill_ms: found.traces.iter().map(|(_, trace)| trace.summary.as_millis()).sum(),
         coverage: found.result.coverage,
     };
-    Ok((body, figures))
+    (body, figures)
 }
 
 /// Errors that accompany a result.

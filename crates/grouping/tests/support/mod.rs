@@ -1,6 +1,7 @@
 //! Purchases: a schema with a field of every kind, documents in memory, and groups as text.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ schema purchase {
         field route type array<position> { indexing: summary | attribute }
         field vector type tensor<float>(x[2]) { indexing: summary | attribute }
     }
+    document-summary short { summary item {} }
 }";
 
 const SERVICES: &str = "<services version='1.0'><container id='default' version='1.0'><search/></container>
@@ -106,7 +108,7 @@ pub fn execute(
     schema: &Schema,
     settings: &Settings,
     parts: &[&[TestPurchase]],
-) -> Result<GroupingResult, millrace_grouping::Error> {
+) -> Result<GroupingResult, Box<dyn Error>> {
     let grouping = Arc::new(request.check(schema, settings)?);
     let mut whole: Option<GroupingExecution> = None;
     for (number, purchases) in parts.iter().enumerate() {

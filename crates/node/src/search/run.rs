@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use millrace_bucket::BucketId;
 use millrace_column::{PathChoice, View};
 use millrace_document::DocumentGroup;
-use millrace_plan::{EmbeddedInput, Plan, PlanContext, StreamedScope, has_field, parsed};
+use millrace_plan::{EmbeddedInput, Plan, PlanContext, StreamedScope, check_groupings, has_field, parsed};
 use millrace_query::{BriefItem, Query};
 use millrace_result::PartialResult;
 use millrace_schema::did_you_mean;
@@ -18,7 +18,6 @@ use millrace_search::{
     HitCollapsing, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, SearchTrace, ShareSession,
     run_all, run_gathered,
 };
-use millrace_selection::DocumentSelection;
 use millrace_store::ViewScope;
 
 use super::apart::SourceFound;
@@ -230,6 +229,7 @@ impl<'r> PreparedQuery<'r> {
             .iter()
             .map(|asked| plan(asked, &known, request).map(Arc::new))
             .collect::<Result<Vec<Arc<PreparedSearch>>, Error>>()?;
+        check_groupings(searches.iter().map(|search| search.plan()))?;
         let timeout = kinds.iter().filter_map(AskedSchema::query_time_max).fold(query.timeout, Duration::min);
         let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
@@ -265,7 +265,8 @@ impl<'r> PreparedQuery<'r> {
             keys.extend(ids.zip(outcome.collapse_keys));
             merge(&mut result, outcome.result);
         }
-        if let Some(collapse) = query.collapse.as_ref().filter(|_| self.kinds.len() > 1) {
+        let collapse = self.searches.first().and_then(|search| search.plan().collapse.as_ref());
+        if let Some(collapse) = collapse.filter(|_| self.kinds.len() > 1) {
             // Already collapsed within each schema; now hits of one are compared with those of others.
             let mut collapsing = HitCollapsing::new(collapse);
             result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
@@ -367,15 +368,15 @@ fn plan(
         regexes_max: node.settings().query_regexes_max,
     };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
-    if let StreamedScope::All { selection: Some(text) } = &plan.scope {
+    if let StreamedScope::All { selection: Some(selection) } = &plan.scope {
         // It may name documents of any type, independent of the query's types.
-        deployment.selection(text)?;
+        deployment.check_selection(selection)?;
     }
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };
     let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
-    let search = PreparedSearch::new(Arc::new(plan), Arc::clone(profile), cluster)?;
+    let search = PreparedSearch::new(Arc::new(plan), Arc::clone(profile), cluster);
     let search = search.within(asked.within());
     Ok(match asked.cluster() {
         Some(cluster) => search.with_snippets(&cluster.snippets),
@@ -396,7 +397,7 @@ pub fn scope(query: &Query) -> Result<ViewScope, Error> {
     Ok(match StreamedScope::of(&query.streaming)? {
         StreamedScope::Groups(groups) => ViewScope::Groups(groups),
         StreamedScope::All { selection: None } => ViewScope::All,
-        StreamedScope::All { selection: Some(text) } => match DocumentSelection::parse(&text)?.groups() {
+        StreamedScope::All { selection: Some(selection) } => match selection.groups() {
             Some(groups) => ViewScope::Groups(groups.into_iter().collect()),
             None => ViewScope::All,
         },

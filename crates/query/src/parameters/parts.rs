@@ -84,18 +84,14 @@ impl ParameterReader<'_> {
     }
 
     pub(super) fn presentation(&self, fields: Vec<String>) -> Result<PresentationOptions, Error> {
-        let tensors = self.text("presentation.format.tensors");
-        let forms = ["short", "long", "short-value", "long-value", "hex", "hex-value"];
-        if let Some(form) = tensors.as_deref().filter(|form| !forms.contains(form)) {
-            let reason = format!("{form:?} is not a form of tensors; there are {}", forms.join(", "));
-            return Err(parameter("presentation.format.tensors", reason));
-        }
+        const TENSORS: &str = "presentation.format.tensors";
+        let tensors = self.text(TENSORS).map(|form| form.parse()).transpose();
         Ok(PresentationOptions {
             summary: self.text("presentation.summary"),
             fields,
             bolding: self.truth("presentation.bolding", true)?,
             format: self.text("presentation.format"),
-            tensors,
+            tensors: tensors.map_err(|reason: String| parameter(TENSORS, reason))?,
             timing: self.truth("presentation.timing", self.truth("trace.profile", false)?)?,
             maps_as_lists: !self.truth("renderer.json.jsonMaps", true)?,
             sets_as_lists: !self.truth("renderer.json.jsonWsets", true)?,
