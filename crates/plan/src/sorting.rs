@@ -18,8 +18,8 @@ pub(crate) fn columns(
     let mut columns = Vec::with_capacity(query.sorting.len());
     for key in &query.sorting {
         let special = match key.field.as_str() {
-            "[relevance]" | "[rank]" => Some((SortBy::Relevance, true)),
-            "[docid]" | "[id]" => Some((SortBy::DocumentId, false)),
+            "[relevance]" => Some((SortBy::Relevance, true)),
+            "[docid]" => Some((SortBy::DocumentId, false)),
             "[source]" => Some((SortBy::Source, false)),
             _ => None,
         };
@@ -108,7 +108,12 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
     Ok(SortColumn { by, descending, missing })
 }
 
-/// Collation of a sort key, from the query or else from the schema; that of the locale, if there is one.
+/// Locale of a collation that is asked for by name, where neither it, the schema nor the query has one.
+const DEFAULT_LOCALE: &str = "en_US";
+
+/// Order of a key of text. The locale of a collation is the key's own, that of the schema, or the language of
+/// the query. Where there is none, a collation that the query asks for is English, and any other is the order
+/// of the letters.
 fn text_order<'s>(
     key: &QuerySortKey,
     query: &Query,
@@ -118,12 +123,13 @@ fn text_order<'s>(
         Some((function, arguments)) => (function.as_str(), arguments.as_slice()),
         None => (setting("function").unwrap_or("uca"), [].as_slice()),
     };
-    Ok(match function {
+    Ok(match function.to_ascii_lowercase().as_str() {
         "raw" => TextOrder::Raw,
         "lowercase" => TextOrder::Lowercase,
         _ => {
             let locale = arguments.first().map(String::as_str).or_else(|| setting("locale"));
-            let locale = locale.or_else(|| query.language.as_deref().filter(|_| key.function.is_some()));
+            let locale = locale.filter(|locale| !locale.is_empty()).or(query.language.as_deref());
+            let locale = locale.or(key.function.is_some().then_some(DEFAULT_LOCALE));
             let strength =
                 arguments.get(1).map(String::as_str).or_else(|| setting("strength")).unwrap_or("PRIMARY");
             match locale {

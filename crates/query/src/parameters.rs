@@ -106,6 +106,7 @@ impl Query {
         limits: &QueryLimits,
     ) -> Result<Query, Error> {
         let reader = ParameterReader::new(&parameters, limits);
+        reader.check_names()?;
         let mut asked = reader.asked()?;
         if reader.get(FEDERATED).is_some() {
             asked =
@@ -175,6 +176,18 @@ impl<'a> ParameterReader<'a> {
     fn new(raw: &'a BTreeMap<String, String>, limits: &'a QueryLimits) -> Self {
         let by_name = raw.iter().map(|(name, value)| (names::canonical(name), value.as_str())).collect();
         ParameterReader { raw, by_name, limits }
+    }
+
+    /// Refuses names that a family of the query API does not have.
+    fn check_names(&self) -> Result<(), Error> {
+        let unknown = |name: &&String| names::unknown_member_of(name).is_some();
+        let Some(name) = self.raw.keys().find(unknown) else { return Ok(()) };
+        let near = names::members_near(name);
+        let hint = match near.is_empty() {
+            true => String::new(),
+            false => format!("; there are {}", near.join(", ")),
+        };
+        Err(parameter(name, format!("the query API has no such parameter{hint}")))
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {

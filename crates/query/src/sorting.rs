@@ -19,39 +19,62 @@ pub fn parse(text: &str) -> Result<Vec<QuerySortKey>, Error> {
     }
 }
 
+/// Functions of a sort key, each with the maximum number of its arguments beside the field.
+const SORT_FUNCTIONS: [(&str, usize); 3] = [("lowercase", 0), ("raw", 0), ("uca", 2)];
+
+/// Strengths of a collation.
+const STRENGTHS: [&str; 5] = ["PRIMARY", "SECONDARY", "TERTIARY", "QUATERNARY", "IDENTICAL"];
+
+/// Names in brackets, which stand for properties of the hit; each with the one that it means.
+const SPECIAL_NAMES: [(&str, &str); 6] = [
+    ("[docid]", "[docid]"),
+    ("[id]", "[docid]"),
+    ("[rank]", "[relevance]"),
+    ("[relevance]", "[relevance]"),
+    ("[relevancy]", "[relevance]"),
+    ("[source]", "[source]"),
+];
+
 impl QuerySortKey {
-    /// Checks the function, and the policy for missing values.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if let Some((function, arguments)) = &self.function {
-            let most = match function.as_str() {
-                "lowercase" | "raw" => 0,
-                "uca" => 2,
-                _ => {
-                    return Err(Error::value(format!(
-                        "no sort function '{function}'; there are lowercase, raw and uca"
-                    )));
-                }
+    /// Checks the function, and the policy for missing values. All their names are in any letter case, and
+    /// are written here as the plan reads them.
+    pub(crate) fn check(mut self) -> Result<Self, Error> {
+        if let Some((_, special)) =
+            SPECIAL_NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(&self.field))
+        {
+            (*special).clone_into(&mut self.field);
+        }
+        if let Some((function, arguments)) = &mut self.function {
+            function.make_ascii_lowercase();
+            let Some((_, most)) = SORT_FUNCTIONS.iter().find(|(name, _)| name == function) else {
+                return Err(Error::value(format!(
+                    "no sort function '{function}'; there are lowercase, raw and uca"
+                )));
             };
-            if arguments.len() > most {
+            if arguments.len() > *most {
                 return Err(Error::value(format!(
                     "{function} cannot have {} arguments beside the field; for example: uca(name,en_US,PRIMARY)",
                     arguments.len()
                 )));
             }
-            let strengths = ["PRIMARY", "SECONDARY", "TERTIARY", "QUATERNARY", "IDENTICAL"];
-            if let Some(strength) =
-                arguments.get(1).filter(|strength| !strengths.contains(&strength.as_str()))
-            {
-                return Err(Error::value(format!(
-                    "'{strength}' is not a strength; there are {}",
-                    strengths.join(", ")
-                )));
+            if let Some(strength) = arguments.get_mut(1) {
+                strength.make_ascii_uppercase();
+                if !STRENGTHS.contains(&strength.as_str()) {
+                    return Err(Error::value(format!(
+                        "'{strength}' is not a strength; there are {}",
+                        STRENGTHS.join(", ")
+                    )));
+                }
             }
         }
+        if let Some((policy, _)) = &mut self.missing {
+            policy.make_ascii_lowercase();
+        }
         match &self.missing {
-            None => Ok(()),
-            Some((policy, None)) if policy == "first" || policy == "last" => Ok(()),
-            Some((policy, Some(_))) if policy == "as" => Ok(()),
+            Some((policy, None)) if policy == "first" || policy == "last" => Ok(self),
+            Some((policy, None)) if policy == "default" => Ok(QuerySortKey { missing: None, ..self }),
+            Some((policy, Some(_))) if policy == "as" => Ok(self),
+            None => Ok(self),
             Some(_) => Err(Error::value(format!(
                 "what to do with missing values is one of: missing({0},first), missing({0},last), missing({0},as,42)",
                 self.field
@@ -76,7 +99,7 @@ impl SortingReader<'_> {
         self.at += usize::from(order.is_some());
         let mut key = self.object(0)?;
         key.order = order;
-        key.check().map_err(|reason| SyntaxFault::new(start, reason))?;
+        let key = key.check().map_err(|reason| SyntaxFault::new(start, reason))?;
         if self.next().is_some_and(|c| c != ' ') {
             return Err(self.unexpected("a blank before the next key"));
         }
@@ -108,7 +131,7 @@ impl SortingReader<'_> {
             }
         }
         self.at += 1;
-        if name == "missing" && key.missing.is_none() {
+        if name.eq_ignore_ascii_case("missing") && key.missing.is_none() {
             let mut arguments = arguments.into_iter();
             key.missing = Some((arguments.next().unwrap_or_default(), arguments.next()));
         } else if key.function.is_none() && key.missing.is_none() {

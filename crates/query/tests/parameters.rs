@@ -149,6 +149,12 @@ fn sorting_specifications() {
         ("+lowercase(surname)", "Ascending surname lowercase()"),
         ("+uca(surname,nb_NO,TERTIARY)", "Ascending surname uca(nb_NO,TERTIARY)"),
         ("-[relevance] +[docid]", "Descending [relevance] | Ascending [docid]"),
+        ("-[relevancy] +[rank]", "Descending [relevance] | Ascending [relevance]"),
+        ("-[Relevancy] +[RANK]", "Descending [relevance] | Ascending [relevance]"),
+        ("+UCA(surname,nb_NO,tertiary)", "Ascending surname uca(nb_NO,TERTIARY)"),
+        ("LowerCase(a) Raw(b)", "a lowercase() | b raw()"),
+        ("-MISSING(Uca(a),Last)", "Descending a uca() missing last"),
+        ("+missing(a,default)", "Ascending a"),
         ("+missing(attr,first)", "Ascending attr missing first"),
         (
             "-missing(lowercase(attr),as,\"nothing \\\"here\")",

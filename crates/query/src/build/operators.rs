@@ -19,7 +19,7 @@ const NEAR_DISTANCE: u32 = 2;
 /// Default number of hits that `weakAnd` and `wand` expose to ranking.
 const TARGET_HITS: u32 = 100;
 /// Length of one degree along a meridian.
-const KILOMETRES_PER_DEGREE: f64 = std::f64::consts::PI * 6356.752 / 180.0;
+pub(crate) const KILOMETRES_PER_DEGREE: f64 = std::f64::consts::PI * 6356.752 / 180.0;
 /// Maximum number of arguments of operators that accept any number.
 const MANY: usize = usize::MAX;
 

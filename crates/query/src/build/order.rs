@@ -33,8 +33,7 @@ pub(crate) fn sort_key(
     if let Some(policy) = builder.string(scope, "missing")? {
         key.missing = Some((policy, builder.string(scope, "missingValue")?));
     }
-    key.check().map_err(|reason| SyntaxFault::new(node.at, reason))?;
-    Ok(key)
+    key.check().map_err(|reason| SyntaxFault::new(node.at, reason))
 }
 
 /// Parses `field`, `lowercase(field)`, `uca(field, locale, strength)`, `missing(…, first)`.
@@ -48,7 +47,9 @@ fn from_call(node: &SyntaxNode) -> Built<QuerySortKey> {
         SyntaxForm::Name(field) => {
             Ok(QuerySortKey { field: field.clone(), order: None, function: None, missing: None })
         }
-        SyntaxForm::Call(function, arguments) if function == "missing" && arguments.len() >= 2 => {
+        SyntaxForm::Call(function, arguments)
+            if function.eq_ignore_ascii_case("missing") && arguments.len() >= 2 =>
+        {
             let mut key = from_call(&arguments[0])?;
             key.missing = Some((name_of(&arguments[1])?, arguments.get(2).map(name_of).transpose()?));
             Ok(key)

@@ -4,6 +4,7 @@
 const ALIASES: &[(&str, &str)] = &[
     ("bolding", "presentation.bolding"),
     ("count", "hits"),
+    ("datetime", "ranking.freshness"),
     ("default-index", "model.defaultIndex"),
     ("encoding", "model.encoding"),
     ("explainlevel", "trace.explainLevel"),
@@ -22,38 +23,51 @@ const ALIASES: &[(&str, &str)] = &[
     ("queryprofile", "queryProfile"),
     ("rankfeatures", "ranking.listFeatures"),
     ("ranking", "ranking.profile"),
+    ("ranking.matchphase.diversity.cutoff.factor", "ranking.matchPhase.diversity.cutoffFactor"),
+    ("ranking.matchphase.diversity.cutoff.strategy", "ranking.matchPhase.diversity.cutoffStrategy"),
+    ("ranking.rerankcount", "ranking.secondPhase.rerankCount"),
     ("restrict", "model.restrict"),
     ("search", "model.sources"),
     ("searchchain", "searchChain"),
     ("searchgroup", "model.searchGroup"),
+    ("searchpath", "model.searchPath"),
     ("sorting", "ranking.sorting"),
     ("sortspec", "ranking.sorting"),
     ("sources", "model.sources"),
     ("start", "offset"),
     ("summary", "presentation.summary"),
+    ("template", "presentation.format"),
     ("timing", "presentation.timing"),
     ("tracelevel", "trace.level"),
     ("type", "model.type"),
     ("userid", "streaming.userid"),
 ];
 
-/// Names that are read in any letter case.
+/// Names that are read in any letter case: all of the query API, with those that have no effect here.
 const NAMES: &[&str] = &[
     "collapse.summary",
     "collapsefield",
     "collapsesize",
+    "dispatch.compression",
+    "dispatch.docsumRetryFactor",
+    "dispatch.docsumRetryLimit",
+    "dispatch.topKProbability",
     "grouping.defaultMaxGroups",
     "grouping.defaultMaxHits",
     "grouping.defaultPrecisionFactor",
     "grouping.globalMaxGroups",
+    "groupingSessionCache",
     "hitcountestimate",
     "hits",
     "model.defaultIndex",
+    "model.encoding",
     "model.filter",
     "model.language",
     "model.locale",
     "model.queryString",
     "model.restrict",
+    "model.searchGroup",
+    "model.searchPath",
     "model.sources",
     "model.type",
     "model.type.composite",
@@ -61,20 +75,55 @@ const NAMES: &[&str] = &[
     "model.type.profile",
     "model.type.syntax",
     "model.type.tokenization",
+    "noCache",
     "offset",
+    "pos.attribute",
+    "pos.bb",
+    "pos.ll",
+    "pos.radius",
+    "pos.xy",
     "presentation.bolding",
     "presentation.format",
     "presentation.format.tensors",
     "presentation.summary",
     "presentation.summaryFields",
     "presentation.timing",
+    "queryProfile",
     "ranking.freshness",
     "ranking.globalPhase.rankScoreDropLimit",
     "ranking.globalPhase.rerankCount",
     "ranking.keepRankCount",
     "ranking.listFeatures",
     "ranking.location",
+    "ranking.matchPhase.ascending",
+    "ranking.matchPhase.attribute",
+    "ranking.matchPhase.diversity.attribute",
+    "ranking.matchPhase.diversity.cutoffFactor",
+    "ranking.matchPhase.diversity.cutoffStrategy",
+    "ranking.matchPhase.diversity.minGroups",
+    "ranking.matchPhase.maxFilterCoverage",
+    "ranking.matchPhase.maxHits",
+    "ranking.matchPhase.totalMaxHits",
+    "ranking.matching.annTimeBudget",
+    "ranking.matching.annTimeout.enable",
+    "ranking.matching.annTimeout.factor",
+    "ranking.matching.approximateThreshold",
+    "ranking.matching.explorationSlack",
+    "ranking.matching.filterFirstExploration",
+    "ranking.matching.filterFirstThreshold",
+    "ranking.matching.filterThreshold",
+    "ranking.matching.lazyFilter",
+    "ranking.matching.minHitsPerThread",
+    "ranking.matching.numSearchPartitions",
+    "ranking.matching.numThreadsPerSearch",
+    "ranking.matching.postFilterThreshold",
+    "ranking.matching.targetHitsMaxAdjustmentFactor",
+    "ranking.matching.termwiseLimit",
+    "ranking.matching.weakand.adjustTarget",
+    "ranking.matching.weakand.allowDropAll",
+    "ranking.matching.weakand.stopwordLimit",
     "ranking.profile",
+    "ranking.queryCache",
     "ranking.rankScoreDropLimit",
     "ranking.secondPhase.rankScoreDropLimit",
     "ranking.secondPhase.rerankCount",
@@ -82,6 +131,7 @@ const NAMES: &[&str] = &[
     "ranking.significance.useModel",
     "ranking.softtimeout.enable",
     "ranking.softtimeout.factor",
+    "ranking.softtimeout.tailcost",
     "ranking.sorting",
     "ranking.totalKeepRankCount",
     "recall",
@@ -89,6 +139,11 @@ const NAMES: &[&str] = &[
     "renderer.json.jsonWsets",
     "rules.off",
     "rules.rulebase",
+    "searchChain",
+    "select",
+    "select.fields",
+    "select.grouping",
+    "select.where",
     "streaming.groupname",
     "streaming.groupnames",
     "streaming.selection",
@@ -97,8 +152,13 @@ const NAMES: &[&str] = &[
     "trace.explainLevel",
     "trace.level",
     "trace.profile",
+    "trace.profileDepth",
+    "trace.profiling.firstPhaseRanking.depth",
+    "trace.profiling.matching.depth",
+    "trace.profiling.secondPhaseRanking.depth",
     "trace.query",
     "trace.timestamps",
+    "trace.timingDetails",
     "tracelevel.rules",
     "wand.field",
     "wand.heapSize",
@@ -135,20 +195,33 @@ const FAMILIES: &[&str] = &[
     "trace.",
 ];
 
+/// Families whose names are all in the tables: another name of theirs is a slip.
+const CLOSED_FAMILIES: &[&str] = &["model", "presentation", "ranking", "select", "trace"];
+
+/// Prefixes of names that go on with a name of the application, such as that of a rank feature.
+const OPEN_PREFIXES: &[&str] = &["ranking.elementGap.", "ranking.features.", "ranking.properties."];
+
+/// The closed family that a name would belong to, if it has no such member.
+pub(super) fn unknown_member_of(name: &str) -> Option<&'static str> {
+    let (family, _) = name.split_once('.')?;
+    let family = CLOSED_FAMILIES.iter().find(|known| known.eq_ignore_ascii_case(family))?;
+    let is_open = after(name, OPEN_PREFIXES).is_some_and(|rest| !rest.is_empty());
+    let is_member = is_open || NAMES.contains(&canonical(name));
+    (!is_member).then_some(*family)
+}
+
+/// The members of a family whose names begin like `name`, else all of them: a help for a slip.
+pub(super) fn members_near(name: &str) -> Vec<&'static str> {
+    let start = name.rfind('.').map_or(0, |end| end + 1);
+    let members = NAMES.iter().chain(OPEN_PREFIXES).copied();
+    members
+        .filter(|known| known.get(..start).is_some_and(|head| head.eq_ignore_ascii_case(&name[..start])))
+        .collect()
+}
+
 /// True if a name belongs to the query API.
 pub(super) fn is_known(name: &str) -> bool {
-    const OTHERS: [&str; 10] = [
-        "continue",
-        super::FEDERATED,
-        "yql",
-        "queryProfile",
-        "searchChain",
-        "groupingSessionCache",
-        "noCache",
-        "user",
-        "select",
-        "timezone",
-    ];
+    const OTHERS: [&str; 5] = ["continue", super::FEDERATED, "yql", "user", "timezone"];
     let full = canonical(name);
     full != name
         || NAMES.contains(&full)
@@ -171,6 +244,8 @@ mod tests {
     #[test]
     fn the_tables_are_sorted_and_names_are_found_in_any_case() {
         assert!(ALIASES.is_sorted(), "the aliases are searched by halves");
+        let leads_nowhere = |full: &str| !NAMES.contains(&full);
+        assert!(!ALIASES.iter().any(|(_, full)| leads_nowhere(full)), "each alias stands for a name");
         assert_eq!(canonical("Count"), "hits");
         assert_eq!(canonical("MODEL.QUERYSTRING"), "model.queryString");
         assert_eq!(canonical("myOwn"), "myOwn");

@@ -11,6 +11,9 @@ use crate::{
 /// Parameter that takes the frequencies of words from a model.
 const USE_MODEL: &str = "ranking.significance.useModel";
 
+/// Rank property that takes the place of the clock.
+const SYSTEM_TIME: &str = "vespa.now";
+
 impl ParameterReader<'_> {
     pub(super) fn ranking(&self) -> Result<RankingOptions, Error> {
         let mut ranking = RankingOptions {
@@ -30,7 +33,7 @@ impl ParameterReader<'_> {
             ..RankingOptions::default()
         };
         if let Some(text) = self.get("ranking.freshness") {
-            ranking.now = now(text)?;
+            ranking.now = now("ranking.freshness", text)?;
         }
         for (name, value) in self.raw {
             if let Some(feature) = names::after(name, &["ranking.features.", "input.", "rankfeature."]) {
@@ -48,10 +51,13 @@ impl ParameterReader<'_> {
                     None => ranking.feature_values.insert(feature.to_owned(), value.clone()),
                 };
             } else if let Some(property) = names::after(name, &["ranking.properties.", "rankproperty."]) {
+                if property == SYSTEM_TIME {
+                    ranking.now = now(name, value)?;
+                }
                 ranking.properties.insert(property.to_owned(), value.clone());
             } else if let Some(field) = names::after(name, &["ranking.elementGap."]) {
                 let gap = match value.trim() {
-                    "infinity" => None,
+                    text if text.eq_ignore_ascii_case("infinity") => None,
                     number => Some(number.parse().map_err(|_| {
                         parameter(name, format!("expected a whole number or infinity, found {number:?}"))
                     })?),
@@ -197,10 +203,10 @@ pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
 }
 
 /// Parses `now`, `now-3600`, or seconds since 1970.
-fn now(text: &str) -> Result<RankingTime, Error> {
+fn now(name: &str, text: &str) -> Result<RankingTime, Error> {
     let wrong = || {
         let reason = format!("expected seconds since 1970, now, or now-3600; found {text:?}");
-        parameter("ranking.freshness", reason)
+        parameter(name, reason)
     };
     match text.trim().strip_prefix("now") {
         Some("") => Ok(RankingTime::WallClock(Duration::ZERO)),
