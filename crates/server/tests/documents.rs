@@ -114,6 +114,8 @@ fn writes_are_traced() {
     };
     let (first, second) = (timestamp(trace("1")), timestamp(trace("9")));
     assert!(first.is_some() && first < second, "{first:?} {second:?}");
+    let (status, answer) = server.get("/document/v1/n/note/docid/2?tracelevel=9");
+    assert_eq!((status, &answer["trace"][0]["message"]), (404, &json!("There is no such document")));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_model::SequencePurpose;
 use millrace_selection::DocumentSelection;
 use millrace_store::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteRefusal};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
@@ -115,13 +115,13 @@ async fn write(
         }
         None => None,
     };
-    let mut response = match call.parameters.number("tracelevel", 0, 9)? {
-        Some(level) if level > 0 => {
+    let mut response = match call.trace(|| effect(committed.as_ref()))? {
+        Some(trace) => {
             let mut answer = call.answer(Some(&id));
-            answer.insert("trace".to_owned(), trace(call, committed.as_ref()));
+            answer.insert("trace".to_owned(), trace);
             http::json(StatusCode::OK, &Value::Object(answer))
         }
-        _ => http::json(StatusCode::OK, &call.done(Some(&id))),
+        None => http::json(StatusCode::OK, &call.done(Some(&id))),
     };
     let mut tell = |name| {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static("true"));
@@ -135,15 +135,13 @@ async fn write(
     Ok(response)
 }
 
-/// Trace of a write: its effect, its timestamp and its time.
-fn trace(call: &DocumentCall, committed: Option<&CommittedWrite>) -> Value {
-    let effect = match committed {
+/// Effect of a write, for its trace.
+fn effect(committed: Option<&CommittedWrite>) -> String {
+    match committed {
         None => "The document belongs to none of the clusters: nothing was written".to_owned(),
         Some(written) if written.changed => format!("Modification timestamp: {}", written.timestamp.0),
         Some(_) => "Nothing was changed".to_owned(),
-    };
-    let time = format!("Completed after {:.3} ms", call.started.elapsed().as_secs_f64() * 1e3);
-    json!([{ "message": effect }, { "message": time }])
+    }
 }
 
 /// Returns the modification for the store; `None` for a document that belongs to none of the clusters it is
