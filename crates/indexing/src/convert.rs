@@ -29,6 +29,14 @@ impl ValueFunction {
                 })?;
                 DocumentValue::Position { latitude, longitude }
             }
+            ValueFunction::ZCurve => match value {
+                DocumentValue::Position { latitude, longitude } => {
+                    let interleaved =
+                        spread(longitude.cast_unsigned()) | (spread(latitude.cast_unsigned()) << 1);
+                    DocumentValue::Long(interleaved.cast_signed())
+                }
+                _ => return Err(StatementFailure::value("zcurve needs a position")),
+            },
             ValueFunction::ToEpochSecond => {
                 let text = text_of(&value)?;
                 let second = epoch_second(&text).ok_or_else(|| {
@@ -191,6 +199,32 @@ const fn is_of(value: &DocumentValue, data_type: &DataType) -> bool {
 pub(crate) fn text_of(value: &DocumentValue) -> Result<String, StatementFailure> {
     scalar::to_text(value)
         .ok_or_else(|| StatementFailure::value("a single value is needed; use for_each or join"))
+}
+
+/// Text of a value to be concatenated: arrays are written as lists, as in `[a, b]`.
+pub(crate) fn listed_text_of(value: &DocumentValue) -> Result<String, StatementFailure> {
+    match value {
+        DocumentValue::Array(elements) => {
+            let texts: Result<Vec<_>, _> = elements.iter().map(listed_text_of).collect();
+            Ok(format!("[{}]", texts?.join(", ")))
+        }
+        single => text_of(single),
+    }
+}
+
+/// The bits of a number, each followed by a zero bit.
+fn spread(number: u32) -> u64 {
+    let mut bits = u64::from(number);
+    for (shift, mask) in [
+        (16, 0x0000_ffff_0000_ffff),
+        (8, 0x00ff_00ff_00ff_00ff),
+        (4, 0x0f0f_0f0f_0f0f_0f0f),
+        (2, 0x3333_3333_3333_3333),
+        (1, 0x5555_5555_5555_5555),
+    ] {
+        bits = (bits | (bits << shift)) & mask;
+    }
+    bits
 }
 
 /// Number of a numeric value.

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use millrace_document::{DataType, Document, DocumentValue};
 use millrace_schema::Schema;
 
-use crate::convert::{fit, hash, number, text_of};
+use crate::convert::{fit, hash, listed_text_of, number, text_of};
 use crate::script::{
     BinaryOperator, IfComparison, IfExpression, IndexingExpression, IndexingScript, IndexingStatement,
     IndexingStep, SwitchExpression,
@@ -315,7 +315,9 @@ fn concat(left: Current, right: Current) -> Result<Current, StatementFailure> {
         (Some(only @ DocumentValue::Array(_)), None) | (None, Some(only @ DocumentValue::Array(_))) => {
             Ok(Some(only))
         }
-        (Some(left), Some(right)) => Ok(Some(DocumentValue::String(text_of(&left)? + &text_of(&right)?))),
+        (Some(left), Some(right)) => {
+            Ok(Some(DocumentValue::String(listed_text_of(&left)? + &listed_text_of(&right)?)))
+        }
         _ => Ok(None),
     }
 }

@@ -215,6 +215,9 @@ impl IndexingParser<'_> {
             "hostname" => Ok(IndexingExpression::Hostname),
             "clear_state" => Ok(IndexingExpression::ClearState),
             "echo" => Ok(IndexingExpression::Echo),
+            // Pauses and the form of predicates have no effect on the value.
+            "sleep" | "busy_wait" | "optimize_predicate" => Ok(IndexingExpression::This),
+            "zcurve" => apply(ValueFunction::ZCurve),
             "random" => Ok(IndexingExpression::Random(match self.peek().kind {
                 IndexingTokenKind::Integer(_) => Some(self.count("a number")? as u32),
                 _ => None,
@@ -291,18 +294,11 @@ impl IndexingParser<'_> {
                 self.count("the size of grams")?;
                 apply(ValueFunction::Annotate)
             }
-            "tokenize" => {
-                while let IndexingTokenKind::Name(_) = self.peek().kind {
-                    let option = self.name("normalize or stem")?;
-                    if option == "stem" && self.eat(":") {
-                        self.word("a stemming mode")?;
-                    } else if option != "normalize" && option != "stem" {
-                        return Err(self.unexpected("normalize or stem"));
-                    }
-                }
+            "tokenize" | "exact" => {
+                self.annotation_options()?;
                 apply(ValueFunction::Annotate)
             }
-            "exact" | "flatten" => apply(ValueFunction::Annotate),
+            "flatten" => apply(ValueFunction::Annotate),
             _ => {
                 self.at -= 1;
                 Err(self.fail(format!(
@@ -310,6 +306,32 @@ impl IndexingParser<'_> {
                 )))
             }
         }
+    }
+
+    /// Parses the options of `tokenize` and `exact`, which have no effect: the field's `match` counts.
+    fn annotation_options(&mut self) -> Result<(), Error> {
+        const OPTIONS: &str =
+            "normalize, stem, keep-case, profile, max-length, max-occurrences or max-token-length";
+        while let IndexingTokenKind::Name(_) = self.peek().kind {
+            match self.name(OPTIONS)?.as_str() {
+                "normalize" | "keep-case" => {}
+                "stem" => {
+                    if self.eat(":") {
+                        self.word("a stemming mode")?;
+                    }
+                }
+                "profile" => {
+                    self.expect(":")?;
+                    self.word("a profile")?;
+                }
+                "max-length" | "max-occurrences" | "max-token-length" => {
+                    self.expect(":")?;
+                    self.count("a number")?;
+                }
+                _ => return Err(self.unexpected(OPTIONS)),
+            }
+        }
+        Ok(())
     }
 
     /// Parses `if (left == right) { … } else { … }`.

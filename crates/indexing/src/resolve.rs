@@ -417,6 +417,12 @@ impl ValueFunction {
                 }))
             }
             ValueFunction::ToPosition => text("to_pos").map(|_| Some(DataType::Position)),
+            ValueFunction::ZCurve => match input {
+                None | Some(DataType::Position) => Ok(Some(DataType::Long)),
+                Some(other) => {
+                    Err(StatementFailure::value(format!("zcurve needs a position, not a {other}")))
+                }
+            },
             ValueFunction::ToEpochSecond => text("to_epoch_second").map(|_| Some(DataType::Long)),
             ValueFunction::Lowercase => text("lowercase"),
             ValueFunction::Normalize => text("normalize"),

@@ -114,6 +114,8 @@ pub(crate) enum ValueFunction {
         remove_if_zero: bool,
     },
     ToPosition,
+    /// The position as one number, latitude and longitude interleaved bit by bit.
+    ZCurve,
     ToEpochSecond,
     Lowercase,
     Normalize,

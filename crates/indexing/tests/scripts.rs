@@ -514,3 +514,38 @@ fn words_are_stemmed_by_the_language_that_was_set() {
                    document d { field t type string { indexing: index } }";
     assert_eq!(stems(beside, r#"{"t":"Häuser"}"#, "t", "haus"), 1);
 }
+
+/// Every expression of the language that is not in another test, each with its options.
+#[test]
+fn every_expression_is_read() {
+    check("double", "input price | sleep | attribute", "1.5");
+    check("double", "input price | busy_wait | attribute", "1.5");
+    check("string", "input title | optimize_predicate | index", r#""Best  of Bob""#);
+    check("long", r#""N1;E2" | to_pos | zcurve | attribute"#, "2192045531136");
+    check("long", r#""N37.5;W122" | to_pos | zcurve | attribute"#, "6145249532728928256");
+    check("long", "input title | zcurve | attribute", "!zcurve needs a position");
+    check("string", r#"input tags . ": " . input title | index"#, r#""[Rock, folk]: Best  of Bob""#);
+    for statements in [
+        "input title | tokenize | index",
+        "input title | tokenize stem | index",
+        "input title | tokenize stem:\"BEST\" normalize keep-case | index",
+        "input title | tokenize profile:\"p\" max-length:100 max-occurrences:10 max-token-length:20 | index",
+        "input title | exact | index",
+        "input title | exact keep-case max-token-length:9 | index",
+        "input title | ngram 2 | index",
+        "input title | flatten | index",
+        "input title | passthrough | index",
+        "input title | echo | this | index",
+        "clear_state | input title | index",
+        "{ input title | index }",
+        "guard { input title | index }",
+        "input title | switch { case 'x': 'y' | index; default: _ | index; }",
+        "select_input { title: _ | index; }",
+        "if (input year > 1.5e2) { input title | index } else { 'x' | index }",
+        "if (input year == 0x7CF) { input title | index }",
+        "(input title) || 'x' | index",
+    ] {
+        check("string", statements, r#""Best  of Bob""#);
+    }
+    check("string", "input title | tokenize colour | index", "!normalize, stem, keep-case");
+}

@@ -106,6 +106,49 @@ fn values_of_all_types() {
 }
 
 #[test]
+fn values_of_all_types_in_xml() {
+    let check = |value: DocumentValue, expected: &str| {
+        let hits = [hit(vec![("f", FieldValue::Value(value))])];
+        let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+        let mut out = Vec::new();
+        write_xml(&response, &RenderOptions::default(), "utf-8", &mut out);
+        let lines = String::from_utf8(out).expect("it is UTF-8");
+        let shown: String = lines.lines().map(str::trim).collect();
+        let field = shown.split_once("<field name=\"f\">").and_then(|(_, rest)| rest.split_once("</field>"));
+        assert_eq!(field.map(|(field, _)| field), Some(expected), "{shown}");
+    };
+    let place = || DocumentValue::Position { latitude: 63_400_000, longitude: -10_500_000 };
+    let in_xml =
+        r#"<struct-field name="lat">63.4</struct-field><struct-field name="lng">-10.5</struct-field>"#;
+    check(DocumentValue::Bool(true), "true");
+    check(DocumentValue::Byte(-3), "-3");
+    check(DocumentValue::Double(1e20), "1.0E20");
+    check(text("a<b & c"), "a&lt;b &amp; c");
+    check(DocumentValue::Raw(vec![0, 255, 16]), "AP8Q");
+    check(place(), in_xml);
+    check(DocumentValue::Array(vec![place()]), &format!("<item>{in_xml}</item>"));
+    check(
+        DocumentValue::Array(vec![DocumentValue::Int(1), DocumentValue::Int(2)]),
+        "<item>1</item><item>2</item>",
+    );
+    check(
+        DocumentValue::WeightedSet(vec![(text("a"), 3), (text("b"), -1)]),
+        r#"<item weight="3">a</item><item weight="-1">b</item>"#,
+    );
+    check(
+        DocumentValue::Map(vec![(DocumentValue::Int(7), text("x"))]),
+        "<item><key>7</key><value>x</value></item>",
+    );
+    let person = DocumentValue::Struct(vec![("name".into(), text("n")), ("home".into(), place())]);
+    check(
+        DocumentValue::Map(vec![(text("k"), person)]),
+        &format!(
+            r#"<item><key>k</key><value><struct-field name="name">n</struct-field><struct-field name="home">{in_xml}</struct-field></value></item>"#
+        ),
+    );
+}
+
+#[test]
 fn tensors_in_formats() {
     let tensor = Tensor::parse("tensor<float>(cat{}):{pop:1.0,rock:0.2}", None).expect("a tensor");
     check_value(

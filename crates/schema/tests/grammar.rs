@@ -65,6 +65,11 @@ fn services() {
             ("services.xml", services.as_bytes()),
             ("schemas/x.sd", schema.as_bytes()),
             ("models/significance.json", SIGNIFICANCE.as_bytes()),
+            ("more/search/a.xml", b"<search>\n<chain id='included' inherits='vespa'/></search>"),
+            ("more/document-processing/a.xml", b"<document-processing/>"),
+            ("more/processing/a.xml", b"<?xml version='1.0'?><processing><chain id='p'/></processing>"),
+            ("more/components/a.xml", b"<components><component id='com.yahoo.A'/></components>"),
+            ("more/container/a.xml", b"<container><document-api/></container>"),
             ("models/significance.json.zst", include_bytes!("compressed/significance.json.zst")),
         ])
     });

@@ -401,10 +401,6 @@ fn refusals_name_place_cause_and_cure() {
         "is declared at schemas/x.sd:1:31 already",
     );
     refuses("schema x { document x { field a type reference<y> {} } }", "references are not supported");
-    refuses(
-        "schema x { document x { field a type predicate { indexing: attribute } } }",
-        "'a' is a predicate, which can be shown but not searched",
-    );
     refuses("schema x { document x {} import field a.b as c {} }", "imported fields are not supported");
     refuses("schema x { document x {} rank-profile p inherits q {} }", "inherits 'q', which is not declared");
     refuses(

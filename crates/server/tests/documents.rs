@@ -3,7 +3,7 @@
 mod support;
 
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::TestServer;
 
 #[test]
@@ -96,4 +96,33 @@ fn feed_clients_may_shake_hands() {
     let path = "/document/v1/feeder/handshake/docid/dummy?dryRun=true";
     assert_eq!(server.call(Method::POST, path, "").0, 200);
     assert_eq!(server.call(Method::OPTIONS, "/document/v1/n/note/docid/1", "").0, 204);
+}
+
+#[test]
+fn writes_are_traced() {
+    let server = TestServer::with_notes();
+    let trace = |level: &str| {
+        let path = format!("/document/v1/n/note/docid/1?tracelevel={level}");
+        let (status, answer) = server.call(Method::POST, &path, r#"{"fields":{"stars":1}}"#);
+        assert_eq!(status, 200, "{answer}");
+        answer["trace"].clone()
+    };
+    assert_eq!(trace("0"), Value::Null);
+    let timestamp = |trace: Value| {
+        let message = trace[0]["message"].as_str().expect("a message").to_owned();
+        message.strip_prefix("Modification timestamp: ").and_then(|text| text.parse::<u64>().ok())
+    };
+    let (first, second) = (timestamp(trace("1")), timestamp(trace("9")));
+    assert!(first.is_some() && first < second, "{first:?} {second:?}");
+    let (status, answer) = server.get("/document/v1/n/note/docid/2?tracelevel=9");
+    assert_eq!((status, &answer["trace"][0]["message"]), (404, &json!("There is no such document")));
+}
+
+#[test]
+fn documents_of_unknown_types_are_not_found() {
+    let server = TestServer::with_notes();
+    let (status, answer) = server.get("/document/v1/n/nosuch/docid/1");
+    assert_eq!(status, 404, "{answer}");
+    assert!(answer["message"].to_string().contains("Document type nosuch does not exist"), "{answer}");
+    assert_eq!(server.call(Method::POST, "/document/v1/n/nosuch/docid/1", r#"{"fields":{}}"#).0, 400);
 }

@@ -54,6 +54,10 @@ pub(super) async fn document(
         });
     let rendered = call.within(async { rendered.await? }).await?;
     call.node.metrics().count(CountedMetric::Gets);
+    let effect = || if rendered.is_some() { "The document was read" } else { "There is no such document" };
+    if let Some(trace) = call.trace(|| effect().to_owned())? {
+        answer.insert("trace".to_owned(), trace);
+    }
     Ok(match rendered {
         Some(fields) => {
             answer.insert("fields".to_owned(), fields);

@@ -18,7 +18,7 @@ use axum::response::Response;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use millrace_document::{DocumentId, Location};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
@@ -68,6 +68,13 @@ impl DocumentCall {
             answer.insert("id".to_owned(), Value::String(id.as_str().to_owned()));
         }
         answer
+    }
+
+    /// Trace for a request with a `tracelevel`: its effect and its time.
+    fn trace(&self, effect: impl FnOnce() -> String) -> Result<Option<Value>, Error> {
+        let level = self.parameters.number("tracelevel", 0, 9)?.unwrap_or(0);
+        let time = || format!("Completed after {:.3} ms", self.started.elapsed().as_secs_f64() * 1e3);
+        Ok((level > 0).then(|| json!([{ "message": effect() }, { "message": time() }])))
     }
 
     /// Time at which the request times out.

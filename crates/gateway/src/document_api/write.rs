@@ -14,6 +14,7 @@ use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_model::SequencePurpose;
 use millrace_selection::DocumentSelection;
 use millrace_store::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteRefusal};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
@@ -106,20 +107,41 @@ async fn write(
     if let Some(create) = call.parameters.flag("create")? {
         operation.create = create;
     }
-    let mut response = http::json(StatusCode::OK, &call.done(Some(&id)));
+    let ignored_fields = operation.ignored_fields;
+    let committed = match change(call, &deployment, &kind, &destination, operation).await? {
+        Some(change) => {
+            let write = DocumentWrite { id: id.clone(), change };
+            Some(call.within(commit(&call.node, write, call.deadline())).await?)
+        }
+        None => None,
+    };
+    let mut response = match call.trace(|| effect(committed.as_ref()))? {
+        Some(trace) => {
+            let mut answer = call.answer(Some(&id));
+            answer.insert("trace".to_owned(), trace);
+            http::json(StatusCode::OK, &Value::Object(answer))
+        }
+        None => http::json(StatusCode::OK, &call.done(Some(&id))),
+    };
     let mut tell = |name| {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static("true"));
     };
-    if operation.ignored_fields {
+    if ignored_fields {
         tell("x-vespa-ignored-fields");
     }
-    match change(call, &deployment, &kind, &destination, operation).await? {
-        Some(change) => {
-            call.within(commit(&call.node, DocumentWrite { id, change }, call.deadline())).await?;
-        }
-        None => tell("x-vespa-ignored-operation"),
+    if committed.is_none() {
+        tell("x-vespa-ignored-operation");
     }
     Ok(response)
+}
+
+/// Effect of a write, for its trace.
+fn effect(committed: Option<&CommittedWrite>) -> String {
+    match committed {
+        None => "The document belongs to none of the clusters: nothing was written".to_owned(),
+        Some(written) if written.changed => format!("Modification timestamp: {}", written.timestamp.0),
+        Some(_) => "Nothing was changed".to_owned(),
+    }
 }
 
 /// Returns the modification for the store; `None` for a document that belongs to none of the clusters it is

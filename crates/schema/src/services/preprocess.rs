@@ -1,4 +1,4 @@
-//! `preprocess:include` and `preprocess:properties`: processing of the text before parsing.
+//! `preprocess:include`, `include` and `preprocess:properties`: processing of the text before parsing.
 
 use super::{FILE, qualified_name, required};
 use crate::package::Files;
@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 4 << 20;
 /// A file is not in the package, files include each other, a property has no value, or the result is too
 /// large.
 pub(super) fn run(text: &str, files: &Files) -> Result<String, Error> {
-    substitute(include(text, files)?)
+    substitute(include_directories(include(text, files)?, files)?)
 }
 
 /// Replaces each `preprocess:include` by its file. Line numbers are unchanged: the content of a file is put
@@ -56,6 +56,55 @@ fn include(text: &str, files: &Files) -> Result<String, Error> {
         text = included;
     }
     Ok(text)
+}
+
+/// Replaces each `<include dir='…'/>` by the content of the files in that directory, whose root elements have
+/// the name of the element around it. Line numbers are unchanged.
+fn include_directories(text: String, files: &Files) -> Result<String, Error> {
+    let document = xml::parse(FILE, &text)?;
+    let is_include = |node: &roxmltree::Node<'_, '_>| {
+        node.is_element() && qualified_name(*node) == "include" && node.has_attribute("dir")
+    };
+    let mut included = String::with_capacity(text.len());
+    let mut end = 0;
+    for node in document.descendants().filter(is_include) {
+        included.push_str(&text[end..node.range().start]);
+        end = node.range().end;
+        let directory = required(node, "dir")?.trim_end_matches('/');
+        let prefix = format!("{directory}/");
+        let is_in_it = |path: &str| {
+            path.strip_prefix(&prefix).is_some_and(|name| name.ends_with(".xml") && !name.contains('/'))
+        };
+        let mut found = false;
+        for (path, file) in files.iter().filter(|(path, _)| is_in_it(path)) {
+            found = true;
+            included.push_str(&content_of_root(path, xml::text(path, file)?, node)?);
+            if included.len() > BYTES_MAX {
+                let reason = format!("with '{path}' the text is larger than {BYTES_MAX} bytes");
+                return xml::invalid(FILE, node, reason);
+            }
+        }
+        if !found {
+            let reason = format!("the package has no directory '{directory}' with XML files to include");
+            return xml::invalid(FILE, node, reason);
+        }
+    }
+    included.push_str(&text[end..]);
+    Ok(included)
+}
+
+/// Content of the root element of an included file, on one line.
+fn content_of_root(path: &str, text: &str, include: roxmltree::Node<'_, '_>) -> Result<String, Error> {
+    let document = xml::parse(path, text)?;
+    let root = document.root_element();
+    let around = include.parent().map_or("", |parent| parent.tag_name().name());
+    if root.tag_name().name() != around {
+        let reason = format!("expected <{around}>, as around the <include> of this file");
+        return xml::invalid(path, root, reason);
+    }
+    let range =
+        root.first_child().zip(root.last_child()).map(|(first, last)| first.range().start..last.range().end);
+    Ok(range.map_or_else(String::new, |range| text[range].replace(['\r', '\n'], " ")))
 }
 
 /// A file without its XML declaration.
