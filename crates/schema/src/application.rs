@@ -11,7 +11,7 @@ use crate::package::{self, Files};
 use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
-    EmbedderConfig, Error, FederationConfig, FieldGenerator, InputDef, InputType, LanguageModelConfig,
+    EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType, LanguageModelConfig,
     MistakenParts, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles, Schema, SearchChain,
     SignificanceModels, SourceTarget, ValidationOverride,
 };
@@ -285,6 +285,8 @@ pub struct ContentCluster {
     pub tuning: ContentTuning,
     /// Size of dynamic summaries.
     pub snippets: SnippetLengths,
+    /// Indexes; `None` without `<index-service>`.
+    pub indexes: Option<IndexServiceConfig>,
 }
 
 /// Size of dynamic summaries, as far as services.xml sets it. Lengths are in bytes.

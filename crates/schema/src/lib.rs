@@ -31,6 +31,7 @@ mod embedder;
 mod error;
 mod federation;
 mod field;
+mod index_service;
 mod language;
 mod mistakes;
 mod overrides;
@@ -62,6 +63,7 @@ pub use field::{
 pub use language::{
     FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
 };
+pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use mistakes::{MistakenParts, PackageFindings, PackageMistake, PackageMistakes};
 pub use overrides::ValidationOverride;

@@ -229,6 +229,7 @@ const CONTENT: &[KnownElement] = &[
         ],
     ),
     known("tuning", TUNING),
+    closed("index-service"),
     closed("dispatch"),
     no_effect("config", CONFIG),
 ];
