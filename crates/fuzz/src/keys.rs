@@ -1,7 +1,7 @@
 //! Keys of indexes.
 
 use millrace_document::DocumentValue;
-use millrace_keys::{ComponentCondition, CUT_LENGTH, KeyComponent, KeyLayout, KeyType};
+use millrace_keys::{CUT_LENGTH, ComponentCondition, KeyComponent, KeyLayout, KeyType};
 
 /// Two texts, separated by a line feed: their keys compare as they do, in both orders, and the ranges of the
 /// second one have the first if they should.

@@ -183,7 +183,8 @@ impl IndexCopy {
         let mut removed = 0;
         for document in documents {
             let before = self.state.read().document(document)?;
-            let Some(before) = before.filter(|before| before.timestamp <= until && !before.keys.is_empty()) else {
+            let Some(before) = before.filter(|before| before.timestamp <= until && !before.keys.is_empty())
+            else {
                 continue;
             };
             let record = DocumentRecord { timestamp: until, keys: Vec::new() };
@@ -302,7 +303,12 @@ impl IndexCopy {
     ///
     /// # Errors
     /// A run cannot be read or is damaged.
-    pub fn scan(&self, ranges: &[KeyRange], continuation: Option<&[u8]>, limit: usize) -> Result<EntryPage, Error> {
+    pub fn scan(
+        &self,
+        ranges: &[KeyRange],
+        continuation: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<EntryPage, Error> {
         let mut page = EntryPage::default();
         let mut last = Vec::new();
         self.state.read().pass(ranges, continuation, &mut |key, record| {

@@ -162,7 +162,9 @@ impl<'a, R: SectionRecord + 'static> MergeCursor<'a, R> {
         key.extend_from_slice(lowest);
         let mut newest: Option<R> = None;
         for source in &mut self.sources {
-            let Some((_, record)) = source.current().filter(|(other, _)| *other == &key[..]) else { continue };
+            let Some((_, record)) = source.current().filter(|(other, _)| *other == &key[..]) else {
+                continue;
+            };
             if newest.as_ref().is_none_or(|newest| newest.timestamp() < record.timestamp()) {
                 newest = Some(record.clone());
             }

@@ -34,7 +34,8 @@ mod run_writer;
 
 pub use cache::BlockCache;
 pub use copy::{
-    CopyStatus, DocumentChange, DocumentPage, EntryPage, IndexCopy, IndexOptions, IndexedDocument, ScannedEntry,
+    CopyStatus, DocumentChange, DocumentPage, EntryPage, IndexCopy, IndexOptions, IndexedDocument,
+    ScannedEntry,
 };
 pub use error::Error;
 pub use fuzz::fuzz;

@@ -112,7 +112,8 @@ impl RunFence {
     /// Reads a fence of a file whose blocks end at `end`.
     pub fn decode(mut bytes: &[u8], end: u64) -> Option<Self> {
         let bytes = &mut bytes;
-        let mut fence = RunFence { documents: parts(bytes, end)?, entries: parts(bytes, end)?, pages: Vec::new() };
+        let mut fence =
+            RunFence { documents: parts(bytes, end)?, entries: parts(bytes, end)?, pages: Vec::new() };
         for _ in 0..read_number(bytes)? {
             fence.pages.push(place(bytes, end)?);
         }
@@ -225,7 +226,11 @@ impl Run {
     /// A block of a section. With `keep`, it stays in the cache.
     pub fn block(&self, section: RunSection, number: usize, keep: bool) -> Result<Arc<[u8]>, Error> {
         let part = &self.parts(section)[number];
-        if keep { self.part(part.offset, part.length) } else { Ok(self.checked(part.offset, part.length)?.into()) }
+        if keep {
+            self.part(part.offset, part.length)
+        } else {
+            Ok(self.checked(part.offset, part.length)?.into())
+        }
     }
 
     /// Number of the block of a section that has a key, if any has.

@@ -66,7 +66,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let keys = prop::collection::btree_set(0..6_u8, 0..3);
-    let apply = (0..12_u8, 1..40_u64, keys).prop_map(|(of, timestamp, keys)| Step::Apply(of, timestamp, keys));
+    let apply =
+        (0..12_u8, 1..40_u64, keys).prop_map(|(of, timestamp, keys)| Step::Apply(of, timestamp, keys));
     prop::collection::vec(
         prop_oneof![12 => apply, 3 => Just(Step::Flush), 2 => Just(Step::Merge), 1 => Just(Step::Reopen)],
         1..120,

@@ -25,7 +25,9 @@ pub enum Error {
         condition: &'static str,
     },
     /// Conditions beyond the last component, or after one that is not an equality.
-    #[error("the conditions are not those of leading components: only the last one can be a range or a prefix")]
+    #[error(
+        "the conditions are not those of leading components: only the last one can be a range or a prefix"
+    )]
     Order,
     /// The conditions make too many ranges.
     #[error("the conditions make {0} ranges: at most {max} are scanned", max = crate::range::RANGES_MAX)]

@@ -199,7 +199,10 @@ fn conditions_that_do_not_fit_are_refused() {
     let layout = layout(vec![component(KeyType::Integer), component(KeyType::Text)]);
     let text = || ComponentCondition::Texts(vec![String::new()]);
     let refused = layout.ranges(&[text()]).expect_err("the component is a number");
-    assert_eq!(refused.to_string(), "component 1 of the key is a whole number, and the condition is about text");
+    assert_eq!(
+        refused.to_string(),
+        "component 1 of the key is a whole number, and the condition is about text"
+    );
     let range = || ComponentCondition::IntegerRange(1, 2);
     assert_eq!(layout.ranges(&[range(), text()]), Err(Error::Order));
     let many = ComponentCondition::Integers((0..1001).collect());

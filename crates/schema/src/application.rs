@@ -11,9 +11,9 @@ use crate::package::{self, Files};
 use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
-    EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType, LanguageModelConfig,
-    MistakenParts, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles, Schema, SearchChain,
-    SignificanceModels, SourceTarget, ValidationOverride,
+    EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType,
+    LanguageModelConfig, MistakenParts, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles,
+    Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 

@@ -60,10 +60,10 @@ pub use field::{
     AttributeSettings, DictionarySettings, DistanceMetric, IndexSettings, LinguisticsProfile, SchemaField,
     SummaryMode,
 };
+pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use language::{
     FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
 };
-pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use mistakes::{MistakenParts, PackageFindings, PackageMistake, PackageMistakes};
 pub use overrides::ValidationOverride;

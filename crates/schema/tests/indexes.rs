@@ -106,7 +106,9 @@ fn refused(files: &[(&str, &str)], expected: &[&str]) {
 #[test]
 fn all_mistakes_are_told_at_once() {
     let long = format!("<index name='{}' document='note'><key field='due'/></index>", "x".repeat(64));
-    let keys: String = ["due", "owner", "id.group", "scores.key", "title"].map(|name| format!("<key field='{name}'/>")).concat();
+    let keys: String = ["due", "owner", "id.group", "scores.key", "title"]
+        .map(|name| format!("<key field='{name}'/>"))
+        .concat();
     let declared = [
         "<index-service copies='5' slices='3' sort='x'>",
         "<index name='Due' document='note'><key field='due'/></index>",
@@ -137,7 +139,9 @@ fn places_and_names_are_checked() {
     let own = "ext/millrace/indexes.xml";
     refused(
         &[("services.xml", &services(one)), (own, one)],
-        &["ext/millrace/indexes.xml:1:1: content cluster 'notes' has its indexes in services.xml already: keep one of the two"],
+        &[
+            "ext/millrace/indexes.xml:1:1: content cluster 'notes' has its indexes in services.xml already: keep one of the two",
+        ],
     );
     refused(
         &[("services.xml", &services("")), (own, "<index-service content='note'/>")],
@@ -147,7 +151,10 @@ fn places_and_names_are_checked() {
         &[("services.xml", &services("")), (own, "<indexes/>")],
         &["ext/millrace/indexes.xml:1:1: expected <index-service content='…'>, found <indexes>"],
     );
-    let twice = one.replace("</index-service>", "<index name='a' document='note'><key field='owner'/></index></index-service>");
+    let twice = one.replace(
+        "</index-service>",
+        "<index name='a' document='note'><key field='owner'/></index></index-service>",
+    );
     refused(
         &[("services.xml", &services(&twice))],
         &["services.xml:3:74: there are two indexes with the name 'a'"],

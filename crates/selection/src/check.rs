@@ -67,7 +67,9 @@ impl DocumentSelection {
         self.root.visit_types(&mut |name| is_only &= name == document_type);
         self.root.visit_operands(&mut |operand| match operand {
             SelectionOperand::Field(field) => is_only &= field.document_type == document_type,
-            SelectionOperand::Type(name) | SelectionOperand::Version(name) => is_only &= name == document_type,
+            SelectionOperand::Type(name) | SelectionOperand::Version(name) => {
+                is_only &= name == document_type
+            }
             _ => {}
         });
         is_only

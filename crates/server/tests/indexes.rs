@@ -38,8 +38,7 @@ fn services(indexes: &str) -> String {
 }
 
 fn deploy(server: &TestServer, indexes: &str) {
-    let (status, answer) =
-        server.deploy(&[("services.xml", &services(indexes)), ("schemas/note.sd", NOTE)]);
+    let (status, answer) = server.deploy(&[("services.xml", &services(indexes)), ("schemas/note.sd", NOTE)]);
     assert_eq!(status, 200, "{answer}");
 }
 
@@ -154,7 +153,10 @@ fn an_index_is_built_and_is_whole_after_kills_and_damage() {
     same_as_streaming(&server, "built");
     for round in 0..3 {
         (90 + round * 10..100 + round * 10).for_each(|number| put(&server, number));
-        let drop = format!("/document/v1/n/note/group/{}/?selection=true&cluster=notes", ["bob", "dan", "hal"][round]);
+        let drop = format!(
+            "/document/v1/n/note/group/{}/?selection=true&cluster=notes",
+            ["bob", "dan", "hal"][round]
+        );
         assert_eq!(server.call(Method::DELETE, &drop, "").0, 200);
         match round {
             0 => server.kill_and_restart(),
@@ -202,7 +204,10 @@ fn definitions_come_change_and_go() {
     verify_all(&server, "changed");
     let shown = server.config(Method::GET, "/index/v1/notes/by-weight").1;
     assert_eq!(shown["keys"][0]["field"], json!("stars"), "{shown}");
-    deploy(&server, "<index-service><index name='later' document='note' build='deferred'><key field='stars'/></index></index-service>");
+    deploy(
+        &server,
+        "<index-service><index name='later' document='note' build='deferred'><key field='stars'/></index></index-service>",
+    );
     poll("others go", || names(&list()) == ["later"]);
     let refused = server.config(Method::POST, "/index/v1/notes/later/verify");
     assert_eq!(refused.0, 409, "{}", refused.1);
@@ -239,7 +244,11 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
     check("title contains 'note'", &[("index.use", "by-stars")], "its first key 'stars' has no condition");
     check("stars = 1", &[("index.use", "open")], "give streaming.selection the same text");
     check("stars > 0", &[("index.use", "by-stars"), ("index.candidates-max", "5")], "more than 5 candidates");
-    check("stars > 0", &[("index.use", "by-stars"), ("index.candidates-max", "x")], "expected a whole number");
+    check(
+        "stars > 0",
+        &[("index.use", "by-stars"), ("index.candidates-max", "x")],
+        "expected a whole number",
+    );
     let (status, answer) = server.query(&[
         ("yql", "select * from note where stars = 1"),
         ("streaming.groupname", "ann"),

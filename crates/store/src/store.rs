@@ -25,8 +25,8 @@ use crate::upkeep::sealing::TailSealer;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::write::committer::PendingWrites;
 use crate::{
-    CommitFollower, CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions, StoreStatus,
-    StoreTuning, StoreVisit, SweptPage, ViewScope, VisitPage, WriteRefusal, WriteTimes,
+    CommitFollower, CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions,
+    StoreStatus, StoreTuning, StoreVisit, SweptPage, ViewScope, VisitPage, WriteRefusal, WriteTimes,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.

@@ -43,9 +43,8 @@ async fn route(node: &Arc<GatewayState>, request: &Request) -> Result<Response, 
     let target = IndexTarget::parse(path).ok_or_else(|| {
         Error::NotFound(format!("nothing is at {path}: indexes are at /index/v1/ and /index/v1/CONTENT/NAME"))
     })?;
-    let not_allowed = |allowed| {
-        Err(Error::MethodNotAllowed { method: request.method().as_str().to_owned(), allowed })
-    };
+    let not_allowed =
+        |allowed| Err(Error::MethodNotAllowed { method: request.method().as_str().to_owned(), allowed });
     match (target, request.method().as_str()) {
         (IndexTarget::All, "GET") => Ok(list(node)),
         (IndexTarget::One { content, name }, "GET") => {
@@ -68,7 +67,9 @@ fn list(node: &GatewayState) -> Response {
 
 fn find(indexes: &NodeIndexes, content: &str, name: &str) -> Result<IndexStatus, Error> {
     let statuses = indexes.statuses();
-    let found = statuses.iter().find(|status| status.definition.name() == name && *status.definition.content == *content);
+    let found = statuses
+        .iter()
+        .find(|status| status.definition.name() == name && *status.definition.content == *content);
     found.cloned().ok_or_else(|| {
         let known: Vec<String> = statuses
             .iter()
@@ -110,9 +111,9 @@ async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) 
         "move" => Err(Error::Conflict(format!(
             "index '{name}' is on the one server that there is: copies are not moved"
         ))),
-        other => Err(Error::NotFound(format!(
-            "no action '{other}' on an index: POST to build, rebuild or verify"
-        ))),
+        other => {
+            Err(Error::NotFound(format!("no action '{other}' on an index: POST to build, rebuild or verify")))
+        }
     }
 }
 

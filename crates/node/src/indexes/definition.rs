@@ -33,7 +33,10 @@ pub struct IndexDefinition {
 
 /// Compiles the indexes of an application, by content cluster. Selections that cannot work are reported as
 /// findings.
-pub(crate) fn definitions(application: &Application, findings: &mut PackageFindings) -> Vec<Arc<IndexDefinition>> {
+pub(crate) fn definitions(
+    application: &Application,
+    findings: &mut PackageFindings,
+) -> Vec<Arc<IndexDefinition>> {
     let mut definitions = Vec::new();
     for cluster in &application.content {
         for config in cluster.indexes.iter().flat_map(|service| &service.indexes) {
@@ -50,8 +53,8 @@ impl IndexDefinition {
         let refuse = |reason: String| SchemaError::Invalid { place: config.place.clone(), reason };
         let selection = config.selection.as_ref().map(|text| selection(text, schema)).transpose()?;
         let components = config.keys.iter().map(|key| component(key, schema)).collect::<Option<Vec<_>>>();
-        let components =
-            components.ok_or_else(|| refuse(format!("a key of index '{}' is not an attribute", config.name)))?;
+        let components = components
+            .ok_or_else(|| refuse(format!("a key of index '{}' is not an attribute", config.name)))?;
         let layout = KeyLayout::new(components).map_err(|error| refuse(error.to_string()))?;
         let matchings: Vec<_> = config
             .keys
@@ -122,7 +125,8 @@ impl IndexDefinition {
         let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
         let keys = self.config.keys.iter().filter(|key| key.path != IndexKeyConfig::GROUP);
         let mut fields: BTreeSet<String> = keys.map(|key| first(&key.path)).collect();
-        let selected = self.selection.iter().flat_map(|selection| selection.fields(&self.config.document_type));
+        let selected =
+            self.selection.iter().flat_map(|selection| selection.fields(&self.config.document_type));
         fields.extend(selected.map(str::to_owned));
         fields.into_iter().collect()
     }
@@ -140,7 +144,9 @@ fn group_name(document: &Document) -> String {
 /// Single values at the end of a path.
 fn collect<'v>(value: &'v DocumentValue, path: &[&str], found: &mut Vec<&'v DocumentValue>) {
     match (value, path.split_first()) {
-        (DocumentValue::Array(elements), _) => elements.iter().for_each(|element| collect(element, path, found)),
+        (DocumentValue::Array(elements), _) => {
+            elements.iter().for_each(|element| collect(element, path, found))
+        }
         (DocumentValue::WeightedSet(elements), None) => {
             elements.iter().for_each(|(element, _)| collect(element, path, found));
         }
@@ -197,7 +203,8 @@ fn selection(text: &SourcedText<String>, schema: &Schema) -> Result<DocumentSele
     };
     let selection = DocumentSelection::parse(&text.value).map_err(|error| refuse(error.to_string()))?;
     if !selection.is_only_about(&schema.name) {
-        let reason = format!("it is about documents of other types than '{}', which the index has", schema.name);
+        let reason =
+            format!("it is about documents of other types than '{}', which the index has", schema.name);
         return Err(refuse(reason));
     }
     if selection.depends_on_time() {

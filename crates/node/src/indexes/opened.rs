@@ -166,11 +166,9 @@ impl OpenedIndex {
 /// Removes the directory of a copy.
 pub(super) fn remove_directory(directory: &Path) -> Result<(), CopyError> {
     match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(CopyError::Io {
-            action: "remove",
-            path: directory.to_owned(),
-            reason: error.to_string(),
-        }),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(CopyError::Io { action: "remove", path: directory.to_owned(), reason: error.to_string() })
+        }
         _ => Ok(()),
     }
 }

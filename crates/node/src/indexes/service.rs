@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::group_prefix;
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
-use millrace_env::{RealDisk, Disk as _, ThreadClass, run_or_exit};
+use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
 use millrace_index::{BlockCache, DocumentChange};
 use millrace_store::{Store, VisitedVersion};
 
@@ -93,7 +93,8 @@ impl NodeIndexes {
             let (weak, feed) = (Arc::downgrade(inner), Arc::clone(&inner.feed));
             let work = move || run_or_exit("the thread of the indexes", || run(&weak, &feed));
             let spawned = std::thread::Builder::new().name("indexes".to_owned()).spawn(work);
-            *thread = Some(spawned.map_err(|error| Error::Internal(format!("no thread for indexes: {error}")))?);
+            *thread =
+                Some(spawned.map_err(|error| Error::Internal(format!("no thread for indexes: {error}")))?);
         }
         Ok(())
     }
@@ -150,7 +151,8 @@ impl IndexesInner {
 
     /// The index of a name that serves: of two definitions the newer one that is ready, or else the newer.
     pub fn named(&self, name: &str) -> Option<Arc<OpenedIndex>> {
-        let mut all: Vec<_> = self.all().into_iter().filter(|index| index.definition.name() == name).collect();
+        let mut all: Vec<_> =
+            self.all().into_iter().filter(|index| index.definition.name() == name).collect();
         let ready = all.iter().rposition(|index| index.is_ready());
         match ready {
             Some(at) => Some(all.swap_remove(at)),
@@ -205,7 +207,8 @@ impl IndexesInner {
 
     /// Removes directories of indexes that are not open.
     fn remove_others(&self) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::Internal(format!("list {}: {error}", self.root.display()));
+        let failed =
+            |error: std::io::Error| Error::Internal(format!("list {}: {error}", self.root.display()));
         let open: BTreeSet<PathBuf> = self.all().iter().map(|index| index.directory.clone()).collect();
         for path in RealDisk.list(&self.root).map_err(failed)? {
             let path = self.root.join(path);
@@ -220,11 +223,12 @@ impl IndexesInner {
     fn recheck(&self, index: &OpenedIndex, noted: &BTreeSet<NotedDrop>) -> Result<(), Error> {
         for drop in noted.iter().filter(|drop| drop.concerns(&index.definition.config.document_type)) {
             let NotedDrop::Group { group, .. } = drop else { continue };
-            self.each_of_group(index, group, &mut |document, timestamp| {
-                match document_id(document).map(|id| self.store.get(&id)).transpose()? {
-                    Some(None) => Ok(index.copy.remove(&[document.to_vec()], timestamp).map(|_| ())?),
-                    _ => Ok(()),
-                }
+            self.each_of_group(index, group, &mut |document, timestamp| match document_id(document)
+                .map(|id| self.store.get(&id))
+                .transpose()?
+            {
+                Some(None) => Ok(index.copy.remove(&[document.to_vec()], timestamp).map(|_| ())?),
+                _ => Ok(()),
             })?;
         }
         Ok(())
@@ -279,7 +283,8 @@ impl IndexesInner {
         let mut batches: Vec<Vec<DocumentChange>> = indexes.iter().map(|_| Vec::new()).collect();
         let apply = |batches: &mut Vec<Vec<DocumentChange>>| {
             let each = indexes.iter().zip(batches.iter_mut());
-            each.map(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(|_| ())).collect::<Result<(), _>>()
+            each.map(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(|_| ()))
+                .collect::<Result<(), _>>()
         };
         for change in changes {
             match change {
@@ -414,9 +419,10 @@ impl IndexesInner {
     /// Removes the indexes that this one replaces.
     fn retire(&self, new: &Arc<OpenedIndex>) -> Result<(), Error> {
         let _one_at_a_time = lock(&self.taking);
-        let (old, kept): (Vec<_>, Vec<_>) = self.all().into_iter().partition(|index| {
-            index.definition.name() == new.definition.name() && !Arc::ptr_eq(index, new)
-        });
+        let (old, kept): (Vec<_>, Vec<_>) = self
+            .all()
+            .into_iter()
+            .partition(|index| index.definition.name() == new.definition.name() && !Arc::ptr_eq(index, new));
         self.set(kept);
         Ok(old.iter().try_for_each(|index| remove_directory(&index.directory))?)
     }

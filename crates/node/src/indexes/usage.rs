@@ -86,7 +86,8 @@ impl NodeIndexes {
         let choice = choice(plan)?;
         match &choice {
             IndexChoice::Named(name) if !is_over_all => {
-                let reason = format!("'{name}': a query of single groups reads their documents; leave it out");
+                let reason =
+                    format!("'{name}': a query of single groups reads their documents; leave it out");
                 return Err(Error::parameter("index.use", reason));
             }
             _ if !is_over_all => return Ok(None),
@@ -107,7 +108,9 @@ impl NodeIndexes {
                 usable.filter_map(|index| self.access(index, plan, limit).ok()).collect()
             }
         };
-        let Some(access) = accesses.into_iter().min_by_key(|access| access.candidates) else { return Ok(None) };
+        let Some(access) = accesses.into_iter().min_by_key(|access| access.candidates) else {
+            return Ok(None);
+        };
         let is_named = choice != IndexChoice::Automatic;
         if access.candidates > limit {
             if !is_named {
@@ -139,7 +142,9 @@ impl NodeIndexes {
             true => Error::Conflict(format!(
                 "index '{name}' is deferred: build it with 'millrace index build {name}'"
             )),
-            false => Error::Unsettled(format!("index '{name}' is being built: {:.0} %", index.progress() * 100.0)),
+            false => {
+                Error::Unsettled(format!("index '{name}' is being built: {:.0} %", index.progress() * 100.0))
+            }
         })
     }
 
@@ -152,11 +157,16 @@ impl NodeIndexes {
 
     fn check_named(&self, name: &str, plan: &Plan) -> Result<(), Error> {
         let index = self.inner().named(name).ok_or_else(|| {
-            let Error::NotFound(reason) = self.unknown(name) else { unreachable!("an unknown index is not found") };
+            let Error::NotFound(reason) = self.unknown(name) else {
+                unreachable!("an unknown index is not found")
+            };
             Error::parameter("index.use", reason)
         })?;
         if let Err(reason) = conditions(&index.definition, plan) {
-            return Err(Error::parameter("index.use", format!("index '{name}' cannot answer the query: {reason}")));
+            return Err(Error::parameter(
+                "index.use",
+                format!("index '{name}' cannot answer the query: {reason}"),
+            ));
         }
         Ok(())
     }
@@ -197,7 +207,8 @@ pub(crate) fn refuse_in_cluster(query: &Query) -> Result<(), Error> {
     match query.parameters.get("index.use").map(|name| name.trim()) {
         None | Some("none") => Ok(()),
         Some(name) => {
-            let reason = format!("'{name}': indexes are kept by a server that runs alone; leave it out, or give none");
+            let reason =
+                format!("'{name}': indexes are kept by a server that runs alone; leave it out, or give none");
             Err(Error::parameter("index.use", reason))
         }
     }
@@ -237,7 +248,8 @@ fn conditions(definition: &IndexDefinition, plan: &Plan) -> Result<Vec<Component
         return Err(format!("it has documents of type '{}'", definition.config.document_type));
     }
     if let Some(own) = definition.selection() {
-        let is_same = matches!(&plan.scope, StreamedScope::All { selection: Some(text) } if text.trim() == own);
+        let is_same =
+            matches!(&plan.scope, StreamedScope::All { selection: Some(text) } if text.trim() == own);
         if !is_same {
             return Err(format!("it has only documents with {own}: give streaming.selection the same text"));
         }
@@ -281,7 +293,9 @@ fn required<'p>(node: &PlanNode, plan: &'p Plan, leaves: &mut Vec<&'p PlanLeaf>)
 fn condition(predicate: &Predicate, folds: bool) -> Option<ComponentCondition> {
     Some(match predicate {
         Predicate::Value { pattern, cased } if folds || *cased => match pattern {
-            WordPattern::Exact(text) | WordPattern::Written(text) => ComponentCondition::Texts(vec![text.clone()]),
+            WordPattern::Exact(text) | WordPattern::Written(text) => {
+                ComponentCondition::Texts(vec![text.clone()])
+            }
             WordPattern::Any(texts) => ComponentCondition::Texts(texts.clone()),
             WordPattern::Prefix(text) => ComponentCondition::Prefix(text.clone()),
             _ => return None,
@@ -292,7 +306,9 @@ fn condition(predicate: &Predicate, folds: bool) -> Option<ComponentCondition> {
         Predicate::Number(NumberRange::Integer { low, high }) if low == high => {
             ComponentCondition::Integers(vec![*low])
         }
-        Predicate::Number(NumberRange::Integer { low, high }) => ComponentCondition::IntegerRange(*low, *high),
+        Predicate::Number(NumberRange::Integer { low, high }) => {
+            ComponentCondition::IntegerRange(*low, *high)
+        }
         Predicate::Number(NumberRange::Float { low, low_inclusive, high, high_inclusive }) => {
             let bound = |number, inclusive| KeyBound { number, inclusive };
             ComponentCondition::FloatRange(bound(*low, *low_inclusive), bound(*high, *high_inclusive))

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use millrace_keys::KeyRange;
 use millrace_store::{StoreVisit, VisitedVersion};
 
+use super::NodeIndexes;
 use super::opened::OpenedIndex;
 use super::service::document_id;
-use super::NodeIndexes;
 use crate::Error;
 
 /// Documents that are compared together.
@@ -43,7 +43,11 @@ impl NodeIndexes {
     }
 
     /// Each document of the store has the record that it should have.
-    fn compare_documents(&self, index: &OpenedIndex, differences: &mut IndexDifferences) -> Result<(), Error> {
+    fn compare_documents(
+        &self,
+        index: &OpenedIndex,
+        differences: &mut IndexDifferences,
+    ) -> Result<(), Error> {
         let inner = self.inner();
         let mut visit = StoreVisit {
             wanted: PAGE,

@@ -244,7 +244,17 @@ impl<'r> PreparedQuery<'r> {
             .pausing_with(pool::pause);
         let planned = started.elapsed();
         let indexes = Vec::new();
-        Ok(PreparedQuery { request, kinds, unresolved, lacking, searches, planned, timeout, deadline, indexes })
+        Ok(PreparedQuery {
+            request,
+            kinds,
+            unresolved,
+            lacking,
+            searches,
+            planned,
+            timeout,
+            deadline,
+            indexes,
+        })
     }
 
     /// Views of the documents of each kind.

@@ -77,7 +77,10 @@ pub(super) fn read_file(
             return refuse(findings, format!("no content cluster '{id}'{hint}"));
         }
         (None, _) => {
-            return refuse(findings, format!("<{ELEMENT}> needs the attribute 'content': the id of a content cluster"));
+            return refuse(
+                findings,
+                format!("<{ELEMENT}> needs the attribute 'content': the id of a content cluster"),
+            );
         }
     };
     if cluster.indexes.is_some() {
@@ -93,7 +96,8 @@ pub(super) fn read_file(
 
 /// Refuses more indexes than an application can have, and names that are given twice.
 pub(super) fn check(clusters: &[ContentCluster], findings: &mut PackageFindings) {
-    let indexes = || clusters.iter().filter_map(|cluster| cluster.indexes.as_ref()).flat_map(|of| &of.indexes);
+    let indexes =
+        || clusters.iter().filter_map(|cluster| cluster.indexes.as_ref()).flat_map(|of| &of.indexes);
     let mut names = BTreeSet::new();
     for (number, index) in indexes().enumerate() {
         let refuse = |reason| Error::Invalid { place: index.place.clone(), reason };
@@ -101,7 +105,8 @@ pub(super) fn check(clusters: &[ContentCluster], findings: &mut PackageFindings)
             findings.tell(refuse(format!("there are two indexes with the name '{}'", index.name)));
         }
         if number == INDEXES_MAX {
-            findings.tell(refuse(format!("more than {INDEXES_MAX} indexes: an application can have no more")));
+            findings
+                .tell(refuse(format!("more than {INDEXES_MAX} indexes: an application can have no more")));
         }
     }
 }
@@ -166,7 +171,10 @@ impl IndexReader<'_, '_> {
     fn schema(&mut self, node: Node<'_, '_>, cluster: &ContentCluster) -> Option<Arc<Schema>> {
         let Some(name) = node.attribute("document") else {
             let element = node.tag_name().name();
-            self.refuse(node, format!("<{element}> needs the attribute 'document': a document type of the cluster"));
+            self.refuse(
+                node,
+                format!("<{element}> needs the attribute 'document': a document type of the cluster"),
+            );
             return None;
         };
         if let (Some(schema), true) = (self.schemas.sound.get(name), cluster.document(name).is_some()) {
@@ -175,7 +183,10 @@ impl IndexReader<'_, '_> {
         if !self.schemas.broken.has(name) {
             let known = cluster.documents.iter().map(|document| &*document.document_type);
             let hint = did_you_mean(name, known);
-            self.refuse(node, format!("document type '{name}' is not in content cluster '{}'{hint}", cluster.id));
+            self.refuse(
+                node,
+                format!("document type '{name}' is not in content cluster '{}'{hint}", cluster.id),
+            );
         }
         None
     }
@@ -203,10 +214,9 @@ impl IndexReader<'_, '_> {
         let slices = self.slices(node).unwrap_or(self.slices);
         let schema = self.schema(node, cluster)?;
         let (keys, stored) = self.fields(node, &schema);
-        let selection = node.attribute("selection").map(|text| SourcedText {
-            value: text.to_owned(),
-            place: xml::place(self.file, node),
-        });
+        let selection = node
+            .attribute("selection")
+            .map(|text| SourcedText { value: text.to_owned(), place: xml::place(self.file, node) });
         (self.findings.told() == told).then(|| IndexConfig {
             name,
             document_type: Arc::clone(&schema.name),
@@ -300,7 +310,8 @@ impl IndexReader<'_, '_> {
         self.known_attributes(node, &["document"]);
         let Some(schema) = self.schema(node, cluster) else { return Vec::new() };
         let fields = schema.fields.values().flat_map(SchemaField::with_parts);
-        let wanted = fields.filter(|field| field.attribute.as_ref().is_some_and(|attribute| attribute.fast_search));
+        let wanted =
+            fields.filter(|field| field.attribute.as_ref().is_some_and(|attribute| attribute.fast_search));
         let mut indexes = Vec::new();
         for field in wanted {
             let path = field.name.to_string();
@@ -318,7 +329,9 @@ impl IndexReader<'_, '_> {
                 }),
                 Err(reason) => {
                     let place = xml::place(self.file, node);
-                    self.findings.warnings.push(format!("{place}: no index is kept for fast-search: {reason}"));
+                    self.findings
+                        .warnings
+                        .push(format!("{place}: no index is kept for fast-search: {reason}"));
                 }
             }
         }
@@ -345,7 +358,9 @@ fn several_values(schema: &Schema, path: &str) -> Result<bool, String> {
     if field.attribute.is_none() {
         return Err(format!("'{path}' is not an attribute: add 'attribute' to its indexing"));
     }
-    if field.is_text() || !matches!(field.matching.mode, MatchMode::Word | MatchMode::Exact) && has_text(field) {
+    if field.is_text()
+        || !matches!(field.matching.mode, MatchMode::Word | MatchMode::Exact) && has_text(field)
+    {
         return Err(format!(
             "'{path}' is matched word by word: an index needs an attribute that is compared as a whole, with match: word"
         ));

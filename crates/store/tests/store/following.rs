@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use millrace_document::{DocumentGroup, Timestamp};
-use millrace_store::{
-    CommitFollower, CommittedRow, DroppingScope, Error, StoreVisit, VisitedVersion,
-};
+use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error, StoreVisit, VisitedVersion};
 
 use crate::common::{open, options, put, remove, visited};
 
@@ -66,11 +64,13 @@ fn a_follower_has_all_that_was_acknowledged() {
         let write = |thread: u64| {
             let store = &store;
             threads.spawn(move || {
-                (0..50).map(move |number| {
-                    let id = format!("id:n:a:g=ann:{thread}-{number}");
-                    let written = put(store, &id, "text", 1);
-                    (id, written.timestamp, true)
-                }).collect::<Vec<_>>()
+                (0..50)
+                    .map(move |number| {
+                        let id = format!("id:n:a:g=ann:{thread}-{number}");
+                        let written = put(store, &id, "text", 1);
+                        (id, written.timestamp, true)
+                    })
+                    .collect::<Vec<_>>()
             })
         };
         let writers: Vec<_> = (1..4).map(write).collect();
@@ -98,8 +98,7 @@ fn a_follower_learns_of_drops_and_can_refuse_them() {
     let follower = Arc::new(SeenChanges::default());
     store.set_follower(Some(follower.clone()));
     store.drop_group(Some("a"), &ann()).expect("it is dropped");
-    let scope =
-        DroppingScope::Group { document_type: Some("a".to_owned()), group: ann().key(), part: None };
+    let scope = DroppingScope::Group { document_type: Some("a".to_owned()), group: ann().key(), part: None };
     let drops = follower.drops.lock().expect("one thread").clone();
     assert_eq!(drops[0], (scope.clone(), None), "first it is announced");
     let Some((found, Some(until))) = drops.get(1) else { panic!("then it is passed on: {drops:?}") };
