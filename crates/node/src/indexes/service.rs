@@ -337,7 +337,9 @@ impl IndexesInner {
                     let page = index.copy.documents(&from, 1024)?;
                     for indexed in &page.documents {
                         let id = document_id(&indexed.document);
-                        if let Some(None) = id.map(|id| self.store.get(&id)).transpose()? {
+                        let is_gone =
+                            || id.map_or(Ok(false), |id| self.store.get(&id).map(|found| found.is_none()));
+                        if matches!(drop, NotedDrop::Type(Some(_))) || is_gone()? {
                             remove(&indexed.document, indexed.record.timestamp)?;
                         }
                     }
@@ -407,7 +409,7 @@ impl IndexesInner {
         for index in &indexes {
             let until = if index.is_ready() { until.0 } else { 0 };
             index.copy.flush(until, index.is_ready())?;
-            while index.copy.merge(self.forgotten(index))? && !self.feed.is_stopped() {}
+            while !self.feed.is_stopped() && index.copy.merge(self.forgotten(index))? {}
         }
         if indexes.iter().all(|index| index.is_ready()) {
             self.feed.forget_drops(&noted);
@@ -419,11 +421,13 @@ impl IndexesInner {
     /// Removes the indexes that this one replaces.
     fn retire(&self, new: &Arc<OpenedIndex>) -> Result<(), Error> {
         let _one_at_a_time = lock(&self.taking);
-        let (old, kept): (Vec<_>, Vec<_>) = self
-            .all()
-            .into_iter()
-            .partition(|index| index.definition.name() == new.definition.name() && !Arc::ptr_eq(index, new));
-        self.set(kept);
+        let all = self.all();
+        let own = all.iter().position(|index| Arc::ptr_eq(index, new)).unwrap_or(0);
+        let (before, rest) = all.split_at(own);
+        let is_old = |index: &&Arc<OpenedIndex>| index.definition.name() == new.definition.name();
+        let (old, mut kept): (Vec<_>, Vec<_>) = before.iter().partition(is_old);
+        kept.extend(rest);
+        self.set(kept.into_iter().cloned().collect());
         Ok(old.iter().try_for_each(|index| remove_directory(&index.directory))?)
     }
 
