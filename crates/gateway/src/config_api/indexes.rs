@@ -35,17 +35,16 @@ impl<'a> IndexTarget<'a> {
 }
 
 pub(super) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    route(&node, &request).await.unwrap_or_else(|error| render(&error))
+    let (path, method) = (request.uri().path().to_owned(), request.method().as_str().to_owned());
+    route(&node, &path, &method).await.unwrap_or_else(|error| render(&error))
 }
 
-async fn route(node: &Arc<GatewayState>, request: &Request) -> Result<Response, Error> {
-    let path = request.uri().path();
+async fn route(node: &Arc<GatewayState>, path: &str, method: &str) -> Result<Response, Error> {
     let target = IndexTarget::parse(path).ok_or_else(|| {
         Error::NotFound(format!("nothing is at {path}: indexes are at /index/v1/ and /index/v1/CONTENT/NAME"))
     })?;
-    let not_allowed =
-        |allowed| Err(Error::MethodNotAllowed { method: request.method().as_str().to_owned(), allowed });
-    match (target, request.method().as_str()) {
+    let not_allowed = |allowed| Err(Error::MethodNotAllowed { method: method.to_owned(), allowed });
+    match (target, method) {
         (IndexTarget::All, "GET") => Ok(list(node)),
         (IndexTarget::One { content, name }, "GET") => {
             Ok(http::json(StatusCode::OK, &value(&find(node.indexes(), content, name)?)))
