@@ -11,6 +11,7 @@
 mod documents;
 mod edges;
 mod expressions;
+mod keys;
 mod mutator;
 mod queries;
 mod rules;
@@ -29,7 +30,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 19] = [
+pub const TARGETS: [FuzzTarget; 21] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
     FuzzTarget { name: "row", run: documents::row },
@@ -49,6 +50,8 @@ pub const TARGETS: [FuzzTarget; 19] = [
     FuzzTarget { name: "secrets", run: edges::secrets },
     FuzzTarget { name: "outbound", run: edges::outbound },
     FuzzTarget { name: "log", run: millrace_store::fuzz_log },
+    FuzzTarget { name: "index", run: millrace_index::fuzz },
+    FuzzTarget { name: "keys", run: keys::keys },
 ];
 
 /// Runs the target with this name.

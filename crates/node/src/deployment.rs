@@ -19,6 +19,7 @@ use millrace_selection::{DocumentSelection, SelectionOutcome};
 use millrace_store::StoreLayout;
 
 use crate::Error;
+use crate::indexes::{self, IndexDefinition};
 use crate::limits::DocumentLimits;
 use crate::models::{
     ApplicationComponents, DeployedGenerator, DeployedLanguageModel, NodeModels, RankModels, StatelessModels,
@@ -47,6 +48,7 @@ pub struct CompiledApplication {
     stateless: StatelessModels,
     languages: Vec<Arc<DeployedLanguageModel>>,
     rules: RuleBases,
+    indexes: Vec<Arc<IndexDefinition>>,
     /// Largest dense block of the tensors that a query may have.
     pub input_block: BlockBytes,
 }
@@ -138,6 +140,7 @@ impl CompiledApplication {
             }
         }
         let stateless = StatelessModels::load(&application, models, &blamed, &mut findings);
+        let indexes = indexes::definitions(&application, &mut findings);
         let slow = kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles());
         findings.warnings.extend(slow);
         application.warnings = findings.finish()?;
@@ -156,6 +159,7 @@ impl CompiledApplication {
             stateless,
             languages,
             rules,
+            indexes,
         })
     }
 
@@ -198,6 +202,11 @@ impl CompiledApplication {
     /// Rule bases for rewriting queries.
     pub fn rule_bases(&self) -> &RuleBases {
         &self.rules
+    }
+
+    /// Indexes that it declares.
+    pub fn indexes(&self) -> &[Arc<IndexDefinition>] {
+        &self.indexes
     }
 
     /// Components that its statements and queries call by name.

@@ -238,6 +238,9 @@ pub enum Error {
     /// The store refuses or fails.
     #[error("{0}")]
     Store(#[from] millrace_store::Error),
+    /// An index cannot be read or written.
+    #[error("{0}")]
+    Index(#[from] millrace_index::Error),
     /// The nodes of the cluster have yet to agree on the node that answers this.
     #[error("{0}; try again in a moment")]
     Unsettled(String),
@@ -364,7 +367,7 @@ impl Error {
             Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => ErrorKind::Timeout,
             Error::Remote { kind, .. } => *kind,
             Error::Store(error) => store_kind(error),
-            Error::Internal(_) => ErrorKind::Internal,
+            Error::Internal(_) | Error::Index(_) => ErrorKind::Internal,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod deployment;
 mod deployments;
 mod error;
 mod fitness;
+pub mod indexes;
 mod limits;
 pub mod metrics;
 pub mod models;

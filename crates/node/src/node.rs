@@ -20,6 +20,7 @@ use crate::cluster::{ClusterView, NodeTransport};
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
 use crate::fitness::SpaceWatch;
+use crate::indexes::NodeIndexes;
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{MetricGauge, NodeMetrics};
 use crate::models::{ModelOptions, NodeModels};
@@ -38,6 +39,7 @@ pub struct Node {
     models: NodeModels,
     pool: WorkPool,
     upkeep: BackgroundThreads,
+    indexes: NodeIndexes,
     /// Cluster of the node, if any.
     cluster: OnceLock<Arc<dyn ClusterView>>,
     /// Means to ask other nodes, once the node serves requests.
@@ -91,7 +93,9 @@ impl Node {
         let store = Store::open(options, layout)?;
         let pool = WorkPool::new(settings.threads, settings.queue_max, &models.cores())
             .map_err(StartError::Threads)?;
+        let indexes = NodeIndexes::new(&settings.data_dir, &store);
         let node = Arc::new(Node {
+            indexes,
             cluster: OnceLock::new(),
             transport: OnceLock::new(),
             space_watch: SpaceWatch::default(),
@@ -106,6 +110,7 @@ impl Node {
         });
         node.complete_deployment().map_err(StartError::Deployment)?;
         node.upkeep.start(&node).map_err(StartError::Threads)?;
+        node.keep_indexes().map_err(StartError::Deployment)?;
         Ok(node)
     }
 
@@ -151,6 +156,28 @@ impl Node {
         if let Ok(deployment) = self.deployments.current() {
             self.store.set_tuning(self.tuning(&deployment.application));
         }
+        if let Err(error) = self.keep_indexes() {
+            tracing::warn!(%error, "indexes of the node, which are not kept in a cluster, are left");
+        }
+    }
+
+    /// Indexes of the node.
+    pub fn indexes(&self) -> &NodeIndexes {
+        &self.indexes
+    }
+
+    /// Keeps the indexes of the active application, if the node runs alone; a node of a cluster keeps none.
+    /// Called once the node is complete, and after each deployment.
+    ///
+    /// # Errors
+    /// A directory cannot be used, or the system refuses a thread.
+    pub fn keep_indexes(&self) -> Result<(), Error> {
+        let current = self.deployments.current().ok().filter(|_| self.cluster().is_none());
+        let wanted = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
+        let tuning = current.as_ref().map(|deployment| self.tuning(&deployment.application));
+        let kept = tuning.unwrap_or_default().tombstone_retention;
+        let remembered = self.store.next_timestamp().0.saturating_sub(kept.as_micros() as u64);
+        self.indexes.adopt(wanted, Timestamp(remembered))
     }
 
     /// Cluster of the node, if any.
@@ -289,6 +316,7 @@ impl Node {
     /// Waits for writes in flight and closes the store. Later requests fail.
     pub fn close(&self) {
         self.upkeep.stop();
+        self.indexes.stop();
         self.store.clone().close();
     }
 
@@ -334,7 +362,8 @@ impl Node {
             reindexing::deployed(self, &deployment)?;
         }
         self.upkeep.wake();
-        self.drop_types(dropped)
+        self.drop_types(dropped)?;
+        self.keep_indexes()
     }
 
     /// Store settings for an application's documents.
@@ -356,6 +385,7 @@ impl Node {
         self.drop_types(&dropped)?;
         self.store.set_layout(Arc::new(DocumentColumns::default()));
         self.store.set_tuning(StoreTuning::default());
+        self.keep_indexes()?;
         self.reindexings.clear().map_err(|error| reindexing::kept(&error))
     }
 

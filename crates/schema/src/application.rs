@@ -12,9 +12,9 @@ use crate::package_settings::PackageSettings;
 use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
-    EmbedderConfig, Error, FederationConfig, FieldGenerator, InputDef, InputType, LanguageModelConfig,
-    MistakenParts, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles, Schema, SearchChain,
-    SignificanceModels, SourceTarget, ValidationOverride,
+    EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType,
+    LanguageModelConfig, MistakenParts, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles,
+    Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -288,6 +288,8 @@ pub struct ContentCluster {
     pub tuning: ContentTuning,
     /// Size of dynamic summaries.
     pub snippets: SnippetSettings,
+    /// Indexes; `None` without `<index-service>`.
+    pub indexes: Option<IndexServiceConfig>,
 }
 
 /// Size of dynamic summaries, as far as services.xml sets it.

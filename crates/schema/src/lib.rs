@@ -31,6 +31,7 @@ mod embedder;
 mod error;
 mod federation;
 mod field;
+mod index_service;
 mod language;
 mod mistakes;
 mod overrides;
@@ -61,6 +62,7 @@ pub use field::{
     AttributeSettings, DictionarySettings, DistanceMetric, IndexSettings, LinguisticsProfile, SchemaField,
     SummaryMode,
 };
+pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use language::{
     FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
 };

@@ -54,6 +54,27 @@ impl DocumentSelection {
         wrong.map_or(Ok(()), |reason| Err(Error::Schema { selection: self.text.clone(), reason }))
     }
 
+    /// Returns true if the outcome depends on the time of the evaluation.
+    pub fn depends_on_time(&self) -> bool {
+        let mut depends = false;
+        self.root.visit_operands(&mut |operand| depends |= matches!(operand, SelectionOperand::Now));
+        depends
+    }
+
+    /// Returns true if the selection is about documents of this type only.
+    pub fn is_only_about(&self, document_type: &str) -> bool {
+        let mut is_only = true;
+        self.root.visit_types(&mut |name| is_only &= name == document_type);
+        self.root.visit_operands(&mut |operand| match operand {
+            SelectionOperand::Field(field) => is_only &= field.document_type == document_type,
+            SelectionOperand::Type(name) | SelectionOperand::Version(name) => {
+                is_only &= name == document_type
+            }
+            _ => {}
+        });
+        is_only
+    }
+
     /// Fields of the document type whose values the selection reads; it does not depend on other fields.
     pub fn fields(&self, document_type: &str) -> Vec<&str> {
         let mut fields = Vec::new();

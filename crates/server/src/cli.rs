@@ -254,6 +254,18 @@ Examples:
   millrace cluster wait --ideal   # until every replica is in its place as well"
     )]
     Cluster(ClusterCommand),
+    /// Show the indexes, build and verify them.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  millrace index list
+  millrace index show by-message-id
+  millrace index build due                 # one with build='deferred'
+  millrace index wait                      # until all are ready
+  millrace index verify by-message-id      # compare it with the documents"
+    )]
+    Index(IndexCommand),
     /// Check the files of a data directory that is not open in a server.
     #[command(after_help = "\
 Example:
@@ -280,6 +292,39 @@ Examples:
         after_help = "Examples:\n  millrace completions zsh > ~/.zfunc/_millrace\n  source <(millrace completions bash)"
     )]
     Completions(CompletionsArguments),
+}
+
+/// Action on indexes.
+#[derive(Subcommand)]
+pub enum IndexCommand {
+    /// List the indexes: state, progress, entries, bytes.
+    List(PatienceArguments),
+    /// Show an index: its definition and its state.
+    Show(NamedIndex),
+    /// Build an index that was declared with build='deferred'.
+    Build(NamedIndex),
+    /// Discard an index and build it again.
+    Rebuild(NamedIndex),
+    /// Compare an index with the documents. The exit status is 1 when they differ.
+    Verify(NamedIndex),
+    /// Wait until all indexes are ready. The exit status is 1 if the timeout ends before that.
+    Wait(WaitIndexes),
+}
+
+#[derive(Args)]
+pub struct NamedIndex {
+    /// Name of the index.
+    pub name: String,
+    /// Seconds to wait for the node's answer.
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub timeout: Duration,
+}
+
+#[derive(Args)]
+pub struct WaitIndexes {
+    /// Seconds to wait.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    pub timeout: Duration,
 }
 
 /// Action on a node.

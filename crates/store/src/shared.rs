@@ -22,6 +22,7 @@ use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
+use crate::write::follow::FollowerSlot;
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
 
@@ -38,6 +39,7 @@ pub(crate) struct StoreShared {
     pub counters: StoreCounters,
     pub counts: CountCache,
     pub alarm: BackgroundAlarm,
+    pub follower: FollowerSlot,
     opened: Instant,
     /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
@@ -111,6 +113,7 @@ impl StoreShared {
             opened: Instant::now(),
             counts: CountCache::default(),
             alarm: BackgroundAlarm::default(),
+            follower: FollowerSlot::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
@@ -221,18 +224,27 @@ impl StoreShared {
                 return Ok(());
             }
         }
+        let follower = self.follower.hold();
+        follower.dropping(&scope)?;
         let mark = self.new_mark(scope, time);
         match old.generations[0].append_mark(&mark) {
             Ok(()) => {
-                let new = old.with_mark(mark);
+                let new = old.with_mark(mark.clone());
                 self.state.store(Arc::new(new));
+                follower.dropped(&mark);
                 Ok(())
             }
             Err(AppendError::Full) => {
                 // The log has no space. A manifest may still fit: it takes the place of the one that is
                 // there.
                 drop(one_at_a_time);
-                self.publish(|state| Ok(state.with_mark(self.new_mark(mark.scope.clone(), time))))
+                let mut made = None;
+                self.publish(|state| {
+                    let mark = made.insert(self.new_mark(mark.scope.clone(), time));
+                    Ok(state.with_mark(mark.clone()))
+                })?;
+                made.iter().for_each(|mark| follower.dropped(mark));
+                Ok(())
             }
             Err(AppendError::NotDurable(reason)) => {
                 self.health.poison(reason.clone());

@@ -25,8 +25,8 @@ use crate::upkeep::sealing::TailSealer;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::write::committer::PendingWrites;
 use crate::{
-    CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions, StoreStatus,
-    StoreTuning, StoreVisit, SweptPage, ViewScope, VisitPage, WriteRefusal, WriteTimes,
+    CommitFollower, CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions,
+    StoreStatus, StoreTuning, StoreVisit, SweptPage, ViewScope, VisitPage, WriteRefusal, WriteTimes,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -130,6 +130,13 @@ impl Store {
             DropScope::Type(name) => MarkScope::Type(name.clone()),
         };
         self.mark(scope, MarkTime::Given(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
+    }
+
+    /// Sets the follower of this store's commits and drops; `None` to have none. Returns a time: every version
+    /// up to it is visible, and every later one goes to the follower.
+    pub fn set_follower(&self, follower: Option<Arc<dyn CommitFollower>>) -> Timestamp {
+        let shared = &self.inner.shared;
+        shared.follower.set(follower, || shared.timestamps.last())
     }
 
     /// Returns the document with this id and the time of its write; `None` if there is none.

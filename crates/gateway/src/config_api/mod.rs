@@ -6,6 +6,7 @@
 mod content;
 mod converge;
 mod deploy;
+mod indexes;
 mod reindexing;
 mod sessions;
 mod upload;
@@ -34,6 +35,9 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/application/v2/tenant/{*path}", axum::routing::any(handle))
         .route("/application/v2/tenant/", axum::routing::any(handle))
         .route("/application/v2/host/{name}", axum::routing::get(host))
+        .route("/index/v1", axum::routing::any(indexes::handle))
+        .route("/index/v1/{*path}", axum::routing::any(indexes::handle))
+        .route("/index/v1/", axum::routing::any(indexes::handle))
         .merge(status_api::config_routes())
         .fallback(unknown)
         .with_state(node)

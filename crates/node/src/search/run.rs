@@ -23,6 +23,7 @@ use millrace_store::ViewScope;
 use super::apart::SourceFound;
 use super::sources::{AskedSchema, ReachedSources, beside};
 use crate::deployment::DocumentKind;
+use crate::indexes::{IndexUse, refuse_in_cluster};
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
@@ -157,8 +158,8 @@ impl QueryRequest {
 
 /// Plans and runs a query over the documents of this node.
 pub fn run(request: &QueryRequest) -> Result<SearchOutcome, Error> {
-    let prepared = PreparedQuery::new(request)?;
-    let views = prepared.views(scope(&request.query)?)?;
+    let mut prepared = PreparedQuery::new(request)?;
+    let views = prepared.narrowed_views(scope(&request.query)?)?;
     let outcomes = match request.node.settings().paths() {
         PathChoice::Fast => run_all(&prepared.parts(&views), &prepared.deadline)?,
         PathChoice::Plain => {
@@ -193,6 +194,7 @@ pub fn session(
 
 /// Creates the gathering that asks this number of nodes, and merges their answers.
 pub fn gathering(request: &QueryRequest, nodes: usize) -> Result<SearchGathering, Error> {
+    refuse_in_cluster(&request.query)?;
     Ok(SearchGathering::new(PreparedQuery::new(request)?.searches, nodes))
 }
 
@@ -216,6 +218,8 @@ struct PreparedQuery<'r> {
     planned: Duration,
     timeout: Duration,
     deadline: SearchDeadline,
+    /// Indexes in use.
+    indexes: Vec<IndexUse>,
 }
 
 impl<'r> PreparedQuery<'r> {
@@ -239,13 +243,40 @@ impl<'r> PreparedQuery<'r> {
             .or_when(Arc::clone(gone))
             .pausing_with(pool::pause);
         let planned = started.elapsed();
-        Ok(PreparedQuery { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
+        let indexes = Vec::new();
+        Ok(PreparedQuery {
+            request,
+            kinds,
+            unresolved,
+            lacking,
+            searches,
+            planned,
+            timeout,
+            deadline,
+            indexes,
+        })
     }
 
     /// Views of the documents of each kind.
     fn views(&self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
         let store = self.request.node.store();
         self.kinds.iter().map(|asked| Ok(store.view(&asked.kind.schema.name, &scope)?)).collect()
+    }
+
+    /// Like [`PreparedQuery::views`], of the groups that an index finds where the query is over all groups.
+    fn narrowed_views(&mut self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
+        let node = &self.request.node;
+        let mut views = Vec::with_capacity(self.kinds.len());
+        for (asked, search) in self.kinds.iter().zip(&self.searches) {
+            let narrowed = node.indexes().narrow(search.plan())?;
+            let view = match &narrowed {
+                Some((narrowed, _)) => node.store().view(&asked.kind.schema.name, narrowed)?,
+                None => node.store().view(&asked.kind.schema.name, &scope)?,
+            };
+            self.indexes.extend(narrowed.map(|(_, used)| used));
+            views.push(view);
+        }
+        Ok(views)
     }
 
     fn parts<'p>(&'p self, views: &'p [Arc<dyn View>]) -> Vec<(&'p PreparedSearch, &'p dyn View)> {
@@ -255,7 +286,10 @@ impl<'r> PreparedQuery<'r> {
     /// Merges the outcomes of all kinds to one result of this number of nodes.
     fn found(self, outcomes: Vec<PassOutcome>, nodes: u32) -> SearchOutcome {
         let QueryRequest { deployment, query, told, .. } = self.request;
-        let plans = (query.tracing.level > 0).then(|| PlanTrace::of(deployment, query, &self.searches));
+        let plans = (query.tracing.level > 0).then(|| PlanTrace {
+            indexes: self.indexes.clone(),
+            ..PlanTrace::of(deployment, query, &self.searches)
+        });
         let mut result = PartialResult::default();
         let mut traces = Vec::with_capacity(outcomes.len());
         let mut keys = HashMap::new();
@@ -301,6 +335,8 @@ pub struct PlanTrace {
     pub query: String,
     /// Plan for each schema.
     pub plans: Vec<String>,
+    /// Indexes in use.
+    pub indexes: Vec<IndexUse>,
 }
 
 impl PlanTrace {
@@ -313,6 +349,7 @@ impl PlanTrace {
             }),
             query: BriefItem(item.as_ref().unwrap_or(&query.root)).to_string(),
             plans: searches.iter().map(|search| search.plan().to_string()).collect(),
+            indexes: Vec::new(),
         }
     }
 }

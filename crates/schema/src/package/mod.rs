@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::Error;
+use crate::services::indexes::EXTENSION_FILE;
 use ignore::IgnorePatterns;
 
 /// Files of a package by path, with forward slashes.
@@ -180,7 +181,7 @@ impl CollectedFiles {
     fn add(&mut self, path: &str, declared: Option<u64>, content: impl Read) -> Result<(), Error> {
         let path = inside(path)?;
         // `ext/` is reserved for the user's own files.
-        if path.starts_with("ext/") {
+        if path.starts_with("ext/") && path != EXTENSION_FILE {
             return Ok(());
         }
         if self.files.len() == FILES_MAX {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{FILE, number, required, snippets, topology, tuning};
+use super::{FILE, indexes, number, required, snippets, topology, tuning};
 use crate::resolve::ResolvedSchemas;
 use crate::suggest::did_you_mean;
 use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, PackageFindings, xml};
@@ -34,6 +34,7 @@ pub(super) fn read(
         topology: topology::read(node, &tuning, &mut findings.warnings)?,
         tuning,
         snippets: snippets::read(node, &mut findings.warnings)?,
+        indexes: None,
     };
     let listed = || xml::elements(documents).filter(|element| element.tag_name().name() == "document");
     for element in listed() {
@@ -50,6 +51,7 @@ pub(super) fn read(
         let reason = "<documents> names no document type: add <document type='mail' mode='streaming'/>";
         return xml::invalid(FILE, documents, reason);
     }
+    indexes::read(node, &mut cluster, schemas, findings);
     check_nodes(node, &mut findings.warnings);
     Ok(cluster)
 }

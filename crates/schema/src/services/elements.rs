@@ -252,6 +252,7 @@ const CONTENT: &[KnownElement] = &[
         ],
     ),
     known("tuning", TUNING),
+    closed("index-service"),
     closed("dispatch"),
     // Controllers are elected among the nodes.
     closed("controllers"),

@@ -9,6 +9,7 @@ mod content;
 mod elements;
 mod embedder;
 mod federation;
+pub(crate) mod indexes;
 mod language;
 mod preprocess;
 mod snippets;
@@ -122,6 +123,10 @@ pub(crate) fn read(
         }
     }
     services.content = content.into_iter().map(|(_, cluster)| cluster).collect();
+    if services.content_known {
+        indexes::read_file(files, &mut services.content, schemas, findings);
+        indexes::check(&services.content, findings);
+    }
     let containers = || clusters().filter(|node| node.tag_name().name() == "container");
     if let Some(significance) = findings.keep(significance(containers(), files)) {
         services.significance = significance;

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod document;
 pub mod feed;
 pub mod import;
+pub mod index;
 pub mod query;
 pub mod serve;
 pub mod status;

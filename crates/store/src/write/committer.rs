@@ -280,12 +280,15 @@ impl PendingWrites {
                 }
                 continue;
             };
+            let follower = shared.follower.hold();
             let (timestamps, rows) = self.take_rows(batch, generation);
+            let followed = follower.wanted(&rows);
             let count = rows.len() as u64;
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
             let outcome = generation.tail.append(rows);
             return match outcome {
                 Ok(()) => {
+                    follower.committed(followed);
                     generation.count(count, bytes);
                     let now = shared.timestamps.now().0;
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);

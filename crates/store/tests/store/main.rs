@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod division;
 mod faults;
+mod following;
 mod forgotten;
 mod isolation;
 mod late;

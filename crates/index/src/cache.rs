@@ -1,0 +1,58 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::Weighter;
+
+/// Cache of recently read blocks and filter pages, up to a number of bytes. Copies share it.
+pub struct BlockCache {
+    entries: quick_cache::sync::Cache<BlockKey, Arc<[u8]>, BlockWeigher>,
+    next_run: AtomicU64,
+}
+
+/// Identifies a part of an open run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BlockKey {
+    pub run: u64,
+    pub offset: u64,
+}
+
+#[derive(Clone)]
+struct BlockWeigher;
+
+/// Approximate overhead of an entry in addition to its bytes.
+const ENTRY_BYTES: u64 = 96;
+
+impl Weighter<BlockKey, Arc<[u8]>> for BlockWeigher {
+    fn weight(&self, _: &BlockKey, block: &Arc<[u8]>) -> u64 {
+        block.len() as u64 + ENTRY_BYTES
+    }
+}
+
+impl BlockCache {
+    /// Creates a cache of at most this many bytes.
+    pub fn new(bytes: u64) -> Self {
+        let blocks = (bytes / 16_384).clamp(64, 1 << 16) as usize;
+        BlockCache {
+            entries: quick_cache::sync::Cache::with_weighter(blocks, bytes, BlockWeigher),
+            next_run: AtomicU64::new(0),
+        }
+    }
+
+    /// Removes all entries, for measurements of cold reads.
+    pub fn clear(&self) {
+        self.entries.clear();
+    }
+
+    /// A number that no other open run has.
+    pub(crate) fn number(&self) -> u64 {
+        self.next_run.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self, key: BlockKey) -> Option<Arc<[u8]>> {
+        self.entries.get(&key)
+    }
+
+    pub(crate) fn insert(&self, key: BlockKey, block: Arc<[u8]>) {
+        self.entries.insert(key, block);
+    }
+}

@@ -1,0 +1,454 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millrace_env::Disk;
+use millrace_keys::KeyRange;
+use parking_lot::{Mutex, RwLock};
+
+use crate::cursor::MergeCursor;
+use crate::manifest::CopyManifest;
+use crate::memory::MemoryTable;
+use crate::merging::{self, MergeDisposal};
+use crate::record::{DocumentRecord, EntryRecord, KEY_LIMIT};
+use crate::run::{Run, hash};
+use crate::run_writer::RunWriter;
+use crate::{BlockCache, Error};
+
+/// Options for opening a copy.
+#[derive(Clone)]
+pub struct IndexOptions {
+    /// Directory of the copy; made when it is not there.
+    pub directory: PathBuf,
+    /// Hash of the definition of the index.
+    pub definition: u64,
+    /// Holds the files.
+    pub disk: Arc<dyn Disk>,
+    /// Cache of the blocks that are read.
+    pub cache: Arc<BlockCache>,
+}
+
+/// Version of a document, as an index sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentChange {
+    /// Key of the document, in the order in which documents are stored.
+    pub document: Vec<u8>,
+    /// Time of the version.
+    pub timestamp: u64,
+    /// Keys of its entries, sorted, each once; none if it was removed.
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// An entry that a scan found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScannedEntry {
+    /// Index key.
+    pub key: Vec<u8>,
+    /// Key of the document.
+    pub document: Vec<u8>,
+}
+
+/// A page of a scan.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EntryPage {
+    /// Entries in the order of keys, then of documents.
+    pub entries: Vec<ScannedEntry>,
+    /// Start of the next page; `None` at the end. It stays valid across changes, flushes and merges.
+    pub continuation: Option<Vec<u8>>,
+}
+
+/// A document that has a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexedDocument {
+    /// Key of the document.
+    pub document: Vec<u8>,
+    /// Its keys.
+    pub record: DocumentRecord,
+}
+
+/// A page of the documents of a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DocumentPage {
+    /// Documents in their order.
+    pub documents: Vec<IndexedDocument>,
+    /// True if there are no more.
+    pub is_last: bool,
+}
+
+/// Figures of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CopyStatus {
+    /// Entries, about: some may have gone, and others may count twice until they are merged.
+    pub entries: u64,
+    /// Bytes of its runs.
+    pub bytes: u64,
+    /// Number of its runs.
+    pub runs: usize,
+    /// Bytes of changes that are not in a run yet.
+    pub memory_bytes: usize,
+    /// Time up to which the runs have every change.
+    pub complete_until: u64,
+    /// True once all documents were taken in.
+    pub built: bool,
+}
+
+/// One copy of an index, or of a slice of one.
+pub struct IndexCopy {
+    options: IndexOptions,
+    state: RwLock<CopyState>,
+    /// Held while the manifest changes, with its content.
+    manifest: Mutex<CopyManifest>,
+    /// Held while changes are applied, so that each sees the keys that the one before has left.
+    applying: Mutex<()>,
+}
+
+#[derive(Default)]
+struct CopyState {
+    memory: MemoryTable,
+    /// Changes on their way to a run.
+    frozen: Option<Arc<MemoryTable>>,
+    /// From the oldest to the newest.
+    runs: Vec<Arc<Run>>,
+    complete_until: u64,
+    built: bool,
+}
+
+impl IndexCopy {
+    /// Opens a copy as it was at its last flush, or makes an empty one. A copy of another definition is made
+    /// empty.
+    ///
+    /// # Errors
+    /// The system refuses; a file is damaged ([`Error::is_damage`]).
+    pub fn open(options: IndexOptions) -> Result<Self, Error> {
+        let directory = &options.directory;
+        let failed = |action, error: std::io::Error| Error::io(action, directory, &error);
+        options.disk.create_directory(directory).map_err(|error| failed("create", error))?;
+        let known = CopyManifest::read(&*options.disk, directory)?;
+        let manifest = known.filter(|manifest| manifest.definition == options.definition);
+        let manifest = match manifest {
+            Some(manifest) => manifest,
+            None => {
+                let fresh = CopyManifest { definition: options.definition, ..CopyManifest::default() };
+                fresh.write(&*options.disk, directory)?;
+                fresh
+            }
+        };
+        remove_others(&options, &manifest)?;
+        let runs = manifest.runs.iter().map(|number| {
+            let run = Run::open(&*options.disk, &run_path(directory, *number), *number, &options.cache)?;
+            match run.catalog.definition == options.definition {
+                true => Ok(Arc::new(run)),
+                false => Err(Error::damaged(&run.path, "it is of another index")),
+            }
+        });
+        let runs = runs.collect::<Result<Vec<_>, Error>>()?;
+        let (complete_until, built) = (manifest.complete_until, manifest.built);
+        let state = CopyState { runs, complete_until, built, ..CopyState::default() };
+        let (state, manifest) = (RwLock::new(state), Mutex::new(manifest));
+        Ok(IndexCopy { options, state, manifest, applying: Mutex::new(()) })
+    }
+
+    /// Takes versions of documents in. They may come in any order and again; of each document the newest
+    /// counts. Returns the number of those that changed something. Scans see the changes at once; they are
+    /// durable after a [`IndexCopy::flush`].
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged; a key is too long.
+    pub fn apply(&self, changes: Vec<DocumentChange>) -> Result<usize, Error> {
+        let _one_at_a_time = self.applying.lock();
+        let mut applied = 0;
+        for change in changes {
+            let longest = change.keys.iter().map(Vec::len).max().unwrap_or(0) + change.document.len();
+            if longest > KEY_LIMIT {
+                return Err(Error::TooLong { length: longest, limit: KEY_LIMIT });
+            }
+            let before = self.state.read().document(&change.document)?;
+            if before.as_ref().is_some_and(|before| before.timestamp >= change.timestamp) {
+                continue;
+            }
+            let record = DocumentRecord { timestamp: change.timestamp, keys: change.keys };
+            let former = before.map(|before| before.keys).unwrap_or_default();
+            self.state.write().memory.apply(&change.document, record, &former);
+            applied += 1;
+        }
+        Ok(applied)
+    }
+
+    /// Takes out the entries of documents whose newest version is of this time or before. Returns the number
+    /// of documents that had entries.
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged.
+    pub fn remove(&self, documents: &[Vec<u8>], until: u64) -> Result<usize, Error> {
+        let _one_at_a_time = self.applying.lock();
+        let mut removed = 0;
+        for document in documents {
+            let before = self.state.read().document(document)?;
+            let Some(before) = before.filter(|before| before.timestamp <= until && !before.keys.is_empty())
+            else {
+                continue;
+            };
+            let record = DocumentRecord { timestamp: until, keys: Vec::new() };
+            self.state.write().memory.apply(document, record, &before.keys);
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    /// Returns the record of a document; `None` if there is none.
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged.
+    pub fn document(&self, document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
+        self.state.read().document(document)
+    }
+
+    /// Writes what is in memory as a run, and notes the time up to which the copy has every change. `built`:
+    /// all documents were taken in.
+    ///
+    /// # Errors
+    /// The system refuses. What was in memory stays there.
+    pub fn flush(&self, complete_until: u64, built: bool) -> Result<(), Error> {
+        let mut manifest = self.manifest.lock();
+        let mut next = manifest.clone();
+        next.complete_until = next.complete_until.max(complete_until);
+        next.built |= built;
+        let frozen = self.freeze();
+        let run = match &frozen {
+            None => None,
+            Some(frozen) => {
+                let number = next.next_run;
+                next.next_run += 1;
+                next.runs.push(number);
+                Some(self.write_run(frozen, number)?)
+            }
+        };
+        if next != *manifest {
+            next.write(&*self.options.disk, &self.options.directory)?;
+            *manifest = next;
+        }
+        let mut state = self.state.write();
+        (state.complete_until, state.built) = (manifest.complete_until, manifest.built);
+        if let Some(run) = run {
+            state.runs.push(Arc::new(run));
+            state.frozen = None;
+        }
+        Ok(())
+    }
+
+    /// Sets the changes in memory aside, to be written; also those of a flush that failed. `None`: there are
+    /// none.
+    fn freeze(&self) -> Option<Arc<MemoryTable>> {
+        let mut state = self.state.write();
+        if let Some(failed) = state.frozen.take() {
+            let newer = std::mem::take(&mut state.memory);
+            let mut all = Arc::try_unwrap(failed).unwrap_or_else(|shared| MemoryTable {
+                documents: shared.documents.clone(),
+                entries: shared.entries.clone(),
+                bytes: shared.bytes,
+            });
+            all.documents.extend(newer.documents);
+            all.entries.extend(newer.entries);
+            all.bytes += newer.bytes;
+            state.memory = all;
+        }
+        if state.memory.is_empty() {
+            return None;
+        }
+        let frozen = Arc::new(std::mem::take(&mut state.memory));
+        state.frozen = Some(Arc::clone(&frozen));
+        Some(frozen)
+    }
+
+    fn write_run(&self, table: &MemoryTable, number: u64) -> Result<Run, Error> {
+        let options = &self.options;
+        let path = run_path(&options.directory, number);
+        let mut writer = RunWriter::create(&*options.disk, &path, options.definition)?;
+        table.documents.iter().try_for_each(|(key, record)| writer.document(key, record))?;
+        table.entries.iter().try_for_each(|(key, record)| writer.entry(key, record))?;
+        writer.finish()?;
+        Run::open(&*options.disk, &path, number, &options.cache)
+    }
+
+    /// Merges runs, if enough are of similar size; `false`: nothing was to be done. `forget_before`: no
+    /// version of before this time will be applied any more, so that its removal need not be remembered.
+    ///
+    /// # Errors
+    /// The system refuses, or a run is damaged. The runs stay as they are.
+    pub fn merge(&self, forget_before: u64) -> Result<bool, Error> {
+        let mut manifest = self.manifest.lock();
+        let runs = self.state.read().runs.clone();
+        let count = merging::choose(&runs.iter().map(|run| run.bytes).collect::<Vec<_>>());
+        if count == 0 {
+            return Ok(false);
+        }
+        let (kept, merged) = runs.split_at(runs.len() - count);
+        let mut next = manifest.clone();
+        let number = next.next_run;
+        next.next_run += 1;
+        next.runs = kept.iter().map(|run| run.number).chain([number]).collect();
+        let (options, path) = (&self.options, run_path(&self.options.directory, number));
+        let disposal = MergeDisposal { is_bottom: kept.is_empty(), forget_before };
+        merging::merge(&*options.disk, &path, options.definition, merged, disposal)?;
+        let run = Arc::new(Run::open(&*options.disk, &path, number, &options.cache)?);
+        next.write(&*options.disk, &options.directory)?;
+        *manifest = next;
+        self.state.write().runs = kept.iter().cloned().chain([run]).collect();
+        // Names that stay are removed at the next opening.
+        merged.iter().for_each(|run| drop(options.disk.unlink(&run.path)));
+        Ok(true)
+    }
+
+    /// Returns the next page of the entries in these ranges, which are sorted and do not overlap. A page is of
+    /// one instant.
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged.
+    pub fn scan(
+        &self,
+        ranges: &[KeyRange],
+        continuation: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<EntryPage, Error> {
+        let mut page = EntryPage::default();
+        let mut last = Vec::new();
+        self.state.read().pass(ranges, continuation, &mut |key, record| {
+            if page.entries.len() == limit {
+                page.continuation = Some([&last[..], &[0]].concat());
+                return false;
+            }
+            last.clear();
+            last.extend_from_slice(key);
+            let (key, document) = key.split_at(record.key_length.min(key.len()));
+            page.entries.push(ScannedEntry { key: key.to_vec(), document: document.to_vec() });
+            true
+        })?;
+        Ok(page)
+    }
+
+    /// Counts the entries in these ranges, up to `limit`.
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged.
+    pub fn count(&self, ranges: &[KeyRange], limit: u64) -> Result<u64, Error> {
+        let mut count = 0;
+        self.state.read().pass(ranges, None, &mut |_, _| {
+            count += 1;
+            count < limit
+        })?;
+        Ok(count)
+    }
+
+    /// Returns the next page of the documents that have a record, from this key on.
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged.
+    pub fn documents(&self, from: &[u8], limit: usize) -> Result<DocumentPage, Error> {
+        let state = self.state.read();
+        let tables = state.tables();
+        let tables: Vec<_> = tables.iter().map(|table| &table.documents).collect();
+        let mut cursor = MergeCursor::<DocumentRecord>::new(&tables, &state.runs, from, false)?;
+        let (mut page, mut key) = (DocumentPage::default(), Vec::new());
+        while page.documents.len() < limit {
+            let Some(record) = cursor.next(&mut key)? else {
+                page.is_last = true;
+                break;
+            };
+            page.documents.push(IndexedDocument { document: key.clone(), record });
+        }
+        Ok(page)
+    }
+
+    /// Reads every byte of the runs, and checks it.
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged.
+    pub fn check(&self) -> Result<(), Error> {
+        let runs = self.state.read().runs.clone();
+        runs.iter().try_for_each(|run| run.check())
+    }
+
+    /// Figures of the copy.
+    pub fn status(&self) -> CopyStatus {
+        let state = self.state.read();
+        let in_memory = state.tables().iter().map(|table| table.entries.len() as u64).sum::<u64>();
+        let live: u64 = state.runs.iter().map(|run| run.catalog.live).sum();
+        let gone: u64 = state.runs.iter().map(|run| run.catalog.gone).sum();
+        CopyStatus {
+            entries: live.saturating_sub(gone) + in_memory,
+            bytes: state.runs.iter().map(|run| run.bytes).sum(),
+            runs: state.runs.len(),
+            memory_bytes: state.tables().iter().map(|table| table.bytes).sum(),
+            complete_until: state.complete_until,
+            built: state.built,
+        }
+    }
+}
+
+impl CopyState {
+    /// Tables in memory, from the newest to the oldest.
+    fn tables(&self) -> Vec<&MemoryTable> {
+        std::iter::once(&self.memory).chain(self.frozen.as_deref()).collect()
+    }
+
+    fn document(&self, document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
+        for table in self.tables() {
+            if let Some(record) = table.documents.get(document) {
+                return Ok(Some(record.clone()));
+            }
+        }
+        let hash = hash(document);
+        for run in self.runs.iter().rev() {
+            if let Some(record) = run.document(document, hash)? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `visit` with the live entries of the ranges, from a key on, while it returns `true`.
+    fn pass(
+        &self,
+        ranges: &[KeyRange],
+        from: Option<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &EntryRecord) -> bool,
+    ) -> Result<(), Error> {
+        let tables = self.tables();
+        let tables: Vec<_> = tables.iter().map(|table| &table.entries).collect();
+        let from = from.unwrap_or_default();
+        let mut key = Vec::new();
+        for range in ranges {
+            if range.high.as_ref().is_some_and(|high| &high[..] <= from) {
+                continue;
+            }
+            let start = if from > &range.low[..] { from } else { &range.low };
+            let mut cursor = MergeCursor::<EntryRecord>::new(&tables, &self.runs, start, true)?;
+            while let Some(record) = cursor.next(&mut key)? {
+                if !range.contains(&key) {
+                    break;
+                }
+                if record.live && !visit(&key, &record) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn run_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:08}.run"))
+}
+
+/// Removes files that the manifest does not name: those of a crash.
+fn remove_others(options: &IndexOptions, manifest: &CopyManifest) -> Result<(), Error> {
+    let directory = &options.directory;
+    let failed = |error: std::io::Error| Error::io("list", directory, &error);
+    let named: Vec<PathBuf> = manifest.runs.iter().map(|number| run_path(directory, *number)).collect();
+    for path in options.disk.list(directory).map_err(failed)? {
+        let path = directory.join(path);
+        if path.extension().is_some_and(|kind| kind == "run" || kind == "next") && !named.contains(&path) {
+            options.disk.unlink(&path).map_err(|error| Error::io("remove", &path, &error))?;
+        }
+    }
+    Ok(())
+}

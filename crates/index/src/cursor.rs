@@ -1,0 +1,175 @@
+//! Passes over a section of several sources, in the order of keys.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::block::BlockPosition;
+use crate::record::{DocumentRecord, EntryRecord};
+use crate::run::{Run, RunSection};
+
+/// A value of a section.
+pub(crate) trait SectionRecord: Clone {
+    const SECTION: RunSection;
+
+    fn timestamp(&self) -> u64;
+
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+impl SectionRecord for DocumentRecord {
+    const SECTION: RunSection = RunSection::Documents;
+
+    fn timestamp(&self) -> u64 {
+        self.timestamp
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        DocumentRecord::read(bytes)
+    }
+}
+
+impl SectionRecord for EntryRecord {
+    const SECTION: RunSection = RunSection::Entries;
+
+    fn timestamp(&self) -> u64 {
+        self.timestamp
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        EntryRecord::read(bytes)
+    }
+}
+
+/// Pass over one source; `current` is its next record.
+trait SectionCursor<R> {
+    fn current(&self) -> Option<(&[u8], &R)>;
+
+    fn advance(&mut self) -> Result<(), Error>;
+}
+
+/// Pass over records in memory.
+struct MemoryCursor<'a, R> {
+    rest: std::collections::btree_map::Range<'a, Vec<u8>, R>,
+    current: Option<(&'a Vec<u8>, &'a R)>,
+}
+
+impl<R> SectionCursor<R> for MemoryCursor<'_, R> {
+    fn current(&self) -> Option<(&[u8], &R)> {
+        self.current.map(|(key, record)| (&key[..], record))
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        self.current = self.rest.next();
+        Ok(())
+    }
+}
+
+/// Pass over a section of a run.
+struct RunCursor<R> {
+    run: Arc<Run>,
+    block: Arc<[u8]>,
+    /// Number of the next block.
+    next: usize,
+    position: BlockPosition,
+    record: Option<R>,
+    keep: bool,
+}
+
+impl<R: SectionRecord> RunCursor<R> {
+    fn new(run: &Arc<Run>, from: &[u8], keep: bool) -> Result<Self, Error> {
+        let next = run.block_of(R::SECTION, from).unwrap_or(0);
+        let mut cursor = RunCursor {
+            run: Arc::clone(run),
+            block: Arc::from([]),
+            next,
+            position: BlockPosition::default(),
+            record: None,
+            keep,
+        };
+        cursor.advance()?;
+        while cursor.record.is_some() && cursor.position.key[..] < *from {
+            cursor.advance()?;
+        }
+        Ok(cursor)
+    }
+
+    fn malformed(&self) -> Error {
+        Error::damaged(&self.run.path, "a block")
+    }
+}
+
+impl<R: SectionRecord> SectionCursor<R> for RunCursor<R> {
+    fn current(&self) -> Option<(&[u8], &R)> {
+        self.record.as_ref().map(|record| (&self.position.key[..], record))
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        loop {
+            let read = self.position.next(&self.block);
+            match read.map_err(|_| Error::damaged(&self.run.path, "a block"))? {
+                Some(value) => {
+                    self.record = Some(R::decode(value).ok_or_else(|| self.malformed())?);
+                    return Ok(());
+                }
+                None if self.next == self.run.parts(R::SECTION).len() => {
+                    self.record = None;
+                    return Ok(());
+                }
+                None => {
+                    self.block = self.run.block(R::SECTION, self.next, self.keep)?;
+                    self.next += 1;
+                    self.position = BlockPosition::default();
+                }
+            }
+        }
+    }
+}
+
+/// Pass over several sources. Of records with one key it returns the newest.
+pub(crate) struct MergeCursor<'a, R> {
+    /// The newest source first.
+    sources: Vec<Box<dyn SectionCursor<R> + 'a>>,
+}
+
+impl<'a, R: SectionRecord + 'static> MergeCursor<'a, R> {
+    /// Begins a pass at a key. Runs are ordered from the oldest to the newest; the tables in memory, from the
+    /// newest to the oldest, are newer than runs. With `keep`, the blocks stay in the cache.
+    pub fn new(
+        tables: &[&'a BTreeMap<Vec<u8>, R>],
+        runs: &[Arc<Run>],
+        from: &[u8],
+        keep: bool,
+    ) -> Result<Self, Error> {
+        let mut sources: Vec<Box<dyn SectionCursor<R> + 'a>> = Vec::with_capacity(tables.len() + runs.len());
+        for table in tables {
+            let mut rest = table.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
+            let current = rest.next();
+            sources.push(Box::new(MemoryCursor { rest, current }));
+        }
+        for run in runs.iter().rev() {
+            sources.push(Box::new(RunCursor::<R>::new(run, from, keep)?));
+        }
+        Ok(MergeCursor { sources })
+    }
+
+    /// Writes the next key to `key`, and returns its newest record; `None` at the end.
+    pub fn next(&mut self, key: &mut Vec<u8>) -> Result<Option<R>, Error> {
+        let lowest = self.sources.iter().filter_map(|source| source.current()).map(|(key, _)| key).min();
+        let Some(lowest) = lowest else { return Ok(None) };
+        key.clear();
+        key.extend_from_slice(lowest);
+        let mut newest: Option<R> = None;
+        for source in &mut self.sources {
+            let Some((_, record)) = source.current().filter(|(other, _)| *other == &key[..]) else {
+                continue;
+            };
+            if newest.as_ref().is_none_or(|newest| newest.timestamp() < record.timestamp()) {
+                newest = Some(record.clone());
+            }
+            source.advance()?;
+        }
+        Ok(newest)
+    }
+}

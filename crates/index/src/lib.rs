@@ -1,0 +1,42 @@
+//! Copies of indexes on disk.
+//!
+//! An [`IndexCopy`] keeps two sorted sections: `entries`, by index key and document, to find documents, and
+//! `documents`, by document, with the keys that each has now. Of two versions of a document the one with the
+//! higher timestamp counts, in whatever order they come: so changes may be applied again, overlap with a
+//! build, and begin anew after a crash.
+//!
+//! - [`IndexCopy::apply`] takes changes into memory. It looks up the document's former keys, so that their
+//!   entries go.
+//! - [`IndexCopy::flush`] writes them as a *run*, an immutable file, and then the manifest, which names the
+//!   runs and the time up to which they have everything.
+//! - [`IndexCopy::merge`] makes few runs of many.
+//! - [`IndexCopy::scan`] returns the entries of ranges of keys, page by page.
+//!
+//! There is no log: a copy that is opened after a crash is as it was at its last flush, and its owner applies
+//! again what changed since [`CopyStatus::complete_until`]. Every byte is under a checksum; a damaged copy is
+//! built again from the documents. `docs/format.md` describes the files.
+//!
+//! This crate knows neither documents nor schemas nor nodes: keys and documents are bytes.
+
+mod block;
+mod cache;
+mod copy;
+mod cursor;
+mod error;
+mod filter;
+mod fuzz;
+mod manifest;
+mod memory;
+mod merging;
+mod record;
+mod run;
+mod run_writer;
+
+pub use cache::BlockCache;
+pub use copy::{
+    CopyStatus, DocumentChange, DocumentPage, EntryPage, IndexCopy, IndexOptions, IndexedDocument,
+    ScannedEntry,
+};
+pub use error::Error;
+pub use fuzz::fuzz;
+pub use record::DocumentRecord;

@@ -1,0 +1,40 @@
+//! Changes that are not in a run yet.
+
+use std::collections::BTreeMap;
+
+use crate::record::{DocumentRecord, EntryRecord};
+
+#[derive(Default)]
+pub(crate) struct MemoryTable {
+    pub documents: BTreeMap<Vec<u8>, DocumentRecord>,
+    pub entries: BTreeMap<Vec<u8>, EntryRecord>,
+    pub bytes: usize,
+}
+
+/// Approximate overhead of a node of a tree, in bytes.
+const NODE_BYTES: usize = 48;
+
+impl MemoryTable {
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+    }
+
+    /// Takes the newest version of a document in, where `before` has its former keys.
+    pub fn apply(&mut self, document: &[u8], record: DocumentRecord, before: &[Vec<u8>]) {
+        let timestamp = record.timestamp;
+        for key in before.iter().filter(|key| record.keys.binary_search(key).is_err()) {
+            self.entry(document, key, timestamp, false);
+        }
+        for key in &record.keys {
+            self.entry(document, key, timestamp, true);
+        }
+        self.bytes += document.len() + record.bytes() + NODE_BYTES;
+        self.documents.insert(document.to_vec(), record);
+    }
+
+    fn entry(&mut self, document: &[u8], key: &[u8], timestamp: u64, live: bool) {
+        let whole = [key, document].concat();
+        self.bytes += whole.len() + NODE_BYTES;
+        self.entries.insert(whole, EntryRecord { timestamp, live, key_length: key.len() });
+    }
+}

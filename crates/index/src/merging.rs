@@ -1,0 +1,97 @@
+//! Merging: the choice of runs, and the work.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_env::Disk;
+
+use crate::Error;
+use crate::cursor::MergeCursor;
+use crate::record::{DocumentRecord, EntryRecord};
+use crate::run::Run;
+use crate::run_writer::RunWriter;
+
+/// Number of neighbouring runs of similar size that are merged.
+const SIMILAR: usize = 4;
+
+/// Runs are similar while each is at most this many times as large as all newer ones together.
+const GROWTH: u64 = 3;
+
+/// Number of the newest runs that should be merged, by the sizes of all from the oldest to the newest; 0 for
+/// none.
+pub(crate) fn choose(sizes: &[u64]) -> usize {
+    let mut sum = 0;
+    let mut count = 0;
+    for size in sizes.iter().rev() {
+        if count > 0 && *size > sum * GROWTH {
+            break;
+        }
+        sum += size;
+        count += 1;
+    }
+    if count >= SIMILAR { count } else { 0 }
+}
+
+/// Rows that a merge leaves out.
+#[derive(Clone, Copy)]
+pub(crate) struct MergeDisposal {
+    /// True if the oldest run is among them, so that nothing is below.
+    pub is_bottom: bool,
+    /// No version of before this time will be applied any more.
+    pub forget_before: u64,
+}
+
+impl MergeDisposal {
+    fn drops_document(&self, record: &DocumentRecord) -> bool {
+        self.is_bottom && record.keys.is_empty() && record.timestamp < self.forget_before
+    }
+
+    fn drops_entry(&self, record: &EntryRecord) -> bool {
+        self.is_bottom && !record.live
+    }
+}
+
+/// Writes the rows of these runs as one.
+pub(crate) fn merge(
+    disk: &dyn Disk,
+    path: &Path,
+    definition: u64,
+    runs: &[Arc<Run>],
+    disposal: MergeDisposal,
+) -> Result<(), Error> {
+    let mut writer = RunWriter::create(disk, path, definition)?;
+    let mut key = Vec::new();
+    let mut documents = MergeCursor::<DocumentRecord>::new(&[], runs, &[], false)?;
+    while let Some(record) = documents.next(&mut key)? {
+        if !disposal.drops_document(&record) {
+            writer.document(&key, &record)?;
+        }
+    }
+    let mut entries = MergeCursor::<EntryRecord>::new(&[], runs, &[], false)?;
+    while let Some(record) = entries.next(&mut key)? {
+        if !disposal.drops_entry(&record) {
+            writer.entry(&key, &record)?;
+        }
+    }
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+
+    #[test]
+    fn neighbours_of_similar_size_are_merged() {
+        #[track_caller]
+        fn check(sizes: &[u64], expected: usize) {
+            assert_eq!(choose(sizes), expected, "{sizes:?}");
+        }
+        check(&[], 0);
+        check(&[5, 5, 5], 0);
+        check(&[5, 5, 5, 5], 4);
+        check(&[1000, 5, 5, 5], 0);
+        check(&[1000, 5, 5, 5, 5], 4);
+        check(&[30, 5, 5, 5], 4);
+        check(&[1, 1, 1, 100], 4);
+    }
+}

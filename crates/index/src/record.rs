@@ -1,0 +1,89 @@
+//! Values of the two sections, and numbers as bytes.
+
+/// Maximum length of a document's or an entry's key in bytes.
+pub(crate) const KEY_LIMIT: usize = 1 << 20;
+
+/// Keys of one document, as of its newest version.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DocumentRecord {
+    /// Time of the version.
+    pub timestamp: u64,
+    /// Keys of its entries, sorted, each once; empty if it has none or was removed.
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// State of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EntryRecord {
+    pub timestamp: u64,
+    /// False for an entry that has gone.
+    pub live: bool,
+    /// Length of the index key; the rest of the entry's key is that of the document.
+    pub key_length: usize,
+}
+
+pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+pub(crate) fn read_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+pub(crate) fn read_bytes<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let length = usize::try_from(read_number(bytes)?).ok()?;
+    let (read, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(read)
+}
+
+pub(crate) fn write_bytes(written: &[u8], out: &mut Vec<u8>) {
+    write_number(written.len() as u64, out);
+    out.extend_from_slice(written);
+}
+
+impl DocumentRecord {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        write_number(self.timestamp, out);
+        self.keys.iter().for_each(|key| write_bytes(key, out));
+    }
+
+    pub(crate) fn read(mut bytes: &[u8]) -> Option<Self> {
+        let timestamp = read_number(&mut bytes)?;
+        let mut keys = Vec::new();
+        while !bytes.is_empty() {
+            keys.push(read_bytes(&mut bytes)?.to_vec());
+        }
+        Some(DocumentRecord { timestamp, keys })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.iter().map(|key| key.len() + 24).sum::<usize>() + 16
+    }
+}
+
+impl EntryRecord {
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write_number(self.timestamp << 1 | u64::from(self.live), out);
+        write_number(self.key_length as u64, out);
+    }
+
+    pub fn read(mut bytes: &[u8]) -> Option<Self> {
+        let (head, key_length) = (read_number(&mut bytes)?, read_number(&mut bytes)?);
+        let key_length = usize::try_from(key_length).ok()?;
+        bytes.is_empty().then_some(EntryRecord { timestamp: head >> 1, live: head & 1 == 1, key_length })
+    }
+}

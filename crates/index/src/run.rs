@@ -1,0 +1,277 @@
+//! Runs: immutable files with some documents and entries, sorted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millrace_env::{Disk, ReadFile};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::block::BlockPosition;
+use crate::cache::{BlockCache, BlockKey};
+use crate::filter::{KeyHash, may_contain};
+use crate::record::{DocumentRecord, read_bytes, read_number, write_bytes, write_number};
+use crate::{Error, filter};
+
+/// First bytes of a run.
+pub(crate) const MAGIC: &[u8; 8] = b"MRINDEX1";
+
+/// Length of the trailer: eight numbers, a checksum, the magic bytes again.
+const TRAILER: u64 = 8 * 8 + 8 + 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunSection {
+    Documents,
+    Entries,
+}
+
+/// Figures of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RunCatalog {
+    /// Hash of the definition of the index.
+    pub definition: u64,
+    pub documents: u64,
+    /// Entries that are there, and marks of entries that have gone.
+    pub live: u64,
+    pub gone: u64,
+    pub oldest: u64,
+    pub newest: u64,
+}
+
+/// Places of the blocks and pages of a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunFence {
+    pub documents: Vec<RunPart>,
+    pub entries: Vec<RunPart>,
+    /// Filter pages: offset and length.
+    pub pages: Vec<(u64, u64)>,
+}
+
+/// A block.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RunPart {
+    pub first: Vec<u8>,
+    pub offset: u64,
+    pub length: u64,
+    /// Number of its filter page; not used for entries.
+    pub page: u64,
+}
+
+impl RunCatalog {
+    pub fn encode(&self, fence: u64, length: u64) -> Vec<u8> {
+        let numbers =
+            [self.definition, self.documents, self.live, self.gone, self.oldest, self.newest, fence, length];
+        let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        bytes.extend_from_slice(MAGIC);
+        bytes
+    }
+
+    /// The catalog, and place and length of the fence.
+    fn decode(trailer: &[u8]) -> Option<(Self, u64, u64)> {
+        let (numbers, rest) = trailer.split_at_checked(64)?;
+        let (checksum, magic) = rest.split_at_checked(8)?;
+        if magic != MAGIC || checksum != xxh3_64(numbers).to_le_bytes() {
+            return None;
+        }
+        let number = |at: usize| {
+            let bytes = numbers[at * 8..].first_chunk::<8>().expect("64 bytes are eight numbers");
+            u64::from_le_bytes(*bytes)
+        };
+        let catalog = RunCatalog {
+            definition: number(0),
+            documents: number(1),
+            live: number(2),
+            gone: number(3),
+            oldest: number(4),
+            newest: number(5),
+        };
+        Some((catalog, number(6), number(7)))
+    }
+}
+
+impl RunFence {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for parts in [&self.documents, &self.entries] {
+            write_number(parts.len() as u64, &mut bytes);
+            for part in parts {
+                write_bytes(&part.first, &mut bytes);
+                [part.offset, part.length, part.page]
+                    .iter()
+                    .for_each(|number| write_number(*number, &mut bytes));
+            }
+        }
+        write_number(self.pages.len() as u64, &mut bytes);
+        for (offset, length) in &self.pages {
+            write_number(*offset, &mut bytes);
+            write_number(*length, &mut bytes);
+        }
+        bytes
+    }
+
+    /// Reads a fence of a file whose blocks end at `end`.
+    pub fn decode(mut bytes: &[u8], end: u64) -> Option<Self> {
+        let bytes = &mut bytes;
+        let mut fence =
+            RunFence { documents: parts(bytes, end)?, entries: parts(bytes, end)?, pages: Vec::new() };
+        for _ in 0..read_number(bytes)? {
+            fence.pages.push(place(bytes, end)?);
+        }
+        let pages = fence.pages.len() as u64;
+        let is_sound = bytes.is_empty() && fence.documents.iter().all(|part| part.page < pages);
+        is_sound.then_some(fence)
+    }
+}
+
+fn parts(bytes: &mut &[u8], end: u64) -> Option<Vec<RunPart>> {
+    let mut parts: Vec<RunPart> = Vec::new();
+    for _ in 0..read_number(bytes)? {
+        let first = read_bytes(bytes)?.to_vec();
+        let ((offset, length), page) = (place(bytes, end)?, read_number(bytes)?);
+        if parts.last().is_some_and(|last| last.first >= first) {
+            return None;
+        }
+        parts.push(RunPart { first, offset, length, page });
+    }
+    Some(parts)
+}
+
+/// Place of a part with its checksum, inside of the file.
+fn place(bytes: &mut &[u8], end: u64) -> Option<(u64, u64)> {
+    let (offset, length) = (read_number(bytes)?, read_number(bytes)?);
+    let after = offset.checked_add(length)?.checked_add(8)?;
+    (after <= end).then_some((offset, length))
+}
+
+/// A run that is read.
+pub(crate) struct Run {
+    pub path: PathBuf,
+    pub number: u64,
+    pub bytes: u64,
+    pub catalog: RunCatalog,
+    file: Arc<dyn ReadFile>,
+    fence: RunFence,
+    cache: Arc<BlockCache>,
+    /// Number in the cache.
+    cached: u64,
+}
+
+impl Run {
+    /// Opens a run, and checks its ends.
+    pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: &Arc<BlockCache>) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::damaged(path, "it is missing"),
+            _ => Error::io("open", path, &error),
+        };
+        let file = disk.open(path).map_err(failed)?;
+        let bytes = file.len().map_err(failed)?;
+        let mut run = Run {
+            path: path.to_owned(),
+            number,
+            bytes,
+            catalog: RunCatalog::default(),
+            file,
+            fence: RunFence::default(),
+            cache: Arc::clone(cache),
+            cached: cache.number(),
+        };
+        let start = bytes.checked_sub(TRAILER).ok_or_else(|| Error::damaged(path, "it is too short"))?;
+        let trailer = run.read(start, TRAILER)?;
+        let (catalog, offset, length) =
+            RunCatalog::decode(&trailer).ok_or_else(|| Error::damaged(path, "its trailer"))?;
+        let is_before = offset.checked_add(length).and_then(|end| end.checked_add(8)) == Some(start);
+        let fence = if is_before { run.checked(offset, length)? } else { Vec::new() };
+        run.fence = RunFence::decode(&fence, offset).ok_or_else(|| Error::damaged(path, "its fence"))?;
+        run.catalog = catalog;
+        Ok(run)
+    }
+
+    fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let length = usize::try_from(length).map_err(|_| Error::damaged(&self.path, "its lengths"))?;
+        let mut bytes = Vec::with_capacity(length);
+        self.file
+            .read_onto(offset, length, &mut bytes)
+            .map_err(|error| Error::io("read", &self.path, &error))?;
+        Ok(bytes)
+    }
+
+    /// Reads a part, and checks it.
+    fn checked(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = self.read(offset, length + 8)?;
+        let checksum = bytes.split_off(length as usize);
+        if checksum != xxh3_64(&bytes).to_le_bytes() {
+            return Err(Error::damaged(&self.path, "a checksum differs"));
+        }
+        Ok(bytes)
+    }
+
+    /// A part, from the cache if it was read lately.
+    fn part(&self, offset: u64, length: u64) -> Result<Arc<[u8]>, Error> {
+        let key = BlockKey { run: self.cached, offset };
+        if let Some(part) = self.cache.get(key) {
+            return Ok(part);
+        }
+        let part: Arc<[u8]> = self.checked(offset, length)?.into();
+        self.cache.insert(key, Arc::clone(&part));
+        Ok(part)
+    }
+
+    pub fn parts(&self, section: RunSection) -> &[RunPart] {
+        match section {
+            RunSection::Documents => &self.fence.documents,
+            RunSection::Entries => &self.fence.entries,
+        }
+    }
+
+    /// A block of a section. With `keep`, it stays in the cache.
+    pub fn block(&self, section: RunSection, number: usize, keep: bool) -> Result<Arc<[u8]>, Error> {
+        let part = &self.parts(section)[number];
+        if keep {
+            self.part(part.offset, part.length)
+        } else {
+            Ok(self.checked(part.offset, part.length)?.into())
+        }
+    }
+
+    /// Number of the block of a section that has a key, if any has.
+    pub fn block_of(&self, section: RunSection, key: &[u8]) -> Option<usize> {
+        self.parts(section).partition_point(|part| &part.first[..] <= key).checked_sub(1)
+    }
+
+    /// Record of a document; `None` if the run has none.
+    pub fn document(&self, key: &[u8], hash: KeyHash) -> Result<Option<DocumentRecord>, Error> {
+        let Some(number) = self.block_of(RunSection::Documents, key) else { return Ok(None) };
+        let (offset, length) = self.fence.pages[self.fence.documents[number].page as usize];
+        if !may_contain(&self.part(offset, length)?, hash) {
+            return Ok(None);
+        }
+        let block = self.block(RunSection::Documents, number, true)?;
+        let mut position = BlockPosition::default();
+        let malformed = || Error::damaged(&self.path, "a block");
+        while let Some(value) = position.next(&block).map_err(|_| malformed())? {
+            match position.key[..].cmp(key) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => {
+                    return DocumentRecord::read(value).map(Some).ok_or_else(malformed);
+                }
+                std::cmp::Ordering::Greater => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads every byte, and checks it.
+    pub fn check(&self) -> Result<(), Error> {
+        for section in [RunSection::Documents, RunSection::Entries] {
+            for number in 0..self.parts(section).len() {
+                self.block(section, number, false)?;
+            }
+        }
+        self.fence.pages.iter().try_for_each(|(offset, length)| self.checked(*offset, *length).map(drop))
+    }
+}
+
+/// Hash of a document's key, for [`Run::document`] of several runs.
+pub(crate) fn hash(key: &[u8]) -> KeyHash {
+    filter::KeyHash::of(key)
+}

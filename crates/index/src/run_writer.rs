@@ -1,0 +1,141 @@
+//! Writing of runs.
+
+use std::path::Path;
+
+use millrace_env::{AppendFile, Disk, sync_name};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::Error;
+use crate::block::{BLOCK_BYTES, BlockBuilder};
+use crate::filter::{self, KeyHash, PAGE_DOCUMENTS};
+use crate::record::{DocumentRecord, EntryRecord};
+use crate::run::{MAGIC, RunCatalog, RunFence, RunPart, RunSection};
+
+/// Writer of a run: first its documents, then its entries, each in the order of keys.
+pub(crate) struct RunWriter<'a> {
+    path: &'a Path,
+    disk: &'a dyn Disk,
+    file: Box<dyn AppendFile>,
+    offset: u64,
+    block: BlockBuilder,
+    section: RunSection,
+    hashes: Vec<KeyHash>,
+    fence: RunFence,
+    catalog: RunCatalog,
+    value: Vec<u8>,
+}
+
+impl<'a> RunWriter<'a> {
+    pub fn create(disk: &'a dyn Disk, path: &'a Path, definition: u64) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::io("create", path, &error);
+        let mut file = disk.create(path).map_err(failed)?;
+        file.append(MAGIC).map_err(failed)?;
+        Ok(RunWriter {
+            path,
+            disk,
+            file,
+            offset: MAGIC.len() as u64,
+            block: BlockBuilder::default(),
+            section: RunSection::Documents,
+            hashes: Vec::new(),
+            fence: RunFence::default(),
+            catalog: RunCatalog { definition, oldest: u64::MAX, ..RunCatalog::default() },
+            value: Vec::new(),
+        })
+    }
+
+    pub fn document(&mut self, key: &[u8], record: &DocumentRecord) -> Result<(), Error> {
+        assert!(self.section == RunSection::Documents, "a run has its documents before its entries");
+        self.catalog.documents += 1;
+        self.saw(record.timestamp);
+        self.value.clear();
+        record.write(&mut self.value);
+        self.block.add(key, &self.value);
+        self.hashes.push(KeyHash::of(key));
+        if self.block.bytes.len() >= BLOCK_BYTES {
+            self.end_block()?;
+        }
+        if self.hashes.len() >= PAGE_DOCUMENTS {
+            self.end_page()?;
+        }
+        Ok(())
+    }
+
+    pub fn entry(&mut self, key: &[u8], record: &EntryRecord) -> Result<(), Error> {
+        if self.section == RunSection::Documents {
+            self.end_page()?;
+            self.section = RunSection::Entries;
+        }
+        match record.live {
+            true => self.catalog.live += 1,
+            false => self.catalog.gone += 1,
+        }
+        self.saw(record.timestamp);
+        self.value.clear();
+        record.write(&mut self.value);
+        self.block.add(key, &self.value);
+        if self.block.bytes.len() >= BLOCK_BYTES {
+            self.end_block()?;
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, timestamp: u64) {
+        self.catalog.oldest = self.catalog.oldest.min(timestamp);
+        self.catalog.newest = self.catalog.newest.max(timestamp);
+    }
+
+    fn end_block(&mut self) -> Result<(), Error> {
+        if self.block.bytes.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.block.bytes);
+        let first = std::mem::take(&mut self.block.first);
+        let (offset, length) = self.append(&bytes)?;
+        let page = self.fence.pages.len() as u64;
+        let part = RunPart { first, offset, length, page };
+        match self.section {
+            RunSection::Documents => self.fence.documents.push(part),
+            RunSection::Entries => self.fence.entries.push(part),
+        }
+        Ok(())
+    }
+
+    /// Ends a page of documents, with its block.
+    fn end_page(&mut self) -> Result<(), Error> {
+        self.end_block()?;
+        if self.hashes.is_empty() {
+            return Ok(());
+        }
+        let filter = filter::build(&self.hashes);
+        self.hashes.clear();
+        let (offset, length) = self.append(&filter)?;
+        self.fence.pages.push((offset, length));
+        Ok(())
+    }
+
+    /// Appends bytes and their checksum; returns their place without it.
+    fn append(&mut self, bytes: &[u8]) -> Result<(u64, u64), Error> {
+        let failed = |error: std::io::Error| Error::io("write", self.path, &error);
+        let offset = self.offset;
+        self.file.append(bytes).map_err(failed)?;
+        self.file.append(&xxh3_64(bytes).to_le_bytes()).map_err(failed)?;
+        self.offset += bytes.len() as u64 + 8;
+        Ok((offset, bytes.len() as u64))
+    }
+
+    /// Completes the run, durably.
+    pub fn finish(mut self) -> Result<(), Error> {
+        match self.section {
+            RunSection::Documents => self.end_page()?,
+            RunSection::Entries => self.end_block()?,
+        }
+        let fence = self.fence.encode();
+        let (offset, length) = self.append(&fence)?;
+        let trailer = self.catalog.encode(offset, length);
+        let failed = |error: std::io::Error| Error::io("write", self.path, &error);
+        self.file.append(&trailer).map_err(failed)?;
+        self.file.sync().map_err(failed)?;
+        sync_name(self.disk, self.path).map_err(failed)
+    }
+}

@@ -1,0 +1,254 @@
+//! A copy beside a map: random changes, flushes, merges and crashes; and files that are torn or flipped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_env::{Disk, ForgetfulDisk, RealDisk};
+use millrace_index::{BlockCache, DocumentChange, Error, IndexCopy, IndexOptions};
+use millrace_keys::KeyRange;
+use proptest::prelude::*;
+
+const DEFINITION: u64 = 7;
+
+fn open_on(directory: &Path, disk: Arc<dyn Disk>) -> Result<IndexCopy, Error> {
+    IndexCopy::open(IndexOptions {
+        directory: directory.to_owned(),
+        definition: DEFINITION,
+        disk,
+        cache: Arc::new(BlockCache::new(1 << 20)),
+    })
+}
+
+fn open(directory: &Path) -> Result<IndexCopy, Error> {
+    open_on(directory, Arc::new(RealDisk))
+}
+
+fn all() -> KeyRange {
+    KeyRange { low: Vec::new(), high: None }
+}
+
+/// Keys are of one length, so that none is the beginning of another.
+fn index_key(number: u8) -> Vec<u8> {
+    vec![b'k', number]
+}
+
+fn document(number: u8) -> Vec<u8> {
+    format!("document {number:03}").into_bytes()
+}
+
+fn change(of: u8, timestamp: u64, keys: &BTreeSet<u8>) -> DocumentChange {
+    let keys = keys.iter().map(|key| index_key(*key)).collect();
+    DocumentChange { document: document(of), timestamp, keys }
+}
+
+/// Entries as a set, read in pages of this size.
+fn entries(copy: &IndexCopy, ranges: &[KeyRange], limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut found, mut continuation) = (Vec::new(), None);
+    loop {
+        let page = copy.scan(ranges, continuation.as_deref(), limit).expect("the runs are sound");
+        assert!(page.entries.len() <= limit);
+        found.extend(page.entries.into_iter().map(|entry| (entry.key, entry.document)));
+        match page.continuation {
+            Some(next) => continuation = Some(next),
+            None => return found,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Apply(u8, u64, BTreeSet<u8>),
+    Flush,
+    Merge,
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let keys = prop::collection::btree_set(0..6_u8, 0..3);
+    let apply =
+        (0..12_u8, 1..40_u64, keys).prop_map(|(of, timestamp, keys)| Step::Apply(of, timestamp, keys));
+    prop::collection::vec(
+        prop_oneof![12 => apply, 3 => Just(Step::Flush), 2 => Just(Step::Merge), 1 => Just(Step::Reopen)],
+        1..120,
+    )
+}
+
+type Model = BTreeMap<u8, (u64, BTreeSet<u8>)>;
+
+fn expected(model: &Model) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let of = |(number, (_, keys)): (&u8, &(u64, BTreeSet<u8>))| {
+        keys.iter().map(|key| (index_key(*key), document(*number))).collect::<Vec<_>>()
+    };
+    let mut entries: Vec<_> = model.iter().flat_map(of).collect();
+    entries.sort();
+    entries
+}
+
+fn apply_to_model(model: &mut Model, of: u8, timestamp: u64, keys: &BTreeSet<u8>) {
+    let known = model.entry(of).or_default();
+    if known.0 < timestamp {
+        *known = (timestamp, keys.clone());
+    }
+}
+
+fn cases() -> ProptestConfig {
+    let cases = std::env::var("MILLRACE_MODEL_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(cases.unwrap_or(60))
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// After a crash the copy is as at its last flush; what is applied again makes it whole.
+    #[test]
+    fn a_copy_is_what_a_map_says(steps in steps(), page in 1..5_usize) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut copy = open(directory.path()).expect("a copy");
+        let (mut model, mut since) = (Model::new(), Vec::new());
+        for step in steps {
+            match step {
+                Step::Apply(of, timestamp, keys) => {
+                    copy.apply(vec![change(of, timestamp, &keys)]).expect("it fits");
+                    apply_to_model(&mut model, of, timestamp, &keys);
+                    since.push(change(of, timestamp, &keys));
+                }
+                Step::Flush => {
+                    copy.flush(1, false).expect("the disk takes it");
+                    since.clear();
+                }
+                Step::Merge => drop(copy.merge(0).expect("the runs are sound")),
+                Step::Reopen => {
+                    drop(copy);
+                    copy = open(directory.path()).expect("a copy");
+                    copy.apply(since.clone()).expect("they fit");
+                }
+            }
+            prop_assert_eq!(entries(&copy, &[all()], page), expected(&model));
+            let range = KeyRange { low: index_key(2), high: Some(index_key(4)) };
+            let within: Vec<_> = expected(&model).into_iter().filter(|(key, _)| range.contains(key)).collect();
+            prop_assert_eq!(copy.count(std::slice::from_ref(&range), u64::MAX).expect("sound"), within.len() as u64);
+            prop_assert_eq!(entries(&copy, &[range], page), within);
+        }
+        copy.check().expect("every byte is as it was written");
+    }
+}
+
+/// Fills a copy with runs that are flushed, and returns what is in it.
+fn filled(copy: &IndexCopy) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut model = Model::new();
+    for round in 0..3_u64 {
+        for of in 0..200 {
+            let keys = BTreeSet::from([(u64::from(of) * (round + 1) % 7) as u8, of % 5]);
+            copy.apply(vec![change(of, round + 1, &keys)]).expect("it fits");
+            apply_to_model(&mut model, of, round + 1, &keys);
+        }
+        copy.flush(round + 1, round == 2).expect("the disk takes it");
+    }
+    expected(&model)
+}
+
+/// A copy of which every byte is flipped in turn, and which is cut everywhere: what it returns is either right
+/// or an error that calls for a rebuild.
+#[test]
+fn damage_is_found() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let whole = filled(&open(directory.path()).expect("a copy"));
+    let files: Vec<_> = std::fs::read_dir(directory.path())
+        .expect("the directory")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    assert_eq!(files.len(), 4, "three runs and a manifest");
+    let (mut refused, mut other) = (0, 0);
+    let mut look = |what: &str| match open(directory.path()).and_then(|copy| {
+        copy.check()?;
+        Ok(entries(&copy, &[all()], 1000))
+    }) {
+        Ok(found) => {
+            other += 1;
+            assert_eq!(found, whole, "{what}");
+        }
+        Err(error) => {
+            refused += 1;
+            assert!(error.is_damage(), "{what}: {error}");
+        }
+    };
+    for path in files {
+        let content = std::fs::read(&path).expect("the file");
+        for at in (0..content.len()).step_by(97) {
+            let mut flipped = content.clone();
+            flipped[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &flipped).expect("the disk takes it");
+            look(&format!("{} with a bit of byte {at} flipped", path.display()));
+            std::fs::write(&path, &content[..at]).expect("the disk takes it");
+            look(&format!("{} cut at {at}", path.display()));
+        }
+        std::fs::write(&path, &content).expect("the disk takes it");
+    }
+    assert!(refused > 100, "{refused}");
+    // The first bytes of a run are not read.
+    assert!(other < 20, "{other}");
+}
+
+/// A loss of power at any time: the copy opens, has everything of before its time, and nothing wrong.
+#[test]
+fn a_loss_of_power_leaves_the_copy_of_a_flush() {
+    for power in 0..24_u64 {
+        let [directory, kept, after] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+        let disk = Arc::new(ForgetfulDisk::new(directory.path(), kept.path()));
+        let copy = open_on(&directory.path().join("copy"), disk.clone()).expect("a copy");
+        let mut flushed = 0;
+        for round in 1..=power {
+            let keys = BTreeSet::from([(round % 6) as u8]);
+            copy.apply(vec![change((round % 12) as u8, round, &keys)]).expect("it fits");
+            if round % 3 == 0 {
+                copy.flush(round, false).expect("the disk takes it");
+                flushed = round;
+            }
+            copy.merge(0).expect("the runs are sound");
+        }
+        disk.lose_power(after.path()).expect("the state after it");
+        let copy = open(&after.path().join("copy")).expect("the copy opens");
+        assert_eq!(copy.status().complete_until, flushed);
+        let mut model = Model::new();
+        for round in 1..=power {
+            let keys = BTreeSet::from([(round % 6) as u8]);
+            if round > flushed {
+                copy.apply(vec![change((round % 12) as u8, round, &keys)]).expect("it fits");
+            }
+            apply_to_model(&mut model, (round % 12) as u8, round, &keys);
+        }
+        assert_eq!(entries(&copy, &[all()], 1000), expected(&model), "power is lost after {power}");
+    }
+}
+
+#[test]
+fn a_copy_of_another_definition_is_made_empty() {
+    let directory = tempfile::tempdir().expect("a directory");
+    filled(&open(directory.path()).expect("a copy"));
+    let options = IndexOptions {
+        directory: directory.path().to_owned(),
+        definition: DEFINITION + 1,
+        disk: Arc::new(RealDisk),
+        cache: Arc::new(BlockCache::new(1 << 20)),
+    };
+    let copy = IndexCopy::open(options).expect("a copy");
+    assert_eq!(copy.scan(&[all()], None, 10).expect("sound").entries, Vec::new());
+    assert!(!copy.status().built);
+}
+
+#[test]
+fn merges_forget_what_has_gone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let copy = open(directory.path()).expect("a copy");
+    for round in 1..=8_u64 {
+        let keys = if round == 8 { BTreeSet::new() } else { BTreeSet::from([round as u8]) };
+        copy.apply(vec![change(1, round, &keys)]).expect("it fits");
+        copy.flush(round, true).expect("the disk takes it");
+    }
+    while copy.merge(100).expect("the runs are sound") {}
+    let status = copy.status();
+    assert_eq!((status.entries, status.runs < 4), (0, true), "{status:?}");
+    assert!(copy.documents(&[], 10).expect("sound").documents.len() <= 1);
+    assert_eq!(copy.count(&[all()], 10).expect("sound"), 0);
+}

@@ -1,0 +1,154 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_document::DocumentValue;
+use millrace_linguistics::FieldAnalyzer;
+
+use crate::Error;
+use crate::value::{MISSING, write_value};
+
+/// Number of bytes of a folded text that a key has.
+pub const CUT_LENGTH: usize = 1024;
+
+/// Number of elements of which a document has an entry each. Documents with more have one overflow entry.
+pub const ELEMENTS_MAX: usize = 10_000;
+
+/// Maximum number of components.
+pub(crate) const COMPONENTS_MAX: usize = 8;
+
+/// First byte of a key of values, and of an overflow entry.
+pub(crate) const VALUES: u8 = 0x10;
+pub(crate) const OVERFLOW: u8 = 0x20;
+
+/// Type of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    /// A truth value.
+    Bool,
+    /// A whole number of up to 64 bits.
+    Integer,
+    /// Another number.
+    Float,
+    /// Text, compared as a whole.
+    Text,
+}
+
+impl KeyType {
+    /// Name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyType::Bool => "bool",
+            KeyType::Integer => "a whole number",
+            KeyType::Float => "a number",
+            KeyType::Text => "text",
+        }
+    }
+}
+
+/// Component of a key.
+#[derive(Clone)]
+pub struct KeyComponent {
+    /// Type of the values.
+    pub key_type: KeyType,
+    /// Analyzer that folds text; `None` where case and accents matter.
+    pub analyzer: Option<Arc<FieldAnalyzer>>,
+    /// True to order from high to low.
+    pub descending: bool,
+    /// True if a document can have several values, each with an entry.
+    pub several: bool,
+}
+
+/// Components of the keys of an index.
+#[derive(Clone)]
+pub struct KeyLayout {
+    components: Vec<KeyComponent>,
+}
+
+/// Keys of one document.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DocumentKeys {
+    /// Keys of its entries, sorted, each once. Empty if the first component has no value.
+    pub keys: Vec<Vec<u8>>,
+    /// True if it has more elements than [`ELEMENTS_MAX`], and one overflow entry instead.
+    pub overflowed: bool,
+}
+
+impl KeyLayout {
+    /// Creates a layout.
+    ///
+    /// # Errors
+    /// There are none or too many components, or several of them can have several values.
+    pub fn new(components: Vec<KeyComponent>) -> Result<Self, Error> {
+        if components.is_empty() || components.len() > COMPONENTS_MAX {
+            return Err(Error::Components(components.len()));
+        }
+        let mut several = (1..).zip(&components).filter(|(_, component)| component.several);
+        if let (Some((first, _)), Some((second, _))) = (several.next(), several.next()) {
+            return Err(Error::Several { first, second });
+        }
+        Ok(KeyLayout { components })
+    }
+
+    /// The components.
+    pub fn components(&self) -> &[KeyComponent] {
+        &self.components
+    }
+
+    /// Encodes the keys of a document. `values` has the values of each component; values that are not of the
+    /// component's type count as missing.
+    ///
+    /// A document without a value of the first component has no entry. A later component without a value has a
+    /// mark below all values.
+    pub fn entries(&self, values: &[Vec<&DocumentValue>]) -> DocumentKeys {
+        assert_eq!(values.len(), self.components.len(), "there is a list of values for each component");
+        if values[0].is_empty() {
+            return DocumentKeys::default();
+        }
+        if values.iter().any(|values| values.len() > ELEMENTS_MAX) {
+            return DocumentKeys { keys: vec![vec![OVERFLOW]], overflowed: true };
+        }
+        let mut keys = vec![vec![VALUES]];
+        for (position, (component, values)) in self.components.iter().zip(values).enumerate() {
+            let parts = component.parts(values, position == 0);
+            keys = match &parts[..] {
+                [part] => {
+                    keys.iter_mut().for_each(|key| key.extend_from_slice(part));
+                    keys
+                }
+                parts => keys.iter().flat_map(|key| parts.iter().map(|part| joined(key, part))).collect(),
+            };
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        DocumentKeys { keys, overflowed: false }
+    }
+}
+
+fn joined(key: &[u8], part: &[u8]) -> Vec<u8> {
+    [key, part].concat()
+}
+
+impl KeyComponent {
+    /// Encoded forms of the values, each once; a mark if there are none and the component is not the first.
+    fn parts(&self, values: &[&DocumentValue], is_first: bool) -> Vec<Vec<u8>> {
+        let mut parts = BTreeSet::new();
+        for value in values {
+            let mut part = Vec::new();
+            if write_value(self.key_type, self.analyzer.as_deref(), value, &mut part) {
+                parts.insert(self.ordered(part));
+            }
+        }
+        if parts.is_empty() && !is_first {
+            parts.insert(self.ordered(vec![MISSING]));
+        }
+        parts.into_iter().collect()
+    }
+
+    /// Inverts the bytes of a component that orders from high to low.
+    pub(crate) fn ordered(&self, mut part: Vec<u8>) -> Vec<u8> {
+        if self.descending {
+            part.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        part
+    }
+}

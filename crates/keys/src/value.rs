@@ -1,0 +1,82 @@
+//! Encoding of one value.
+
+use millrace_document::DocumentValue;
+use millrace_linguistics::FieldAnalyzer;
+
+use crate::KeyType;
+use crate::layout::CUT_LENGTH;
+
+/// First byte of a component without a value, and of one with a value.
+pub(crate) const MISSING: u8 = 1;
+pub(crate) const PRESENT: u8 = 2;
+/// Byte after which a text is escaped or ends, and the bytes that follow it.
+const ESCAPE: u8 = 0;
+const ESCAPED: u8 = 0xff;
+const WHOLE: u8 = 1;
+const CUT: u8 = 2;
+
+/// Appends the component of a value; `false` if the value is not of the type.
+pub(crate) fn write_value(
+    key_type: KeyType,
+    analyzer: Option<&FieldAnalyzer>,
+    value: &DocumentValue,
+    out: &mut Vec<u8>,
+) -> bool {
+    match (key_type, value) {
+        (KeyType::Bool, DocumentValue::Bool(value)) => out.extend([PRESENT, u8::from(*value)]),
+        (KeyType::Integer, DocumentValue::Byte(number)) => write_integer(i64::from(*number), out),
+        (KeyType::Integer, DocumentValue::Int(number)) => write_integer(i64::from(*number), out),
+        (KeyType::Integer, DocumentValue::Long(number)) => write_integer(*number, out),
+        (KeyType::Float, DocumentValue::Float(number)) => write_float(f64::from(*number), out),
+        (KeyType::Float, DocumentValue::Double(number)) => write_float(*number, out),
+        (KeyType::Text, DocumentValue::String(text)) => write_text(&folded(analyzer, text), out),
+        _ => return false,
+    }
+    true
+}
+
+pub(crate) fn write_integer(number: i64, out: &mut Vec<u8>) {
+    out.push(PRESENT);
+    out.extend_from_slice(&((number as u64) ^ (1 << 63)).to_be_bytes());
+}
+
+pub(crate) fn write_float(number: f64, out: &mut Vec<u8>) {
+    out.push(PRESENT);
+    out.extend_from_slice(&ordered_bits(number).to_be_bytes());
+}
+
+/// Bits of a number that compare as unsigned integers in the order of the numbers; NaN is above all.
+fn ordered_bits(number: f64) -> u64 {
+    if number.is_nan() {
+        return u64::MAX;
+    }
+    let bits = if number == 0.0 { 0 } else { number.to_bits() };
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// The text as it is compared.
+pub(crate) fn folded(analyzer: Option<&FieldAnalyzer>, text: &str) -> String {
+    analyzer.map_or_else(|| text.to_owned(), |analyzer| analyzer.fold_value(text))
+}
+
+/// Appends the component of a folded text.
+pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.push(PRESENT);
+    write_escaped(text, out);
+    out.extend([ESCAPE, if text.len() > CUT_LENGTH { CUT } else { WHOLE }]);
+}
+
+/// Appends the beginning of the components of all texts that begin with this folded text.
+pub(crate) fn write_prefix(text: &str, out: &mut Vec<u8>) {
+    out.push(PRESENT);
+    write_escaped(text, out);
+}
+
+fn write_escaped(text: &str, out: &mut Vec<u8>) {
+    for byte in text.bytes().take(CUT_LENGTH) {
+        out.push(byte);
+        if byte == ESCAPE {
+            out.push(ESCAPED);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Keys beside the values that they stand for: their order, and the conditions that ranges answer.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use millrace_document::DocumentValue;
+use millrace_keys::{
+    CUT_LENGTH, ComponentCondition, DocumentKeys, ELEMENTS_MAX, Error, KeyBound, KeyComponent, KeyLayout,
+    KeyType, overflow_range,
+};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+use proptest::prelude::*;
+
+fn component(key_type: KeyType) -> KeyComponent {
+    KeyComponent { key_type, analyzer: None, descending: false, several: false }
+}
+
+fn layout(components: Vec<KeyComponent>) -> KeyLayout {
+    KeyLayout::new(components).expect("the components are those of a key")
+}
+
+fn only(layout: &KeyLayout, values: &[&DocumentValue]) -> Vec<u8> {
+    let lists: Vec<Vec<&DocumentValue>> = values.iter().map(|value| vec![*value]).collect();
+    let mut keys = layout.entries(&lists).keys;
+    assert_eq!(keys.len(), 1);
+    keys.remove(0)
+}
+
+fn values(key_type: KeyType) -> BoxedStrategy<DocumentValue> {
+    let near = prop_oneof![Just(i64::MIN), Just(i64::MAX), -3..3_i64, any::<i64>()];
+    let floats = prop_oneof![
+        Just(0.0),
+        Just(-0.0),
+        Just(f64::INFINITY),
+        Just(f64::NEG_INFINITY),
+        Just(f64::MIN_POSITIVE),
+        any::<f64>().prop_filter("NaN is compared apart", |number| !number.is_nan())
+    ];
+    match key_type {
+        KeyType::Bool => any::<bool>().prop_map(DocumentValue::Bool).boxed(),
+        KeyType::Integer => near.prop_map(DocumentValue::Long).boxed(),
+        KeyType::Float => floats.prop_map(DocumentValue::Double).boxed(),
+        KeyType::Text => "[\\x00\\x01a-cÿ]{0,4}".prop_map(DocumentValue::String).boxed(),
+    }
+}
+
+fn compare(one: &DocumentValue, other: &DocumentValue) -> Ordering {
+    match (one, other) {
+        (DocumentValue::Bool(one), DocumentValue::Bool(other)) => one.cmp(other),
+        (DocumentValue::Long(one), DocumentValue::Long(other)) => one.cmp(other),
+        (DocumentValue::Double(one), DocumentValue::Double(other)) => {
+            one.partial_cmp(other).expect("no value is NaN")
+        }
+        (DocumentValue::String(one), DocumentValue::String(other)) => one.as_bytes().cmp(other.as_bytes()),
+        _ => unreachable!("both have the type of the component"),
+    }
+}
+
+const TYPES: [KeyType; 4] = [KeyType::Bool, KeyType::Integer, KeyType::Float, KeyType::Text];
+
+fn some_type() -> impl Strategy<Value = KeyType> {
+    (0..TYPES.len()).prop_map(|number| TYPES[number])
+}
+
+fn two_pairs() -> impl Strategy<Value = ([KeyType; 2], [bool; 2], [DocumentValue; 2], [DocumentValue; 2])> {
+    (some_type(), some_type()).prop_flat_map(|(first, second)| {
+        let pair = || [values(first), values(second)];
+        (Just([first, second]), any::<[bool; 2]>(), pair(), pair())
+    })
+}
+
+proptest! {
+    #[test]
+    fn keys_compare_as_their_values((types, descending, one, other) in two_pairs()) {
+        let components = types.iter().zip(descending);
+        let components = components.map(|(key_type, descending)| KeyComponent { descending, ..component(*key_type) });
+        let layout = layout(components.collect());
+        let of = |values: &[DocumentValue; 2]| only(&layout, &[&values[0], &values[1]]);
+        let expected = (0..2).map(|at| {
+            let order = compare(&one[at], &other[at]);
+            if descending[at] { order.reverse() } else { order }
+        });
+        let expected = expected.fold(Ordering::Equal, Ordering::then);
+        prop_assert_eq!(of(&one).cmp(&of(&other)), expected);
+    }
+
+    #[test]
+    fn a_range_has_exactly_the_numbers_between_its_bounds(
+        numbers in prop::collection::vec(prop_oneof![-5..5_i64, any::<i64>()], 1..20),
+        low in prop_oneof![-5..5_i64, any::<i64>()],
+        high in prop_oneof![-5..5_i64, any::<i64>()],
+        descending in any::<bool>(),
+    ) {
+        let layout = layout(vec![KeyComponent { descending, ..component(KeyType::Integer) }]);
+        let ranges = layout.ranges(&[ComponentCondition::IntegerRange(low, high)]).expect("it fits the type");
+        for number in numbers {
+            let key = only(&layout, &[&DocumentValue::Long(number)]);
+            prop_assert_eq!(ranges.iter().any(|range| range.contains(&key)), (low..=high).contains(&number));
+        }
+    }
+
+    #[test]
+    fn a_range_has_all_floats_between_its_bounds(
+        numbers in prop::collection::vec(values(KeyType::Float), 1..20), low in -9.0..9.0, high in -9.0..9.0,
+    ) {
+        let layout = layout(vec![component(KeyType::Float)]);
+        let bound = |number| KeyBound { number, inclusive: false };
+        let range = ComponentCondition::FloatRange(bound(low), bound(high));
+        let ranges = layout.ranges(&[range]).expect("it fits the type");
+        for value in numbers {
+            let DocumentValue::Double(number) = value else { unreachable!("all values are doubles") };
+            let found = ranges.iter().any(|range| range.contains(&only(&layout, &[&value])));
+            prop_assert_eq!(found, low <= number && number <= high);
+        }
+    }
+
+    #[test]
+    fn texts_are_found_by_their_beginning_and_as_a_whole(
+        texts in prop::collection::vec("[\\x00ab]{0,4}", 1..20), sought in "[\\x00ab]{0,3}", descending in any::<bool>(),
+    ) {
+        let layout = layout(vec![KeyComponent { descending, ..component(KeyType::Text) }]);
+        let prefix = layout.ranges(&[ComponentCondition::Prefix(sought.clone())]).expect("it fits the type");
+        let whole = layout.ranges(&[ComponentCondition::Texts(vec![sought.clone()])]).expect("it fits the type");
+        for text in texts {
+            let key = only(&layout, &[&DocumentValue::String(text.clone())]);
+            prop_assert_eq!(prefix[0].contains(&key), text.starts_with(&sought), "{:?}", text);
+            prop_assert_eq!(whole[0].contains(&key), text == sought, "{:?}", text);
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_above_all_others() {
+    let layout = layout(vec![component(KeyType::Float)]);
+    let of = |number| only(&layout, &[&DocumentValue::Double(number)]);
+    assert!(of(f64::NAN) > of(f64::INFINITY));
+    assert_eq!(of(f64::NAN), of(-f64::NAN));
+}
+
+#[test]
+fn case_and_accents_are_folded_as_in_matching() {
+    let analyzer = Arc::new(FieldAnalyzer::text(TextLanguage::from_tag("en")));
+    let layout = layout(vec![KeyComponent { analyzer: Some(analyzer), ..component(KeyType::Text) }]);
+    let of = |text: &str| only(&layout, &[&DocumentValue::String(text.to_owned())]);
+    assert_eq!(of("Café"), of("cafe"));
+    let ranges = layout.ranges(&[ComponentCondition::Texts(vec!["CAFÉ".to_owned()])]).expect("it is text");
+    assert!(ranges[0].contains(&of("cafe")));
+}
+
+#[test]
+fn long_text_is_cut_and_found() {
+    let layout = layout(vec![component(KeyType::Text)]);
+    let text = |end: &str| DocumentValue::String("x".repeat(CUT_LENGTH) + end);
+    let (one, other, exact) = (text("one"), text("other"), text(""));
+    let key = only(&layout, &[&one]);
+    assert!(key.len() < CUT_LENGTH + 8);
+    assert_eq!(key, only(&layout, &[&other]), "the document tells them apart");
+    assert_ne!(key, only(&layout, &[&exact]), "the mark tells a cut text from a whole one");
+    let DocumentValue::String(sought) = one else { unreachable!("it is text") };
+    let ranges = layout.ranges(&[ComponentCondition::Texts(vec![sought.clone()])]).expect("it is text");
+    assert!(ranges[0].contains(&key));
+    let prefix = layout.ranges(&[ComponentCondition::Prefix(sought)]).expect("it is text");
+    assert!(prefix[0].contains(&key));
+}
+
+#[test]
+fn each_element_has_an_entry_and_too_many_have_one_together() {
+    let mut components = vec![component(KeyType::Integer), component(KeyType::Bool)];
+    components[0].several = true;
+    let layout = layout(components);
+    let elements: Vec<DocumentValue> = [7, 3, 7].into_iter().map(DocumentValue::Int).collect();
+    let read = DocumentValue::Bool(true);
+    let keys = layout.entries(&[elements.iter().collect(), vec![&read]]);
+    assert_eq!((keys.keys.len(), keys.overflowed), (2, false));
+    let many: Vec<DocumentValue> = (0..=ELEMENTS_MAX as i32).map(DocumentValue::Int).collect();
+    let keys = layout.entries(&[many.iter().collect(), Vec::new()]);
+    assert!(keys.overflowed);
+    assert!(overflow_range().contains(&keys.keys[0]));
+    assert!(!layout.ranges(&[]).expect("no condition fits all")[0].contains(&keys.keys[0]));
+}
+
+#[test]
+fn a_document_without_a_first_value_has_no_entry_and_missing_later_values_come_first() {
+    let layout = layout(vec![component(KeyType::Integer), component(KeyType::Integer)]);
+    let (one, two) = (DocumentValue::Long(1), DocumentValue::Long(i64::MIN));
+    assert_eq!(layout.entries(&[Vec::new(), vec![&one]]), DocumentKeys::default());
+    let missing = layout.entries(&[vec![&one], Vec::new()]).keys.remove(0);
+    assert!(missing < only(&layout, &[&one, &two]));
+    let text = DocumentValue::String("of another type".to_owned());
+    assert_eq!(layout.entries(&[vec![&text], vec![&one]]), DocumentKeys::default());
+}
+
+#[test]
+fn conditions_that_do_not_fit_are_refused() {
+    let several = KeyComponent { several: true, ..component(KeyType::Text) };
+    let refused = KeyLayout::new(vec![several.clone(), several]).err();
+    assert_eq!(refused, Some(Error::Several { first: 1, second: 2 }));
+    assert_eq!(KeyLayout::new(Vec::new()).err(), Some(Error::Components(0)));
+    let layout = layout(vec![component(KeyType::Integer), component(KeyType::Text)]);
+    let text = || ComponentCondition::Texts(vec![String::new()]);
+    let refused = layout.ranges(&[text()]).expect_err("the component is a number");
+    assert_eq!(
+        refused.to_string(),
+        "component 1 of the key is a whole number, and the condition is about text"
+    );
+    let range = || ComponentCondition::IntegerRange(1, 2);
+    assert_eq!(layout.ranges(&[range(), text()]), Err(Error::Order));
+    let many = ComponentCondition::Integers((0..1001).collect());
+    assert_eq!(layout.ranges(&[many]), Err(Error::Ranges(1001)));
+}

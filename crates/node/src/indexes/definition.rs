@@ -1,0 +1,216 @@
+//! Indexes of an application, compiled: the keys of a document.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_bucket::DocumentSortKey;
+use millrace_document::{DataType, Document, DocumentValue};
+use millrace_index::DocumentChange;
+use millrace_keys::{KeyComponent, KeyLayout, KeyType};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+use millrace_schema::{
+    Application, Error as SchemaError, IndexConfig, IndexKeyConfig, PackageFindings, Schema, SourcedText,
+};
+use millrace_selection::DocumentSelection;
+use millrace_store::VisitedVersion;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Version of the keys: a change of it builds all indexes again.
+const KEYS_VERSION: u32 = 1;
+
+/// A compiled index.
+pub struct IndexDefinition {
+    /// Its declaration.
+    pub config: IndexConfig,
+    /// Content cluster that declares it.
+    pub content: Arc<str>,
+    /// Hash of all that determines its entries.
+    pub hash: u64,
+    /// Layout of its keys.
+    pub layout: KeyLayout,
+    selection: Option<DocumentSelection>,
+}
+
+/// Compiles the indexes of an application, by content cluster. Selections that cannot work are reported as
+/// findings.
+pub(crate) fn definitions(
+    application: &Application,
+    findings: &mut PackageFindings,
+) -> Vec<Arc<IndexDefinition>> {
+    let mut definitions = Vec::new();
+    for cluster in &application.content {
+        for config in cluster.indexes.iter().flat_map(|service| &service.indexes) {
+            let Some(schema) = application.schemas.get(&config.document_type) else { continue };
+            let definition = IndexDefinition::new(config, &cluster.id, schema);
+            definitions.extend(findings.keep(definition).map(Arc::new));
+        }
+    }
+    definitions
+}
+
+impl IndexDefinition {
+    fn new(config: &IndexConfig, content: &Arc<str>, schema: &Arc<Schema>) -> Result<Self, SchemaError> {
+        let refuse = |reason: String| SchemaError::Invalid { place: config.place.clone(), reason };
+        let selection = config.selection.as_ref().map(|text| selection(text, schema)).transpose()?;
+        let components = config.keys.iter().map(|key| component(key, schema)).collect::<Option<Vec<_>>>();
+        let components = components
+            .ok_or_else(|| refuse(format!("a key of index '{}' is not an attribute", config.name)))?;
+        let layout = KeyLayout::new(components).map_err(|error| refuse(error.to_string()))?;
+        let matchings: Vec<_> = config
+            .keys
+            .iter()
+            .map(|key| schema.field_or_part(&key.path).map(|field| (&field.data_type, &field.matching)))
+            .collect();
+        let text = format!(
+            "{KEYS_VERSION} {content} {} {:?} {matchings:?} {:?}",
+            config.document_type,
+            config.keys,
+            config.selection.as_ref().map(|selection| &selection.value)
+        );
+        Ok(IndexDefinition {
+            config: config.clone(),
+            content: Arc::clone(content),
+            hash: xxh3_64(text.as_bytes()),
+            layout,
+            selection,
+        })
+    }
+
+    /// Name of the index.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Text of the selection, if the index has only some documents of its type.
+    pub fn selection(&self) -> Option<&str> {
+        self.config.selection.as_ref().map(|text| text.value.trim())
+    }
+
+    /// Converts a version to a change of the index.
+    pub(super) fn change(&self, version: &VisitedVersion) -> DocumentChange {
+        let (id, timestamp, keys) = match version {
+            VisitedVersion::Document(document, timestamp) => (&document.id, timestamp, self.keys(document)),
+            VisitedVersion::Removed(id, timestamp) => (id, timestamp, Vec::new()),
+        };
+        let document = DocumentSortKey::new(id).as_bytes().to_vec();
+        DocumentChange { document, timestamp: timestamp.0, keys }
+    }
+
+    /// Keys of a document's entries.
+    fn keys(&self, document: &Document) -> Vec<Vec<u8>> {
+        // The selection cannot depend on the time.
+        if self.selection.as_ref().is_some_and(|selection| !selection.matches(document, 0)) {
+            return Vec::new();
+        }
+        let group = DocumentValue::String(group_name(document));
+        let mut values: Vec<Vec<&DocumentValue>> = Vec::with_capacity(self.config.keys.len());
+        for key in &self.config.keys {
+            let mut found = Vec::new();
+            match &*key.path {
+                IndexKeyConfig::GROUP => found.push(&group),
+                path => {
+                    let (field, rest) = path.split_once('.').unwrap_or((path, ""));
+                    let rest: Vec<&str> = rest.split('.').filter(|step| !step.is_empty()).collect();
+                    // Values of other types than the field's are left out with the component.
+                    document.get(field).into_iter().for_each(|value| collect(value, &rest, &mut found));
+                }
+            }
+            values.push(found);
+        }
+        self.layout.entries(&values).keys
+    }
+
+    /// Fields whose values the index needs.
+    pub(super) fn fields(&self) -> Vec<String> {
+        let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
+        let keys = self.config.keys.iter().filter(|key| key.path != IndexKeyConfig::GROUP);
+        let mut fields: BTreeSet<String> = keys.map(|key| first(&key.path)).collect();
+        let selected =
+            self.selection.iter().flat_map(|selection| selection.fields(&self.config.document_type));
+        fields.extend(selected.map(str::to_owned));
+        fields.into_iter().collect()
+    }
+}
+
+/// Group of a document, as `id.group` in selections.
+fn group_name(document: &Document) -> String {
+    match document.id.group() {
+        millrace_document::DocumentGroup::None => String::new(),
+        millrace_document::DocumentGroup::Number(number) => number.to_string(),
+        millrace_document::DocumentGroup::Name(name) => name.clone(),
+    }
+}
+
+/// Single values at the end of a path.
+fn collect<'v>(value: &'v DocumentValue, path: &[&str], found: &mut Vec<&'v DocumentValue>) {
+    match (value, path.split_first()) {
+        (DocumentValue::Array(elements), _) => {
+            elements.iter().for_each(|element| collect(element, path, found))
+        }
+        (DocumentValue::WeightedSet(elements), None) => {
+            elements.iter().for_each(|(element, _)| collect(element, path, found));
+        }
+        (DocumentValue::Map(entries), Some((step, rest))) => {
+            for (key, value) in entries {
+                match *step {
+                    "key" => collect(key, rest, found),
+                    "value" => collect(value, rest, found),
+                    _ => {}
+                }
+            }
+        }
+        (DocumentValue::Struct(members), Some((step, rest))) => {
+            let named = members.iter().filter(|(name, _)| **name == **step);
+            named.for_each(|(_, member)| collect(member, rest, found));
+        }
+        (_, None) => found.push(value),
+        _ => {}
+    }
+}
+
+/// Component of a key; `None` if it is not an attribute that an index can have.
+fn component(key: &IndexKeyConfig, schema: &Schema) -> Option<KeyComponent> {
+    let IndexKeyConfig { path, descending, several } = key;
+    let (descending, several) = (*descending, *several);
+    if path == IndexKeyConfig::GROUP {
+        return Some(KeyComponent { key_type: KeyType::Text, analyzer: None, descending, several });
+    }
+    let field = schema.field_or_part(path)?;
+    let key_type = match element_type(&field.data_type) {
+        DataType::Bool => KeyType::Bool,
+        DataType::Byte | DataType::Int | DataType::Long => KeyType::Integer,
+        DataType::Float16 | DataType::Float | DataType::Double => KeyType::Float,
+        DataType::String => KeyType::Text,
+        _ => return None,
+    };
+    let is_folded = key_type == KeyType::Text && !field.matching.cased;
+    let analyzer = is_folded.then(|| Arc::new(FieldAnalyzer::new(&field.matching, TextLanguage::Unknown)));
+    Some(KeyComponent { key_type, analyzer, descending, several })
+}
+
+fn element_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => element_type(element),
+        _ => data_type,
+    }
+}
+
+/// Parses the selection of an index: it must be a function of the document.
+fn selection(text: &SourcedText<String>, schema: &Schema) -> Result<DocumentSelection, SchemaError> {
+    let refuse = |reason: String| SchemaError::Invalid {
+        place: text.place.clone(),
+        reason: format!("selection '{}': {reason}", text.value),
+    };
+    let selection = DocumentSelection::parse(&text.value).map_err(|error| refuse(error.to_string()))?;
+    if !selection.is_only_about(&schema.name) {
+        let reason =
+            format!("it is about documents of other types than '{}', which the index has", schema.name);
+        return Err(refuse(reason));
+    }
+    if selection.depends_on_time() {
+        let reason = "now() changes without a write: compare with the field in the query instead";
+        return Err(refuse(reason.to_owned()));
+    }
+    selection.check_of(&schema.document_type).map_err(|error| refuse(error.to_string()))?;
+    Ok(selection)
+}

@@ -1,0 +1,174 @@
+//! One index that is open: its copy, and how far it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use millrace_document::Timestamp;
+use millrace_env::RealDisk;
+use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions};
+use millrace_store::{Store, StoreVisit};
+
+use super::IndexDefinition;
+
+/// Documents that one step of reading takes.
+const PAGE: usize = 1024;
+
+/// An open index.
+pub(super) struct OpenedIndex {
+    pub definition: Arc<IndexDefinition>,
+    pub copy: IndexCopy,
+    pub directory: PathBuf,
+    /// Position in the documents that it still has to read; `None` once it has everything.
+    reading: Mutex<Option<ReadPosition>>,
+    ready: AtomicBool,
+    /// Progress of reading, in millionths.
+    progress: AtomicU64,
+    pub began: Instant,
+    pub error: Mutex<Option<String>>,
+}
+
+/// Position in the store.
+#[derive(Debug, Clone)]
+struct ReadPosition {
+    /// Versions of this time and later are read.
+    from: Timestamp,
+    continuation: Option<String>,
+    /// False until a deferred index is wanted.
+    wanted: bool,
+}
+
+impl OpenedIndex {
+    /// Opens the copy of an index below a directory. One that is damaged, unfinished, or older than removals
+    /// are remembered is begun anew.
+    pub fn open(
+        definition: &Arc<IndexDefinition>,
+        root: &Path,
+        cache: &Arc<BlockCache>,
+        remembered: Timestamp,
+    ) -> Result<Self, CopyError> {
+        let directory = root.join(format!("{}@{:016x}", definition.name(), definition.hash));
+        let options = || IndexOptions {
+            directory: directory.clone(),
+            definition: definition.hash,
+            disk: Arc::new(RealDisk),
+            cache: Arc::clone(cache),
+        };
+        let opened = IndexCopy::open(options());
+        let is_usable = |copy: &IndexCopy| {
+            let status = copy.status();
+            status.built && status.complete_until >= remembered.0
+        };
+        let copy = match opened {
+            Ok(copy) if is_usable(&copy) => copy,
+            Err(error) if !error.is_damage() => return Err(error),
+            outcome => {
+                if let Err(error) = &outcome {
+                    tracing::error!(%error, index = definition.name(), "an index is built again");
+                }
+                drop(outcome);
+                remove_directory(&directory)?;
+                IndexCopy::open(options())?
+            }
+        };
+        let status = copy.status();
+        let wanted = status.built || !definition.config.deferred;
+        let from = Timestamp(if status.built { status.complete_until } else { 0 });
+        Ok(OpenedIndex {
+            definition: Arc::clone(definition),
+            copy,
+            directory,
+            reading: Mutex::new(Some(ReadPosition { from, continuation: None, wanted })),
+            ready: AtomicBool::new(false),
+            progress: AtomicU64::new(0),
+            began: Instant::now(),
+            error: Mutex::new(None),
+        })
+    }
+
+    /// True if it has every document.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::SeqCst)
+    }
+
+    /// True if it waits for a request to build it.
+    pub fn is_deferred(&self) -> bool {
+        self.position().as_ref().is_some_and(|position| !position.wanted)
+    }
+
+    /// Share of the reading that is done, from 0 to 1.
+    pub fn progress(&self) -> f64 {
+        self.progress.load(Ordering::Relaxed) as f64 / 1e6
+    }
+
+    fn position(&self) -> std::sync::MutexGuard<'_, Option<ReadPosition>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins the build of a deferred index; `false` if it was begun already.
+    pub fn want(&self) -> bool {
+        let mut position = self.position();
+        let Some(position) = position.as_mut().filter(|position| !position.wanted) else { return false };
+        position.wanted = true;
+        true
+    }
+
+    /// Changes were lost: reads again what changed since the last flush, or all if it was never complete.
+    pub fn read_again(&self) {
+        self.ready.store(false, Ordering::SeqCst);
+        let status = self.copy.status();
+        let from = Timestamp(if status.built { status.complete_until } else { 0 });
+        let wanted = self.position().as_ref().is_none_or(|position| position.wanted);
+        *self.position() = Some(ReadPosition { from, continuation: None, wanted });
+    }
+
+    /// Reads the next page of documents; `true` if there may be more.
+    pub fn read_page(&self, store: &Store) -> Result<bool, crate::Error> {
+        let Some(position) = self.position().clone().filter(|position| position.wanted) else {
+            return Ok(false);
+        };
+        let visit = StoreVisit {
+            from: position.from,
+            // A build meets removals through the feed only.
+            tombstones: position.from > Timestamp(0),
+            continuation: position.continuation.clone(),
+            wanted: PAGE,
+            fields: Some(self.definition.fields()),
+            ..StoreVisit::all(&[&self.definition.config.document_type])
+        };
+        let page = store.visit(&visit)?;
+        let changes = page.visited.iter().map(|version| self.definition.change(version)).collect();
+        self.copy.apply(changes)?;
+        self.progress.store((page.progress * 1e6) as u64, Ordering::Relaxed);
+        let goes_on = page.continuation.is_some();
+        *self.position() = goes_on.then(|| ReadPosition { continuation: page.continuation, ..position });
+        Ok(goes_on)
+    }
+
+    /// Makes it readable, if it has read everything.
+    pub fn finish_reading(&self) -> bool {
+        let is_done = self.position().is_none();
+        if is_done && !self.is_ready() {
+            self.progress.store(1_000_000, Ordering::Relaxed);
+            self.ready.store(true, Ordering::SeqCst);
+            return true;
+        }
+        false
+    }
+
+    /// Notes the error of the last step, or that there was none.
+    pub fn note(&self, error: Option<String>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+/// Removes the directory of a copy.
+pub(super) fn remove_directory(directory: &Path) -> Result<(), CopyError> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(CopyError::Io { action: "remove", path: directory.to_owned(), reason: error.to_string() })
+        }
+        _ => Ok(()),
+    }
+}

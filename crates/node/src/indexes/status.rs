@@ -1,0 +1,105 @@
+//! Status of the indexes of a node.
+
+use std::sync::Arc;
+
+use super::opened::OpenedIndex;
+use super::service::lock;
+use super::{IndexDefinition, NodeIndexes};
+
+/// State of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexState {
+    /// It waits for a request to build it.
+    Deferred,
+    /// It reads documents that it does not have yet.
+    Building,
+    /// It has every document, and is read by queries.
+    Ready,
+    /// Its last step failed; it is tried again.
+    Failed,
+}
+
+impl IndexState {
+    /// Name in status answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            IndexState::Deferred => "deferred",
+            IndexState::Building => "building",
+            IndexState::Ready => "ready",
+            IndexState::Failed => "failed",
+        }
+    }
+}
+
+/// Status of an index.
+#[derive(Clone)]
+pub struct IndexStatus {
+    /// The index.
+    pub definition: Arc<IndexDefinition>,
+    /// Its state.
+    pub state: IndexState,
+    /// Share of the documents that it has read, from 0 to 1.
+    pub progress: f64,
+    /// Seconds that the build should still take; known from 1 % on.
+    pub seconds_left: Option<f64>,
+    /// Number of entries, about.
+    pub entries: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// Number of files.
+    pub runs: usize,
+    /// Changes that wait for all indexes together.
+    pub waiting: usize,
+    /// True if an earlier definition serves until this one is ready.
+    pub replaced: bool,
+    /// Reason of the last failure.
+    pub reason: Option<String>,
+}
+
+impl NodeIndexes {
+    /// Status of every index, by name.
+    pub fn statuses(&self) -> Vec<IndexStatus> {
+        let waiting = self.inner().feed.waiting();
+        let mut statuses: Vec<IndexStatus> =
+            self.inner().all().iter().map(|index| status(index, waiting)).collect();
+        statuses.sort_by(|one, other| one.definition.name().cmp(other.definition.name()));
+        for at in 1..statuses.len() {
+            if statuses[at - 1].definition.name() == statuses[at].definition.name() {
+                statuses[at].replaced = true;
+            }
+        }
+        statuses.dedup_by(|later, kept| {
+            let is_same = later.definition.name() == kept.definition.name();
+            if is_same {
+                std::mem::swap(later, kept);
+            }
+            is_same
+        });
+        statuses
+    }
+}
+
+fn status(index: &OpenedIndex, waiting: usize) -> IndexStatus {
+    let copy = index.copy.status();
+    let reason = lock(&index.error).clone();
+    let state = match () {
+        () if reason.is_some() => IndexState::Failed,
+        () if index.is_ready() => IndexState::Ready,
+        () if index.is_deferred() => IndexState::Deferred,
+        () => IndexState::Building,
+    };
+    let progress = index.progress();
+    let is_known = state == IndexState::Building && progress >= 0.01;
+    IndexStatus {
+        definition: Arc::clone(&index.definition),
+        state,
+        progress,
+        seconds_left: is_known.then(|| index.began.elapsed().as_secs_f64() * (1.0 - progress) / progress),
+        entries: copy.entries,
+        bytes: copy.bytes,
+        runs: copy.runs,
+        waiting,
+        replaced: false,
+        reason,
+    }
+}

@@ -1,0 +1,173 @@
+//! `millrace index`: the indexes of a server.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use serde_json::{Value, json};
+
+use crate::cli::{IndexCommand, NamedIndex, NodeArguments};
+use crate::error::Error;
+use crate::output::CommandOutput;
+
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Timeout of one look.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Width of a progress bar.
+const BAR: usize = 12;
+
+/// Runs an action on indexes.
+pub async fn run(
+    node: &NodeArguments,
+    command: &IndexCommand,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
+    match command {
+        IndexCommand::List(patience) => {
+            let answer = list(&client.patient(patience.timeout)).await?;
+            output.print(|| table(&answer), &answer);
+            Ok(ExitCode::SUCCESS)
+        }
+        IndexCommand::Show(named) => {
+            let client = client.patient(named.timeout);
+            let index = find(&client, named).await?;
+            output.print(|| details(&index), &index);
+            Ok(ExitCode::SUCCESS)
+        }
+        IndexCommand::Build(named) => ask(&client, named, "build", output).await,
+        IndexCommand::Rebuild(named) => ask(&client, named, "rebuild", output).await,
+        IndexCommand::Verify(named) => verify(&client.patient(named.timeout), named, output).await,
+        IndexCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments.timeout, output).await,
+    }
+}
+
+async fn list(client: &NodeClient) -> Result<Value, Error> {
+    Ok(client.send(OutgoingRequest::new(Method::GET, "/index/v1/")).await?.checked()?.json())
+}
+
+/// The index of a name; the server's own message says what there is if it has none.
+async fn find(client: &NodeClient, named: &NamedIndex) -> Result<Value, Error> {
+    let path = path(client, &named.name).await?;
+    Ok(client.send(OutgoingRequest::new(Method::GET, path)).await?.checked()?.json())
+}
+
+/// Path of an index, with the content cluster that declares it.
+async fn path(client: &NodeClient, name: &str) -> Result<String, Error> {
+    let all = list(client).await?;
+    let found = indexes(&all).find(|index| index["name"] == name);
+    let content = found.and_then(|index| index["content"].as_str()).unwrap_or("any");
+    Ok(format!("/index/v1/{content}/{name}"))
+}
+
+fn indexes(answer: &Value) -> impl Iterator<Item = &Value> {
+    answer["indexes"].as_array().into_iter().flatten()
+}
+
+async fn ask(
+    client: &NodeClient,
+    named: &NamedIndex,
+    action: &str,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let answer = post(client, named, action).await?;
+    output.print(|| format!("{}: {}", named.name, answer["message"].as_str().unwrap_or("done")), &answer);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn post(client: &NodeClient, named: &NamedIndex, action: &str) -> Result<Value, Error> {
+    let path = format!("{}/{action}", path(client, &named.name).await?);
+    Ok(client.send(OutgoingRequest::new(Method::POST, path)).await?.checked()?.json())
+}
+
+async fn verify(client: &NodeClient, named: &NamedIndex, output: &CommandOutput) -> Result<ExitCode, Error> {
+    let answer = post(client, named, "verify").await?;
+    let differences = answer["differences"].as_u64().unwrap_or(u64::MAX);
+    let text = || {
+        let examples = answer["examples"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut lines = vec![format!(
+            "{}: {differences} differences; {} documents and {} entries compared",
+            named.name, answer["documents"], answer["entries"]
+        )];
+        lines.extend(examples.map(|id| format!("  {id}")));
+        if differences > 0 {
+            lines.push(format!("mend it with: millrace index rebuild {}", named.name));
+        }
+        lines.join("\n")
+    };
+    output.print(text, &answer);
+    Ok(if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits until all indexes are ready; deferred ones are not waited for.
+async fn wait(client: &NodeClient, timeout: Duration, output: &CommandOutput) -> Result<ExitCode, Error> {
+    let end = Instant::now() + timeout;
+    loop {
+        let answer = list(client).await?;
+        let left: Vec<&str> = indexes(&answer)
+            .filter(|index| !matches!(index["state"].as_str(), Some("ready" | "deferred")))
+            .filter_map(|index| index["name"].as_str())
+            .collect();
+        if left.is_empty() {
+            output.print(|| "all indexes are ready".to_owned(), &json!({ "done": true, "left": left }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        if Instant::now() >= end {
+            let text = || format!("not ready yet: {}", left.join(", "));
+            output.print(text, &json!({ "done": false, "left": left }));
+            return Ok(ExitCode::FAILURE);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn table(answer: &Value) -> String {
+    let message = answer["message"].as_str().map(str::to_owned);
+    let lines: Vec<String> = indexes(answer).map(line).collect();
+    match (lines.is_empty(), message) {
+        (_, Some(message)) => message,
+        (true, None) => "no indexes are declared: see docs/indexes.md".to_owned(),
+        (false, None) => lines.join("\n"),
+    }
+}
+
+fn line(index: &Value) -> String {
+    let text = |name: &str| index[name].as_str().unwrap_or("").to_owned();
+    let progress = index["progress"].as_f64().unwrap_or(0.0);
+    let state = text("state");
+    let mut line = format!("{:24} {:12} {state:9}", text("name"), text("document"));
+    match state.as_str() {
+        "building" => {
+            let filled = ((progress * BAR as f64) as usize).min(BAR);
+            line += &format!(" {}{} {:.0} %", "▇".repeat(filled), "▁".repeat(BAR - filled), progress * 100.0);
+            if let Some(seconds) = index["seconds-left"].as_f64() {
+                line += &format!("   about {seconds:.0} s left");
+            }
+        }
+        "failed" => line += &format!(" {}", text("reason")),
+        "deferred" => {}
+        _ => line += &format!(" {} entries   {} bytes", index["entries"], index["bytes"]),
+    }
+    line
+}
+
+fn details(index: &Value) -> String {
+    let keys: Vec<String> = index["keys"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|key| {
+            let descending = if key["order"] == "descending" { " descending" } else { "" };
+            format!("{}{descending}", key["field"].as_str().unwrap_or(""))
+        })
+        .collect();
+    let mut lines = vec![line(index), format!("  keys: {}", keys.join(", "))];
+    lines.extend(index["selection"].as_str().map(|selection| format!("  selection: {selection}")));
+    lines.push(format!("  files: {}, changes that wait: {}", index["runs"], index["waiting"]));
+    lines.extend(index["reason"].as_str().map(|reason| format!("  last error: {reason}")));
+    lines.join("\n")
+}

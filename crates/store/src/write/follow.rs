@@ -1,0 +1,154 @@
+//! Followers of a store: what a commit and a drop change is passed on before it is acknowledged.
+
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
+use parking_lot::{RwLock, RwLockReadGuard};
+
+use crate::Error;
+use crate::read::visit::VisitedVersion;
+use crate::state::marks::{DropMark, MarkScope};
+use crate::tail::{KeyValue, RowKey, TailRow};
+
+/// Receiver of the changes of a store, in the order of their commits.
+///
+/// It is called on threads that writers wait for, so it should only hand the changes on.
+pub trait CommitFollower: Send + Sync {
+    /// True if the follower needs the documents of this type.
+    fn follows(&self, document_type: &str) -> bool;
+
+    /// Receives rows that are durable and visible, before they are acknowledged.
+    fn committed(&self, rows: Vec<CommittedRow>);
+
+    /// Learns of a drop before it is made. A drop may fail after this call.
+    ///
+    /// # Errors
+    /// The follower cannot note the drop durably; the drop is then refused.
+    fn dropping(&self, scope: &DroppingScope) -> Result<(), Error>;
+
+    /// Receives a drop that is durable and visible, before it is acknowledged.
+    fn dropped(&self, scope: &DroppingScope, until: Timestamp);
+}
+
+/// Documents that a drop removes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DroppingScope {
+    /// Documents of a group, by [`millrace_document::DocumentGroup::key`].
+    Group {
+        /// Document type; `None` for all types.
+        document_type: Option<String>,
+        /// Key of the group.
+        group: String,
+        /// Part of a divided group; `None` for the whole group.
+        part: Option<BucketId>,
+    },
+    /// All documents of a type.
+    Type(String),
+    /// All documents of a range of locations.
+    Locations,
+}
+
+impl DroppingScope {
+    pub(crate) fn of(scope: &MarkScope) -> Self {
+        match scope {
+            MarkScope::Group { document_type, group, part } => DroppingScope::Group {
+                document_type: document_type.clone(),
+                group: group.clone(),
+                part: *part,
+            },
+            MarkScope::Type(name) => DroppingScope::Type(name.clone()),
+            MarkScope::Locations(..) => DroppingScope::Locations,
+        }
+    }
+}
+
+/// A committed version of a document, encoded.
+#[derive(Debug, Clone)]
+pub struct CommittedRow {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl CommittedRow {
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+
+    /// Document type, as the id names it.
+    pub fn document_type(&self) -> &str {
+        RowKey::parse(&self.key).map_or("", |key| key.document_type())
+    }
+
+    /// Time of the version.
+    pub fn timestamp(&self) -> Timestamp {
+        RowKey::parse(&self.key).map_or(Timestamp(0), |key| key.timestamp)
+    }
+
+    /// Returns the version.
+    ///
+    /// # Errors
+    /// The row is not one that the store writes.
+    pub fn decode(&self) -> Result<VisitedVersion, Error> {
+        let row = TailRow::decode(&RowKey::parse(&self.key)?, &self.value)?;
+        Ok(match row.removed {
+            false => VisitedVersion::Document(row.document, row.timestamp),
+            true => VisitedVersion::Removed(row.document.id, row.timestamp),
+        })
+    }
+}
+
+/// The follower of a store, if it has one.
+#[derive(Default)]
+pub(crate) struct FollowerSlot {
+    slot: RwLock<Option<Arc<dyn CommitFollower>>>,
+}
+
+impl FollowerSlot {
+    /// Holds the slot while a commit is made: a follower that is set afterwards gets none of its rows, and
+    /// all of later commits.
+    pub fn hold(&self) -> HeldFollower<'_> {
+        HeldFollower(self.slot.read())
+    }
+
+    /// Sets the follower, and returns the result of `then`, which runs while no commit is under way.
+    pub fn set<T>(&self, follower: Option<Arc<dyn CommitFollower>>, then: impl FnOnce() -> T) -> T {
+        let mut slot = self.slot.write();
+        *slot = follower;
+        then()
+    }
+}
+
+/// The follower during one commit or drop.
+pub(crate) struct HeldFollower<'a>(RwLockReadGuard<'a, Option<Arc<dyn CommitFollower>>>);
+
+impl HeldFollower<'_> {
+    /// Copies the rows that the follower needs.
+    pub fn wanted(&self, rows: &[KeyValue]) -> Vec<CommittedRow> {
+        let Some(follower) = &*self.0 else { return Vec::new() };
+        let is_wanted =
+            |key: &[u8]| RowKey::parse(key).is_ok_and(|key| follower.follows(key.document_type()));
+        let wanted = rows.iter().filter(|(key, _)| is_wanted(key));
+        wanted.map(|(key, value)| CommittedRow { key: key.clone(), value: value.clone() }).collect()
+    }
+
+    /// Passes rows on.
+    pub fn committed(&self, rows: Vec<CommittedRow>) {
+        if let Some(follower) = self.0.as_ref().filter(|_| !rows.is_empty()) {
+            follower.committed(rows);
+        }
+    }
+
+    /// Announces a drop.
+    pub fn dropping(&self, scope: &MarkScope) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |follower| follower.dropping(&DroppingScope::of(scope)))
+    }
+
+    /// Passes a drop on.
+    pub fn dropped(&self, mark: &DropMark) {
+        if let Some(follower) = &*self.0 {
+            follower.dropped(&DroppingScope::of(&mark.scope), Timestamp(mark.timestamp));
+        }
+    }
+}
