@@ -8,6 +8,7 @@ use hyper::HeaderMap;
 
 use crate::access_log::AccessLog;
 use crate::config_api::UploadSessions;
+use crate::edge::CredentialDesk;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::ClientQuotas;
@@ -22,6 +23,7 @@ pub(crate) struct GatewayState {
     settings: Settings,
     sessions: UploadSessions,
     quotas: ClientQuotas,
+    credentials: Arc<CredentialDesk>,
     budget: Arc<RequestBudget>,
     /// Limits of the data port, and of the deployment port.
     port_limits: [PortLimits; 2],
@@ -67,6 +69,7 @@ impl GatewayState {
                 |source| PortError::Sessions(StartError::Directory { path: sessions_dir, source }),
             )?,
             quotas: ClientQuotas::new(&settings),
+            credentials: Arc::new(CredentialDesk::load(settings.credentials.clone())?),
             budget,
             port_limits,
             access_log: access_log.transpose()?,
@@ -106,6 +109,11 @@ impl GatewayState {
     /// Remaining quotas of clients.
     pub(crate) fn quotas(&self) -> &ClientQuotas {
         &self.quotas
+    }
+
+    /// Credentials that requests need.
+    pub(crate) fn credentials(&self) -> &Arc<CredentialDesk> {
+        &self.credentials
     }
 
     /// Access log, if requests are logged.

@@ -12,4 +12,5 @@ pub mod import;
 pub mod query;
 pub mod serve;
 pub mod status;
+pub mod token;
 pub mod visit;
