@@ -227,6 +227,8 @@ impl ClientQuotas {
 mod tests {
     use std::time::Duration;
 
+    use millrace_access::CallerLimits;
+
     use super::*;
 
     fn claim(text: &str) -> Result<Option<QuotaClaim>, String> {
@@ -271,6 +273,29 @@ mod tests {
         for _ in 0..9 {
             assert!(unlimited.admit_group(&DocumentGroup::None, start, &metrics).is_ok());
         }
+    }
+
+    #[test]
+    fn a_caller_has_the_limits_of_its_credential() {
+        let (metrics, start) = (NodeMetrics::new(), Instant::now());
+        let limited = quotas(None, None);
+        let caller = |name: &str, queries: Option<f64>, concurrent: Option<u32>| {
+            let unrestricted = Caller::unrestricted(name);
+            Caller { limits: CallerLimits { queries, concurrent }, ..unrestricted }
+        };
+        let (fast, busy) = (caller("fast", Some(2.0), None), caller("busy", None, Some(2)));
+        let admit = |caller: &Caller| limited.admit_caller(caller, start, &metrics);
+        let admitted: Vec<bool> = (0..3).map(|_| admit(&fast).is_ok_and(|turn| turn.is_none())).collect();
+        assert_eq!(admitted, [true, true, false]);
+        let (first, second) = (admit(&busy).expect("one"), admit(&busy).expect("two"));
+        assert!(first.is_some() && second.is_some());
+        let refused = admit(&busy).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("'busy' has 2 requests in flight"), "{refused}");
+        assert!(admit(&caller("other", None, Some(1))).is_ok());
+        drop(first);
+        let third = admit(&busy).expect("the first has ended");
+        drop((second, third));
+        assert!(limited.in_flight.lock().expect("no thread has panicked").is_empty());
     }
 
     #[test]

@@ -146,6 +146,7 @@ impl Settings {
     pub fn new(data_dir: PathBuf) -> Self {
         let credentials = CredentialFiles {
             access: data_dir.join("access.toml"),
+            is_access_required: false,
             token_keys: None,
             audience: "millrace".to_owned(),
         };

@@ -13,8 +13,10 @@ use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::ClientQuotas;
 use crate::{PortError, Settings};
+use millrace_access::{Permit, WantedGroups};
 use millrace_node::metrics::MetricGauge;
 use millrace_node::{Node, StartError};
+use millrace_store::Store;
 
 /// A node with everything that its ports need besides. It dereferences to the [`Node`], whose operations
 /// requests call.
@@ -83,6 +85,15 @@ impl GatewayState {
     /// The node.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// The store, for a request about these documents.
+    ///
+    /// # Panics
+    /// The permit does not cover them: a request was not checked when it was parsed.
+    pub(crate) fn store(&self, permit: &Permit, wanted: WantedGroups<'_>) -> &Store {
+        assert!(permit.covers(wanted), "a request uses documents that its permit does not cover");
+        self.node.store()
     }
 
     /// Settings of the ports.

@@ -1,5 +1,6 @@
 //! The settings of a server: flags, environment variables, and one TOML file.
 
+mod listening;
 mod merging;
 
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ use millrace_node::{OutboundPolicy, Settings as NodeSettings};
 use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
 
+use self::listening::ListenSettings;
 use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 use crate::free_memory;
@@ -76,6 +78,10 @@ pub struct ServeArguments {
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", env = "MILLRACE_TLS_KEY", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
+    /// The file of API keys and revoked tokens, which `millrace token` changes [default: access.toml in the data
+    /// directory, if it is there].
+    #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_FILE")]
+    pub access_file: Option<PathBuf>,
     /// A file with the public keys of signed tokens (JSON Web Key Set). With it, or with keys of `millrace
     /// token create`, requests need a credential.
     #[arg(long, value_name = "FILE", env = "MILLRACE_TOKEN_KEYS")]
@@ -289,7 +295,8 @@ impl ServeArguments {
             }
         }
         let credentials = CredentialFiles {
-            access: defaults.credentials.access,
+            is_access_required: given.access_file.is_some(),
+            access: given.access_file.unwrap_or(defaults.credentials.access),
             token_keys: given.token_keys,
             audience: given.token_audience.unwrap_or(defaults.credentials.audience),
         };
@@ -297,7 +304,7 @@ impl ServeArguments {
             listen: given.listen.unwrap_or(defaults.listen),
             config_listen: given.config_listen.unwrap_or(defaults.config_listen),
             insecure: given.insecure.unwrap_or(false),
-            is_closed: credentials.token_keys.is_some() || credentials.access.exists(),
+            is_closed: credentials.is_given(),
         };
         listening.check()?;
         let hosts = parsed("allowed-hosts", HostNames::parse(&listed(given.allowed_hosts)))?;
@@ -401,39 +408,6 @@ impl ServeArguments {
             ("transfer-rate-max", self.transfer_rate_max.is_some()),
         ];
         settings.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
-    }
-}
-
-/// Addresses of the ports, with the operator's statement if this is safe.
-struct ListenSettings {
-    listen: IpAddr,
-    config_listen: IpAddr,
-    insecure: bool,
-    /// True if clients need credentials.
-    is_closed: bool,
-}
-
-impl ListenSettings {
-    /// Refuses to admit other machines while clients need no credentials. Certificates of nodes do not count:
-    /// they identify the nodes of the cluster, not its users.
-    fn check(&self) -> Result<(), Error> {
-        let ports = [
-            ("listen", self.listen, "read, write and delete all documents"),
-            (
-                "config-listen",
-                self.config_listen,
-                "deploy applications, delete all documents and administer the cluster",
-            ),
-        ];
-        let open = ports.into_iter().find(|(_, address, _)| !address.to_canonical().is_loopback());
-        match open.filter(|_| !self.insecure && !self.is_closed) {
-            None => Ok(()),
-            Some((flag, address, powers)) => Err(Error::Argument(format!(
-                "--{flag} {address} lets other machines in, and clients need no credentials: every machine that reaches the port may \
-                 {powers}. Create a key first: millrace token create NAME --read --write --deploy --admin; or, where only trusted machines \
-                 reach the port, add --insecure"
-            ))),
-        }
     }
 }
 

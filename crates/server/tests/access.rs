@@ -318,12 +318,12 @@ fn endpoints_require_rights() {
         (&data, Method::GET, "/", "read write deploy admin"),
         (&data, Method::GET, "/nothing", "read write deploy admin"),
         (&config, Method::GET, "/application/v2/tenant/", "deploy admin"),
-        (&config, Method::POST, &format!("{tenant}/session"), "deploy admin"),
-        (&config, Method::POST, &format!("{tenant}/prepareandactivate"), "deploy admin"),
+        (&config, Method::POST, format!("{tenant}/session").as_str(), "deploy admin"),
+        (&config, Method::POST, format!("{tenant}/prepareandactivate").as_str(), "deploy admin"),
         (&config, Method::GET, "/cluster/v2", "admin"),
         (&config, Method::GET, "/state/v1/metrics", "read deploy admin"),
         (&config, Method::GET, "/nothing", "admin"),
-        (&config, Method::DELETE, &format!("{tenant}/application/none"), "admin"),
+        (&config, Method::DELETE, format!("{tenant}/application/none").as_str(), "admin"),
     ] {
         let send = |token: &'static str| {
             let request = OutgoingRequest::new(method.clone(), path).body("application/json", "{}");

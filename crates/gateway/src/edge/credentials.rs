@@ -19,6 +19,8 @@ const RENEWAL: Duration = Duration::from_secs(1);
 pub struct CredentialFiles {
     /// API keys and deny list (TOML).
     pub access: PathBuf,
+    /// True if that file may not be absent: a setting names it.
+    pub is_access_required: bool,
     /// Keys of signed tokens (JSON Web Key Set), if there is such a file.
     pub token_keys: Option<PathBuf>,
     /// Required audience of signed tokens.
@@ -26,7 +28,12 @@ pub struct CredentialFiles {
 }
 
 impl CredentialFiles {
-    /// Reads the files. The file of API keys may be absent; a file that is named by a setting may not.
+    /// Returns true if there are credentials, so that requests need one.
+    pub fn is_given(&self) -> bool {
+        self.token_keys.is_some() || self.is_access_required || self.access.exists()
+    }
+
+    /// Reads the files. The file of API keys may be absent, unless a setting names it.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -34,7 +41,7 @@ impl CredentialFiles {
         let failed = |path: &PathBuf, source| PortError::CredentialFile { path: path.clone(), source };
         let access_file = match fs::read_to_string(&self.access) {
             Ok(text) => Some(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_access_required => None,
             Err(error) => return Err(failed(&self.access, error)),
         };
         let keys = |path: &PathBuf| fs::read_to_string(path).map_err(|error| failed(path, error));

@@ -398,7 +398,7 @@ pub fn flow(query: &Query) -> Result<WorkFlow, Error> {
 }
 
 /// Groups whose documents a scope has, for a permit.
-fn wanted_groups(scope: &ViewScope) -> WantedGroups<'_> {
+pub fn wanted_groups(scope: &ViewScope) -> WantedGroups<'_> {
     match scope {
         ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => WantedGroups::These(groups),
         ViewScope::Buckets(_) | ViewScope::All => WantedGroups::All,

@@ -21,6 +21,9 @@ pub struct TokenDirectory {
     /// Data directory of the server.
     #[arg(long, env = "MILLRACE_DATA_DIR", default_value = "data")]
     pub data_dir: PathBuf,
+    /// The file of keys, if it is not access.toml in the data directory.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_FILE")]
+    pub access_file: Option<PathBuf>,
 }
 
 #[derive(Args)]

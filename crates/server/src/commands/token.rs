@@ -111,7 +111,7 @@ fn revoke(revocation: &TokenRevocation, output: &CommandOutput) -> Result<(), Er
 }
 
 fn file_of(directory: &TokenDirectory) -> PathBuf {
-    directory.data_dir.join("access.toml")
+    directory.access_file.clone().unwrap_or_else(|| directory.data_dir.join("access.toml"))
 }
 
 /// Reads the file; without one, there are no keys.
@@ -132,7 +132,8 @@ fn write(path: &Path, file: &AccessFile) -> Result<(), Error> {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = parent.unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let partial = path.with_extension("toml.partial");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;

@@ -26,6 +26,7 @@ impl ServeArguments {
             config: self.config.or(others.config),
             tls_certificate: self.tls_certificate.or(others.tls_certificate),
             tls_key: self.tls_key.or(others.tls_key),
+            access_file: self.access_file.or(others.access_file),
             token_keys: self.token_keys.or(others.token_keys),
             token_audience: self.token_audience.or(others.token_audience),
             request_bytes_max: self.request_bytes_max.or(others.request_bytes_max),
