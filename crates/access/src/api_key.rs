@@ -94,7 +94,8 @@ pub struct KeyRecord {
 }
 
 impl KeyRecord {
-    /// Returns true if the key has the secret of this record. The time that this takes tells nothing about it.
+    /// Returns true if the key has the secret of this record. The time that this takes does not depend on the
+    /// secret.
     pub(crate) fn is_of(&self, key: &ApiKey) -> bool {
         self.hash.as_bytes().ct_eq(key.hash().as_bytes()).into()
     }

@@ -109,7 +109,7 @@ impl CallerLimits {
 
 /// The sender of a request, as its credential identifies it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Caller {
+pub struct RequestCaller {
     /// Name, for logs and limits.
     pub name: Arc<str>,
     /// Rights.
@@ -120,11 +120,11 @@ pub struct Caller {
     pub limits: CallerLimits,
 }
 
-impl Caller {
+impl RequestCaller {
     /// Creates the caller with all rights and no limits: another node of the cluster that has shown its
     /// certificate, or any client of a server without credentials.
     pub fn unrestricted(name: &str) -> Self {
-        Caller {
+        RequestCaller {
             name: name.into(),
             rights: AccessRights::all(),
             groups: CallerGroups::All,
@@ -165,9 +165,9 @@ impl Caller {
     ///
     /// # Errors
     /// [`Error::Group`]: the caller may not use the group.
-    pub fn within(&self, group: DocumentGroup) -> Result<Caller, Error> {
+    pub fn within(&self, group: DocumentGroup) -> Result<RequestCaller, Error> {
         self.permit(WantedGroups::These(std::slice::from_ref(&group)))?;
-        Ok(Caller { groups: CallerGroups::Only([group].into()), ..self.clone() })
+        Ok(RequestCaller { groups: CallerGroups::Only([group].into()), ..self.clone() })
     }
 
     /// Permits access to documents.

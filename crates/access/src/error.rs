@@ -79,8 +79,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if another credential is required: HTTP status 401. Otherwise the credential is valid and does not
-    /// suffice: 403.
+    /// True if another credential is required: HTTP status 401. Otherwise the credential is valid, but does
+    /// not suffice: 403.
     pub const fn is_unauthenticated(&self) -> bool {
         !matches!(self, Error::Right { .. } | Error::Group { .. })
     }

@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::signed::{TokenClaims, TokenKeys};
-use crate::{ApiKey, Caller, Error, KeyRecord};
+use crate::{ApiKey, Error, KeyRecord, RequestCaller};
 
 /// Number of verified signed tokens that are kept.
 const CACHED_MAX: usize = 10_000;
@@ -80,18 +80,18 @@ pub struct KeyringSources {
 /// A keyring without any file is open: every request is permitted. A keyring with an empty file is closed.
 pub struct Keyring {
     is_open: bool,
-    keys: BTreeMap<String, (KeyRecord, Arc<Caller>)>,
+    keys: BTreeMap<String, (KeyRecord, Arc<RequestCaller>)>,
     denied: BTreeSet<String>,
     tokens: Option<TokenKeys>,
     /// Verified signed tokens by their SHA-256. Times and the deny list are checked at each use.
     verified: Cache<[u8; 32], Arc<VerifiedToken>>,
-    anonymous: Arc<Caller>,
+    anonymous: Arc<RequestCaller>,
 }
 
 /// A signed token whose signature is right.
 struct VerifiedToken {
     claims: TokenClaims,
-    caller: Arc<Caller>,
+    caller: Arc<RequestCaller>,
 }
 
 impl Keyring {
@@ -109,7 +109,7 @@ impl Keyring {
         let is_open = file.is_none() && tokens.is_none();
         let AccessFile { denied, keys } = file.unwrap_or_default();
         let keys = keys.into_iter().map(|key| {
-            let caller = Caller {
+            let caller = RequestCaller {
                 name: key.name.as_str().into(),
                 rights: key.rights.clone().into(),
                 groups: key.caller_groups(),
@@ -123,7 +123,7 @@ impl Keyring {
             denied: denied.into_iter().collect(),
             tokens,
             verified: Cache::new(CACHED_MAX),
-            anonymous: Arc::new(Caller::unrestricted("anonymous")),
+            anonymous: Arc::new(RequestCaller::unrestricted("anonymous")),
         })
     }
 
@@ -143,7 +143,7 @@ impl Keyring {
     ///
     /// # Errors
     /// The credential is missing or not valid.
-    pub fn caller(&self, authorization: Option<&str>, now: u64) -> Result<Arc<Caller>, Error> {
+    pub fn caller(&self, authorization: Option<&str>, now: u64) -> Result<Arc<RequestCaller>, Error> {
         if self.is_open {
             return Ok(Arc::clone(&self.anonymous));
         }
@@ -162,7 +162,7 @@ impl Keyring {
         }
     }
 
-    fn caller_of_key(&self, key: &ApiKey, now: u64) -> Result<Arc<Caller>, Error> {
+    fn caller_of_key(&self, key: &ApiKey, now: u64) -> Result<Arc<RequestCaller>, Error> {
         let (record, caller) = self.keys.get(key.id()).ok_or(Error::UnknownKey)?;
         match () {
             () if !record.is_of(key) => Err(Error::UnknownKey),
@@ -171,7 +171,7 @@ impl Keyring {
         }
     }
 
-    fn caller_of_token(&self, token: &str, now: u64) -> Result<Arc<Caller>, Error> {
+    fn caller_of_token(&self, token: &str, now: u64) -> Result<Arc<RequestCaller>, Error> {
         let tokens =
             self.tokens.as_ref().ok_or(Error::Malformed("the server has no keys of signed tokens"))?;
         let hash: [u8; 32] =
@@ -180,7 +180,7 @@ impl Keyring {
             Some(verified) => verified,
             None => {
                 let claims = tokens.verify(token)?;
-                let caller = Caller {
+                let caller = RequestCaller {
                     name: claims.sub.as_str().into(),
                     rights: claims.permissions,
                     groups: claims.caller_groups()?,

@@ -13,8 +13,8 @@ pub enum WantedGroups<'g> {
 
 /// Permission to read and write documents.
 ///
-/// Only [`crate::Caller::permit`] makes one for a request, and [`Permit::of_server`] for work of the server
-/// itself. It retains the groups of the caller, so that a later function can check a narrower request again.
+/// Only [`crate::RequestCaller::permit`] makes one for a request, and [`Permit::of_server`] for work of the
+/// server itself. It retains the groups of the caller, so that a later function can check a narrower request again.
 #[derive(Debug, Clone)]
 pub struct Permit {
     groups: CallerGroups,

@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use millrace_access::{
-    AccessFile, AccessRight, AccessRule, ApiKey, Caller, CallerGroups, CallerLimits, Error, KeyRecord,
-    Keyring, KeyringSources, PortKind, RequestMethod, WantedGroups,
+    AccessFile, AccessRight, AccessRule, ApiKey, CallerGroups, CallerLimits, Error, KeyRecord, Keyring,
+    KeyringSources, PortKind, RequestCaller, RequestMethod, WantedGroups,
 };
 use millrace_document::DocumentGroup;
 use ring::rand::SystemRandom;
@@ -267,7 +267,7 @@ fn a_server_without_files_is_open_and_with_an_empty_one_closed() {
 
 #[test]
 fn permits() {
-    let all = Caller::unrestricted("all");
+    let all = RequestCaller::unrestricted("all");
     let ann = all.within(group("ann")).unwrap();
     for (caller, groups, expected) in [
         (&all, None, true),

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use millrace_access::Caller;
+use millrace_access::RequestCaller;
 use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 
@@ -144,7 +144,7 @@ impl ClientQuotas {
     /// [`Error::OverRate`].
     pub fn admit_caller(
         &self,
-        caller: &Caller,
+        caller: &RequestCaller,
         now: Instant,
         metrics: &NodeMetrics,
     ) -> Result<Option<CallerTurn>, Error> {
@@ -280,11 +280,11 @@ mod tests {
         let (metrics, start) = (NodeMetrics::new(), Instant::now());
         let limited = quotas(None, None);
         let caller = |name: &str, queries: Option<f64>, concurrent: Option<u32>| {
-            let unrestricted = Caller::unrestricted(name);
-            Caller { limits: CallerLimits { queries, concurrent }, ..unrestricted }
+            let unrestricted = RequestCaller::unrestricted(name);
+            RequestCaller { limits: CallerLimits { queries, concurrent }, ..unrestricted }
         };
         let (fast, busy) = (caller("fast", Some(2.0), None), caller("busy", None, Some(2)));
-        let admit = |caller: &Caller| limited.admit_caller(caller, start, &metrics);
+        let admit = |caller: &RequestCaller| limited.admit_caller(caller, start, &metrics);
         let admitted: Vec<bool> = (0..3).map(|_| admit(&fast).is_ok_and(|turn| turn.is_none())).collect();
         assert_eq!(admitted, [true, true, false]);
         let (first, second) = (admit(&busy).expect("one"), admit(&busy).expect("two"));

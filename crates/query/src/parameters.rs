@@ -69,7 +69,7 @@ pub fn value_of<'p>(parameters: &'p BTreeMap<String, String>, name: &str) -> Opt
     named.fold(None, |_, (_, value)| Some(value.as_str()))
 }
 
-/// Names of the request parameters that are listed individually, with their aliases: for tests of all of them.
+/// Names of the request parameters that are listed individually, with their aliases: for tests of all.
 pub fn parameter_names() -> impl Iterator<Item = &'static str> {
     names::all()
 }

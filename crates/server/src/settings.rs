@@ -78,8 +78,8 @@ pub struct ServeArguments {
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", env = "MILLRACE_TLS_KEY", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// The file of API keys and revoked tokens, which `millrace token` changes [default: access.toml in the data
-    /// directory, if it is there].
+    /// The file of API keys and revoked tokens, which `millrace token` changes [default: access.toml in the
+    /// data directory, if it is there].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_FILE")]
     pub access_file: Option<PathBuf>,
     /// A file with the public keys of signed tokens (JSON Web Key Set). With it, or with keys of `millrace

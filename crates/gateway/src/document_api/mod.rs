@@ -17,7 +17,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
-use millrace_access::{Caller, Permit, WantedGroups};
+use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value};
 
@@ -156,7 +156,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
 
 /// Parses the path, and permits its documents to the caller. The only group of a caller is filled into a path
 /// that names none.
-fn admitted_target(call: &mut DocumentCall, caller: &Caller) -> Result<DocumentTarget, Error> {
+fn admitted_target(call: &mut DocumentCall, caller: &RequestCaller) -> Result<DocumentTarget, Error> {
     let mut target = DocumentTarget::parse(&call.path)?;
     if let Some(group) = caller.only_group()
         && let Some(filled) = target.within(group)?

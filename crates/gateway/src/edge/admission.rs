@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::response::Response;
 use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, Method, Request};
-use millrace_access::{AccessRight, AccessRule, Caller, PortKind, RequestMethod};
+use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestMethod};
 use millrace_node::Error;
 
 use super::person::PersonGroup;
@@ -55,7 +55,7 @@ impl RequestGuard {
         }
         let is_node = request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
         let mut caller = match is_node {
-            true => Arc::new(Caller::unrestricted("node")),
+            true => Arc::new(RequestCaller::unrestricted("node")),
             false => self.node.credentials().caller(authorization(request.headers()))?,
         };
         if let Some(PersonGroup(group)) = request.extensions().get() {
@@ -88,7 +88,7 @@ fn authorization(headers: &HeaderMap) -> Option<&str> {
 ///
 /// # Errors
 /// There is none: the request has bypassed the guard.
-pub(crate) fn caller_of<B>(request: &Request<B>) -> Result<Arc<Caller>, Error> {
-    let caller = request.extensions().get::<Arc<Caller>>().cloned();
+pub(crate) fn caller_of<B>(request: &Request<B>) -> Result<Arc<RequestCaller>, Error> {
+    let caller = request.extensions().get::<Arc<RequestCaller>>().cloned();
     caller.ok_or_else(|| Error::Internal("a request has no caller".to_owned()))
 }

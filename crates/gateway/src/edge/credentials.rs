@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use millrace_access::{Caller, Keyring, KeyringSources};
+use millrace_access::{Keyring, KeyringSources, RequestCaller};
 
 use crate::PortError;
 
@@ -76,7 +76,10 @@ impl CredentialDesk {
     ///
     /// # Errors
     /// The credential is missing or not valid.
-    pub(crate) fn caller(&self, authorization: Option<&str>) -> Result<Arc<Caller>, millrace_access::Error> {
+    pub(crate) fn caller(
+        &self,
+        authorization: Option<&str>,
+    ) -> Result<Arc<RequestCaller>, millrace_access::Error> {
         self.keyring.load().1.caller(authorization, millrace_env::unix_time().as_secs())
     }
 

@@ -13,7 +13,7 @@ use axum::response::Response;
 use hyper::body::Bytes;
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, StatusCode};
-use millrace_access::Caller;
+use millrace_access::RequestCaller;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ async fn answer(
     node: &Arc<GatewayState>,
     message: RpcMessage<'_>,
     room: &Arc<BodyShare>,
-    caller: &Arc<Caller>,
+    caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
     if message.jsonrpc != "2.0" {
         return Err(RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
-use millrace_access::Caller;
+use millrace_access::RequestCaller;
 use millrace_schema::{InputType, Schema};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ struct ToolCall<'c> {
 }
 
 /// List of the tools. A caller with one group does not choose it.
-pub(super) fn all(caller: &Caller) -> Value {
+pub(super) fn all(caller: &RequestCaller) -> Value {
     let mut tools = json!([
         {
             "name": "getSchemas",
@@ -64,7 +64,7 @@ pub(super) async fn call(
     node: &Arc<GatewayState>,
     parameters: Option<&RawValue>,
     room: &Arc<BodyShare>,
-    caller: &Arc<Caller>,
+    caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
     let parameters = parameters.map_or("null", RawValue::get);
@@ -109,7 +109,7 @@ async fn query(
     node: &Arc<GatewayState>,
     arguments: Option<&RawValue>,
     room: &Arc<BodyShare>,
-    caller: &Arc<Caller>,
+    caller: &Arc<RequestCaller>,
 ) -> Result<(String, bool), String> {
     let most = node.settings().limits.parameters_max;
     let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;

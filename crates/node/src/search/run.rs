@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use millrace_access::{Caller, Permit, WantedGroups};
+use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_bucket::BucketId;
 use millrace_column::{PathChoice, View};
 use millrace_document::DocumentGroup;
@@ -406,7 +406,7 @@ pub fn wanted_groups(scope: &ViewScope) -> WantedGroups<'_> {
 }
 
 /// Fills the only group of a caller into a query that names none.
-pub fn fill_in_group(caller: &Caller, query: &mut Query) {
+pub fn fill_in_group(caller: &RequestCaller, query: &mut Query) {
     let Some(group) = caller.only_group().filter(|_| query.streaming == StreamingScope::default()) else {
         return;
     };
@@ -428,7 +428,7 @@ pub fn fill_in_group(caller: &Caller, query: &mut Query) {
 ///
 /// # Errors
 /// As [`scope`]; the caller may not read a group.
-pub fn permit<'q>(caller: &Caller, queries: impl Iterator<Item = &'q Query>) -> Result<Permit, Error> {
+pub fn permit<'q>(caller: &RequestCaller, queries: impl Iterator<Item = &'q Query>) -> Result<Permit, Error> {
     let mut permit = None;
     for query in queries {
         permit = Some(caller.permit(wanted_groups(&scope(query)?))?);

@@ -28,8 +28,8 @@ pub struct TokenDirectory {
 
 #[derive(Args)]
 pub struct TokenCreation {
-    /// Name of the caller, for logs and limits. A second key of the same name replaces the first one without a
-    /// gap: revoke the first when no client uses it any more.
+    /// Name of the caller, for logs and limits. A second key of the same name replaces the first one without
+    /// a gap: revoke the first when no client uses it any more.
     pub name: String,
     /// Permit to read documents.
     #[arg(long)]
@@ -43,8 +43,8 @@ pub struct TokenCreation {
     /// Permit to administer the server and its cluster.
     #[arg(long)]
     pub admin: bool,
-    /// Permit only documents of this group (g=GROUP in their ids); may be given several times. All documents by
-    /// default.
+    /// Permit only documents of this group (g=GROUP in their ids); may be given several times. All documents
+    /// by default.
     #[arg(long)]
     pub group: Vec<String>,
     /// Permit only documents of this number (n=NUMBER in their ids); may be given several times.
