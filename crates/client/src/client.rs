@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
@@ -13,6 +14,9 @@ use serde_json::Value;
 use crate::Error;
 use crate::id::PercentEncoded;
 
+/// Environment variable with the token that every client sends.
+const TOKEN_VARIABLE: &str = "MILLRACE_TOKEN";
+
 /// Default timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(200);
 
@@ -21,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(200);
 pub struct NodeClient {
     base: String,
     patience: Duration,
+    /// Value of the header `Authorization`.
+    authorization: Option<HeaderValue>,
     http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
@@ -147,7 +153,8 @@ impl ClientAnswer {
 }
 
 impl NodeClient {
-    /// Creates a client of the node at `base`, for example `http://localhost:8080`.
+    /// Creates a client of the node at `base`, for example `http://localhost:8080`. It sends the token in the
+    /// environment variable `MILLRACE_TOKEN`, if there is one.
     ///
     /// # Errors
     /// [`Error::Address`] for an invalid address.
@@ -197,7 +204,17 @@ impl NodeClient {
             .http2_initial_stream_window_size(1 << 20)
             .http2_initial_connection_window_size(16 << 20);
         let base = with_scheme.trim_end_matches('/').to_owned();
-        Ok(NodeClient { base, patience: PATIENCE, http: builder.build(connector) })
+        let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+        let authorization = match token {
+            None => None,
+            Some(token) => {
+                let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
+                    .map_err(|_| fail(format!("{TOKEN_VARIABLE} has a token with control characters")))?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        Ok(NodeClient { base, patience: PATIENCE, authorization, http: builder.build(connector) })
     }
 
     /// Sets the default timeout, instead of 200 seconds.
@@ -279,6 +296,9 @@ impl NodeClient {
         *out.method_mut() = request.method;
         *out.uri_mut() = uri;
         *out.headers_mut() = request.headers;
+        if let Some(authorization) = &self.authorization {
+            out.headers_mut().entry(AUTHORIZATION).or_insert_with(|| authorization.clone());
+        }
         self.http.request(out).await.map_err(|error| {
             let address = self.base.clone();
             let tls = error_causes(&error).find_map(<dyn std::error::Error>::downcast_ref);

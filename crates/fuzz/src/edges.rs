@@ -9,6 +9,11 @@ pub(crate) fn hosts(input: &[u8]) {
     fuzz::hosts(text(input));
 }
 
+/// Values of `Authorization`, files of API keys, and key sets.
+pub(crate) fn credentials(input: &[u8]) {
+    millrace_access::fuzz::credentials(text(input));
+}
+
 /// Origins of `--allowed-origins`, and values of `Origin`.
 pub(crate) fn origins(input: &[u8]) {
     fuzz::origins(text(input));

@@ -30,7 +30,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 21] = [
+pub const TARGETS: [FuzzTarget; 22] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
     FuzzTarget { name: "row", run: documents::row },
@@ -45,6 +45,7 @@ pub const TARGETS: [FuzzTarget; 21] = [
     FuzzTarget { name: "rules", run: rules::rules },
     FuzzTarget { name: "peer", run: millrace_peer::fuzz },
     FuzzTarget { name: "hosts", run: edges::hosts },
+    FuzzTarget { name: "credentials", run: edges::credentials },
     FuzzTarget { name: "origins", run: edges::origins },
     FuzzTarget { name: "addresses", run: edges::addresses },
     FuzzTarget { name: "secrets", run: edges::secrets },

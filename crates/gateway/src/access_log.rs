@@ -20,6 +20,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
+use millrace_access::RequestCaller;
 use millrace_remote::AddressRange;
 use serde_json::{Map, Value, json};
 
@@ -232,6 +233,9 @@ impl LogLine {
         let host = header(request.headers(), &HOST).or(request.uri().authority().map(|host| host.as_str()));
         tell("host", json!(host.unwrap_or_default()));
         tell("scheme", json!(if peer.is_some_and(|peer| peer.tls) { "https" } else { "http" }));
+        if let Some(caller) = request.extensions().get::<Arc<RequestCaller>>() {
+            tell("user-principal", json!(&*caller.name));
+        }
         let client = peer.and_then(|peer| log.details.client(peer.address.ip(), request.headers()));
         if let Some(address) = client {
             tell("remoteaddr", json!(address));

@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
+use millrace_access::PortKind;
 
 use crate::access_log::ConnectionPeer;
 use crate::edge::{GuardVerdict, RequestGuard, shared_with};
@@ -62,14 +63,27 @@ impl Service<Request<Incoming>> for DataPort {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        match self.guard.check(&request) {
-            GuardVerdict::Answer(answer) => Box::pin(async move { Ok(*answer) }),
-            GuardVerdict::Pass(None) => self.answer(request),
-            GuardVerdict::Pass(Some(origin)) => {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.guard.resolve(&mut request);
+        let origin = match self.guard.check(&request) {
+            GuardVerdict::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
+            GuardVerdict::Pass(origin) => origin,
+        };
+        let answer: Self::Future = match self.guard.admit(PortKind::Data, &mut request) {
+            Err(refused) => Box::pin(async move { Ok(*refused) }),
+            Ok(None) => self.answer(request),
+            Ok(Some(turn)) => {
                 let answer = self.answer(request);
-                Box::pin(async move { answer.await.map(|answer| shared_with(answer, origin)) })
+                Box::pin(async move {
+                    // It lasts until the answer begins.
+                    let _turn = turn;
+                    answer.await
+                })
             }
+        };
+        match origin {
+            None => answer,
+            Some(origin) => Box::pin(async move { answer.await.map(|answer| shared_with(answer, origin)) }),
         }
     }
 }

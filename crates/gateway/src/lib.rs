@@ -25,7 +25,7 @@ mod status;
 mod status_api;
 
 pub use access_log::LogDetails;
-pub use edge::{HostNames, WebOrigins};
+pub use edge::{CredentialFiles, HostNames, WebOrigins};
 pub use http::{PortLimits, PortService, routed, serve};
 pub use server::{ForwardIntake, NodeServer, runtime};
 pub use settings::{RequestLimits, Settings, TlsFiles};

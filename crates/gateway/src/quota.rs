@@ -11,11 +11,12 @@
 
 mod allowances;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use millrace_access::RequestCaller;
 use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 
@@ -33,6 +34,26 @@ pub(crate) struct ClientQuotas {
     groups: RateLimit<DocumentGroup>,
     addresses: RateLimit<IpAddr>,
     claims: Mutex<AllowanceTable<String>>,
+    callers: Mutex<AllowanceTable<String>>,
+    /// Requests in flight of callers that have a limit on them.
+    in_flight: Arc<Mutex<HashMap<String, u32>>>,
+}
+
+/// A request in flight of a caller that has a limit on them.
+pub(crate) struct CallerTurn {
+    name: String,
+    in_flight: Arc<Mutex<HashMap<String, u32>>>,
+}
+
+impl Drop for CallerTurn {
+    fn drop(&mut self) {
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        match in_flight.get_mut(&self.name) {
+            Some(count) if *count > 1 => *count -= 1,
+            // Callers without a request in flight take no memory.
+            _ => drop(in_flight.remove(&self.name)),
+        }
+    }
 }
 
 /// A limit on requests a second for each key.
@@ -90,6 +111,8 @@ impl ClientQuotas {
             groups: RateLimit::new(settings.group_rate_max),
             addresses: RateLimit::new(settings.address_rate_max),
             claims: Mutex::new(AllowanceTable::new(KEYS_MAX)),
+            callers: Mutex::new(AllowanceTable::new(KEYS_MAX)),
+            in_flight: Arc::default(),
         }
     }
 
@@ -112,6 +135,40 @@ impl ClientQuotas {
         let Some(limit) = self.addresses.exceeded(&address, now) else { return Ok(()) };
         metrics.count(CountedMetric::OverQuota);
         Err(Error::OverRate { of: format!("the server, from {address},"), limit, flag: "--address-rate-max" })
+    }
+
+    /// Counts a request by its caller. The turn lasts as long as the request is in flight; `None` if the
+    /// caller has no limit on that.
+    ///
+    /// # Errors
+    /// [`Error::OverRate`].
+    pub fn admit_caller(
+        &self,
+        caller: &RequestCaller,
+        now: Instant,
+        metrics: &NodeMetrics,
+    ) -> Result<Option<CallerTurn>, Error> {
+        let refused = |limit: f64, flag: &'static str| {
+            metrics.count(CountedMetric::OverQuota);
+            Err(Error::OverRate { of: format!("the server, by '{}',", caller.name), limit, flag })
+        };
+        let name = || caller.name.to_string();
+        if let Some(limit) = caller.limits.queries {
+            let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+            if !callers.take(&name(), limit, 1.0, now) {
+                return refused(limit, "limits.queries of the credential");
+            }
+        }
+        let Some(limit) = caller.limits.concurrent else { return Ok(None) };
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = in_flight.entry(name()).or_default();
+        if *count >= limit {
+            drop(in_flight);
+            metrics.count(CountedMetric::OverQuota);
+            return Err(Error::OverConcurrency { caller: name(), limit });
+        }
+        *count += 1;
+        Ok(Some(CallerTurn { name: name(), in_flight: Arc::clone(&self.in_flight) }))
     }
 
     /// Counts a request by the groups of the requested documents.
@@ -170,6 +227,8 @@ impl ClientQuotas {
 mod tests {
     use std::time::Duration;
 
+    use millrace_access::CallerLimits;
+
     use super::*;
 
     fn claim(text: &str) -> Result<Option<QuotaClaim>, String> {
@@ -214,6 +273,29 @@ mod tests {
         for _ in 0..9 {
             assert!(unlimited.admit_group(&DocumentGroup::None, start, &metrics).is_ok());
         }
+    }
+
+    #[test]
+    fn a_caller_has_the_limits_of_its_credential() {
+        let (metrics, start) = (NodeMetrics::new(), Instant::now());
+        let limited = quotas(None, None);
+        let caller = |name: &str, queries: Option<f64>, concurrent: Option<u32>| {
+            let unrestricted = RequestCaller::unrestricted(name);
+            RequestCaller { limits: CallerLimits { queries, concurrent }, ..unrestricted }
+        };
+        let (fast, busy) = (caller("fast", Some(2.0), None), caller("busy", None, Some(2)));
+        let admit = |caller: &RequestCaller| limited.admit_caller(caller, start, &metrics);
+        let admitted: Vec<bool> = (0..3).map(|_| admit(&fast).is_ok_and(|turn| turn.is_none())).collect();
+        assert_eq!(admitted, [true, true, false]);
+        let (first, second) = (admit(&busy).expect("one"), admit(&busy).expect("two"));
+        assert!(first.is_some() && second.is_some());
+        let refused = admit(&busy).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("'busy' has 2 requests in flight"), "{refused}");
+        assert!(admit(&caller("other", None, Some(1))).is_ok());
+        drop(first);
+        let third = admit(&busy).expect("the first has ended");
+        drop((second, third));
+        assert!(limited.in_flight.lock().expect("no thread has panicked").is_empty());
     }
 
     #[test]

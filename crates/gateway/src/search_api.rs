@@ -14,6 +14,7 @@ use axum::extract::{self, State};
 use axum::response::Response;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
+use millrace_access::{Permit, WantedGroups};
 use millrace_document::{DocumentGroup, Location};
 use millrace_query::Query;
 use millrace_store::ViewScope;
@@ -21,6 +22,7 @@ use millrace_store::ViewScope;
 pub(crate) use self::benchmark::QueryFigures;
 use self::format::ResultFormat;
 use self::language::LanguageQuestion;
+use crate::edge::caller_of;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::BodyShare;
 use crate::quota::QuotaClaim;
@@ -111,6 +113,8 @@ struct SearchRequest {
     aim: OutputKind,
     /// Sources with their queries, if they are searched separately.
     apart: Option<SourceQueries>,
+    /// Permission of its caller to read the documents.
+    permit: Permit,
     /// Memory that it takes of the budget.
     room: Arc<BodyShare>,
 }
@@ -139,12 +143,14 @@ async fn search(
     let headers = request.headers().clone();
     let hop = forwarding::hop_of(&headers)?;
     if hop == ForwardKind::Share {
+        // Its parameters are those of a query that another node has checked.
+        caller_of(&request)?.permit(WantedGroups::All)?;
         return Ok(SearchAnswer::Response(
             forwarding::answer_share(node, deployment, request, started).await?,
         ));
     }
     // The room is dropped last: after what it was reserved for.
-    let SearchRequest { room, query, told, aim, apart } =
+    let SearchRequest { room, query, told, aim, apart, permit } =
         asked(node, &deployment, &headers, &hop, request, started, format).await?;
     let format = *format;
     if let OutputKind::Prompt(question) = &aim
@@ -153,7 +159,7 @@ async fn search(
         return Ok(SearchAnswer::Response(question.answer(question.prompt(&[]), &query, format).await?));
     }
     if let Some(apart) = apart {
-        let found = apart.run(node.node(), &deployment, &query, started).await?;
+        let found = apart.run(node.node(), &deployment, &query, &permit, started).await?;
         let (at, of) = (Arc::clone(node.node()), Arc::clone(&query));
         let made = node
             .pool()
@@ -177,6 +183,7 @@ async fn search(
             query: Arc::clone(&query),
             told: Arc::clone(&told),
             embeddings,
+            permit: permit.clone(),
             started,
             gone: Arc::clone(&gone),
             room: Some(Arc::clone(&room) as _),
@@ -206,6 +213,7 @@ async fn asked(
     started: Instant,
     format: &mut ResultFormat,
 ) -> Result<SearchRequest, Error> {
+    let caller = caller_of(&request)?;
     let is_from_client = node.is_from_client(headers);
     let peer = request.extensions().get().filter(|_| is_from_client);
     node.quotas().admit_address(peer, started, node.metrics())?;
@@ -226,6 +234,7 @@ async fn asked(
     }
     by_chain(deployment, &mut parameters);
     let mut rewritten = rewritten_query(node, deployment, parameters, limits).await?;
+    search::fill_in_group(&caller, &mut rewritten.query);
     let apart = match FederationMode::of(deployment, &rewritten.query, &limits)? {
         FederationMode::Together => None,
         FederationMode::TogetherAs(part) => {
@@ -237,6 +246,13 @@ async fn asked(
     let RewrittenQuery { query, told } = rewritten;
     // A prompt without a search reads no documents, and names no group.
     let searches = question.as_ref().is_none_or(LanguageQuestion::searches);
+    let permit = match searches {
+        true => {
+            let parts = apart.iter().flat_map(SourceQueries::queries);
+            search::permit(&caller, std::iter::once(&query).chain(parts))?
+        }
+        false => search::permit(&caller, std::iter::empty())?,
+    };
     if is_from_client && searches {
         node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?;
     }
@@ -248,7 +264,7 @@ async fn asked(
         Some(question) => OutputKind::Prompt(Arc::new(question)),
         None => OutputKind::Result(*format),
     };
-    Ok(SearchRequest { query: Arc::new(query), told, aim, apart, room })
+    Ok(SearchRequest { query: Arc::new(query), told, aim, apart, permit, room })
 }
 
 /// Forwards a query to the node whose documents it reads, if they all lie in one bucket that belongs to

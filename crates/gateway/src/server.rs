@@ -83,6 +83,11 @@ impl NodeServer {
         Ok((self.data.local_addr()?, self.config.local_addr()?))
     }
 
+    /// Returns true if clients need no credentials.
+    pub fn is_open(&self) -> bool {
+        self.state.credentials().is_open()
+    }
+
     /// Intake for connections of other nodes.
     pub fn intake(&self) -> ForwardIntake {
         self.handed.0.clone()
@@ -107,6 +112,7 @@ impl NodeServer {
         let drain = self.state.settings().drain;
         let renewing = self.tls.clone().map(|certificate| tokio::spawn(certificate.renew_forever()));
         let tls = self.tls.as_ref().map(http::acceptor);
+        let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever());
         let data = http::serve_with(
             self.data,
             self.handed.1,
@@ -131,6 +137,7 @@ impl NodeServer {
         };
         tokio::join!(data, config, stop);
         renewing.inspect(tokio::task::JoinHandle::abort);
+        credentials.abort();
         leave.await;
         let state = self.state;
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.

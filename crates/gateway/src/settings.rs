@@ -10,7 +10,7 @@ use millrace_query::QueryLimits;
 use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
-use crate::edge::{HostNames, WebOrigins};
+use crate::edge::{CredentialFiles, HostNames, WebOrigins};
 
 /// The settings of a node and of its ports. [`Settings::new`] has sensible ones for everything but the data
 /// directory.
@@ -32,6 +32,8 @@ pub struct Settings {
     pub config_port: u16,
     /// Certificate and key, for TLS on both ports.
     pub tls: Option<TlsFiles>,
+    /// Files with the credentials of clients.
+    pub credentials: CredentialFiles,
     /// Maximum size of a request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
     pub request_bytes_max: usize,
     /// Bounds on the cost of one request and one client, apart from the size of a body.
@@ -142,7 +144,14 @@ pub struct TlsFiles {
 impl Settings {
     /// Creates the default settings.
     pub fn new(data_dir: PathBuf) -> Self {
+        let credentials = CredentialFiles {
+            access: data_dir.join("access.toml"),
+            is_access_required: false,
+            token_keys: None,
+            audience: "millrace".to_owned(),
+        };
         Settings {
+            credentials,
             node: millrace_node::Settings::new(data_dir),
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             config_listen: IpAddr::V4(Ipv4Addr::LOCALHOST),

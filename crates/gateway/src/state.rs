@@ -8,12 +8,15 @@ use hyper::HeaderMap;
 
 use crate::access_log::AccessLog;
 use crate::config_api::UploadSessions;
+use crate::edge::CredentialDesk;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::ClientQuotas;
 use crate::{PortError, Settings};
+use millrace_access::{Permit, WantedGroups};
 use millrace_node::metrics::MetricGauge;
 use millrace_node::{Node, StartError};
+use millrace_store::Store;
 
 /// A node with everything that its ports need besides. It dereferences to the [`Node`], whose operations
 /// requests call.
@@ -22,6 +25,7 @@ pub(crate) struct GatewayState {
     settings: Settings,
     sessions: UploadSessions,
     quotas: ClientQuotas,
+    credentials: Arc<CredentialDesk>,
     budget: Arc<RequestBudget>,
     /// Limits of the data port, and of the deployment port.
     port_limits: [PortLimits; 2],
@@ -67,6 +71,7 @@ impl GatewayState {
                 |source| PortError::Sessions(StartError::Directory { path: sessions_dir, source }),
             )?,
             quotas: ClientQuotas::new(&settings),
+            credentials: Arc::new(CredentialDesk::load(settings.credentials.clone())?),
             budget,
             port_limits,
             access_log: access_log.transpose()?,
@@ -80,6 +85,15 @@ impl GatewayState {
     /// The node.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// The store, for a request about these documents.
+    ///
+    /// # Panics
+    /// The permit does not cover them: a request was not checked when it was parsed.
+    pub(crate) fn store(&self, permit: &Permit, wanted: WantedGroups<'_>) -> &Store {
+        assert!(permit.covers(wanted), "a request uses documents that its permit does not cover");
+        self.node.store()
     }
 
     /// Settings of the ports.
@@ -106,6 +120,11 @@ impl GatewayState {
     /// Remaining quotas of clients.
     pub(crate) fn quotas(&self) -> &ClientQuotas {
         &self.quotas
+    }
+
+    /// Credentials that requests need.
+    pub(crate) fn credentials(&self) -> &Arc<CredentialDesk> {
+        &self.credentials
     }
 
     /// Access log, if requests are logged.

@@ -34,6 +34,17 @@ pub enum PortError {
     /// The certificate or the key is not usable.
     #[error("TLS: {0}")]
     Tls(String),
+    /// A file of credentials cannot be read.
+    #[error("credentials {}: {source}; let this user read the file", path.display())]
+    CredentialFile {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The credentials are malformed.
+    #[error(transparent)]
+    Credentials(#[from] millrace_access::Error),
     /// The directory of uploaded packages cannot be used.
     #[error(transparent)]
     Sessions(StartError),
@@ -70,6 +81,8 @@ impl HttpError for Error {
 pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
     match status {
         StatusCode::BAD_REQUEST => ErrorKind::BadRequest,
+        StatusCode::UNAUTHORIZED => ErrorKind::Unauthenticated,
+        StatusCode::FORBIDDEN => ErrorKind::Forbidden,
         StatusCode::NOT_FOUND => ErrorKind::NotFound,
         StatusCode::TOO_MANY_REQUESTS => ErrorKind::Overloaded,
         StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
@@ -83,6 +96,8 @@ pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
 pub(crate) const fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
+        ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        ErrorKind::Forbidden => StatusCode::FORBIDDEN,
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
         ErrorKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorKind::Conflict => StatusCode::CONFLICT,

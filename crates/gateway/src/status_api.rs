@@ -144,7 +144,7 @@ async fn data_health(State(node): State<Arc<GatewayState>>) -> Response {
     let metrics = node.metrics().health();
     match ready(&node) {
         Ok(()) => {
-            let troubles = node.store().troubles();
+            let troubles = node.node().store().troubles();
             let status = match troubles.is_empty() {
                 true => json!({ "code": "up" }),
                 false => json!({ "code": "up", "message": troubles.join("; ") }),

@@ -77,6 +77,9 @@ pub enum Error {
         /// Reason, and the values that are valid.
         reason: String,
     },
+    /// The credential of the request does not suffice, or is missing.
+    #[error("{0}")]
+    Access(#[from] millrace_access::Error),
     /// The addressed object does not exist.
     #[error("{0}")]
     NotFound(String),
@@ -197,6 +200,16 @@ pub enum Error {
         /// Setting that chooses the limit.
         flag: &'static str,
     },
+    /// A caller has too many requests in flight.
+    #[error(
+        "'{caller}' has {limit} requests in flight, which is the limit of its credential; wait for their answers"
+    )]
+    OverConcurrency {
+        /// Name of the caller.
+        caller: String,
+        /// Limit of its credential.
+        limit: u32,
+    },
     /// The request exceeded its time limit.
     #[error("the request did not end within {0:?}; ask for less, or raise its timeout")]
     Timeout(Duration),
@@ -275,6 +288,10 @@ pub enum Error {
 pub enum ErrorKind {
     /// Change the request.
     BadRequest,
+    /// Use a credential that is valid.
+    Unauthenticated,
+    /// Use a credential that has the right, or request what this one permits.
+    Forbidden,
     /// Address an object that exists.
     NotFound,
     /// Use another method.
@@ -351,6 +368,8 @@ impl Error {
             Error::Embedding(error) => embedding_kind(error),
             Error::Language(error) => remote_kind(error),
             Error::DiskFull(_) => ErrorKind::Storage,
+            Error::Access(error) if error.is_unauthenticated() => ErrorKind::Unauthenticated,
+            Error::Access(_) => ErrorKind::Forbidden,
             Error::NotFound(_) => ErrorKind::NotFound,
             Error::MethodNotAllowed { .. } => ErrorKind::MethodNotAllowed,
             Error::Conflict(_) => ErrorKind::Conflict,
@@ -361,9 +380,11 @@ impl Error {
             | Error::Inflated { .. }
             | Error::OverBudget { .. }
             | Error::SessionsFull { .. } => ErrorKind::TooLarge,
-            Error::Overloaded | Error::OverQuota { .. } | Error::OverRate { .. } | Error::NoRoom { .. } => {
-                ErrorKind::Overloaded
-            }
+            Error::OverConcurrency { .. }
+            | Error::Overloaded
+            | Error::OverQuota { .. }
+            | Error::OverRate { .. }
+            | Error::NoRoom { .. } => ErrorKind::Overloaded,
             Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => ErrorKind::Timeout,
             Error::Remote { kind, .. } => *kind,
             Error::Store(error) => store_kind(error),

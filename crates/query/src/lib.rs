@@ -34,7 +34,9 @@ pub use item::{
     ItemAnnotations, NearestNeighbor, PhraseWord, QueryGrammar, QueryItem, QueryNumber, RangeBound,
     TermMatch, TermText, TextSyntax, TextTokenization, UserText, WeightedOperator, WordComposite,
 };
-pub use parameters::{FEDERATED, QueryLimits, flatten, is_parameter, is_same_parameter, value_of};
+pub use parameters::{
+    FEDERATED, QueryLimits, flatten, is_parameter, is_same_parameter, parameter_names, value_of,
+};
 pub use request::{
     CollapseOptions, GroupingDefaults, PresentationOptions, Query, QuerySortKey, QuerySources,
     RankingOptions, RankingTime, SortOrder, StreamingScope, TracingOptions,

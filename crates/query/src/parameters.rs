@@ -69,6 +69,11 @@ pub fn value_of<'p>(parameters: &'p BTreeMap<String, String>, name: &str) -> Opt
     named.fold(None, |_, (_, value)| Some(value.as_str()))
 }
 
+/// Names of the request parameters that are listed individually, with their aliases: for tests of all.
+pub fn parameter_names() -> impl Iterator<Item = &'static str> {
+    names::all()
+}
+
 /// True if two names belong to the same parameter.
 pub fn is_same_parameter(one: &str, other: &str) -> bool {
     names::canonical(one) == names::canonical(other)

@@ -1,5 +1,7 @@
 //! Command line of the `millrace` binary.
 
+mod token;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub use self::token::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::settings::ServeArguments;
 
 /// Personal search at massive scale: one person's documents per query, all of them, exactly.
@@ -48,7 +51,7 @@ impl CommandLine {
 }
 
 /// Commands that do not talk to a node: they do not have the options of its address.
-const ALONE: [&str; 5] = ["serve", "doctor", "corpus", "demo", "completions"];
+const ALONE: [&str; 6] = ["serve", "token", "doctor", "corpus", "demo", "completions"];
 
 /// The error with the command's usage as shown by its help. By default the usage lists every flag with an
 /// environment variable, as if it were required.
@@ -266,6 +269,20 @@ Examples:
   millrace index verify by-message-id      # compare it with the documents"
     )]
     Index(IndexCommand),
+    /// Create, list and revoke API keys in a data directory. A running server uses the change within seconds.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  millrace token create operator --deploy --admin --read --write
+  millrace token create ann-laptop --group ann --read --write --expires 90d
+  millrace token list
+  millrace token revoke hx3k5mzq2w4r
+
+As soon as a data directory has a key, its server refuses requests without a \
+credential. The commands send the token in the variable MILLRACE_TOKEN."
+    )]
+    Token(TokenCommand),
     /// Check the files of a data directory that is not open in a server.
     #[command(after_help = "\
 Example:

@@ -41,6 +41,9 @@ pub enum Error {
         /// Location and problem.
         reason: String,
     },
+    /// The credentials are malformed.
+    #[error(transparent)]
+    Access(#[from] millrace_access::Error),
     /// A mail archive cannot be read.
     #[error(transparent)]
     Mail(#[from] millrace_mail::Error),

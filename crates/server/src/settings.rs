@@ -1,5 +1,6 @@
 //! The settings of a server: flags, environment variables, and one TOML file.
 
+mod listening;
 mod merging;
 
 use std::net::IpAddr;
@@ -8,12 +9,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_gateway::{HostNames, LogDetails, RequestLimits, Settings, TlsFiles, WebOrigins};
+use millrace_gateway::{
+    CredentialFiles, HostNames, LogDetails, RequestLimits, Settings, TlsFiles, WebOrigins,
+};
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
 use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
 
+use self::listening::ListenSettings;
 use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 use crate::free_memory;
@@ -74,6 +78,17 @@ pub struct ServeArguments {
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", env = "MILLRACE_TLS_KEY", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
+    /// The file of API keys and revoked tokens, which `millrace token` changes [default: access.toml in the
+    /// data directory, if it is there].
+    #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_FILE")]
+    pub access_file: Option<PathBuf>,
+    /// A file with the public keys of signed tokens (JSON Web Key Set). With it, or with keys of `millrace
+    /// token create`, requests need a credential.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_TOKEN_KEYS")]
+    pub token_keys: Option<PathBuf>,
+    /// The audience (aud) that signed tokens must have [default: millrace].
+    #[arg(long, value_name = "NAME", env = "MILLRACE_TOKEN_AUDIENCE")]
+    pub token_audience: Option<String>,
     /// The largest request body in bytes, as sent and unpacked [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_REQUEST_BYTES_MAX")]
     pub request_bytes_max: Option<usize>,
@@ -279,10 +294,17 @@ impl ServeArguments {
                 )));
             }
         }
+        let credentials = CredentialFiles {
+            is_access_required: given.access_file.is_some(),
+            access: given.access_file.unwrap_or(defaults.credentials.access),
+            token_keys: given.token_keys,
+            audience: given.token_audience.unwrap_or(defaults.credentials.audience),
+        };
         let listening = ListenSettings {
             listen: given.listen.unwrap_or(defaults.listen),
             config_listen: given.config_listen.unwrap_or(defaults.config_listen),
             insecure: given.insecure.unwrap_or(false),
+            is_closed: credentials.is_given(),
         };
         listening.check()?;
         let hosts = parsed("allowed-hosts", HostNames::parse(&listed(given.allowed_hosts)))?;
@@ -324,6 +346,7 @@ impl ServeArguments {
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
             tls,
+            credentials,
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
             group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
@@ -334,6 +357,13 @@ impl ServeArguments {
         let nodes_tls = nodes_tls(given.peer_tls_authority, given.peer_tls_certificate, given.peer_tls_key)?;
         let etcd_tls = etcd_tls(given.etcd_tls_authority, given.etcd_tls_certificate, given.etcd_tls_key)?;
         let cluster = given.cluster.map(|coordination| {
+            if listening.is_closed && nodes_tls.is_none() {
+                return Err(Error::Argument(
+                    "in a cluster whose clients need credentials, nodes need certificates for each other; give peer-tls-authority, \
+                     peer-tls-certificate and peer-tls-key"
+                        .to_owned(),
+                ));
+            }
             if settings.tls.is_some() && nodes_tls.is_none() {
                 return Err(Error::Argument(
                     "in a cluster whose data ports have TLS nodes need certificates for each other; give peer-tls-authority, \
@@ -378,37 +408,6 @@ impl ServeArguments {
             ("transfer-rate-max", self.transfer_rate_max.is_some()),
         ];
         settings.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
-    }
-}
-
-/// Addresses of the ports, with the operator's statement if this is safe.
-struct ListenSettings {
-    listen: IpAddr,
-    config_listen: IpAddr,
-    insecure: bool,
-}
-
-impl ListenSettings {
-    /// Refuses to admit other machines while clients need no credentials. Certificates of nodes do not count:
-    /// they identify the nodes of the cluster, not its users.
-    fn check(&self) -> Result<(), Error> {
-        let ports = [
-            ("listen", self.listen, "read, write and delete all documents"),
-            (
-                "config-listen",
-                self.config_listen,
-                "deploy applications, delete all documents and administer the cluster",
-            ),
-        ];
-        let open = ports.into_iter().find(|(_, address, _)| !address.to_canonical().is_loopback());
-        match open.filter(|_| !self.insecure) {
-            None => Ok(()),
-            Some((flag, address, powers)) => Err(Error::Argument(format!(
-                "--{flag} {address} lets other machines in, and clients need no credentials: every machine that reaches the port may \
-                 {powers}. Listen at 127.0.0.1 behind a proxy that asks for credentials; or, where only trusted machines reach the \
-                 port, add --insecure"
-            ))),
-        }
     }
 }
 

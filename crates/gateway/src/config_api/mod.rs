@@ -223,6 +223,8 @@ pub(super) fn render(error: &Error) -> Response {
     let code = match (error, error.kind()) {
         (Error::Package(_), _) => "INVALID_APPLICATION_PACKAGE",
         (_, ErrorKind::BadRequest | ErrorKind::TooLarge | ErrorKind::Precondition) => "BAD_REQUEST",
+        (_, ErrorKind::Unauthenticated) => "UNAUTHORIZED",
+        (_, ErrorKind::Forbidden) => "FORBIDDEN",
         (_, ErrorKind::NotFound) => "NOT_FOUND",
         (_, ErrorKind::MethodNotAllowed) => "METHOD_NOT_ALLOWED",
         (_, ErrorKind::Conflict) => "ACTIVATION_CONFLICT",

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use axum::response::Response;
 use hyper::StatusCode;
+use millrace_access::WantedGroups;
 use millrace_document::{DocumentId, DocumentVersion};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -34,7 +35,8 @@ pub(super) async fn document(
     }
     let shape = DocumentFormat::of(call, &deployment)?;
     let mut answer = call.answer(Some(id));
-    let (store, wanted) = (call.node.store().clone(), id.clone());
+    let own = WantedGroups::These(std::slice::from_ref(id.group()));
+    let (store, wanted) = (call.node.store(&call.permit, own).clone(), id.clone());
     let newest = match call.node.cluster() {
         Some(cluster) if !vouch.is_full() => {
             Some(call.within(newest(&**cluster, id, call.deadline())).await?)

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use millrace_access::WantedGroups;
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, View, ViewChunk};
 use millrace_document::Timestamp;
 use millrace_store::ViewScope;
@@ -51,7 +52,8 @@ pub(super) async fn drop_group(
     let horizon = cluster.as_ref().map(|cluster| cluster.drop_horizon(group, *part));
     let horizon = horizon.transpose()?;
     let until = horizon.map_or(Timestamp(u64::MAX), |horizon| horizon.until);
-    let (store, counting) = (call.node.store().clone(), whole.clone());
+    let own = WantedGroups::These(std::slice::from_ref(group));
+    let (store, counting) = (call.node.store(&call.permit, own).clone(), whole.clone());
     let counted = call
         .node
         .pool()
@@ -75,7 +77,8 @@ pub(super) async fn drop_group(
             drop_everywhere(call, &cluster, DroppedGroup { document_type, group, part, horizon }).await?;
         }
         _ => {
-            let store = call.node.store().clone();
+            let own = WantedGroups::These(std::slice::from_ref(&group));
+            let store = call.node.store(&call.permit, own).clone();
             let flow = WorkFlow::of_group(&group);
             let dropping = move || store.drop_group_until(&document_type, &group, counted.newest);
             call.node.pool().run_in(flow, dropping).await??;

@@ -17,10 +17,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
+use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
+use crate::edge::{caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, RequestParameters};
 use crate::status::HttpError;
@@ -28,7 +30,7 @@ use millrace_node::ErrorKind;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{CompiledApplication, Error};
-use path::DocumentTarget;
+use path::{DocumentScope, DocumentTarget};
 
 /// Default timeout of an operation.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -41,6 +43,10 @@ struct DocumentCall {
     parameters: RequestParameters,
     started: Instant,
     timeout: Duration,
+    /// Permission of its caller to read and write the documents.
+    permit: Permit,
+    /// Prefix of the path for other nodes, if the group of the caller was filled in.
+    filled_in: Option<String>,
     /// Forwarding state of the request.
     hop: ForwardKind,
     /// Copy of the request, if its documents are on several nodes and this one gathers them.
@@ -126,6 +132,9 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         node,
         started: Instant::now(),
         timeout: TIMEOUT,
+        // No document is permitted before the path is parsed.
+        permit: Permit::of_nothing(),
+        filled_in: None,
         hop: ForwardKind::Client,
         spread: None,
         body_is_reserved: false,
@@ -135,7 +144,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         Ok(parameters) => call.parameters = parameters,
         Err(error) => return render(&call, None, &error),
     }
-    let target = match DocumentTarget::parse(&call.path) {
+    let target = match caller_of(&request).and_then(|caller| admitted_target(&mut call, &caller)) {
         Ok(target) => target,
         Err(error) => return render(&call, None, &error),
     };
@@ -150,6 +159,32 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         }
         Err(error) => render(&call, id.as_ref(), &error),
     }
+}
+
+/// Parses the path, and permits its documents to the caller. The only group of a caller is filled into a path
+/// that names none.
+fn admitted_target(call: &mut DocumentCall, caller: &RequestCaller) -> Result<DocumentTarget, Error> {
+    let mut target = DocumentTarget::parse(&call.path)?;
+    if let Some(group) = caller.only_group()
+        && let Some(filled) = target.within(group)?
+    {
+        target = filled;
+        call.filled_in = person_prefix(group);
+        if call.filled_in.is_none() && call.node.cluster().is_some() {
+            let reason = "in a cluster, name the number of the group in the path: /document/v1/NAMESPACE/TYPE/number/NUMBER/";
+            return Err(Error::BadRequest(reason.to_owned()));
+        }
+    }
+    call.permit = match &target {
+        DocumentTarget::Document(id) => {
+            caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?
+        }
+        DocumentTarget::Documents(DocumentScope { group: Some(group), .. }) => {
+            caller.permit(WantedGroups::These(std::slice::from_ref(group)))?
+        }
+        DocumentTarget::Documents(_) => caller.permit(WantedGroups::All)?,
+    };
+    Ok(target)
 }
 
 async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request) -> Result<Response, Error> {
@@ -170,6 +205,9 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
     if call.hop == ForwardKind::Client {
         request.target = visit::forwarded(request.target, &call.parameters);
+    }
+    if let Some(prefix) = &call.filled_in {
+        request.target.insert_str(0, prefix);
     }
     call.body_is_reserved = true;
     let is_read = request.method == Method::GET;

@@ -32,6 +32,23 @@ impl DocumentTarget {
         }
     }
 
+    /// Returns the same documents within a group, if the path names none; `None` if it names one.
+    ///
+    /// # Errors
+    /// The id with the group is not valid.
+    pub(super) fn within(&self, group: &DocumentGroup) -> Result<Option<Self>, Error> {
+        Ok(match self {
+            DocumentTarget::Document(id) if *id.group() == DocumentGroup::None => {
+                let id = DocumentId::new(id.namespace(), id.document_type(), group, id.name())?;
+                Some(DocumentTarget::Document(id))
+            }
+            DocumentTarget::Documents(scope) if scope.group.is_none() => {
+                Some(DocumentTarget::Documents(DocumentScope { group: Some(group.clone()), ..scope.clone() }))
+            }
+            _ => None,
+        })
+    }
+
     /// Location in the bucket of all addressed documents, if they are in one: that of a group, unless the
     /// group is divided.
     pub(super) fn location(&self) -> Option<Location> {

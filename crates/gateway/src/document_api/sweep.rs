@@ -266,8 +266,8 @@ async fn sweep_here(
         let commits: Vec<_> = writes
             .into_iter()
             .map(|write| {
-                let node = Arc::clone(&call.node);
-                tokio::spawn(async move { commit(&node, write, until).await })
+                let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
+                tokio::spawn(async move { commit(&node, &permit, write, until).await })
             })
             .collect();
         let mut changed = 0;

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
+use millrace_access::{Permit, WantedGroups};
 use millrace_document::{
     Document, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind, json,
 };
@@ -111,7 +112,7 @@ async fn write(
     let committed = match change(call, &deployment, &kind, &destination, operation).await? {
         Some(change) => {
             let write = DocumentWrite { id: id.clone(), change };
-            Some(call.within(commit(&call.node, write, call.deadline())).await?)
+            Some(call.within(commit(&call.node, &call.permit, write, call.deadline())).await?)
         }
         None => None,
     };
@@ -294,13 +295,15 @@ pub(super) fn holds(selection: &DocumentSelection, document: &Document) -> bool 
 /// Sends a write to the store, or to all replicas on a node of a cluster, and waits until it is durable.
 pub(super) async fn commit(
     node: &GatewayState,
+    permit: &Permit,
     write: DocumentWrite,
     deadline: Instant,
 ) -> Result<CommittedWrite, Error> {
+    let store = node.store(permit, WantedGroups::These(std::slice::from_ref(write.id.group())));
     let (sender, receiver) = oneshot::channel();
     // The caller may have left; the write stands all the same.
     match node.cluster() {
-        None => node.store().write(write, move |result| {
+        None => store.write(write, move |result| {
             let _ = sender.send(result.map_err(ClusterError::Store));
         }),
         Some(cluster) => cluster.write(

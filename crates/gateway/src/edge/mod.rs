@@ -11,13 +11,16 @@
 //!   have.
 //!
 //! Clients other than browsers send no `Origin`, and address the server by a name that it has.
-//! [`RequestGuard`] is also the place for a later check of credentials: it sees every request of both ports,
-//! and no request bypasses it.
+//! [`RequestGuard`] also checks the credential of each request: it sees every request of both ports, and no
+//! request bypasses it.
 
+mod admission;
 mod cors;
+mod credentials;
 pub(crate) mod fuzz;
 mod hosts;
 mod origins;
+mod person;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -29,12 +32,17 @@ use axum::middleware::Next;
 use axum::response::Response;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Method, Request};
+use millrace_access::PortKind;
 
+pub(crate) use self::admission::caller_of;
 pub(crate) use self::cors::shared_with;
+pub(crate) use self::credentials::CredentialDesk;
+pub use self::credentials::CredentialFiles;
 pub use self::hosts::HostNames;
 use self::hosts::host_of;
 pub use self::origins::WebOrigins;
 use self::origins::authority_of_origin;
+pub(crate) use self::person::prefix as person_prefix;
 use self::refusal::EdgeRefusal;
 use crate::access_log::ConnectionPeer;
 use crate::{GatewayState, access_log, forwarding};
@@ -180,15 +188,23 @@ fn form_type(value: &HeaderValue) -> Option<&'static str> {
     FORM_TYPES.into_iter().find(|known| media_type.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// The guard as a layer around a router.
+/// The guard as a layer around the router of the deployment port.
 pub(crate) async fn guard(
     State(guard): State<RequestGuard>,
-    request: axum::extract::Request,
+    mut request: axum::extract::Request,
     next: Next,
 ) -> Response {
-    match guard.check(&request) {
-        GuardVerdict::Answer(answer) => *answer,
-        GuardVerdict::Pass(None) => next.run(request).await,
-        GuardVerdict::Pass(Some(origin)) => shared_with(next.run(request).await, origin),
+    let origin = match guard.check(&request) {
+        GuardVerdict::Answer(answer) => return *answer,
+        GuardVerdict::Pass(origin) => origin,
+    };
+    // The turn lasts until the answer begins.
+    let response = match guard.admit(PortKind::Config, &mut request) {
+        Ok(_turn) => next.run(request).await,
+        Err(refused) => *refused,
+    };
+    match origin {
+        Some(origin) => shared_with(response, origin),
+        None => response,
     }
 }

@@ -1,8 +1,10 @@
 use axum::response::Response;
 use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::json;
 
 use crate::http;
+use crate::status::HttpError;
 
 /// Maximum number of characters of the request that a message repeats.
 const SHOWN: usize = 100;
@@ -36,14 +38,21 @@ pub(super) enum EdgeRefusal {
     MediaType(&'static str),
     #[error("a document from a web page needs the header Content-Type: application/json")]
     NoMediaType,
+    #[error(transparent)]
+    Access(#[from] millrace_access::Error),
+    #[error(transparent)]
+    Limit(millrace_node::Error),
 }
 
 impl EdgeRefusal {
-    const fn status(&self) -> StatusCode {
+    fn status(&self) -> StatusCode {
         match self {
             EdgeRefusal::Host(_) => StatusCode::MISDIRECTED_REQUEST,
             EdgeRefusal::SeveralHosts => StatusCode::BAD_REQUEST,
             EdgeRefusal::Origin(_) | EdgeRefusal::OtherSite => StatusCode::FORBIDDEN,
+            EdgeRefusal::Access(error) if error.is_unauthenticated() => StatusCode::UNAUTHORIZED,
+            EdgeRefusal::Access(_) => StatusCode::FORBIDDEN,
+            EdgeRefusal::Limit(error) => error.status(),
             EdgeRefusal::MediaType(_) | EdgeRefusal::NoMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         }
     }
@@ -53,7 +62,11 @@ impl EdgeRefusal {
         let (status, message) = (self.status(), self.to_string());
         let value = match () {
             () if path.starts_with("/application/v2") => {
-                let code = if status == StatusCode::FORBIDDEN { "FORBIDDEN" } else { "BAD_REQUEST" };
+                let code = match status {
+                    StatusCode::UNAUTHORIZED => "UNAUTHORIZED",
+                    StatusCode::FORBIDDEN => "FORBIDDEN",
+                    _ => "BAD_REQUEST",
+                };
                 json!({ "error-code": code, "message": message })
             }
             () if path.starts_with("/search") => json!({ "root": {
@@ -62,7 +75,14 @@ impl EdgeRefusal {
             } }),
             () => json!({ "message": message }),
         };
-        http::json(status, &value)
+        let mut response = http::json(status, &value);
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let EdgeRefusal::Limit(error) = self {
+            response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+        }
+        response
     }
 }
 

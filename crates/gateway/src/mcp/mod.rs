@@ -13,11 +13,13 @@ use axum::response::Response;
 use hyper::body::Bytes;
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, StatusCode};
+use millrace_access::RequestCaller;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::GatewayState;
+use crate::edge::caller_of;
 use crate::http::{self, BodyShare};
 use crate::status::HttpError;
 use millrace_node::Error;
@@ -64,7 +66,11 @@ impl RpcRefusal {
 
 /// Answers a message.
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let (body, room) = match body(&node, request).await {
+    let read = match caller_of(&request) {
+        Ok(caller) => body(&node, request).await.map(|(body, room)| (body, room, caller)),
+        Err(error) => Err(error),
+    };
+    let (body, room, caller) = match read {
         Ok(read) => read,
         Err(error) => {
             let mut response = http::json(error.status(), &json!({ "message": error.to_string() }));
@@ -86,7 +92,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     if id.get().starts_with(['{', '[']) {
         return refused(None, &RpcRefusal::new(RpcRefusal::NO_REQUEST, "'id' is a text or a number"));
     }
-    match answer(&node, message, &room).await {
+    match answer(&node, message, &room, &caller).await {
         Ok(result) => http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result })),
         Err(refusal) => refused(Some(id), &refusal),
     }
@@ -121,6 +127,7 @@ async fn answer(
     node: &Arc<GatewayState>,
     message: RpcMessage<'_>,
     room: &Arc<BodyShare>,
+    caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
     if message.jsonrpc != "2.0" {
         return Err(RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
@@ -139,8 +146,8 @@ async fn answer(
             }))
         }
         "ping" => Ok(json!({})),
-        "tools/list" => Ok(json!({ "tools": tools::all() })),
-        "tools/call" => tools::call(node, message.params, room).await,
+        "tools/list" => Ok(json!({ "tools": tools::all(caller) })),
+        "tools/call" => tools::call(node, message.params, room, caller).await,
         other => Err(RpcRefusal::new(
             RpcRefusal::NO_SUCH_METHOD,
             format!("no method '{other}'; there are initialize, ping, tools/list and tools/call"),

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
+use millrace_access::RequestCaller;
 use millrace_schema::{InputType, Schema};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,9 +25,9 @@ struct ToolCall<'c> {
     arguments: Option<&'c RawValue>,
 }
 
-/// List of the tools.
-pub(super) fn all() -> Value {
-    json!([
+/// List of the tools. A caller with one group does not choose it.
+pub(super) fn all(caller: &RequestCaller) -> Value {
+    let mut tools = json!([
         {
             "name": "getSchemas",
             "description": "The schemas that can be searched: their fields with types and what can be done with them, rank profiles with their inputs, and document summaries.",
@@ -48,7 +49,14 @@ pub(super) fn all() -> Value {
                 "required": ["yql"],
             },
         },
-    ])
+    ]);
+    if caller.only_group().is_some()
+        && let Some(Value::Object(arguments)) = tools.pointer_mut("/1/inputSchema/properties")
+    {
+        // The credential has chosen the group.
+        arguments.remove("groupname");
+    }
+    tools
 }
 
 /// Result of a call.
@@ -56,6 +64,7 @@ pub(super) async fn call(
     node: &Arc<GatewayState>,
     parameters: Option<&RawValue>,
     room: &Arc<BodyShare>,
+    caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
     let parameters = parameters.map_or("null", RawValue::get);
@@ -69,7 +78,7 @@ pub(super) async fn call(
             Ok(content(&described.to_string(), false))
         }
         "executeQuery" => {
-            let (answer, is_error) = query(node, arguments, room).await.map_err(wrong)?;
+            let (answer, is_error) = query(node, arguments, room, caller).await.map_err(wrong)?;
             Ok(content(&answer, is_error))
         }
         other => Err(wrong(format!("no tool '{other}'; there are getSchemas and executeQuery"))),
@@ -100,6 +109,7 @@ async fn query(
     node: &Arc<GatewayState>,
     arguments: Option<&RawValue>,
     room: &Arc<BodyShare>,
+    caller: &Arc<RequestCaller>,
 ) -> Result<(String, bool), String> {
     let most = node.settings().limits.parameters_max;
     let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;
@@ -120,6 +130,7 @@ async fn query(
     let request = Request::post("/search/")
         .header(CONTENT_TYPE, "application/json")
         .extension(Arc::clone(room))
+        .extension(Arc::clone(caller))
         .body(Body::from(body))
         .map_err(|error| error.to_string())?;
     let response = search_api::handle(State(Arc::clone(node)), request).await;

@@ -133,6 +133,8 @@ fn message(error: &Error) -> ErrorMessage {
             | ErrorKind::TooLarge
             | ErrorKind::Precondition
             | ErrorKind::MethodNotAllowed => (4, "Invalid query parameter"),
+            ErrorKind::Unauthenticated => (401, "Unauthorized"),
+            ErrorKind::Forbidden => (403, "Forbidden"),
             ErrorKind::NotFound | ErrorKind::Unavailable => (1, "No backends in service. Try later"),
             ErrorKind::Overloaded => (21, "Insufficient resources"),
             ErrorKind::Timeout => (12, "Timed out"),

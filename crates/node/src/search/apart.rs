@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_access::Permit;
 use millrace_query::Query;
 use millrace_result::{GroupList, ResultGroup, ResultHit};
 use tokio::task::JoinSet;
@@ -111,6 +112,7 @@ impl SourceQueries {
         node: &Arc<Node>,
         deployment: &Arc<CompiledApplication>,
         query: &Query,
+        permit: &Permit,
         started: Instant,
     ) -> Result<SearchOutcome, Error> {
         let SourceQueries { sources, joining } = self;
@@ -119,7 +121,8 @@ impl SourceQueries {
             let of_it = Arc::new(made.query);
             asked.push(SourceOutcome { name: part.name, query: Arc::clone(&of_it), outcome: None });
             let (node, deployment) = (Arc::clone(node), Arc::clone(deployment));
-            running.push((part.is_optional, search(node, deployment, of_it, made.told, started)));
+            let search = search(node, deployment, of_it, made.told, permit.clone(), started);
+            running.push((part.is_optional, search));
         }
         for (of, outcome) in asked.iter_mut().zip(at_once(running).await?) {
             of.outcome = outcome;
@@ -161,6 +164,7 @@ async fn search(
     deployment: Arc<CompiledApplication>,
     query: Arc<Query>,
     told: Arc<[String]>,
+    permit: Permit,
     started: Instant,
 ) -> Result<SearchOutcome, Error> {
     let caller = CallerGuard::default();
@@ -169,7 +173,8 @@ async fn search(
     let searching = async {
         let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
-        let request = QueryRequest { node, deployment, query, told, embeddings, started, gone, room: None };
+        let request =
+            QueryRequest { node, deployment, query, told, embeddings, permit, started, gone, room: None };
         let node = Arc::clone(&request.node);
         match node.cluster() {
             Some(cluster) => spread::run(&request, &**cluster).await,

@@ -23,7 +23,10 @@ use millrace_query::Query;
 pub use self::apart::{SourceFound, SourceQueries};
 pub use self::federation::FederationMode;
 pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
-pub use self::run::{PlanTrace, QueryRequest, SearchNotices, SearchOutcome, flow, run, scope};
+pub use self::run::{
+    PlanTrace, QueryRequest, SearchNotices, SearchOutcome, fill_in_group, flow, permit, run, scope,
+    wanted_groups,
+};
 pub use self::share::{StartedShare, start as start_share};
 pub use self::sources::{by_chain, is_chain};
 pub use self::spread::{run as run_spread, with_timeout};

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_bucket::BucketId;
 use millrace_column::{PathChoice, View};
 use millrace_document::DocumentGroup;
 use millrace_plan::{EmbeddedInput, Plan, PlanContext, StreamedScope, check_groupings, has_field, parsed};
-use millrace_query::{BriefItem, Query};
+use millrace_query::{BriefItem, Query, StreamingScope};
 use millrace_result::PartialResult;
 use millrace_schema::did_you_mean;
 use millrace_search::{
@@ -135,6 +136,8 @@ pub struct QueryRequest {
     pub told: Arc<[String]>,
     /// Tensors of its texts.
     pub embeddings: Arc<QueryEmbeddings>,
+    /// Permission to read the documents.
+    pub permit: Permit,
     /// Arrival of the request.
     pub started: Instant,
     /// Becomes true when the client no longer waits for the answer.
@@ -259,7 +262,13 @@ impl<'r> PreparedQuery<'r> {
 
     /// Views of the documents of each kind.
     fn views(&self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
-        let store = self.request.node.store();
+        let QueryRequest { permit, node, .. } = self.request;
+        // The caller was checked when the request was parsed; no later step may widen its scope.
+        assert!(
+            permit.covers(wanted_groups(&scope)),
+            "a query reads documents that its permit does not cover"
+        );
+        let store = node.store();
         self.kinds.iter().map(|asked| Ok(store.view(&asked.kind.schema.name, &scope)?)).collect()
     }
 
@@ -427,6 +436,46 @@ fn plan(
 /// As [`scope`].
 pub fn flow(query: &Query) -> Result<WorkFlow, Error> {
     Ok(WorkFlow::of_scope(&scope(query)?))
+}
+
+/// Groups whose documents a scope has, for a permit.
+pub fn wanted_groups(scope: &ViewScope) -> WantedGroups<'_> {
+    match scope {
+        ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => WantedGroups::These(groups),
+        ViewScope::Buckets(_) | ViewScope::All => WantedGroups::All,
+    }
+}
+
+/// Fills the only group of a caller into a query that names none.
+pub fn fill_in_group(caller: &RequestCaller, query: &mut Query) {
+    let Some(group) = caller.only_group().filter(|_| query.streaming == StreamingScope::default()) else {
+        return;
+    };
+    let (name, value) = match group {
+        DocumentGroup::Name(name) => {
+            query.streaming.groups = vec![name.clone()];
+            ("streaming.groupname", name.clone())
+        }
+        DocumentGroup::Number(number) => {
+            query.streaming.user = Some(*number);
+            ("streaming.userid", number.to_string())
+        }
+        DocumentGroup::None => return,
+    };
+    query.parameters.insert(name.to_owned(), value);
+}
+
+/// Permits a caller to read the documents of these queries.
+///
+/// # Errors
+/// As [`scope`]; the caller may not read a group.
+pub fn permit<'q>(caller: &RequestCaller, queries: impl Iterator<Item = &'q Query>) -> Result<Permit, Error> {
+    let mut permit = None;
+    for query in queries {
+        permit = Some(caller.permit(wanted_groups(&scope(query)?))?);
+    }
+    // Without a query nothing is read.
+    permit.map_or_else(|| Ok(caller.permit(WantedGroups::These(&[]))?), Ok)
 }
 
 /// Part of the store that a query reads: only groups for which the selection can be true.

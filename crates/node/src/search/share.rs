@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_access::Permit;
 use millrace_bucket::BucketId;
 use millrace_query::QueryLimits;
 use millrace_search::{SearchDeadline, ShareReply, ShareRequest, ShareSession};
@@ -86,8 +87,10 @@ pub async fn start(
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
     // The gathering node has reserved the memory for it, and must not wait for that of others meanwhile.
     let asked = Arc::clone(node);
+    // The gathering node has checked the caller.
+    let permit = Permit::of_server();
     let request =
-        QueryRequest { node: asked, deployment, query, told, embeddings, started, gone, room: None };
+        QueryRequest { node: asked, deployment, query, told, embeddings, permit, started, gone, room: None };
     let fence = ReadFence::of_version(version);
     let mut local = LocalShare::begin(request, buckets).await?;
     fence.check(node)?;

@@ -169,6 +169,11 @@ const NAMES: &[&str] = &[
     "weakAnd.replace",
 ];
 
+/// All listed names of parameters, and their aliases.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().copied().chain(ALIASES.iter().map(|(alias, _)| *alias))
+}
+
 /// Full name of a parameter that has aliases, or that is known in another letter case; any other name is
 /// unchanged.
 pub(super) fn canonical(name: &str) -> &str {

@@ -14,4 +14,5 @@ pub mod index;
 pub mod query;
 pub mod serve;
 pub mod status;
+pub mod token;
 pub mod visit;

@@ -125,7 +125,9 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
     eprintln!("millrace: documents and queries at {data}, deployment at {config}");
-    for address in [data, config].into_iter().filter(|address| !address.ip().to_canonical().is_loopback()) {
+    let is_open = server.is_open();
+    let reached = [data, config].into_iter().filter(|address| !address.ip().to_canonical().is_loopback());
+    for address in reached.filter(|_| is_open) {
         tracing::warn!(
             %address,
             "other machines reach this port, and clients need no credentials: each may do all that it offers (--insecure)"

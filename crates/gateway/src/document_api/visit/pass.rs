@@ -14,6 +14,7 @@ use crate::document_api::DocumentCall;
 use crate::document_api::path::DocumentScope;
 use crate::document_api::write::holds;
 use millrace_node::pool::WorkFlow;
+use millrace_node::search;
 use millrace_node::{CompiledApplication, Error};
 
 /// A pass over the documents of a request.
@@ -120,7 +121,7 @@ impl VisitPass {
             ..between(call, StoreVisit::all(&[]))?
         };
         let namespace = documents.of.map(|(namespace, _)| namespace);
-        let store = call.node.store().clone();
+        let store = call.node.store(&call.permit, search::wanted_groups(&visit.scope)).clone();
         Ok(VisitPass { deployment, store, visit, group, namespace, selection, is_part })
     }
 

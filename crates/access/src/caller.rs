@@ -1,0 +1,200 @@
+use std::fmt;
+use std::sync::Arc;
+
+use millrace_document::DocumentGroup;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Permit, WantedGroups};
+
+/// A right to a kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessRight {
+    /// Read documents: queries, gets, visits, evaluation of models.
+    Read,
+    /// Write and remove documents.
+    Write,
+    /// Deploy applications and reindex.
+    Deploy,
+    /// Administer: the cluster, removal of applications, metrics.
+    Admin,
+}
+
+impl AccessRight {
+    /// All rights.
+    pub const ALL: [AccessRight; 4] =
+        [AccessRight::Read, AccessRight::Write, AccessRight::Deploy, AccessRight::Admin];
+
+    /// Name in files and tokens.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AccessRight::Read => "read",
+            AccessRight::Write => "write",
+            AccessRight::Deploy => "deploy",
+            AccessRight::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for AccessRight {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A set of rights. No right contains another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(from = "Vec<AccessRight>")]
+pub struct AccessRights(u8);
+
+impl AccessRights {
+    /// Returns the set of all rights.
+    pub fn all() -> Self {
+        AccessRight::ALL.to_vec().into()
+    }
+
+    /// Returns true if the set has the right.
+    pub const fn has(self, right: AccessRight) -> bool {
+        self.0 & 1 << right as u8 != 0
+    }
+
+    /// Returns true if the set has no right.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl From<Vec<AccessRight>> for AccessRights {
+    fn from(rights: Vec<AccessRight>) -> Self {
+        AccessRights(rights.into_iter().fold(0, |set, right| set | 1 << right as u8))
+    }
+}
+
+/// Groups whose documents a caller may read and write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallerGroups {
+    /// All documents, also those without a group.
+    All,
+    /// These groups only; may be empty.
+    Only(Arc<[DocumentGroup]>),
+}
+
+/// Limits on the requests of one caller. Each node counts for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CallerLimits {
+    /// Maximum number of requests a second, above 0; `None` for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queries: Option<f64>,
+    /// Maximum number of requests in flight; `None` for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent: Option<u32>,
+}
+
+impl CallerLimits {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// A limit is not above 0.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.queries.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+            return Err("limits.queries is not a number of requests a second above 0".to_owned());
+        }
+        match self.concurrent {
+            Some(0) => Err("limits.concurrent is not a number of requests above 0".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The sender of a request, as its credential identifies it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestCaller {
+    /// Name, for logs and limits.
+    pub name: Arc<str>,
+    /// Rights.
+    pub rights: AccessRights,
+    /// Groups of documents.
+    pub groups: CallerGroups,
+    /// Limits on requests.
+    pub limits: CallerLimits,
+}
+
+impl RequestCaller {
+    /// Creates the caller with all rights and no limits: another node of the cluster that has shown its
+    /// certificate, or any client of a server without credentials.
+    pub fn unrestricted(name: &str) -> Self {
+        RequestCaller {
+            name: name.into(),
+            rights: AccessRights::all(),
+            groups: CallerGroups::All,
+            limits: CallerLimits::default(),
+        }
+    }
+
+    /// Checks that the caller has one of these rights. An empty list requires only a valid credential.
+    ///
+    /// # Errors
+    /// [`Error::Right`].
+    pub fn check_right(&self, any_of: &[AccessRight]) -> Result<(), Error> {
+        match any_of.first() {
+            Some(first) if !any_of.iter().any(|right| self.rights.has(*right)) => {
+                Err(Error::Right { caller: self.name.to_string(), right: *first })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Group of the caller, if it has exactly one. Requests that name no group are for this one.
+    pub fn only_group(&self) -> Option<&DocumentGroup> {
+        match &self.groups {
+            CallerGroups::Only(groups) => match &groups[..] {
+                [group] => Some(group),
+                _ => None,
+            },
+            CallerGroups::All => None,
+        }
+    }
+
+    /// Returns true if the caller may use the documents of all groups.
+    pub fn has_all_groups(&self) -> bool {
+        self.groups == CallerGroups::All
+    }
+
+    /// Returns the same caller, restricted to one group.
+    ///
+    /// # Errors
+    /// [`Error::Group`]: the caller may not use the group.
+    pub fn within(&self, group: DocumentGroup) -> Result<RequestCaller, Error> {
+        self.permit(WantedGroups::These(std::slice::from_ref(&group)))?;
+        Ok(RequestCaller { groups: CallerGroups::Only([group].into()), ..self.clone() })
+    }
+
+    /// Permits access to documents.
+    ///
+    /// # Errors
+    /// [`Error::Group`]: the caller may not use one of the groups. A permit is never narrowed in silence.
+    pub fn permit(&self, wanted: WantedGroups<'_>) -> Result<Permit, Error> {
+        let refused = |wanted: String| Error::Group { caller: self.name.to_string(), wanted };
+        match (&self.groups, wanted) {
+            (CallerGroups::All, _) => {}
+            (CallerGroups::Only(_), WantedGroups::All) => {
+                return Err(refused("the documents of all groups".to_owned()));
+            }
+            (CallerGroups::Only(own), WantedGroups::These(groups)) => {
+                if let Some(other) = groups.iter().find(|group| !own.contains(group)) {
+                    return Err(refused(in_words(other)));
+                }
+            }
+        }
+        Ok(Permit::of(self.groups.clone()))
+    }
+}
+
+fn in_words(group: &DocumentGroup) -> String {
+    match group {
+        DocumentGroup::None => "documents without a group".to_owned(),
+        DocumentGroup::Number(number) => format!("group {number}"),
+        DocumentGroup::Name(name) => format!("group '{name}'"),
+    }
+}

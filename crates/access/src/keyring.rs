@@ -1,0 +1,203 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+
+use crate::signed::{TokenClaims, TokenKeys};
+use crate::{ApiKey, Error, KeyRecord, RequestCaller};
+
+/// Number of verified signed tokens that are kept.
+const CACHED_MAX: usize = 10_000;
+/// Maximum size of a token, in bytes.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// Maximum number of keys of one name: the old one and its replacement.
+const VERSIONS_MAX: usize = 2;
+/// File of the API keys, in messages.
+const FILE: &str = "file of API keys (access.toml)";
+
+/// Contents of the file of API keys.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AccessFile {
+    /// Ids (`jti`) of signed tokens that are refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<String>,
+    /// API keys.
+    #[serde(rename = "key", skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyRecord>,
+}
+
+impl AccessFile {
+    /// Parses the text of the file.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let wrong = |reason: String| Error::File { file: FILE, reason };
+        let file: AccessFile =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut ids = BTreeSet::new();
+        for key in &file.keys {
+            key.check().map_err(wrong)?;
+            if !ids.insert(&key.id) {
+                return Err(wrong(format!("two keys have the id '{}'; remove one", key.id)));
+            }
+            let count = versions.entry(&key.name).or_default();
+            *count += 1;
+            if *count > VERSIONS_MAX {
+                let reason = "has more than two keys; revoke the oldest: millrace token revoke ID";
+                return Err(wrong(format!("'{}' {reason}", key.name)));
+            }
+        }
+        Ok(file)
+    }
+
+    /// Returns the text of the file.
+    ///
+    /// # Errors
+    /// [`Error::File`]: a value cannot be written.
+    pub fn text(&self) -> Result<String, Error> {
+        toml::to_string(self).map_err(|error| Error::File { file: FILE, reason: error.to_string() })
+    }
+}
+
+/// Texts of the files that a [`Keyring`] is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyringSources {
+    /// API keys and deny list; `None` if there is no such file.
+    pub access_file: Option<String>,
+    /// JSON Web Key Set of signed tokens; `None` if there is no such file.
+    pub token_keys: Option<String>,
+    /// Required audience of signed tokens.
+    pub audience: String,
+}
+
+/// All credentials that a server accepts.
+///
+/// A keyring without any file is open: every request is permitted. A keyring with an empty file is closed.
+pub struct Keyring {
+    is_open: bool,
+    keys: BTreeMap<String, (KeyRecord, Arc<RequestCaller>)>,
+    denied: BTreeSet<String>,
+    tokens: Option<TokenKeys>,
+    /// Verified signed tokens by their SHA-256. Times and the deny list are checked at each use.
+    verified: Cache<[u8; 32], Arc<VerifiedToken>>,
+    anonymous: Arc<RequestCaller>,
+}
+
+/// A signed token whose signature is right.
+struct VerifiedToken {
+    claims: TokenClaims,
+    caller: Arc<RequestCaller>,
+}
+
+impl Keyring {
+    /// Creates the keyring of these files.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn parse(sources: &KeyringSources) -> Result<Self, Error> {
+        let file = sources.access_file.as_deref().map(AccessFile::parse).transpose()?;
+        let tokens = sources
+            .token_keys
+            .as_deref()
+            .map(|text| TokenKeys::parse(text, &sources.audience))
+            .transpose()?;
+        let is_open = file.is_none() && tokens.is_none();
+        let AccessFile { denied, keys } = file.unwrap_or_default();
+        let keys = keys.into_iter().map(|key| {
+            let caller = RequestCaller {
+                name: key.name.as_str().into(),
+                rights: key.rights.clone().into(),
+                groups: key.caller_groups(),
+                limits: key.limits,
+            };
+            (key.id.clone(), (key, Arc::new(caller)))
+        });
+        Ok(Keyring {
+            is_open,
+            keys: keys.collect(),
+            denied: denied.into_iter().collect(),
+            tokens,
+            verified: Cache::new(CACHED_MAX),
+            anonymous: Arc::new(RequestCaller::unrestricted("anonymous")),
+        })
+    }
+
+    /// Creates the keyring of a server without credentials: every request is permitted.
+    pub fn open() -> Self {
+        Keyring::parse(&KeyringSources::default()).expect("there is no file that could be malformed")
+    }
+
+    /// Returns true if requests need no credential.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Returns the caller of a request, by the value of its `Authorization` header.
+    ///
+    /// `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// The credential is missing or not valid.
+    pub fn caller(&self, authorization: Option<&str>, now: u64) -> Result<Arc<RequestCaller>, Error> {
+        if self.is_open {
+            return Ok(Arc::clone(&self.anonymous));
+        }
+        let header = authorization.ok_or(Error::Missing)?;
+        let (scheme, token) = header.split_once(' ').ok_or(Error::Scheme)?;
+        let token = token.trim();
+        if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+            return Err(Error::Scheme);
+        }
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(Error::Malformed("it has more than 8192 bytes"));
+        }
+        match ApiKey::parse(token) {
+            Some(key) => self.caller_of_key(&key?, now),
+            None => self.caller_of_token(token, now),
+        }
+    }
+
+    fn caller_of_key(&self, key: &ApiKey, now: u64) -> Result<Arc<RequestCaller>, Error> {
+        let (record, caller) = self.keys.get(key.id()).ok_or(Error::UnknownKey)?;
+        match () {
+            () if !record.is_of(key) => Err(Error::UnknownKey),
+            () if record.expires.is_some_and(|expires| expires <= now) => Err(Error::Expired),
+            () => Ok(Arc::clone(caller)),
+        }
+    }
+
+    fn caller_of_token(&self, token: &str, now: u64) -> Result<Arc<RequestCaller>, Error> {
+        let tokens =
+            self.tokens.as_ref().ok_or(Error::Malformed("the server has no keys of signed tokens"))?;
+        let hash: [u8; 32] =
+            digest(&SHA256, token.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes");
+        let verified = match self.verified.get(&hash) {
+            Some(verified) => verified,
+            None => {
+                let claims = tokens.verify(token)?;
+                let caller = RequestCaller {
+                    name: claims.sub.as_str().into(),
+                    rights: claims.permissions,
+                    groups: claims.caller_groups()?,
+                    limits: claims.limits,
+                };
+                let verified = Arc::new(VerifiedToken { claims, caller: Arc::new(caller) });
+                // An expired token is not worth a place.
+                if verified.claims.check_times(now).is_ok() {
+                    self.verified.insert(hash, Arc::clone(&verified));
+                }
+                verified
+            }
+        };
+        verified.claims.check_times(now)?;
+        if verified.claims.jti.as_ref().is_some_and(|id| self.denied.contains(id)) {
+            return Err(Error::Denied);
+        }
+        Ok(Arc::clone(&verified.caller))
+    }
+}

@@ -1,0 +1,75 @@
+use crate::AccessRight;
+use crate::AccessRight::{Admin, Deploy, Read, Write};
+
+/// Port of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortKind {
+    /// The port for documents and queries.
+    Data,
+    /// The deployment port.
+    Config,
+}
+
+/// Kind of HTTP method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestMethod {
+    /// `GET`, `HEAD` and `OPTIONS`, which change nothing.
+    Safe,
+    /// `DELETE`.
+    Delete,
+    /// Any other method.
+    Other,
+}
+
+/// Requirement of an endpoint on its callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessRule {
+    /// No credential is required.
+    Open,
+    /// A credential with one of these rights is required; any credential if there are none.
+    AnyOf(&'static [AccessRight]),
+    /// A credential with one of these rights is required, or one for all groups with the right to read.
+    Whole(&'static [AccessRight]),
+}
+
+/// Endpoints of both ports that require no credential: load balancers ask them, and they tell nothing but
+/// that the server is there.
+const OPEN: [&str; 2] = ["/state/v1/health", "/status.html"];
+
+impl AccessRule {
+    /// Returns the rule for a path and a method.
+    ///
+    /// An unknown path requires the right to administer on the deployment port, and any credential on the
+    /// data port: a new endpoint is never open by omission.
+    pub fn of(port: PortKind, method: RequestMethod, path: &str) -> AccessRule {
+        let is_safe = method == RequestMethod::Safe;
+        if is_safe && OPEN.contains(&path) {
+            return AccessRule::Open;
+        }
+        let below = |prefix: &str| {
+            path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let measures = ["/state/v1", "/metrics", "/prometheus", "/ApplicationStatus"];
+        match port {
+            PortKind::Data => match () {
+                () if below("/document/v1") && is_safe => AccessRule::AnyOf(&[Read]),
+                () if below("/document/v1") => AccessRule::AnyOf(&[Write]),
+                () if ["/search", "/mcp", "/model-evaluation"].into_iter().any(below) => {
+                    AccessRule::AnyOf(&[Read])
+                }
+                () if below("/state/v1/cluster") && !is_safe => AccessRule::AnyOf(&[Admin]),
+                () if measures.into_iter().any(below) => AccessRule::Whole(&[Admin]),
+                () if path == "/" => AccessRule::AnyOf(&[]),
+                () => AccessRule::AnyOf(&[]),
+            },
+            PortKind::Config => match () {
+                () if below("/application/v2") && method == RequestMethod::Delete => {
+                    AccessRule::AnyOf(&[Admin])
+                }
+                () if below("/application/v2") => AccessRule::AnyOf(&[Deploy, Admin]),
+                () if measures.into_iter().any(below) && is_safe => AccessRule::Whole(&[Admin, Deploy]),
+                () => AccessRule::AnyOf(&[Admin]),
+            },
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Admission of a request by its credential: the caller, its rights, and its limits.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::response::Response;
+use hyper::header::AUTHORIZATION;
+use hyper::{HeaderMap, Method, Request};
+use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestMethod};
+use millrace_node::Error;
+
+use super::person::PersonGroup;
+use super::refusal::EdgeRefusal;
+use super::{RequestGuard, person};
+use crate::access_log::{self, ConnectionPeer};
+use crate::quota::CallerTurn;
+
+impl RequestGuard {
+    /// Takes the person out of the path, if the path names one. All later checks see the rest.
+    pub(crate) fn resolve<B>(&self, request: &mut Request<B>) {
+        person::take_out(request);
+    }
+
+    /// Admits a request by its credential, and attaches its caller to it.
+    ///
+    /// # Errors
+    /// The response: 401 without a valid credential, 403 without the right, 429 above a limit of the caller.
+    pub(crate) fn admit<B>(
+        &self,
+        port: PortKind,
+        request: &mut Request<B>,
+    ) -> Result<Option<CallerTurn>, Box<Response>> {
+        self.admitted(port, request).map_err(|refusal| {
+            let answer = refusal.response(request.uri().path());
+            if let Some(log) = self.node.access_log() {
+                access_log::log_refused(log, request, answer.status());
+            }
+            Box::new(answer)
+        })
+    }
+
+    fn admitted<B>(
+        &self,
+        port: PortKind,
+        request: &mut Request<B>,
+    ) -> Result<Option<CallerTurn>, EdgeRefusal> {
+        let method = match *request.method() {
+            Method::GET | Method::HEAD | Method::OPTIONS => RequestMethod::Safe,
+            Method::DELETE => RequestMethod::Delete,
+            _ => RequestMethod::Other,
+        };
+        let rule = AccessRule::of(port, method, request.uri().path());
+        if rule == AccessRule::Open {
+            return Ok(None);
+        }
+        let is_node = request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
+        let mut caller = match is_node {
+            true => Arc::new(RequestCaller::unrestricted("node")),
+            false => self.node.credentials().caller(authorization(request.headers()))?,
+        };
+        if let Some(PersonGroup(group)) = request.extensions().get() {
+            caller = Arc::new(caller.within(group.clone())?);
+        }
+        match rule {
+            AccessRule::Open => {}
+            AccessRule::AnyOf(rights) => caller.check_right(rights)?,
+            AccessRule::Whole(_) if caller.has_all_groups() && caller.rights.has(AccessRight::Read) => {}
+            AccessRule::Whole(rights) => caller.check_right(rights)?,
+        }
+        let turn = self.node.quotas().admit_caller(&caller, Instant::now(), self.node.metrics());
+        let turn = turn.map_err(EdgeRefusal::Limit)?;
+        request.extensions_mut().insert(caller);
+        Ok(turn)
+    }
+}
+
+/// Value of the header `Authorization`; several, or one that is not text, are like a malformed one.
+fn authorization(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let first = values.next()?;
+    match values.next() {
+        None => Some(first.to_str().unwrap_or("")),
+        Some(_) => Some(""),
+    }
+}
+
+/// Returns the caller that is attached to a request.
+///
+/// # Errors
+/// There is none: the request has bypassed the guard.
+pub(crate) fn caller_of<B>(request: &Request<B>) -> Result<Arc<RequestCaller>, Error> {
+    let caller = request.extensions().get::<Arc<RequestCaller>>().cloned();
+    caller.ok_or_else(|| Error::Internal("a request has no caller".to_owned()))
+}

@@ -1,0 +1,76 @@
+//! `/person/NAME/…`: the endpoints of the data port, for the documents of one group.
+
+use hyper::http::uri::PathAndQuery;
+use hyper::{Request, Uri};
+use millrace_document::DocumentGroup;
+
+use crate::http::percent_decode;
+
+/// First part of the paths.
+const PREFIX: &str = "/person/";
+
+/// Group to which the path restricts a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PersonGroup(pub(super) DocumentGroup);
+
+/// Takes the person out of the path of a request, and attaches it to the request. A path without one, or with
+/// a malformed one, stays: nothing is there.
+pub(super) fn take_out<B>(request: &mut Request<B>) {
+    let Some((group, rest)) = request.uri().path_and_query().and_then(|path| split(path.as_str())) else {
+        return;
+    };
+    let mut parts = request.uri().clone().into_parts();
+    let Ok(path) = PathAndQuery::try_from(rest) else { return };
+    parts.path_and_query = Some(path);
+    let Ok(uri) = Uri::from_parts(parts) else { return };
+    *request.uri_mut() = uri;
+    request.extensions_mut().insert(PersonGroup(group));
+}
+
+/// Splits a path into group and rest; `None` if it does not begin with a person.
+fn split(path: &str) -> Option<(DocumentGroup, String)> {
+    let (name, rest) = path.strip_prefix(PREFIX)?.split_once('/')?;
+    let name = percent_decode(name);
+    // Invalid UTF-8 would become another name.
+    let is_name =
+        !name.is_empty() && !name.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+    is_name.then(|| (DocumentGroup::Name(name.into_owned()), format!("/{rest}")))
+}
+
+/// Prefix of a path that restricts it to a group; `None` for groups that are not names.
+pub(crate) fn prefix(group: &DocumentGroup) -> Option<String> {
+    let DocumentGroup::Name(name) = group else { return None };
+    let escaped = name.bytes().map(|byte| match byte {
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    Some(format!("/person/{}", escaped.collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_persons() {
+        let group = |name: &str| DocumentGroup::Name(name.to_owned());
+        for (path, expected) in [
+            ("/person/ann/search/?a=b", Some((group("ann"), "/search/?a=b"))),
+            ("/person/a%2Fb%20c/mcp/", Some((group("a/b c"), "/mcp/"))),
+            ("/person/ann/person/bob/x", Some((group("ann"), "/person/bob/x"))),
+            ("/person/ann/", Some((group("ann"), "/"))),
+            ("/person/ann", None),
+            ("/person//search/", None),
+            ("/person/a%00/search/", None),
+            ("/person/%ff/search/", None),
+            ("/persons/ann/search/", None),
+        ] {
+            assert_eq!(split(path), expected.map(|(group, rest)| (group, rest.to_owned())), "{path}");
+        }
+        for name in ["ann", "a/b c", "é", "%", "a%2Fb"] {
+            let path = format!("{}/search/", prefix(&group(name)).expect("a name"));
+            assert_eq!(split(&path), Some((group(name), "/search/".to_owned())), "{path}");
+        }
+        assert_eq!(prefix(&DocumentGroup::Number(1)), None);
+    }
+}

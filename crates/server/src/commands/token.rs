@@ -1,0 +1,144 @@
+//! `millrace token`.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use millrace_access::{AccessFile, AccessRight, ApiKey, CallerLimits, KeyRecord};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde_json::{Value, json};
+
+use crate::cli::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
+use crate::error::Error;
+use crate::output::CommandOutput;
+
+/// Creates, lists or revokes API keys.
+pub fn run(command: &TokenCommand, output: &CommandOutput) -> Result<ExitCode, Error> {
+    match command {
+        TokenCommand::Create(creation) => create(creation, output),
+        TokenCommand::List(directory) => list(directory, output),
+        TokenCommand::Revoke(revocation) => revoke(revocation, output),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn create(creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error> {
+    let named = [creation.read, creation.write, creation.deploy, creation.admin];
+    let rights = AccessRight::ALL.into_iter().zip(named).filter(|(_, is_named)| *is_named);
+    let rights: Vec<AccessRight> = rights.map(|(right, _)| right).collect();
+    let is_name = !creation.name.is_empty() && !creation.name.chars().any(char::is_control);
+    if rights.is_empty() || !is_name {
+        return Err(Error::Argument(
+            "a key has a name without control characters, and rights: give --read, --write, --deploy or --admin".to_owned(),
+        ));
+    }
+    let mut random = [0; ApiKey::RANDOM_BYTES];
+    SystemRandom::new()
+        .fill(&mut random)
+        .map_err(|_| Error::Argument("the system gives no random numbers; try again".to_owned()))?;
+    let key = ApiKey::of_random(&random);
+    let expires = creation.expires.map(|time| millrace_env::unix_time().saturating_add(time).as_secs());
+    let record = KeyRecord {
+        id: key.id().to_owned(),
+        name: creation.name.clone(),
+        hash: key.hash(),
+        rights,
+        groups: creation.group.clone(),
+        users: creation.user.clone(),
+        expires,
+        limits: CallerLimits { queries: creation.rate_max, concurrent: creation.concurrent_max },
+    };
+    let path = file_of(&creation.directory);
+    let mut file = read(&path)?;
+    file.keys.push(record);
+    write(&path, &file)?;
+    output.print(|| key.text(), &json!({ "id": key.id(), "name": creation.name, "token": key.text() }));
+    Ok(())
+}
+
+fn list(directory: &TokenDirectory, output: &CommandOutput) -> Result<(), Error> {
+    let file = read(&file_of(directory))?;
+    let shown = |key: &KeyRecord| {
+        let groups = key.groups.iter().cloned().chain(key.users.iter().map(|user| format!("n={user}")));
+        let groups: Vec<String> = groups.collect();
+        let rights: Vec<&str> = key.rights.iter().map(|right| right.name()).collect();
+        (rights.join(","), if groups.is_empty() { "all".to_owned() } else { groups.join(",") })
+    };
+    let values: Value = file
+        .keys
+        .iter()
+        .map(|key| {
+            json!({
+                "id": key.id, "name": key.name, "rights": key.rights, "groups": key.groups, "users": key.users,
+                "expires": key.expires, "limits": key.limits,
+            })
+        })
+        .collect();
+    let text = || {
+        let line = |key: &KeyRecord| {
+            let (rights, groups) = shown(key);
+            let expires =
+                key.expires.map_or("never".to_owned(), |time| format!("at second {time} since 1970"));
+            format!("{}  {}  {rights}  groups: {groups}  expires: {expires}", key.id, key.name)
+        };
+        match file.keys.is_empty() {
+            true => "no keys".to_owned(),
+            false => file.keys.iter().map(line).collect::<Vec<_>>().join("\n"),
+        }
+    };
+    output.print(text, &values);
+    Ok(())
+}
+
+fn revoke(revocation: &TokenRevocation, output: &CommandOutput) -> Result<(), Error> {
+    let path = file_of(&revocation.directory);
+    let mut file = read(&path)?;
+    let id = match ApiKey::parse(&revocation.id) {
+        Some(key) => key?.id().to_owned(),
+        None => revocation.id.clone(),
+    };
+    let before = file.keys.len();
+    file.keys.retain(|key| key.id != id);
+    if file.keys.len() == before {
+        let reason = format!("{} has no key '{id}'; millrace token list shows the ids", path.display());
+        return Err(Error::Argument(reason));
+    }
+    write(&path, &file)?;
+    output.print(|| format!("{id} is revoked"), &json!({ "revoked": id }));
+    Ok(())
+}
+
+fn file_of(directory: &TokenDirectory) -> PathBuf {
+    directory.access_file.clone().unwrap_or_else(|| directory.data_dir.join("access.toml"))
+}
+
+/// Reads the file; without one, there are no keys.
+fn read(path: &Path) -> Result<AccessFile, Error> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(AccessFile::parse(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(AccessFile::default()),
+        Err(source) => Err(Error::File { path: path.to_owned(), source }),
+    }
+}
+
+/// Replaces the file in one step. Only its owner may read it.
+fn write(path: &Path, file: &AccessFile) -> Result<(), Error> {
+    let text = file.text()?;
+    // What the server would refuse is not written.
+    AccessFile::parse(&text)?;
+    replace(path, &text).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = parent.unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let partial = path.with_extension("toml.partial");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&partial, path)?;
+    File::open(directory)?.sync_all()
+}

@@ -1,0 +1,423 @@
+//! Callers and their credentials: a caller of one group reads and changes nothing of another, whatever the
+//! request says, and each endpoint requires its right.
+
+mod support;
+
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::Method;
+use hyper::header::AUTHORIZATION;
+use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
+use millrace_query::parameter_names;
+use ring::hmac;
+use serde_json::{Map, Value, json};
+use support::{MILLRACE, NOTE, TestServer};
+
+const SERVICES: &str = "<services version='1.0'>
+  <container id='default' version='1.0'>
+    <search/><document-api/>
+    <handler id='ai.vespa.mcp.McpRequestHandler' bundle='container-disc'><binding>http://*/mcp/*</binding></handler>
+  </container>
+  <content id='notes' version='1.0'>
+    <min-redundancy>1</min-redundancy>
+    <documents><document type='note' mode='streaming'/></documents>
+  </content>
+</services>";
+
+/// Words that are in documents of ann's, and in those of others.
+const OWN: &str = "annsword";
+const OTHERS: &str = "bobsword";
+const YQL: &str = "select * from note where true";
+
+/// A server with documents of several groups that requires credentials, and tokens for it.
+struct ClosedServer {
+    server: TestServer,
+    all: &'static str,
+    ann: &'static str,
+}
+
+impl ClosedServer {
+    fn start() -> Self {
+        let server = TestServer::start();
+        let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+        assert_eq!(status, 200, "{answer}");
+        fill(&server);
+        let token = |rights: &[&str]| create(&server, rights);
+        let all = token(&["all", "--read", "--write", "--deploy", "--admin"]);
+        let ann = token(&["ann", "--read", "--write", "--group", "ann"]);
+        let closed = ClosedServer { server, all, ann };
+        // The server looks at the file each second.
+        closed.until(all, |status| status == 200);
+        closed.until("", |status| status == 401);
+        closed.until(ann, |status| status == 200);
+        closed
+    }
+
+    fn until(&self, token: &'static str, is_reached: impl Fn(u16) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let path = "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann";
+        while !is_reached(self.ask(token, Method::GET, path, "").status.as_u16()) {
+            assert!(Instant::now() < deadline, "the server does not use the changed credentials");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn send(&self, token: &'static str, request: OutgoingRequest) -> ClientAnswer {
+        self.server.send(&self.server.url(), HttpProtocol::Http1, with_token(token, request))
+    }
+
+    fn ask(&self, token: &'static str, method: Method, path: &str, body: &str) -> ClientAnswer {
+        let request = OutgoingRequest::new(method, path);
+        let request =
+            if body.is_empty() { request } else { request.body("application/json", body.to_owned()) };
+        self.send(token, request)
+    }
+}
+
+fn with_token(token: &'static str, request: OutgoingRequest) -> OutgoingRequest {
+    if token.is_empty() { request } else { request.header(AUTHORIZATION, token) }
+}
+
+fn fill(server: &TestServer) {
+    server.put("/document/v1/n/note/group/ann/1", &format!("{{\"title\":\"{OWN}\",\"stars\":1}}"));
+    for path in ["group/bob/1", "docid/1", "number/7/1", "group/Ann/1", "group/ann,bob/1"] {
+        server.put(&format!("/document/v1/n/note/{path}"), &format!("{{\"title\":\"{OTHERS}\"}}"));
+    }
+}
+
+/// Creates an API key, and returns the value of its header.
+fn create(server: &TestServer, arguments: &[&str]) -> &'static str {
+    let made = Command::new(MILLRACE)
+        .args(["token", "create", "--data-dir"])
+        .arg(server.data_dir())
+        .args(arguments)
+        .output()
+        .expect("the command runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let token = String::from_utf8(made.stdout).expect("text");
+    format!("Bearer {}", token.trim()).leak()
+}
+
+fn shows_others(answer: &ClientAnswer) -> bool {
+    answer.body.windows(OTHERS.len()).any(|window| window == OTHERS.as_bytes())
+}
+
+fn shows_own(answer: &ClientAnswer) -> bool {
+    answer.body.windows(OWN.len()).any(|window| window == OWN.as_bytes())
+}
+
+/// The object in which the parts of a name with dots are nested.
+fn nested(name: &str, value: &str) -> Map<String, Value> {
+    match name.split_once('.') {
+        None => Map::from_iter([(name.to_owned(), Value::from(value))]),
+        Some((first, rest)) => Map::from_iter([(first.to_owned(), Value::Object(nested(rest, value)))]),
+    }
+}
+
+/// Places in which a request can have a parameter.
+const PLACES: [&str; 9] = [
+    "query string",
+    "twice",
+    "form",
+    "dotted",
+    "nested",
+    "source.notes.",
+    "provider.notes.",
+    "other case",
+    "mcp",
+];
+
+fn request_with(place: &str, name: &str, value: &str) -> OutgoingRequest {
+    let search = || OutgoingRequest::new(Method::POST, "/search/");
+    let body = |mut fields: Map<String, Value>| {
+        fields.entry("yql").or_insert(YQL.into());
+        search().body("application/json", Value::Object(fields).to_string())
+    };
+    let dotted = |name: &str| Map::from_iter([(name.to_owned(), Value::from(value))]);
+    let get = |more: &[(&str, &str)]| {
+        let request = OutgoingRequest::new(Method::GET, "/search/");
+        let request = if name == "yql" { request } else { request.parameter("yql", YQL) };
+        more.iter().fold(request, |request, (name, value)| request.parameter(name, value))
+    };
+    match place {
+        "query string" => get(&[(name, value)]),
+        "twice" => get(&[("streaming.groupname", "ann"), (name, value)]),
+        "form" => {
+            let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+            let yql = if name == "yql" { String::new() } else { format!("yql={}&", escaped(YQL)) };
+            let form = format!("{yql}{}={}", escaped(name), escaped(value));
+            search().body("application/x-www-form-urlencoded", form)
+        }
+        "dotted" => body(dotted(name)),
+        "nested" => body(nested(name, value)),
+        "other case" => body(dotted(&name.to_ascii_uppercase())),
+        "mcp" => {
+            let arguments = json!({ "yql": YQL, "parameters": dotted(name) });
+            let params = json!({ "name": "executeQuery", "arguments": arguments });
+            let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+            OutgoingRequest::new(Method::POST, "/mcp/").body("application/json", call.to_string())
+        }
+        prefix => body(dotted(&format!("{prefix}{name}"))),
+    }
+}
+
+/// Values that would choose other groups.
+const VALUES: [&str; 6] = ["bob", "[\"bob\"]", "true", "id.group == \"bob\"", "7", "[\"ann\",\"bob\"]"];
+
+#[test]
+fn no_parameter_in_any_place_shows_another_group() {
+    let closed = ClosedServer::start();
+    let names: Vec<&str> = parameter_names().collect();
+    let chooses = |name: &&str| {
+        ["stream", "group", "user", "selection", "recall", "filter", "sources", "yql"]
+            .iter()
+            .any(|part| name.to_ascii_lowercase().contains(part))
+    };
+    let (mut requests, mut own, mut refused) = (0, 0, 0);
+    for name in &names {
+        let values = if chooses(name) { &VALUES[..] } else { &VALUES[..1] };
+        for value in values {
+            for place in PLACES {
+                let answer = closed.send(closed.ann, request_with(place, name, value));
+                assert!(
+                    !shows_others(&answer),
+                    "{place} {name}={value}: {}",
+                    String::from_utf8_lossy(&answer.body)
+                );
+                requests += 1;
+                own += usize::from(shows_own(&answer));
+                refused += usize::from(answer.status == 403);
+            }
+        }
+    }
+    eprintln!("{requests} requests: {own} show documents of the group, {refused} are 403");
+    assert!(own > 100 && refused > 20, "the requests do not reach documents: {own}, {refused} of {requests}");
+    // The same requests show other groups to a caller that may see them.
+    for place in ["query string", "form", "dotted", "nested", "mcp"] {
+        let answer = closed.send(closed.all, request_with(place, "streaming.selection", "true"));
+        assert!(shows_others(&answer), "{place}: {}", String::from_utf8_lossy(&answer.body));
+    }
+}
+
+#[test]
+fn documents_of_another_group_are_neither_read_nor_changed() {
+    let closed = ClosedServer::start();
+    let fields = r#"{"fields":{"title":"taken"}}"#;
+    let assign = r#"{"fields":{"title":{"assign":"taken"}}}"#;
+    for place in ["group/bob/1", "number/7/1", "group/Ann/1", "group/ann%2Cbob/1", "group/bob/", "number/7/"]
+    {
+        let path = format!("/document/v1/n/note/{place}");
+        let many = format!("{path}?cluster=notes&selection=true");
+        for (method, path, body) in [
+            (Method::GET, &path, ""),
+            (Method::POST, &path, fields),
+            (Method::PUT, &path, assign),
+            (Method::DELETE, &path, ""),
+            (Method::GET, &many, ""),
+            (Method::PUT, &many, assign),
+            (Method::DELETE, &many, ""),
+            (Method::POST, &format!("{path}?dryRun=true"), fields),
+        ] {
+            let answer = closed.ask(closed.ann, method.clone(), path, body);
+            assert_eq!(answer.status, 403, "{method} {path}");
+            assert!(!shows_others(&answer) && answer.json()["message"].is_string(), "{method} {path}");
+        }
+    }
+    // Without a group in the path, the caller's is filled in.
+    let everything =
+        closed.ask(closed.all, Method::GET, "/document/v1/?cluster=notes&wantedDocumentCount=2", "");
+    assert!(shows_others(&closed.ask(closed.all, Method::GET, "/document/v1/?cluster=notes", "")));
+    let continuation = everything.json()["continuation"].as_str().unwrap_or_default().to_owned();
+    for path in [
+        "/document/v1/?cluster=notes".to_owned(),
+        "/document/v1/n/note/docid/?cluster=notes".to_owned(),
+        "/document/v1/n/note/docid/?cluster=notes&stream=true".to_owned(),
+        "/document/v1/n/note/docid/?cluster=notes&slices=1&sliceId=0".to_owned(),
+        "/document/v1/n/note/docid/1".to_owned(),
+        "/document/v1/n/note/docid/?cluster=notes&selection=id.group%3D%3D%22bob%22".to_owned(),
+        "/document/v1/n/note/docid/?cluster=notes&selection=id.user%3D%3D7".to_owned(),
+        "/document/v1/n/note/group/ann/?cluster=notes&selection=true".to_owned(),
+        format!("/document/v1/?cluster=notes&continuation={continuation}"),
+        format!("/document/v1/n/note/group/ann/?cluster=notes&continuation={continuation}"),
+    ] {
+        let answer = closed.ask(closed.ann, Method::GET, &path, "");
+        assert!(!shows_others(&answer), "{path}: {}", String::from_utf8_lossy(&answer.body));
+        let narrowed = path.contains("selection=id") || path.contains("continuation");
+        assert!(narrowed || shows_own(&answer), "{path}: {}", String::from_utf8_lossy(&answer.body));
+    }
+    let put = closed.ask(closed.ann, Method::POST, "/document/v1/n/note/docid/2", fields);
+    assert_eq!((put.status.as_u16(), &put.json()["id"]), (200, &json!("id:n:note:g=ann:2")));
+    let everywhere = "/document/v1/n/note/docid/?cluster=notes&selection=true";
+    assert_eq!(closed.ask(closed.ann, Method::DELETE, everywhere, "").status, 200);
+    let left = closed.ask(closed.all, Method::GET, "/document/v1/?cluster=notes", "").json();
+    assert_eq!(left["documentCount"], 5, "only the documents of the caller's group are removed: {left}");
+}
+
+#[test]
+fn a_persons_endpoint_is_for_one_group() {
+    let closed = ClosedServer::start();
+    let search = "search/?yql=select%20*%20from%20note%20where%20true";
+    for (token, path, expected) in [
+        (closed.ann, format!("/person/ann/{search}"), 200),
+        (closed.ann, format!("/person/bob/{search}"), 403),
+        (closed.ann, format!("/person/ann/{search}&streaming.groupname=bob"), 403),
+        (closed.ann, format!("/person/ann/person/bob/{search}"), 404),
+        (closed.all, format!("/person/ann/{search}"), 200),
+        (closed.all, format!("/person/ann/{search}&streaming.groupname=bob"), 403),
+        (closed.all, format!("/person/ann/{search}&streaming.selection=true"), 403),
+        (closed.all, "/person/ann/document/v1/n/note/docid/1".to_owned(), 200),
+        (closed.all, "/person/ann/document/v1/?cluster=notes".to_owned(), 200),
+        (closed.all, "/person/ann/document/v1/n/note/group/bob/1".to_owned(), 403),
+        (closed.all, "/person/ann/state/v1/metrics".to_owned(), 200),
+        ("", format!("/person/ann/{search}"), 401),
+    ] {
+        let answer = closed.ask(token, Method::GET, &path, "");
+        assert_eq!(answer.status, expected, "{path}: {}", String::from_utf8_lossy(&answer.body));
+        assert!(!shows_others(&answer), "{path}");
+        assert!(expected != 200 || path.contains("state") || shows_own(&answer), "{path}");
+    }
+    // The tools of an assistant have no choice of the group.
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    for (token, path, expected) in
+        [(closed.ann, "/mcp/", false), (closed.all, "/mcp/", true), (closed.all, "/person/ann/mcp/", false)]
+    {
+        let answer = closed.ask(token, Method::POST, path, list);
+        assert_eq!(String::from_utf8_lossy(&answer.body).contains("groupname"), expected, "{path}");
+    }
+}
+
+#[test]
+fn endpoints_require_rights() {
+    let closed = ClosedServer::start();
+    let tokens = ["read", "write", "deploy", "admin"]
+        .map(|right| (right, create(&closed.server, &[right, &format!("--{right}")])));
+    closed.until(tokens[0].1, |status| status == 200);
+    let data = closed.server.url();
+    let config = closed.server.config_url();
+    let tenant = "/application/v2/tenant/default";
+    for (base, method, path, permitted) in [
+        (
+            &data,
+            Method::GET,
+            "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann",
+            "read",
+        ),
+        (&data, Method::POST, "/search/", "read"),
+        (&data, Method::POST, "/mcp/", "read"),
+        (&data, Method::GET, "/model-evaluation/v1/", "read"),
+        (&data, Method::GET, "/document/v1/n/note/group/ann/1", "read"),
+        (&data, Method::POST, "/document/v1/n/note/group/ann/9", "write"),
+        (&data, Method::PUT, "/document/v1/n/note/group/ann/9", "write"),
+        (&data, Method::DELETE, "/document/v1/n/note/group/ann/9", "write"),
+        (&data, Method::GET, "/state/v1/metrics", "read admin"),
+        (&data, Method::GET, "/prometheus/v1/values", "read admin"),
+        (&data, Method::GET, "/ApplicationStatus", "read admin"),
+        (&data, Method::GET, "/", "read write deploy admin"),
+        (&data, Method::GET, "/nothing", "read write deploy admin"),
+        (&config, Method::GET, "/application/v2/tenant/", "deploy admin"),
+        (&config, Method::POST, format!("{tenant}/session").as_str(), "deploy admin"),
+        (&config, Method::POST, format!("{tenant}/prepareandactivate").as_str(), "deploy admin"),
+        (&config, Method::GET, "/cluster/v2", "admin"),
+        (&config, Method::GET, "/state/v1/metrics", "read deploy admin"),
+        (&config, Method::GET, "/nothing", "admin"),
+        (&config, Method::DELETE, format!("{tenant}/application/none").as_str(), "admin"),
+    ] {
+        let send = |token: &'static str| {
+            let request = OutgoingRequest::new(method.clone(), path).body("application/json", "{}");
+            closed.server.send(base, HttpProtocol::Http1, with_token(token, request))
+        };
+        for (right, token) in tokens {
+            let answer = send(token);
+            let is_permitted = permitted.split(' ').any(|one| one == right);
+            assert_ne!(answer.status, 401, "{right} {method} {path}");
+            assert_eq!(answer.status != 403, is_permitted, "{right} {method} {path}: {}", answer.status);
+        }
+        for token in ["", "Bearer mr_unknown", "Bearer a.b.c", "Basic YTpi"] {
+            let answer = send(token);
+            assert_eq!(answer.status, 401, "'{token}' {method} {path}");
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+            let body = answer.json();
+            let place = if path.starts_with("/search") { "/root/errors/0/message" } else { "/message" };
+            let message = body.pointer(place).cloned().unwrap_or_default();
+            assert!(message.as_str().is_some_and(|message| message.len() > 20), "{path}: {message}");
+        }
+    }
+    for (base, path) in [(&data, "/state/v1/health"), (&data, "/status.html"), (&config, "/state/v1/health")]
+    {
+        let answer = closed.server.send(base, HttpProtocol::Http1, OutgoingRequest::new(Method::GET, path));
+        assert_eq!(answer.status, 200, "{path}");
+    }
+}
+
+#[test]
+fn keys_are_listed_revoked_and_limited() {
+    let closed = ClosedServer::start();
+    let server = &closed.server;
+    let slow = create(server, &["slow", "--read", "--rate-max", "1"]);
+    closed.until(slow, |status| status == 200 || status == 429);
+    let path = "/document/v1/n/note/group/ann/1";
+    let answers: Vec<ClientAnswer> = (0..8).map(|_| closed.ask(slow, Method::GET, path, "")).collect();
+    let over = answers.iter().find(|answer| answer.status == 429).expect("a limit");
+    assert_eq!(over.headers["retry-after"], "1");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(MILLRACE).args(arguments).arg("--data-dir").arg(server.data_dir()).output();
+        let output = output.expect("the command runs");
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+        )
+    };
+    let (_, list) = run(&["token", "list"]);
+    let secret = slow.rsplit('_').next().expect("a secret");
+    assert!(list.lines().count() == 3 && list.contains("slow") && !list.contains(secret), "{list}");
+    let file = std::fs::read_to_string(server.data_dir().join("access.toml")).expect("a file");
+    assert!(!file.contains(secret), "{file}");
+    assert!(run(&["token", "revoke", slow.trim_start_matches("Bearer ")]).0);
+    closed.until(slow, |status| status == 401);
+    let (succeeded, message) = run(&["token", "revoke", "other"]);
+    assert!(!succeeded && message.contains("has no key 'other'"), "{message}");
+    let (succeeded, message) = run(&["token", "create", "a"]);
+    assert!(!succeeded && message.contains("--read"), "{message}");
+    // A damaged or removed file does not open the server, and the keys in use stay.
+    let path = server.data_dir().join("access.toml");
+    std::fs::write(&path, "damaged").expect("it can be written");
+    std::thread::sleep(Duration::from_millis(1_500));
+    closed.until(closed.all, |status| status == 200);
+    std::fs::remove_file(&path).expect("it can be removed");
+    std::thread::sleep(Duration::from_millis(1_500));
+    closed.until("", |status| status == 401);
+}
+
+#[test]
+fn signed_tokens() {
+    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let keys = directory.path().join("keys.json");
+    let secret = URL_SAFE_NO_PAD.encode(SECRET);
+    std::fs::write(&keys, json!({ "keys": [{ "kty": "oct", "kid": "a", "k": secret }] }).to_string())
+        .expect("written");
+    let data_dir = directory.path().join("data");
+    let keys = keys.display().to_string();
+    let server = TestServer::start_in(directory, data_dir, &[("MILLRACE_TOKEN_KEYS", keys.as_str())]);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    let ask = |header: Value, claims: Value| {
+        let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+        let message = format!("{header}.{claims}");
+        let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), message.as_bytes());
+        let token: &'static str = format!("Bearer {message}.{}", URL_SAFE_NO_PAD.encode(signature)).leak();
+        let request = OutgoingRequest::new(Method::GET, "/document/v1/n/note/group/ann/1");
+        server.send(&server.url(), HttpProtocol::Http1, with_token(token, request)).status.as_u16()
+    };
+    let header = json!({ "alg": "HS256", "kid": "a" });
+    let claims = |groups: Value, aud: &str, exp: u64| json!({ "sub": "ann", "aud": aud, "exp": exp, "groups": groups, "permissions": ["read"] });
+    // There is no application.
+    assert_eq!(ask(header.clone(), claims(json!(["ann"]), "millrace", now + 60)), 503);
+    assert_eq!(ask(header.clone(), claims(json!(["bob"]), "millrace", now + 60)), 403);
+    assert_eq!(ask(header.clone(), claims(json!(["ann"]), "other", now + 60)), 401);
+    assert_eq!(ask(header.clone(), claims(json!(["ann"]), "millrace", now - 60)), 401);
+    assert_eq!(ask(json!({ "alg": "none" }), claims(json!(["ann"]), "millrace", now + 60)), 401);
+    assert_eq!(ask(json!({ "alg": "HS256", "kid": "b" }), claims(json!(["ann"]), "millrace", now + 60)), 401);
+}
