@@ -119,6 +119,8 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/document/v1", any(document_api::handle))
         .route("/document/v1/", any(document_api::handle))
         .route("/document/v1/{*path}", any(document_api::handle))
+        .route("/feed/v1", any(document_api::feed::handle))
+        .route("/feed/v1/", any(document_api::feed::handle))
         .route("/model-evaluation/v1", any(model_evaluation::handle))
         .route("/model-evaluation/v1/", any(model_evaluation::handle))
         .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
@@ -137,7 +139,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
 
 async fn unknown(State(_): State<Arc<GatewayState>>, request: axum::extract::Request) -> Response {
     let message = format!(
-        "nothing is at {}; documents are at /document/v1/, queries at /search/, the list of handlers at /",
+        "nothing is at {}; documents are at /document/v1/, streams of operations at /feed/v1, queries at /search/, the list of handlers at /",
         request.uri().path()
     );
     http::json(StatusCode::NOT_FOUND, &serde_json::json!({ "message": message }))

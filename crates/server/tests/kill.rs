@@ -6,6 +6,8 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use support::TestServer;
@@ -36,6 +38,61 @@ fn killed_under_load() {
     server.terminate();
     let checked = server.millrace(&["doctor", server.data_dir().to_str().expect("a path of text")]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}
+
+/// A stream of operations is cut by a kill: all up to the last `through` is there.
+#[test]
+fn a_stream_killed_under_way_keeps_what_it_was_told() {
+    let mut server = TestServer::with_notes();
+    for round in 0..rounds() {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        let head = "POST /feed/v1 HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("it is sent");
+        let answer = BufReader::new(stream.try_clone().expect("a second handle"));
+        let writer = std::thread::spawn(move || {
+            for first in (1..).step_by(100) {
+                let put = |name: u64| {
+                    format!("{{\"put\":\"id:n:note:g=r{round}:{name}\",\"fields\":{{\"stars\":{name}}}}}\n")
+                };
+                let text: String = (first..first + 100).map(put).collect();
+                if stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        let (sender, told) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            for line in answer.lines().map_while(Result::ok) {
+                let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+                if let Some(through) = line["through"].as_u64() {
+                    sender.send(through).expect("the test waits");
+                }
+                assert!(line.get("status").is_none(), "{line}");
+            }
+        });
+        let first = told.recv_timeout(Duration::from_secs(60)).expect("the stream makes progress");
+        std::thread::sleep(Duration::from_millis(50 + round * 61));
+        server.kill();
+        writer.join().expect("the writer ends");
+        reader.join().expect("the reader ends");
+        let through = told.try_iter().last().unwrap_or(first);
+        server.start_again();
+        let path = format!("/document/v1/n/note/group/r{round}?wantedDocumentCount=1024&fieldSet=[id]");
+        let (mut count, mut continuation) = (0, String::new());
+        loop {
+            let (status, page) = server.get(&format!("{path}{continuation}"));
+            assert_eq!(status, 200, "{page}");
+            count += page["documentCount"].as_u64().expect("a number");
+            match page["continuation"].as_str() {
+                Some(token) => continuation = format!("&continuation={token}"),
+                None => break,
+            }
+        }
+        assert!(count >= through, "round {round}: {through} were acknowledged, {count} are there");
+        for name in [1, through / 2 + 1, through] {
+            assert_eq!(server.get(&format!("/document/v1/n/note/group/r{round}/{name}")).0, 200, "{name}");
+        }
+    }
 }
 
 #[test]

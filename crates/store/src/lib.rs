@@ -62,5 +62,6 @@ pub use store::Store;
 pub use tail::journal::fuzz as fuzz_log;
 pub use times::{StepTimes, WriteTimes};
 pub use tuning::StoreTuning;
+pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};
 pub use write::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification};

@@ -22,6 +22,7 @@ use crate::upkeep::maintenance::StoreMaintenance;
 use crate::upkeep::pace::{of_merging, of_sealing};
 use crate::upkeep::rolling::TailRoller;
 use crate::upkeep::sealing::TailSealer;
+use crate::write::batch::RefusedBatch;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::write::committer::PendingWrites;
 use crate::{
@@ -101,6 +102,22 @@ impl Store {
         done: impl FnOnce(Result<CommittedWrite, Error>) + Send + 'static,
     ) {
         self.inner.writes.accept(write, Box::new(done));
+    }
+
+    /// Writes a batch: the store admits all of it or nothing. `done` gets an outcome for each write, in their
+    /// order, when the last of them is durable and visible, or has failed; it is called as in
+    /// [`Store::write`]. Writes of one document keep their order. Puts and removals that need not wait for an
+    /// earlier modification of their documents share one entry of the log and its sync: after a crash either
+    /// all of them are there or none.
+    ///
+    /// # Errors
+    /// The store takes no writes now. Nothing was written, and `done` is not called.
+    pub fn write_batch(
+        &self,
+        writes: Vec<DocumentWrite>,
+        done: impl FnOnce(Vec<Result<CommittedWrite, Error>>) + Send + 'static,
+    ) -> Result<(), RefusedBatch> {
+        self.inner.writes.accept_batch(writes, Box::new(done))
     }
 
     /// Writes versions that have their timestamps already: those of other replicas. They may come in any

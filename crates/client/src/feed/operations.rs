@@ -4,8 +4,9 @@ use std::io::Read;
 
 use millrace_document::json::{FeedOperation, FeedPosition, FeedReader};
 use millrace_document::{DocumentId, OperationKind};
+use serde_json::Value;
 
-use crate::path_of;
+use crate::{encoded, path_of};
 
 /// Reader of operations from a stream, from its start or from the end of an operation.
 pub(super) struct OperationReader {
@@ -53,11 +54,30 @@ impl Iterator for OperationReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.reader.next()?;
-        Some(next.map_err(UnreadableOperation::from).map(|FeedOperation { kind, id, json, place }| {
+        Some(next.map_err(UnreadableOperation::from).and_then(|FeedOperation { kind, id, json, place }| {
             let end = place.offset + json.len() as u64;
-            let body = if kind == OperationKind::Remove { Vec::new() } else { json };
-            PreparedOperation { target: path_of(&id), id, kind, body, place, end }
+            let (target, body) = match kind {
+                OperationKind::Remove => {
+                    let unreadable = |reason| UnreadableOperation { place, reason, ends: false };
+                    (removal_path(&id, &json).map_err(unreadable)?, Vec::new())
+                }
+                _ => (path_of(&id), json),
+            };
+            Ok(PreparedOperation { target, id, kind, body, place, end })
         }))
+    }
+}
+
+/// Returns the path of the request for a removal. It has no body, so the condition is a parameter.
+///
+/// # Errors
+/// The condition is not a text.
+fn removal_path(id: &DocumentId, json: &[u8]) -> Result<String, String> {
+    let operation: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    match operation.get("condition") {
+        None | Some(Value::Null) => Ok(path_of(id)),
+        Some(Value::String(condition)) => Ok(format!("{}?condition={}", path_of(id), encoded(condition))),
+        Some(other) => Err(format!("the condition of a remove is not a text: {other}")),
     }
 }
 
@@ -116,6 +136,16 @@ mod tests {
     #[test]
     fn a_feed_that_became_shorter_is_refused() {
         assert!(OperationReader::new("{}".as_bytes(), 10).is_err());
+    }
+
+    #[test]
+    fn the_condition_of_a_removal_is_sent_with_it() {
+        let got = read(
+            "{\"remove\":\"id:n:t::1\",\"condition\":\"t.x == 1\"}\n{\"remove\":\"id:n:t::2\",\"condition\":7}\n",
+            0,
+        );
+        assert_eq!(got[0], "Remove /document/v1/n/t/docid/1?condition=t.x%20%3D%3D%201");
+        assert!(got[1].ends_with("the condition of a remove is not a text: 7"), "{got:?}");
     }
 
     #[test]

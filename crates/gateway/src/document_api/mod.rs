@@ -1,6 +1,7 @@
 //! `/document/v1/`: single documents, visits, and changes of many documents at once.
 
 mod buckets;
+pub(crate) mod feed;
 mod format;
 mod get;
 mod group_drop;

@@ -154,15 +154,61 @@ async fn change(
     destination: &WriteDestination,
     operation: DocumentOperation,
 ) -> Result<Option<StoreChange>, Error> {
-    let condition =
-        operation.condition.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
-    let create = operation.create;
-    Ok(Some(match (operation.action, condition) {
+    let DocumentOperation { action, condition: text, create, .. } = operation;
+    let condition = text.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
+    let action = match action {
+        OperationAction::Put(document) => OperationAction::Put(indexed(call, kind, document).await?),
+        other => other,
+    };
+    let deadline = Instant::now() + call.left();
+    Ok(decided(kind, destination, IndexedOperation { action, condition, create, deadline }))
+}
+
+/// As [`change`], on this thread, for a document type whose statements wait for nothing.
+///
+/// # Errors
+/// The condition cannot be parsed; the statements refuse the document.
+pub(super) fn change_here(
+    call: &DocumentCall,
+    deployment: &CompiledApplication,
+    kind: &Arc<DocumentKind>,
+    operation: DocumentOperation,
+) -> Result<Option<StoreChange>, Error> {
+    assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
+    let destination = WriteDestination::of(call, deployment, kind)?;
+    let DocumentOperation { action, condition: text, create, .. } = operation;
+    let condition = text.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
+    let action = match action {
+        OperationAction::Put(document) => {
+            let run = kind.scripts.run(document, &IndexingCaller::default());
+            OperationAction::Put(run.map_err(|error| not_indexed(call, error))?)
+        }
+        other => other,
+    };
+    let deadline = Instant::now() + call.timeout;
+    Ok(decided(kind, &destination, IndexedOperation { action, condition, create, deadline }))
+}
+
+/// An operation whose document has the output of its indexing statements.
+struct IndexedOperation {
+    action: OperationAction,
+    condition: Option<WriteCondition>,
+    create: bool,
+    deadline: Instant,
+}
+
+/// Returns the modification for the store; `None` if no cluster takes the document.
+fn decided(
+    kind: &Arc<DocumentKind>,
+    destination: &WriteDestination,
+    operation: IndexedOperation,
+) -> Option<StoreChange> {
+    let IndexedOperation { action, condition, create, deadline } = operation;
+    Some(match (action, condition) {
         (OperationAction::Put(document), condition) => {
-            let document = indexed(call, kind, document).await?;
             let mut clusters = kind.clusters.iter().filter(|cluster| destination.includes(&cluster.id));
             if !clusters.any(|cluster| cluster.accepts(&document)) {
-                return Ok(None);
+                return None;
             }
             match condition {
                 None => StoreChange::Put(document),
@@ -178,11 +224,10 @@ async fn change(
             Ok(StoreModification::Remove)
         })),
         (OperationAction::Update(update), condition) => {
-            let caller =
-                IndexingCaller { deadline: Some(Instant::now() + call.left()), ..IndexingCaller::default() };
+            let caller = IndexingCaller { deadline: Some(deadline), ..IndexingCaller::default() };
             StoreChange::Modify(modify(Arc::clone(kind), update, condition, create, caller))
         }
-    }))
+    })
 }
 
 /// Returns the document with the output of its indexing statements. Statements that call models run on a
@@ -202,7 +247,11 @@ async fn indexed(
     } else {
         kind.scripts.run(document, &IndexingCaller::default())
     };
-    outcome.map_err(|error| match error {
+    outcome.map_err(|error| not_indexed(call, error))
+}
+
+fn not_indexed(call: &DocumentCall, error: millrace_indexing::Error) -> Error {
+    match error {
         millrace_indexing::Error::Component { failure: ComponentFailure::Overloaded(_), .. } => {
             Error::Overloaded
         }
@@ -210,7 +259,7 @@ async fn indexed(
             Error::Timeout(call.timeout)
         }
         other => Error::BadRequest(other.to_string()),
-    })
+    }
 }
 
 /// Applies an update to the stored document.
@@ -315,14 +364,20 @@ pub(super) async fn commit(
         ),
     }
     match receiver.await {
-        Ok(Ok(written)) => Ok(written),
-        Ok(Err(ClusterError::Store(millrace_store::Error::Refused(refusal)))) => Err(match refusal.code {
+        Ok(outcome) => written(outcome),
+        Err(_) => Err(Error::Internal("the store dropped a write; see the log".to_owned())),
+    }
+}
+
+/// Converts the outcome of a write.
+pub(super) fn written(outcome: Result<CommittedWrite, ClusterError>) -> Result<CommittedWrite, Error> {
+    outcome.map_err(|error| match error {
+        ClusterError::Store(millrace_store::Error::Refused(refusal)) => match refusal.code {
             CONDITION => Error::Condition(refusal.reason),
             OVERLOADED => Error::Overloaded,
             LATE => Error::Timeout(super::TIMEOUT),
             _ => Error::BadRequest(refusal.reason),
-        }),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(Error::Internal("the store dropped a write; see the log".to_owned())),
-    }
+        },
+        other => other.into(),
+    })
 }

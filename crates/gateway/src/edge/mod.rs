@@ -169,7 +169,8 @@ fn check_fetch_metadata<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
 /// Checks that a body of the documents API is not one that an HTML form could send.
 fn check_media_type<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
     let is_write = [Method::POST, Method::PUT].contains(request.method());
-    if !is_write || !request.uri().path().starts_with("/document/v1") {
+    let path = request.uri().path();
+    if !is_write || !["/document/v1", "/feed/v1"].iter().any(|api| path.starts_with(api)) {
         return Ok(());
     }
     match request.headers().get(CONTENT_TYPE) {

@@ -115,7 +115,9 @@ fn expected(method: &Method, path: &str, headers: &[(&str, &str)], own: &str) ->
         _ => {}
     }
     assert!(host == own || host == "localhost" || host == "search.example.com:8080", "{host}");
-    let is_document = path.starts_with("/document/v1") && [Method::POST, Method::PUT].contains(method);
+    let is_feed = path.starts_with("/feed/v1");
+    let is_document =
+        (is_feed || path.starts_with("/document/v1")) && [Method::POST, Method::PUT].contains(method);
     let refused = match header("content-type") {
         Some(media_type) => media_type != "application/json",
         None => origin.is_some(),
@@ -128,7 +130,7 @@ fn every_route_by_host_origin_method_and_media_type() {
     let node = ServedNode::start();
     let [data, config] = &node.routes;
     for (routes, some) in [
-        (data, ["/search/", "/mcp/", "/document/v1/n/note/group/ann/1", "/state/v1/health"]),
+        (data, ["/search/", "/feed/v1", "/document/v1/n/note/group/ann/1", "/state/v1/health"]),
         (config, ["/application/v2/tenant/", "/state/v1/health", "/cluster/v2", "/application/v2/host/host"]),
     ] {
         for path in some {
@@ -159,7 +161,7 @@ fn every_route_by_host_origin_method_and_media_type() {
                 for (at, host) in hosts.iter().enumerate() {
                     for origin in origins {
                         // Media types take turns on routes for which they make no difference.
-                        let all = path.starts_with("/document/v1");
+                        let all = path.starts_with("/document/v1") || path.starts_with("/feed/v1");
                         let turns = media_types.iter().enumerate();
                         for (_, media_type) in
                             turns.filter(|(turn, _)| all || *turn == (number + at) % media_types.len())

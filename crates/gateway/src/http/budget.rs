@@ -343,6 +343,14 @@ impl BodyShare {
         self.work_by(bytes, Instant::now() + self.budget.patience).await
     }
 
+    /// As [`BodyShare::work`], for several texts that take so many bytes together.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if there was none for as long as a request waits.
+    pub(crate) async fn work_of(&mut self, bytes: usize) -> Result<(), Error> {
+        self.work_by(bytes, Instant::now() + self.budget.patience).await
+    }
+
     /// Reserves so many bytes of work, or as much as the largest request may take, until `until`.
     async fn work_by(&mut self, bytes: usize, until: Instant) -> Result<(), Error> {
         assert_eq!(self.work, 0, "a request that waits for work must not hold work that others wait for");

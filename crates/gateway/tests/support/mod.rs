@@ -448,6 +448,16 @@ impl TestNodes {
         self.call_at(&address, method, path, "")
     }
 
+    /// Sends a request whose answer is not one JSON value; returns its text.
+    pub fn text(&self, node: usize, method: Method, path: &str, body: &str) -> String {
+        let address = self.world.addresses.lock().unwrap()[node].clone();
+        let client = NodeClient::new(&format!("http://{address}"), HttpProtocol::Http1).expect("an address");
+        let request = OutgoingRequest::new(method, path).body("application/json", body.to_owned());
+        let answer = self.runtime.block_on(client.send(request)).expect("an answer");
+        assert!(answer.status.is_success(), "{}: {}", answer.status, answer.message());
+        String::from_utf8_lossy(&answer.body).into_owned()
+    }
+
     fn call_at(&self, address: &str, method: Method, path: &str, body: &str) -> (u16, Value) {
         let client = NodeClient::new(&format!("http://{address}"), HttpProtocol::Http1).expect("an address");
         let mut request = OutgoingRequest::new(method, path);

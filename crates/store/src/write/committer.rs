@@ -11,6 +11,9 @@
 //! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same path without a lane: the
 //! giver of the timestamps has ordered them.
 //!
+//! A batch ([`PendingWrites::accept_batch`]) is counted in and queued whole, and answered when its last write
+//! is.
+//!
 //! Both queues are bounded by the limits of step 1.
 
 use std::collections::VecDeque;
@@ -27,6 +30,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::shared::StoreShared;
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, KeyValue, encode_put, encode_removed, row_key};
+use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::lanes::{LaneWrite, WriteLanes};
 use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification};
@@ -61,6 +65,34 @@ enum CommitterWork {
 struct PendingCommit {
     rows: CommitRows,
     reply: WriterReply,
+    /// True if it belongs to one batch with the commit before it, and shares its entry in the log.
+    is_joined: bool,
+}
+
+impl AcceptedWrite {
+    /// Counts a write in and encodes it.
+    fn new(shared: &Arc<StoreShared>, write: DocumentWrite, done: Done) -> Self {
+        let key = DocumentSortKey::new(&write.id);
+        let (work, bytes) = match write.change {
+            StoreChange::Put(document) => {
+                let bytes = encode_put(&document);
+                let size = bytes.len();
+                (CommitterWork::Row(RowValue { bytes, removes: false }), size)
+            }
+            StoreChange::Remove => {
+                let bytes = encode_removed();
+                let size = bytes.len();
+                (CommitterWork::Row(RowValue { bytes, removes: true }), size)
+            }
+            StoreChange::Modify(modify) => (CommitterWork::Modify(write.id, modify), 0),
+        };
+        let reply = WriterReply::new(Arc::clone(shared), key.as_bytes().len() + bytes, done);
+        AcceptedWrite { key, work, reply }
+    }
+
+    fn removes(&self) -> bool {
+        matches!(self.work, CommitterWork::Row(RowValue { removes: true, .. }))
+    }
 }
 
 impl LaneWrite for AcceptedWrite {
@@ -85,27 +117,49 @@ impl PendingWrites {
 
     /// Takes a write on, or answers at once why not.
     pub fn accept(&self, write: DocumentWrite, done: Done) {
-        let key = DocumentSortKey::new(&write.id);
-        let work = match write.change {
-            StoreChange::Put(document) => {
-                CommitterWork::Row(RowValue { bytes: encode_put(&document), removes: false })
-            }
-            StoreChange::Remove => CommitterWork::Row(RowValue { bytes: encode_removed(), removes: true }),
-            StoreChange::Modify(modify) => CommitterWork::Modify(write.id, modify),
-        };
-        let bytes = key.as_bytes().len()
-            + match &work {
-                CommitterWork::Row(value) => value.bytes.len(),
-                CommitterWork::Modify(..) => 0,
-            };
-        let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
-        let removes = matches!(work, CommitterWork::Row(RowValue { removes: true, .. }));
-        if let Err(error) = check_key(&key).and_then(|()| self.check(removes)) {
-            return reply.send(Err(error));
+        let accepted = AcceptedWrite::new(&self.shared, write, done);
+        if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes())) {
+            return accepted.reply.send(Err(error));
         }
-        if let Some(accepted) = self.lanes.enter(AcceptedWrite { key, work, reply }) {
+        if let Some(accepted) = self.lanes.enter(accepted) {
             self.run(accepted);
         }
+    }
+
+    /// Takes a batch on, whole. Writes that need not wait for earlier ones of their documents share one entry
+    /// of the log; writes of one document keep their order.
+    ///
+    /// # Errors
+    /// The store takes no writes now; the batch is returned.
+    pub fn accept_batch(&self, writes: Vec<DocumentWrite>, done: BatchDone) -> Result<(), RefusedBatch> {
+        let removes = writes.iter().all(|write| matches!(write.change, StoreChange::Remove));
+        if let Err(error) = self.check(removes) {
+            return Err(RefusedBatch { error, writes });
+        }
+        if writes.is_empty() {
+            done(Vec::new());
+            return Ok(());
+        }
+        let outcomes = BatchOutcomes::new(writes.len(), done);
+        let mut commits = Vec::with_capacity(writes.len());
+        for (index, write) in writes.into_iter().enumerate() {
+            let accepted = AcceptedWrite::new(&self.shared, write, outcomes.of(index));
+            if let Err(error) = check_key(&accepted.key) {
+                accepted.reply.send(Err(error));
+                continue;
+            }
+            match self.lanes.enter(accepted) {
+                Some(AcceptedWrite { key, work: CommitterWork::Row(value), reply }) => {
+                    let rows = CommitRows::Written { key, value, existed: None };
+                    commits.push(PendingCommit { rows, reply, is_joined: !commits.is_empty() });
+                }
+                Some(modification) => self.modifications.push(modification),
+                // It waits in its lane.
+                None => {}
+            }
+        }
+        self.commits.push_all(commits);
+        Ok(())
     }
 
     /// Takes on versions that have their timestamps, or answers at once why not.
@@ -122,7 +176,7 @@ impl PendingWrites {
         });
         match rows {
             Ok(rows) if rows.bytes() == 0 => reply.send(Ok(CommittedWrite::default())),
-            Ok(rows) => self.commits.push(PendingCommit { rows, reply }),
+            Ok(rows) => self.commits.push(PendingCommit { rows, reply, is_joined: false }),
             Err(error) => reply.send(Err(error)),
         }
     }
@@ -148,7 +202,7 @@ impl PendingWrites {
         match accepted.work {
             CommitterWork::Row(value) => {
                 let rows = CommitRows::Written { key: accepted.key, value, existed: None };
-                self.commits.push(PendingCommit { rows, reply: accepted.reply });
+                self.commits.push(PendingCommit { rows, reply: accepted.reply, is_joined: false });
             }
             CommitterWork::Modify(..) => self.modifications.push(accepted),
         }
@@ -189,7 +243,7 @@ impl PendingWrites {
             match self.shared.health.guard("modify a document", || self.modify(&id, modify)) {
                 Ok((Some(value), existed)) => {
                     let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
-                    self.commits.push(PendingCommit { rows, reply });
+                    self.commits.push(PendingCommit { rows, reply, is_joined: false });
                 }
                 Ok((None, existed)) => {
                     let timestamp = existed.unwrap_or_default();
@@ -230,8 +284,9 @@ impl PendingWrites {
 
     fn run_commits(&self) {
         let bytes = |commit: &PendingCommit| commit.rows.bytes();
+        let is_joined = |commit: &PendingCommit| commit.is_joined;
         let mut last = LastCommit::default();
-        while let Some(batch) = self.commits.take(bytes, &last) {
+        while let Some(batch) = self.commits.take(bytes, is_joined, &last) {
             let (writes, began) = (batch.len(), Instant::now());
             self.commit(batch.into());
             last = LastCommit { writes, took: began.elapsed() };
@@ -450,9 +505,22 @@ impl<T> WorkQueue<T> {
         self.ready.notify_one();
     }
 
-    /// Takes the queued items, up to [`BATCH_BYTES`]; blocks until there are some. `None`: the queue was
-    /// closed, and is empty.
-    fn take(&self, bytes: impl Fn(&T) -> usize, last: &LastCommit) -> Option<VecDeque<T>> {
+    /// Pushes items that nothing comes between.
+    fn push_all(&self, items: Vec<T>) {
+        if !items.is_empty() {
+            self.queue.lock().0.extend(items);
+            self.ready.notify_one();
+        }
+    }
+
+    /// Takes the queued items, up to [`BATCH_BYTES`] and the rest of the batch that ends there; blocks until
+    /// there are some. `None`: the queue was closed, and is empty.
+    fn take(
+        &self,
+        bytes: impl Fn(&T) -> usize,
+        is_joined: impl Fn(&T) -> bool,
+        last: &LastCommit,
+    ) -> Option<VecDeque<T>> {
         let mut queue = self.queue.lock();
         let expected = queue.0.len() + last.writes;
         self.ready.wait_while(&mut queue, |(items, closed)| items.is_empty() && !*closed);
@@ -464,7 +532,10 @@ impl<T> WorkQueue<T> {
             total += bytes(item);
             total > BATCH_BYTES
         });
-        let end = end.map_or(queue.0.len(), |end| end.max(1));
+        let mut end = end.map_or(queue.0.len(), |end| end.max(1));
+        while queue.0.get(end).is_some_and(&is_joined) {
+            end += 1;
+        }
         let rest = queue.0.split_off(end);
         let taken = std::mem::replace(&mut queue.0, rest);
         (!taken.is_empty()).then_some(taken)

@@ -1,6 +1,7 @@
 //! Writes and their path: writes of one document in order (`lanes`), many with one sync (`committer`), as
 //! rows of the tail (`commit_rows`), passed on to a follower (`follow`).
 
+pub(crate) mod batch;
 pub(crate) mod commit_rows;
 pub(crate) mod committer;
 pub(crate) mod follow;

@@ -2,6 +2,7 @@
 //! in between.
 
 mod arrival;
+mod batches;
 mod common;
 mod counts;
 mod crash;

@@ -1,0 +1,260 @@
+//! The answer of a feed: lines that are written while the client reads, or kept within bounds until it does.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use hyper::body::{Body as HttpBody, Bytes, Frame};
+use millrace_document::json::FeedPosition;
+use serde_json::{Value, json};
+
+/// Maximum size in bytes of the lines that the client has not read. Further failures are only counted.
+const UNREAD_BYTES_MAX: usize = 256 << 10;
+
+/// Room in bytes beyond that for the last lines.
+const LAST_LINES_BYTES: usize = 8 << 10;
+
+/// An operation that failed, for the client.
+#[derive(Debug)]
+pub(super) struct FailedOperation {
+    /// Number of the operation in the stream, from 1.
+    pub(super) number: u64,
+    pub(super) place: FeedPosition,
+    /// Id of the document; empty if the text has none.
+    pub(super) id: String,
+    pub(super) status: u16,
+    pub(super) message: String,
+}
+
+/// Numbers of operations, by their outcome.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct FeedTotals {
+    pub(super) operations: u64,
+    pub(super) ok: u64,
+    /// Operations on documents that the selection of their cluster does not take.
+    pub(super) ignored: u64,
+    pub(super) condition_not_met: u64,
+    /// All others.
+    pub(super) failed: u64,
+    /// Failures without a line, since the client did not read those before.
+    pub(super) unlisted: u64,
+    /// Bytes of the stream, unpacked, that are done.
+    pub(super) bytes: u64,
+}
+
+/// Reason why a stream was not read to its end.
+#[derive(Debug, Clone)]
+pub(super) struct FeedBreak {
+    pub(super) status: u16,
+    pub(super) message: String,
+}
+
+/// The lines that the client has not read yet.
+#[derive(Default)]
+struct UnreadLines {
+    lines: Vec<u8>,
+    /// Newest progress that is not in a line: number of operations, and offset in bytes.
+    progress: Option<(u64, u64)>,
+    is_ended: bool,
+    /// True if the client has left.
+    is_gone: bool,
+    reader: Option<Waker>,
+}
+
+/// The writing end of an answer.
+#[derive(Clone)]
+pub(super) struct FeedAnswer(Arc<WrittenAnswer>);
+
+struct WrittenAnswer(Arc<Mutex<UnreadLines>>);
+
+/// The body of the response.
+pub(super) struct FeedAnswerBody(Arc<Mutex<UnreadLines>>);
+
+fn lock(unread: &Mutex<UnreadLines>) -> MutexGuard<'_, UnreadLines> {
+    // Lines are appended whole, so the state is consistent even if a thread that held it panicked.
+    unread.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FeedAnswer {
+    /// Creates an answer and the body that sends it.
+    pub(super) fn new() -> (Self, FeedAnswerBody) {
+        let unread = Arc::new(Mutex::new(UnreadLines::default()));
+        (FeedAnswer(Arc::new(WrittenAnswer(Arc::clone(&unread)))), FeedAnswerBody(unread))
+    }
+
+    fn unread(&self) -> MutexGuard<'_, UnreadLines> {
+        lock(&self.0.0)
+    }
+
+    /// Lists a failure. Returns false if there is no room for the line.
+    pub(super) fn fail(&self, failed: &FailedOperation) -> bool {
+        let line = json!({
+            "operation": failed.number,
+            "line": failed.place.line,
+            "column": failed.place.column,
+            "id": failed.id,
+            "status": failed.status,
+            "message": failed.message,
+        });
+        self.unread().line(&line, UNREAD_BYTES_MAX)
+    }
+
+    /// Reports that all operations up to number `through`, which end at byte `offset`, are durable or have
+    /// failed. A later report replaces one that the client has not read.
+    pub(super) fn progress(&self, through: u64, offset: u64) {
+        let mut unread = self.unread();
+        unread.progress = Some((through, offset));
+        unread.wake();
+    }
+
+    /// Writes the last line.
+    pub(super) fn total(&self, totals: &FeedTotals, stopped: Option<&FeedBreak>) {
+        let mut line = json!({
+            "complete": stopped.is_none(),
+            "operations": totals.operations,
+            "ok": totals.ok,
+            "ignored": totals.ignored,
+            "conditionNotMet": totals.condition_not_met,
+            "failed": totals.failed,
+            "unlisted": totals.unlisted,
+            "bytes": totals.bytes,
+        });
+        if let Some(FeedBreak { status, message }) = stopped {
+            line["status"] = Value::from(*status);
+            line["message"] = Value::from(message.as_str());
+        }
+        let mut unread = self.unread();
+        unread.settle_progress();
+        let has_room = unread.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
+        assert!(has_room, "there is always room for the last lines");
+    }
+
+    /// Ends the answer.
+    pub(super) fn end(&self) {
+        self.0.end();
+    }
+
+    /// True if the client has left.
+    pub(super) fn is_gone(&self) -> bool {
+        self.unread().is_gone
+    }
+}
+
+impl WrittenAnswer {
+    fn end(&self) {
+        let mut unread = lock(&self.0);
+        unread.is_ended = true;
+        unread.wake();
+    }
+}
+
+impl Drop for WrittenAnswer {
+    /// A stream that ended in a panic ends its answer too, without totals.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl UnreadLines {
+    /// Appends a line, unless all would take more than `most` bytes.
+    fn line(&mut self, line: &Value, most: usize) -> bool {
+        let line = line.to_string();
+        if self.lines.len() + line.len() >= most {
+            return false;
+        }
+        self.lines.extend_from_slice(line.as_bytes());
+        self.lines.push(b'\n');
+        self.wake();
+        true
+    }
+
+    /// Makes a line of the newest progress.
+    fn settle_progress(&mut self) {
+        if let Some((through, offset)) = self.progress.take() {
+            let line = json!({ "through": through, "offset": offset });
+            let has_room = self.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
+            assert!(has_room, "there is always room for a line of progress");
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl HttpBody for FeedAnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut unread = lock(&self.0);
+        unread.settle_progress();
+        if !unread.lines.is_empty() {
+            let lines = std::mem::take(&mut unread.lines);
+            return Poll::Ready(Some(Ok(Frame::data(lines.into()))));
+        }
+        if unread.is_ended {
+            return Poll::Ready(None);
+        }
+        unread.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for FeedAnswerBody {
+    fn drop(&mut self) {
+        lock(&self.0).is_gone = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn failure(number: u64) -> FailedOperation {
+        let (id, message) = (format!("id:n:t::{number}"), "x".repeat(900));
+        FailedOperation { number, place: FeedPosition::default(), id, status: 400, message }
+    }
+
+    #[tokio::test]
+    async fn an_unread_answer_is_bounded_and_still_ends_with_its_totals() {
+        let (answer, mut body) = FeedAnswer::new();
+        let listed = (1..=1000).filter(|number| answer.fail(&failure(*number))).count();
+        assert!((100..1000).contains(&listed), "{listed}");
+        for number in 1..=1000 {
+            answer.progress(number, number * 10);
+        }
+        let totals = FeedTotals { operations: 1000, failed: 1000, ..FeedTotals::default() };
+        answer.total(&totals, None);
+        answer.end();
+        let mut read = Vec::new();
+        while let Some(frame) = body.frame().await {
+            read.extend_from_slice(frame.expect("it does not fail").data_ref().expect("it has no trailers"));
+        }
+        assert!(read.len() < UNREAD_BYTES_MAX + LAST_LINES_BYTES);
+        let text = String::from_utf8(read).expect("JSON is text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), listed + 2);
+        assert_eq!(lines[listed], r#"{"offset":10000,"through":1000}"#);
+        assert!(lines[listed + 1].starts_with(r#"{"bytes":0,"complete":true"#), "{}", lines[listed + 1]);
+    }
+
+    #[tokio::test]
+    async fn lines_that_were_read_make_room() {
+        let (answer, mut body) = FeedAnswer::new();
+        for number in 1..=2000 {
+            assert!(answer.fail(&failure(number)), "{number}");
+            assert!(body.frame().await.is_some());
+        }
+        drop(body);
+        assert!(answer.is_gone());
+    }
+}

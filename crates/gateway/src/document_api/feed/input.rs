@@ -1,0 +1,220 @@
+//! The body of a feed: received, unpacked, and split into pieces of operations.
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::body::Bytes;
+use millrace_document::json::{FeedOperation, FeedPosition, FeedReader};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::answer::FeedBreak;
+use super::source::{FrameSource, PackedForm, SourceFailure};
+use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
+use crate::GatewayState;
+use crate::http::{BodyReader, BodyShare};
+use millrace_node::Error;
+
+/// Receives the body, as fast as its bytes are taken.
+pub(super) struct BodyPump {
+    pub(super) reader: BodyReader,
+    pub(super) frames: mpsc::Sender<Result<Bytes, Error>>,
+}
+
+impl BodyPump {
+    /// Runs until the body ends, or nothing more of it is needed.
+    pub(super) async fn run(mut self, first: Option<Bytes>) {
+        let Some(first) = first else { return };
+        let mut next = Ok(Some(first));
+        loop {
+            let item = match next {
+                Ok(Some(frame)) => Ok(frame),
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            let is_last = item.is_err();
+            if self.frames.send(item).await.is_err() {
+                break;
+            }
+            if is_last {
+                return;
+            }
+            next = self.reader.next().await;
+        }
+        // The stream was stopped.
+        while let Ok(Some(_)) = self.reader.next().await {}
+    }
+}
+
+/// An operation of the stream.
+pub(super) struct FeedItem {
+    /// Number in the stream, from 1.
+    pub(super) number: u64,
+    pub(super) place: FeedPosition,
+    /// Offset in bytes of its end.
+    pub(super) end: u64,
+    /// The operation, or the reason why the text is not one.
+    pub(super) operation: Result<FeedOperation, String>,
+}
+
+/// Operations that follow each other.
+#[derive(Default)]
+pub(super) struct FeedPiece {
+    pub(super) items: Vec<FeedItem>,
+    /// Reason why nothing follows, if the stream is not at its end.
+    pub(super) stopped: Option<FeedBreak>,
+    /// Size of the operations, in bytes.
+    bytes: usize,
+    /// Memory of operations that are larger than a piece.
+    _room: Option<BodyShare>,
+}
+
+/// Splits a body into pieces, on a thread of its own.
+pub(super) struct OperationSplitter {
+    node: Arc<GatewayState>,
+    frames: mpsc::Receiver<Result<Bytes, Error>>,
+    form: PackedForm,
+    pieces: mpsc::Sender<FeedPiece>,
+    patience: Duration,
+    handle: Handle,
+}
+
+/// The piece that is being gathered.
+struct GatheredPiece {
+    piece: FeedPiece,
+    pieces: mpsc::Sender<FeedPiece>,
+    /// Bytes read from the source.
+    read: u64,
+    /// Offset of the end of the last operation.
+    end: u64,
+    room: Option<BodyShare>,
+}
+
+impl GatheredPiece {
+    /// Hands the piece on, if there is something in it.
+    fn hand_on(&mut self) -> io::Result<()> {
+        if self.piece.items.is_empty() && self.piece.stopped.is_none() {
+            return Ok(());
+        }
+        let mut piece = std::mem::take(&mut self.piece);
+        piece._room = self.room.take();
+        let is_gone = |_| io::Error::other("the stream was stopped");
+        self.pieces.blocking_send(piece).map_err(is_gone)
+    }
+}
+
+impl OperationSplitter {
+    pub(super) fn new(
+        call: &DocumentCall,
+        frames: mpsc::Receiver<Result<Bytes, Error>>,
+        form: PackedForm,
+        pieces: mpsc::Sender<FeedPiece>,
+    ) -> Self {
+        let (node, patience) = (Arc::clone(&call.node), call.timeout);
+        OperationSplitter { node, frames, form, pieces, patience, handle: Handle::current() }
+    }
+
+    /// Runs until the body ends, cannot be read further, or nobody takes the pieces.
+    pub(super) fn run(self) {
+        let limit = self.node.settings().request_bytes_max;
+        let failure = SourceFailure::default();
+        let gathered = Rc::new(RefCell::new(GatheredPiece {
+            piece: FeedPiece::default(),
+            pieces: self.pieces,
+            read: 0,
+            end: 0,
+            room: None,
+        }));
+        let waiting = Rc::clone(&gathered);
+        let before_wait = Box::new(move || waiting.borrow_mut().hand_on());
+        let frames = FrameSource::new(self.frames, failure.clone(), before_wait);
+        let source = ReservingSource {
+            source: self.form.unpack(frames),
+            gathered: Rc::clone(&gathered),
+            node: self.node,
+            patience: self.patience,
+            handle: self.handle,
+            failure: failure.clone(),
+        };
+        let mut number = 0;
+        for next in FeedReader::with_limit(source, limit) {
+            number += 1;
+            let mut gathered = gathered.borrow_mut();
+            match next {
+                Ok(operation) => gathered.take(number, operation),
+                Err(millrace_document::Error::Operation { place, reason }) => {
+                    gathered.end = gathered.end.max(place.offset);
+                    let end = gathered.end;
+                    gathered.piece.items.push(FeedItem { number, place, end, operation: Err(reason) });
+                }
+                Err(error) => {
+                    gathered.piece.stopped = Some(
+                        failure
+                            .take()
+                            .unwrap_or_else(|| FeedBreak { status: 400, message: error.to_string() }),
+                    );
+                }
+            }
+            let piece = &gathered.piece;
+            let is_full = piece.bytes >= PIECE_BYTES || piece.items.len() >= PIECE_OPERATIONS;
+            if (is_full || piece.stopped.is_some()) && gathered.hand_on().is_err() {
+                return;
+            }
+        }
+        // If nobody takes it, the stream was stopped.
+        let _ = gathered.borrow_mut().hand_on();
+    }
+}
+
+impl GatheredPiece {
+    fn take(&mut self, number: u64, operation: FeedOperation) {
+        let place = operation.place;
+        self.end = place.offset + operation.json.len() as u64;
+        self.piece.bytes += operation.json.len();
+        self.piece.items.push(FeedItem { number, place, end: self.end, operation: Ok(operation) });
+    }
+}
+
+/// A source that reserves memory for operations that are larger than a piece.
+struct ReservingSource {
+    source: Box<dyn Read>,
+    gathered: Rc<RefCell<GatheredPiece>>,
+    node: Arc<GatewayState>,
+    /// Maximum time for which it waits for room.
+    patience: Duration,
+    handle: Handle,
+    failure: SourceFailure,
+}
+
+impl Read for ReservingSource {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        let mut gathered = self.gathered.borrow_mut();
+        gathered.read += count as u64;
+        let held = usize::try_from(gathered.read - gathered.end).unwrap_or(usize::MAX);
+        if held > 2 * PIECE_BYTES {
+            self.reserve(&mut gathered, held)?;
+        }
+        Ok(count)
+    }
+}
+
+impl ReservingSource {
+    /// Reserves room for a large operation of which there are `held` bytes.
+    fn reserve(&self, gathered: &mut GatheredPiece, held: usize) -> io::Result<()> {
+        // Longer text is not held: it is skipped.
+        let most = held.next_power_of_two().min(self.node.settings().request_bytes_max);
+        let share = gathered.room.get_or_insert_with(|| self.node.budget().share());
+        let began = Instant::now();
+        loop {
+            match self.handle.block_on(share.grow_to(most)) {
+                Ok(()) => return Ok(()),
+                Err(Error::NoRoom { .. }) if began.elapsed() < self.patience => {}
+                Err(error) => return Err(self.failure.keep(&error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `/feed/v1`: a stream of operations in one request, answered by a stream of lines.
+//!
+//! The body is read, split, parsed and committed piece by piece, each step on its own:
+//!
+//! 1. `input` receives the body, unpacks it, and splits it into operations. A piece ends when it is large, or
+//!    when no more of the body has arrived.
+//! 2. `prepare` parses the operations of a piece and runs their indexing statements.
+//! 3. `commit` writes them: what needs no other node and no model as one batch of the store, with one sync.
+//!    Operations on one document keep their order.
+//! 4. `answer` lists what failed, and how far the stream is durable.
+//!
+//! Each step has at most one piece waiting for the next, so that a slow store stops the reading of the body.
+//! The answer takes bounded memory, even if the client reads none of it before it has sent everything.
+
+mod answer;
+mod commit;
+mod forward;
+mod input;
+mod prepare;
+mod source;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Method, StatusCode};
+use tokio::sync::mpsc;
+
+use self::answer::FeedAnswer;
+use self::commit::FeedCommitter;
+use self::input::{BodyPump, OperationSplitter};
+use self::source::PackedForm;
+use super::{DocumentCall, TIMEOUT, render};
+use crate::GatewayState;
+use crate::forwarding;
+use crate::http::{BodyBounds, BodyReader, BodyShare, RequestParameters};
+use millrace_node::Error;
+use millrace_node::cluster::ForwardKind;
+
+/// Bytes of operations after which a piece ends.
+const PIECE_BYTES: usize = 512 << 10;
+
+/// Number of operations after which a piece ends.
+const PIECE_OPERATIONS: usize = 2048;
+
+/// Memory of a stream in bytes, reserved before its body is read: what has arrived, and a piece in each step.
+const STREAM_BYTES: usize = 6 * PIECE_BYTES;
+
+/// Part of the memory for bodies, as a divisor, that streams may reserve.
+const STREAMS_PART: usize = 2;
+
+/// Number of streams at a time, however much memory there is: each has a thread of its own.
+const STREAMS_MAX: usize = 32;
+
+/// Time during which the rest of the body of a stopped stream is read.
+const DISCARD: Duration = Duration::from_secs(5);
+
+const ALLOWED: &str = "POST, OPTIONS";
+
+/// Answers a request at `/feed/v1`.
+pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+    if request.method() == Method::OPTIONS {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
+        return response;
+    }
+    let mut call = DocumentCall {
+        path: request.uri().path().to_owned(),
+        parameters: RequestParameters::default(),
+        node,
+        started: Instant::now(),
+        timeout: TIMEOUT,
+        hop: ForwardKind::Client,
+        spread: None,
+        body_is_reserved: false,
+    };
+    match begin(&mut call, request).await {
+        Ok(start) => start.run(call),
+        Err(error) => render(&call, None, &error),
+    }
+}
+
+/// A stream that was admitted.
+struct FeedStart {
+    reader: BodyReader,
+    first: Option<hyper::body::Bytes>,
+    form: PackedForm,
+    place: StreamPlace,
+    room: BodyShare,
+}
+
+/// Checks a request and reserves what its stream needs.
+///
+/// # Errors
+/// The request is not a feed; there are too many streams, or no room for one more; the body does not begin.
+async fn begin(call: &mut DocumentCall, request: Request) -> Result<FeedStart, Error> {
+    if request.method() != Method::POST {
+        return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: ALLOWED });
+    }
+    let limits = &call.node.settings().limits;
+    call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
+    if let Some(timeout) = call.parameters.duration("timeout")? {
+        call.timeout = timeout.min(limits.document_timeout_max);
+    }
+    check_durability(&call.parameters)?;
+    call.deployment()?;
+    if call.node.is_from_client(request.headers()) {
+        let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
+        quotas.admit_address(request.extensions().get(), call.started, metrics)?;
+    } else {
+        return Err(Error::BadRequest(format!(
+            "a feed is sent by clients: remove the header {}",
+            forwarding::HOP
+        )));
+    }
+    check_media_type(request.headers())?;
+    let form = PackedForm::of(request.headers().get(CONTENT_ENCODING))?;
+    let place = StreamPlace::take(limits.bodies_bytes_max)?;
+    let mut room = call.node.budget().share();
+    room.grow(STREAM_BYTES).await?;
+    // A stream may be of any length; its memory is bounded by that of its pieces.
+    let bounds = BodyBounds { bytes: usize::MAX, ..call.node.body_bounds() };
+    let mut reader = BodyReader::new(&call.node, request.into_body(), bounds);
+    // A client that waits for '100 Continue' gets it before the head of the answer.
+    let first = reader.next().await?;
+    Ok(FeedStart { reader, first, form, place, room })
+}
+
+/// Checks that the answer promises what the client wants.
+fn check_durability(parameters: &RequestParameters) -> Result<(), Error> {
+    match parameters.get("durability") {
+        None | Some("sync") => Ok(()),
+        Some(other) => Err(Error::parameter(
+            "durability",
+            format!("'{other}' is not supported; leave it out, or say sync: what is acknowledged is durable"),
+        )),
+    }
+}
+
+/// Checks that the body is not in a format that is certainly something else.
+fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
+    const KNOWN: [&str; 5] =
+        ["application/json", "application/jsonl", "application/x-ndjson", "application/x-jsonlines", "*/*"];
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let media_type = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if KNOWN.contains(&&*media_type) || media_type.is_empty() || media_type == "application/octet-stream" {
+        return Ok(());
+    }
+    Err(Error::BadRequest(format!(
+        "content-type '{media_type}' is not known here; send JSON lines or a JSON list of operations as application/jsonl \
+         or application/json"
+    )))
+}
+
+/// Number of streams under way in this process.
+static STREAMS: AtomicUsize = AtomicUsize::new(0);
+
+/// Place of a stream among those that may be under way.
+struct StreamPlace;
+
+impl StreamPlace {
+    fn take(bodies_bytes_max: usize) -> Result<Self, Error> {
+        let most = (bodies_bytes_max / STREAMS_PART / STREAM_BYTES).clamp(1, STREAMS_MAX);
+        let fits = |streams: usize| (streams < most).then_some(streams + 1);
+        match STREAMS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(StreamPlace),
+            Err(_) => Err(Error::Overloaded),
+        }
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        STREAMS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl FeedStart {
+    /// Starts the steps of the stream, and returns the answer that they write.
+    fn run(self, call: DocumentCall) -> Response {
+        let FeedStart { reader, first, form, place, room } = self;
+        let (answer, body) = FeedAnswer::new();
+        let (frames, received) = mpsc::channel(2);
+        let (pieces, split) = mpsc::channel(1);
+        let (prepared, to_commit) = mpsc::channel(1);
+        let call = Arc::new(call);
+        let splitter = OperationSplitter::new(&call, received, form, pieces);
+        let mut pump = tokio::spawn(BodyPump { reader, frames }.run(first));
+        // It blocks until more of the body arrives, so it has a thread of its own.
+        tokio::task::spawn_blocking(move || splitter.run());
+        tokio::spawn(prepare::run(Arc::clone(&call), split, prepared));
+        tokio::spawn(async move {
+            let _kept = (place, room);
+            FeedCommitter::new(call, answer.clone()).run(to_commit).await;
+            // The rest of the body of a stopped stream is read for a while, so that the client gets to its
+            // answer.
+            if tokio::time::timeout(DISCARD, &mut pump).await.is_err() {
+                pump.abort();
+            }
+            answer.end();
+        });
+        let mut response = Response::new(Body::new(body));
+        let content_type = HeaderValue::from_static("application/jsonl;charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
+    }
+}

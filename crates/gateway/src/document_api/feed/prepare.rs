@@ -1,0 +1,220 @@
+//! Operations of a piece, parsed and indexed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_document::json::{self, FeedOperation, FeedPosition, split_place};
+use millrace_document::{DocumentId, OperationKind};
+use millrace_store::{DocumentWrite, ViewScope};
+use tokio::sync::mpsc;
+
+use super::DocumentCall;
+use super::answer::{FailedOperation, FeedBreak};
+use super::commit::RetryPause;
+use super::input::{FeedItem, FeedPiece};
+use crate::document_api::write;
+use crate::http::BodyShare;
+use crate::status::HttpError;
+use millrace_node::pool::{WorkFlow, pause};
+use millrace_node::work::WorkKind;
+use millrace_node::{CompiledApplication, Error, ErrorKind};
+
+/// An operation that can be executed, or has its outcome.
+pub(super) struct PreparedItem {
+    pub(super) number: u64,
+    pub(super) place: FeedPosition,
+    /// Offset in bytes of its end.
+    pub(super) end: u64,
+    pub(super) step: PreparedStep,
+}
+
+/// Next step of an operation.
+pub(super) enum PreparedStep {
+    /// A write for the store of this node.
+    Write(OperationKind, DocumentWrite),
+    /// An operation for another node, or whose statements wait for models; and the condition of a removal.
+    Forward(FeedOperation, Option<String>),
+    /// No cluster takes the document.
+    Ignored,
+    Failed(FailedOperation),
+}
+
+impl PreparedStep {
+    /// Document that is changed.
+    pub(super) fn id(&self) -> Option<&DocumentId> {
+        match self {
+            PreparedStep::Write(_, write) => Some(&write.id),
+            PreparedStep::Forward(operation, _) => Some(&operation.id),
+            PreparedStep::Ignored | PreparedStep::Failed(_) => None,
+        }
+    }
+}
+
+/// A piece whose operations are prepared.
+pub(super) struct PreparedPiece {
+    pub(super) items: Vec<PreparedItem>,
+    pub(super) stopped: Option<FeedBreak>,
+    /// Memory of the piece, as text and parsed.
+    _room: (FeedPiece, BodyShare),
+}
+
+/// Prepares all pieces, until the stream ends or is stopped.
+pub(super) async fn run(
+    call: Arc<DocumentCall>,
+    mut pieces: mpsc::Receiver<FeedPiece>,
+    prepared: mpsc::Sender<PreparedPiece>,
+) {
+    while let Some(piece) = pieces.recv().await {
+        let piece = prepare(&call, piece).await;
+        let is_last = piece.stopped.is_some();
+        if prepared.send(piece).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+async fn prepare(call: &Arc<DocumentCall>, mut piece: FeedPiece) -> PreparedPiece {
+    let mut room = call.node.budget().share();
+    let items = std::mem::take(&mut piece.items);
+    let mut stopped = piece.stopped.take();
+    let prepared = match prepare_items(call, items, &mut room).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            stopped = Some(FeedBreak { status: error.status().as_u16(), message: error.message() });
+            Vec::new()
+        }
+    };
+    PreparedPiece { items: prepared, stopped, _room: (piece, room) }
+}
+
+/// Parses and indexes in the pool, once there is room for it.
+///
+/// # Errors
+/// There was none for the time of an operation; no application is deployed any more.
+async fn prepare_items(
+    call: &Arc<DocumentCall>,
+    items: Vec<FeedItem>,
+    room: &mut BodyShare,
+) -> Result<Vec<PreparedItem>, Error> {
+    let deployment = call.deployment()?;
+    let work = items.iter().map(|item| work_of(&deployment, item)).fold(0, usize::saturating_add);
+    let mut retry = RetryPause::until(Instant::now() + call.timeout);
+    while let Err(error) = room.work_of(work).await {
+        retry.after(error).await?;
+    }
+    // The work may be refused, and is then there no more: so it is kept beside it.
+    let items = Arc::new(std::sync::Mutex::new(items));
+    loop {
+        let (call_there, deployment, items) = (Arc::clone(call), Arc::clone(&deployment), Arc::clone(&items));
+        let work = move || {
+            let items = std::mem::take(&mut *items.lock().unwrap_or_else(|error| error.into_inner()));
+            let prepared = items.into_iter().map(|item| {
+                pause(Instant::now());
+                prepared_item(&call_there, &deployment, item)
+            });
+            prepared.collect::<Vec<_>>()
+        };
+        match call.node.pool().run_in(WorkFlow::of_scope(&ViewScope::All), work).await {
+            Ok(prepared) => return Ok(prepared),
+            Err(error) => retry.after(error).await?,
+        }
+    }
+}
+
+/// Memory that an operation takes while it is parsed and committed, in bytes.
+fn work_of(deployment: &CompiledApplication, item: &FeedItem) -> usize {
+    let Ok(operation) = &item.operation else { return 0 };
+    let kind = deployment.kind(operation.id.document_type());
+    kind.map_or(0, |kind| WorkKind::Document(kind.block).bytes(&operation.json))
+}
+
+fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: FeedItem) -> PreparedItem {
+    let FeedItem { number, place, end, operation } = item;
+    let step = match operation {
+        Err(message) => PreparedStep::Failed(FailedOperation {
+            number,
+            place,
+            id: String::new(),
+            status: super::StatusCode::BAD_REQUEST.as_u16(),
+            message,
+        }),
+        Ok(operation) => match prepared_step(call, deployment, operation) {
+            Ok(step) => step,
+            Err((operation, error)) => {
+                let failed = FailedOperation::of(number, place, &operation.id, &error);
+                PreparedStep::Failed(failed.within(&operation.json))
+            }
+        },
+    };
+    PreparedItem { number, place, end, step }
+}
+
+fn prepared_step(
+    call: &DocumentCall,
+    deployment: &CompiledApplication,
+    operation: FeedOperation,
+) -> Result<PreparedStep, (FeedOperation, Error)> {
+    let kind = match deployment.kind(operation.id.document_type()) {
+        Ok(kind) => kind,
+        Err(error) => return Err((operation, error)),
+    };
+    let options = json::ParseOptions {
+        ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
+        element_bytes_max: call.node.settings().limits.element_bytes_max,
+    };
+    let is_forwarded = call.node.cluster().is_some() || kind.scripts.waits();
+    if is_forwarded && operation.kind != OperationKind::Remove {
+        return Ok(PreparedStep::Forward(operation, None));
+    }
+    let parse = || {
+        let bytes = operation.json.len();
+        kind.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
+        let id = operation.id.clone();
+        let document_type = &kind.schema.document_type;
+        Ok(json::parse(&operation.json, operation.kind, id, document_type, options)?)
+    };
+    let parsed = match parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return Err((operation, error)),
+    };
+    if is_forwarded {
+        return Ok(PreparedStep::Forward(operation, parsed.condition));
+    }
+    match write::change_here(call, deployment, kind, parsed) {
+        Ok(Some(change)) => {
+            let FeedOperation { kind, id, .. } = operation;
+            Ok(PreparedStep::Write(kind, DocumentWrite { id, change }))
+        }
+        Ok(None) => Ok(PreparedStep::Ignored),
+        Err(error) => Err((operation, error)),
+    }
+}
+
+impl FailedOperation {
+    /// Describes the failure of an operation.
+    pub(super) fn of(number: u64, place: FeedPosition, id: &DocumentId, error: &Error) -> Self {
+        let (status, message) = (error.status().as_u16(), error.message());
+        FailedOperation { number, place, id: id.to_string(), status, message }
+    }
+
+    /// Moves a position in the operation `json`, at the end of the message, to the place in the stream.
+    #[must_use]
+    pub(super) fn within(mut self, json: &[u8]) -> Self {
+        if let Some((reason, line, column)) = split_place(&self.message) {
+            self.place = self.place.within(json, line, column);
+            self.message = reason.to_owned();
+        }
+        self
+    }
+
+    /// True if the condition of the operation does not hold.
+    pub(super) fn is_condition(&self) -> bool {
+        self.status == super::StatusCode::PRECONDITION_FAILED.as_u16()
+    }
+
+    /// True if the operation can succeed later as it is.
+    pub(super) fn is_passing(&self) -> bool {
+        const PASSING: [ErrorKind; 3] = [ErrorKind::Overloaded, ErrorKind::Unavailable, ErrorKind::Timeout];
+        PASSING.iter().any(|kind| crate::status::status_of(*kind).as_u16() == self.status)
+    }
+}

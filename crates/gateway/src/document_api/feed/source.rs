@@ -1,0 +1,105 @@
+//! The bytes of a body, unpacked, for a thread that may block.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flate2::read::MultiGzDecoder;
+use hyper::body::Bytes;
+use hyper::header::HeaderValue;
+use tokio::sync::mpsc;
+
+use super::answer::FeedBreak;
+use crate::status::HttpError;
+use millrace_node::Error;
+
+/// Form in which a body is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PackedForm {
+    Plain,
+    Gzip,
+}
+
+impl PackedForm {
+    /// Form that a header names.
+    ///
+    /// # Errors
+    /// It names another one.
+    pub(super) fn of(encoding: Option<&HeaderValue>) -> Result<Self, Error> {
+        match encoding.map_or(&b""[..], HeaderValue::as_bytes) {
+            b"" | b"identity" => Ok(PackedForm::Plain),
+            b"gzip" | b"x-gzip" => Ok(PackedForm::Gzip),
+            other => Err(Error::BadRequest(format!(
+                "content-encoding '{}' is not known; send the feed with gzip, or as it is",
+                String::from_utf8_lossy(other)
+            ))),
+        }
+    }
+
+    /// Returns the unpacked bytes of `frames`.
+    pub(super) fn unpack(self, frames: FrameSource) -> Box<dyn Read> {
+        match self {
+            PackedForm::Plain => Box::new(frames),
+            PackedForm::Gzip => Box::new(MultiGzDecoder::new(frames)),
+        }
+    }
+}
+
+/// Reason why a source failed, as an error for the client; a reader gives only its text.
+#[derive(Clone, Default)]
+pub(super) struct SourceFailure(Arc<Mutex<Option<FeedBreak>>>);
+
+impl SourceFailure {
+    /// Keeps the reason, and returns an error for the reader.
+    pub(super) fn keep(&self, error: &Error) -> io::Error {
+        let (status, message) = (error.status().as_u16(), error.message());
+        let text = message.clone();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(FeedBreak { status, message });
+        io::Error::other(text)
+    }
+
+    /// Takes the reason, if there is one.
+    pub(super) fn take(&self) -> Option<FeedBreak> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The frames of a body as bytes. It calls a function before it waits for the next frame.
+pub(super) struct FrameSource {
+    frames: mpsc::Receiver<Result<Bytes, Error>>,
+    frame: Bytes,
+    before_wait: Box<dyn FnMut() -> io::Result<()>>,
+    failure: SourceFailure,
+}
+
+impl FrameSource {
+    pub(super) fn new(
+        frames: mpsc::Receiver<Result<Bytes, Error>>,
+        failure: SourceFailure,
+        before_wait: Box<dyn FnMut() -> io::Result<()>>,
+    ) -> Self {
+        FrameSource { frames, frame: Bytes::new(), before_wait, failure }
+    }
+}
+
+impl Read for FrameSource {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.frame.is_empty() {
+            let next = match self.frames.try_recv() {
+                Ok(next) => Some(next),
+                Err(mpsc::error::TryRecvError::Disconnected) => None,
+                Err(mpsc::error::TryRecvError::Empty) => {
+                    (self.before_wait)()?;
+                    self.frames.blocking_recv()
+                }
+            };
+            match next {
+                Some(Ok(frame)) => self.frame = frame,
+                Some(Err(error)) => return Err(self.failure.keep(&error)),
+                None => return Ok(0),
+            }
+        }
+        let count = self.frame.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.frame.split_to(count));
+        Ok(count)
+    }
+}
