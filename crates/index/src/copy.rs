@@ -5,7 +5,7 @@ use millrace_env::Disk;
 use millrace_keys::KeyRange;
 use parking_lot::{Mutex, RwLock};
 
-use crate::cursor::MergeCursor;
+use crate::cursor::RunMergeCursor;
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal};
@@ -29,7 +29,7 @@ pub struct IndexOptions {
 
 /// Version of a document, as an index sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DocumentChange {
+pub struct IndexChange {
     /// Key of the document, in the order in which documents are stored.
     pub document: Vec<u8>,
     /// Time of the version.
@@ -153,7 +153,7 @@ impl IndexCopy {
     ///
     /// # Errors
     /// A run cannot be read or is damaged; a key is too long.
-    pub fn apply(&self, changes: Vec<DocumentChange>) -> Result<usize, Error> {
+    pub fn apply(&self, changes: Vec<IndexChange>) -> Result<usize, Error> {
         let _one_at_a_time = self.applying.lock();
         let mut applied = 0;
         for change in changes {
@@ -346,7 +346,7 @@ impl IndexCopy {
         let state = self.state.read();
         let tables = state.tables();
         let tables: Vec<_> = tables.iter().map(|table| &table.documents).collect();
-        let mut cursor = MergeCursor::<DocumentRecord>::new(&tables, &state.runs, from, false)?;
+        let mut cursor = RunMergeCursor::<DocumentRecord>::new(&tables, &state.runs, from, false)?;
         let (mut page, mut key) = (DocumentPage::default(), Vec::new());
         while page.documents.len() < limit {
             let Some(record) = cursor.next(&mut key)? else {
@@ -421,7 +421,7 @@ impl CopyState {
                 continue;
             }
             let start = if from > &range.low[..] { from } else { &range.low };
-            let mut cursor = MergeCursor::<EntryRecord>::new(&tables, &self.runs, start, true)?;
+            let mut cursor = RunMergeCursor::<EntryRecord>::new(&tables, &self.runs, start, true)?;
             while let Some(record) = cursor.next(&mut key)? {
                 if !range.contains(&key) {
                     break;

@@ -128,12 +128,12 @@ impl<R: SectionRecord> SectionCursor<R> for RunCursor<R> {
 }
 
 /// Pass over several sources. Of records with one key it returns the newest.
-pub(crate) struct MergeCursor<'a, R> {
+pub(crate) struct RunMergeCursor<'a, R> {
     /// The newest source first.
     sources: Vec<Box<dyn SectionCursor<R> + 'a>>,
 }
 
-impl<'a, R: SectionRecord + 'static> MergeCursor<'a, R> {
+impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
     /// Begins a pass at a key. Runs are ordered from the oldest to the newest; the tables in memory, from the
     /// newest to the oldest, are newer than runs. With `keep`, the blocks stay in the cache.
     pub fn new(
@@ -151,7 +151,7 @@ impl<'a, R: SectionRecord + 'static> MergeCursor<'a, R> {
         for run in runs.iter().rev() {
             sources.push(Box::new(RunCursor::<R>::new(run, from, keep)?));
         }
-        Ok(MergeCursor { sources })
+        Ok(RunMergeCursor { sources })
     }
 
     /// Writes the next key to `key`, and returns its newest record; `None` at the end.

@@ -34,8 +34,7 @@ mod run_writer;
 
 pub use cache::BlockCache;
 pub use copy::{
-    CopyStatus, DocumentChange, DocumentPage, EntryPage, IndexCopy, IndexOptions, IndexedDocument,
-    ScannedEntry,
+    CopyStatus, DocumentPage, EntryPage, IndexChange, IndexCopy, IndexOptions, IndexedDocument, ScannedEntry,
 };
 pub use error::Error;
 pub use fuzz::fuzz;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_env::Disk;
 
 use crate::Error;
-use crate::cursor::MergeCursor;
+use crate::cursor::RunMergeCursor;
 use crate::record::{DocumentRecord, EntryRecord};
 use crate::run::Run;
 use crate::run_writer::RunWriter;
@@ -61,13 +61,13 @@ pub(crate) fn merge(
 ) -> Result<(), Error> {
     let mut writer = RunWriter::create(disk, path, definition)?;
     let mut key = Vec::new();
-    let mut documents = MergeCursor::<DocumentRecord>::new(&[], runs, &[], false)?;
+    let mut documents = RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], false)?;
     while let Some(record) = documents.next(&mut key)? {
         if !disposal.drops_document(&record) {
             writer.document(&key, &record)?;
         }
     }
-    let mut entries = MergeCursor::<EntryRecord>::new(&[], runs, &[], false)?;
+    let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], false)?;
     while let Some(record) = entries.next(&mut key)? {
         if !disposal.drops_entry(&record) {
             writer.entry(&key, &record)?;

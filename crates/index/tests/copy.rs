@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_env::{Disk, ForgetfulDisk, RealDisk};
-use millrace_index::{BlockCache, DocumentChange, Error, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, Error, IndexChange, IndexCopy, IndexOptions};
 use millrace_keys::KeyRange;
 use proptest::prelude::*;
 
@@ -37,9 +37,9 @@ fn document(number: u8) -> Vec<u8> {
     format!("document {number:03}").into_bytes()
 }
 
-fn change(of: u8, timestamp: u64, keys: &BTreeSet<u8>) -> DocumentChange {
+fn change(of: u8, timestamp: u64, keys: &BTreeSet<u8>) -> IndexChange {
     let keys = keys.iter().map(|key| index_key(*key)).collect();
-    DocumentChange { document: document(of), timestamp, keys }
+    IndexChange { document: document(of), timestamp, keys }
 }
 
 /// Entries as a set, read in pages of this size.

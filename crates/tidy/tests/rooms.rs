@@ -67,6 +67,7 @@ const OWNED_CALLS: [OwnedCall; 4] = [
             "store/src/store.rs",
             "model/src/scheduler.rs",
             "gateway/src/access_log.rs",
+            "node/src/indexes/service.rs",
             "node/src/pool.rs",
             "node/src/upkeep/mod.rs",
             "peer/src/server.rs",

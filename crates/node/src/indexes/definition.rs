@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DataType, Document, DocumentValue};
-use millrace_index::DocumentChange;
+use millrace_index::IndexChange;
 use millrace_keys::{KeyComponent, KeyLayout, KeyType};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_schema::{
@@ -87,13 +87,13 @@ impl IndexDefinition {
     }
 
     /// Converts a version to a change of the index.
-    pub(super) fn change(&self, version: &VisitedVersion) -> DocumentChange {
+    pub(super) fn change(&self, version: &VisitedVersion) -> IndexChange {
         let (id, timestamp, keys) = match version {
             VisitedVersion::Document(document, timestamp) => (&document.id, timestamp, self.keys(document)),
             VisitedVersion::Removed(id, timestamp) => (id, timestamp, Vec::new()),
         };
         let document = DocumentSortKey::new(id).as_bytes().to_vec();
-        DocumentChange { document, timestamp: timestamp.0, keys }
+        IndexChange { document, timestamp: timestamp.0, keys }
     }
 
     /// Keys of a document's entries.

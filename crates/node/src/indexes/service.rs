@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use millrace_bucket::group_prefix;
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
-use millrace_index::{BlockCache, DocumentChange};
+use millrace_index::{BlockCache, IndexChange};
 use millrace_store::{Store, VisitedVersion};
 
 use super::IndexDefinition;
@@ -280,8 +280,8 @@ impl IndexesInner {
         changes: impl IntoIterator<Item = FedChange>,
         taken: &mut TakenUntil,
     ) -> Result<(), Error> {
-        let mut batches: Vec<Vec<DocumentChange>> = indexes.iter().map(|_| Vec::new()).collect();
-        let apply = |batches: &mut Vec<Vec<DocumentChange>>| {
+        let mut batches: Vec<Vec<IndexChange>> = indexes.iter().map(|_| Vec::new()).collect();
+        let apply = |batches: &mut Vec<Vec<IndexChange>>| {
             let each = indexes.iter().zip(batches.iter_mut());
             each.map(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(|_| ()))
                 .collect::<Result<(), _>>()
