@@ -26,33 +26,33 @@ pub struct WordFrequencies {
 /// A model file.
 #[derive(Deserialize)]
 struct SignificanceFile {
-    version: ModelVersion,
+    version: SignificanceVersion,
     languages: BTreeMap<String, WordFrequencies>,
 }
 
 /// Version of a model file: a number, or text as Vespa's tool writes it.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum ModelVersion {
+enum SignificanceVersion {
     Number(f64),
     Text(String),
 }
 
-impl ModelVersion {
+impl SignificanceVersion {
     /// True for version 1, with any minor version.
     fn is_known(&self) -> bool {
         match self {
-            ModelVersion::Number(number) => number.trunc() == 1.0,
-            ModelVersion::Text(text) => text.split('.').next() == Some("1"),
+            SignificanceVersion::Number(number) => number.trunc() == 1.0,
+            SignificanceVersion::Text(text) => text.split('.').next() == Some("1"),
         }
     }
 }
 
-impl fmt::Display for ModelVersion {
+impl fmt::Display for SignificanceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ModelVersion::Number(number) => write!(f, "{number}"),
-            ModelVersion::Text(text) => f.write_str(text),
+            SignificanceVersion::Number(number) => write!(f, "{number}"),
+            SignificanceVersion::Text(text) => f.write_str(text),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The grammars of an application package, alternative by alternative: tables of a piece of text and its outcome.
+//! The grammars of an application package, alternative by alternative: tables of text and outcome.
 
 use std::collections::BTreeMap;
 

@@ -58,7 +58,7 @@ fn include(text: &str, files: &Files) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Replaces each `<include dir='…'/>` by the content of the files in that directory, whose root elements have
+/// Replaces each `<include dir='…'/>` by the content of the files in that directory. Their root elements have
 /// the name of the element around it. Line numbers are unchanged.
 fn include_directories(text: String, files: &Files) -> Result<String, Error> {
     let document = xml::parse(FILE, &text)?;
