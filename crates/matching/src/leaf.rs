@@ -53,6 +53,9 @@ pub(crate) struct LeafPath {
     pub(crate) path: Vec<Arc<str>>,
 }
 
+/// Positions between two texts of one element: more than any distance that a query may ask for makes sense.
+const TEXT_GAP: u32 = 1_000_000;
+
 impl ReadyLeaf {
     pub(crate) fn new(plan: &Plan, leaf: &PlanLeaf, paths: PathChoice) -> Result<Self, Error> {
         let (name, path) = leaf.field.split_once('.').map_or((&*leaf.field, ""), |(name, path)| (name, path));
@@ -243,6 +246,23 @@ impl ReadyLeaf {
     pub(crate) fn matches_element(&self, element: ValueElement<'_>, depth: usize) -> bool {
         let listed = matches!(self.kind, LeafKind::Values { listed: true, .. } | LeafKind::WordIn(_));
         self.weight(element, self.field.path.get(depth..).unwrap_or_default(), listed).is_some()
+    }
+
+    /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,
+    /// ascending: the first word of each occurrence.
+    pub(crate) fn places_in_element(&self, element: ValueElement<'_>, depth: usize) -> Vec<u32> {
+        let Some(test) = &self.test else { return Vec::new() };
+        let path: Vec<&str> =
+            self.field.path.get(depth..).unwrap_or_default().iter().map(|part| &**part).collect();
+        let (mut places, mut start) = (Vec::new(), 0);
+        element.at(&path, &mut |value, _| {
+            if let DocumentValue::String(text) = value {
+                let length = test.places(text, |place| places.push(start + place));
+                // Words of different texts are never near each other.
+                start += length + TEXT_GAP;
+            }
+        });
+        places
     }
 
     fn word_in(

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use millrace_plan::LeafId;
 use serde::{Deserialize, Serialize};
 
+use crate::bits::DocumentBits;
+
 /// Match data that ranking needs; nothing else is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RankingDemands {
@@ -143,6 +145,26 @@ impl LeafMatches {
         }
     }
 
+    /// Removes the matches in those of `documents` that are not `active`. Distances are no matches, and stay.
+    pub(crate) fn limited_to(mut self, documents: &[u16], active: &DocumentBits) -> Self {
+        let idle: Vec<bool> = documents.iter().map(|document| !active.get(usize::from(*document))).collect();
+        match &mut self {
+            LeafMatches::None | LeafMatches::Distances(_) => {}
+            LeafMatches::Matched(matched) => {
+                matched.iter_mut().zip(&idle).for_each(|(matched, idle)| *matched &= !idle);
+            }
+            LeafMatches::Weights(weights) => {
+                weights
+                    .iter_mut()
+                    .zip(&idle)
+                    .filter(|(_, idle)| **idle)
+                    .for_each(|(weight, _)| *weight = None);
+            }
+            LeafMatches::Words(occurrences) => occurrences.remove(&idle),
+        }
+        self
+    }
+
     fn filtered(self, kept: &[bool]) -> Self {
         match self {
             LeafMatches::None => LeafMatches::None,
@@ -155,6 +177,21 @@ impl LeafMatches {
 }
 
 impl WordOccurrences {
+    /// Removes the occurrences in the documents for which `idle` is true.
+    fn remove(&mut self, idle: &[bool]) {
+        let (mut start, mut places) = (0, Vec::with_capacity(self.positions.len()));
+        for (count, idle) in self.counts.iter_mut().zip(idle) {
+            // Without positions there is nothing to remove.
+            let end = (start + *count as usize).min(self.positions.len());
+            match idle {
+                true => *count = 0,
+                false => places.extend_from_slice(&self.positions[start..end]),
+            }
+            start = end;
+        }
+        self.positions = places;
+    }
+
     fn filtered(self, kept: &[bool]) -> Self {
         let mut positions = Vec::new();
         let mut rest = self.positions.as_slice();

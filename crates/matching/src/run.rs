@@ -120,11 +120,15 @@ impl<'a> MatchGathering<'a> {
             return Ok(());
         }
         let documents: Vec<u16> = matched.iter().map(|document| document as u16).collect();
+        let active = pass.activity(&matched)?;
         if self.demands != RankingDemands::default() {
             pass.narrow(&documents, &matched)?;
         }
         let leaves = (0..self.ready.leaves.len())
-            .map(|leaf| pass.extract(LeafId(leaf), &documents, &matched, self.demands.positions))
+            .map(|leaf| {
+                let active = active.as_ref().map(|active| &active[leaf]);
+                pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)
+            })
             .collect::<Result<_, _>>()?;
         self.matches.chunks.push(ChunkMatches { chunk, documents, leaves });
         self.undecided.push(residual);

@@ -1,5 +1,6 @@
 //! Evaluation of a plan's tree over one chunk.
 
+mod activity;
 mod element_words;
 mod narrowing;
 
@@ -89,6 +90,8 @@ pub(crate) struct ReadyPlan<'p> {
     pub(crate) leaves: Vec<ReadyLeaf>,
     pub(crate) paths: PathChoice,
     narrowings: Vec<NarrowingOperator<'p>>,
+    /// True if leaves may take no part in a document that matches.
+    has_idle_parts: bool,
     /// Leaves of one word each in the same field, where there are many: they are searched together.
     together: Vec<Vec<LeafId>>,
 }
@@ -97,7 +100,14 @@ impl<'p> ReadyPlan<'p> {
     pub(crate) fn new(plan: &'p Plan, paths: PathChoice) -> Result<Self, Error> {
         let ready = |leaf| ReadyLeaf::new(plan, leaf, paths);
         let leaves = plan.leaves.iter().map(ready).collect::<Result<_, _>>()?;
-        let mut ready = ReadyPlan { plan, leaves, paths, narrowings: Vec::new(), together: Vec::new() };
+        let mut ready = ReadyPlan {
+            plan,
+            leaves,
+            paths,
+            narrowings: Vec::new(),
+            has_idle_parts: activity::has_idle_parts(&plan.root),
+            together: Vec::new(),
+        };
         ready.narrowings = narrowings(&ready);
         ready.together = together(&ready);
         Ok(ready)
@@ -281,12 +291,14 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         }
     }
 
-    /// Matches of a leaf in `documents`, if they are demanded.
+    /// Matches of a leaf in `documents`, which are those of `matched`, if they are demanded. There are none in
+    /// documents that are not `active`; without it all are.
     pub(crate) fn extract(
         &mut self,
         leaf: LeafId,
         documents: &[u16],
         matched: &DocumentBits,
+        active: Option<&DocumentBits>,
         positions: bool,
     ) -> Result<LeafMatches, Error> {
         let asked = self.ready.plan.leaves[leaf.0].term.is_some()
@@ -296,6 +308,10 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         }
         self.seek(leaf, matched)?;
         let found = self.found(leaf).map_or(LeafMatches::None, |found| found.extract(documents, positions));
+        let found = match active {
+            Some(active) if !matched.without(active).is_empty() => found.limited_to(documents, active),
+            _ => found,
+        };
         Ok(if found.is_nothing() { LeafMatches::None } else { found })
     }
 
@@ -476,9 +492,13 @@ pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &PlanNode, element: ValueElemen
         PlanNode::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
         PlanNode::Rank(first, _) => inside(first),
         PlanNode::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element, depth),
-        // Positions refer to the whole field, and elements of elements have no names.
-        PlanNode::Near { leaves, .. } => {
-            leaves.iter().all(|leaf| ready.leaves[leaf.0].matches_element(element, depth))
+        PlanNode::Near { leaves, excluded, .. } => {
+            let places = |leaf: &LeafId| ready.leaves[leaf.0].places_in_element(element, depth);
+            let (places, excluded): (Vec<_>, Vec<_>) =
+                (leaves.iter().map(places).collect(), excluded.iter().map(places).collect());
+            let places: Vec<&[u32]> = places.iter().map(Vec::as_slice).collect();
+            let excluded: Vec<&[u32]> = excluded.iter().map(Vec::as_slice).collect();
+            ready.nearness(node).is_some_and(|near| near.holds_in_element(&places, &excluded))
         }
         PlanNode::SameElement { field, child, elements } => {
             any_holds(ready, child, elements, element, &path_of(field), depth)

@@ -121,19 +121,10 @@ impl ValueTest {
                 matches.then_some(1)
             }
             ValueMatchKind::In(values) => weight(values, self.folded(text, buffer)),
-            ValueMatchKind::Words { matchers, analyzer } => {
-                // Number of matched words of each phrase that may have started.
-                let (mut begun, mut found) = (Vec::new(), false);
-                analyzer.tokens(text, |token| {
-                    begun.push(0);
-                    begun.retain_mut(|words| {
-                        let goes_on = matchers.get(*words).is_some_and(|next| next.matches_token(&token));
-                        *words += 1;
-                        goes_on
-                    });
-                    found |= begun.contains(&matchers.len());
-                });
-                (!matchers.is_empty() && found).then_some(1)
+            ValueMatchKind::Words { .. } => {
+                let mut found = false;
+                self.places(text, |_| found = true);
+                found.then_some(1)
             }
             ValueMatchKind::WordIn { words, analyzer } => {
                 let mut best = None;
@@ -142,6 +133,27 @@ impl ValueTest {
             }
             _ => self.present(),
         }
+    }
+
+    /// Calls `each` with the position of the first word of each occurrence in a text, ascending, for a
+    /// predicate on words; nothing for another. Returns the number of words of the text.
+    pub(crate) fn places(&self, text: &str, mut each: impl FnMut(u32)) -> u32 {
+        let ValueMatchKind::Words { matchers, analyzer } = &self.kind else { return 0 };
+        // Number of matched words of each phrase that may have started.
+        let (mut begun, mut place) = (Vec::new(), 0);
+        analyzer.tokens(text, |token| {
+            begun.push(0);
+            begun.retain_mut(|words| {
+                let goes_on = matchers.get(*words).is_some_and(|next| next.matches_token(&token));
+                *words += 1;
+                goes_on
+            });
+            place += 1;
+            if !matchers.is_empty() && begun.contains(&matchers.len()) {
+                each(place - matchers.len() as u32);
+            }
+        });
+        place
     }
 
     /// Like [`ValueTest::value`].

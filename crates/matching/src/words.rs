@@ -317,10 +317,24 @@ impl NearConstraint {
         excluded: &'p [&'p [u32]],
         document: TokenIds<'p>,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
+        self.spans_by(places, excluded, move |first, last| document.distance(first, last, self.element_gap))
+    }
+
+    /// As [`NearConstraint::holds`], for places of one element, which has no boundary inside.
+    pub(crate) fn holds_in_element(self, places: &[&[u32]], excluded: &[&[u32]]) -> bool {
+        self.spans_by(places, excluded, |first, last| Some(last - first)).next().is_some()
+    }
+
+    fn spans_by<'p>(
+        self,
+        places: &'p [&'p [u32]],
+        excluded: &'p [&'p [u32]],
+        length_between: impl Fn(u32, u32) -> Option<u32> + 'p,
+    ) -> impl Iterator<Item = (u32, u32)> + 'p {
         let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
         let spans = firsts.iter().flat_map(|places| places.iter()).filter_map(move |first| {
             let last = self.last(*first, places)?;
-            let length = document.distance(*first, last, self.element_gap)?;
+            let length = length_between(*first, last)?;
             (length <= self.distance).then_some((*first, last))
         });
         spans.filter(move |(first, last)| {

@@ -315,6 +315,11 @@ impl MatchingTwin<'_> {
         self.weight(leaf, self.document.get(name)?, 1)
     }
 
+    /// Weight that ranking should see.
+    fn shown_weight(&self, leaf: LeafId) -> Option<i32> {
+        self.leaf_weight(leaf).filter(|_| self.is_active(leaf))
+    }
+
     fn distance(&self, leaf: LeafId) -> f64 {
         let Predicate::Nearest { target, metric, .. } = &self.plan.leaves[leaf.0].predicate else {
             return f64::INFINITY;
@@ -385,7 +390,31 @@ impl MatchingTwin<'_> {
             let spans = self.spans(node);
             positions.retain(|place| spans.iter().any(|(first, last)| (first..=last).contains(&place)));
         }
+        positions.retain(|_| self.is_active(leaf));
         positions
+    }
+
+    /// True if a leaf takes part in the match of the document, which matches.
+    fn is_active(&self, leaf: LeafId) -> bool {
+        uses(&self.plan.root, leaf, true, &mut Vec::new()) == 0 || self.is_active_in(&self.plan.root, leaf)
+    }
+
+    /// True if a leaf takes part in a tree that holds.
+    fn is_active_in(&self, node: &PlanNode, leaf: LeafId) -> bool {
+        let holds = |node: &PlanNode| {
+            matches!(node, PlanNode::Leaf(_)) || self.node(node, false, &|_, negated| !negated)
+        };
+        let any = |nodes: &[PlanNode]| nodes.iter().any(|node| holds(node) && self.is_active_in(node, leaf));
+        match node {
+            PlanNode::True | PlanNode::False => false,
+            PlanNode::Leaf(found) => *found == leaf,
+            PlanNode::And(children) => children.iter().any(|child| self.is_active_in(child, leaf)),
+            PlanNode::Or(children) => any(children),
+            PlanNode::AndNot(first, _) => self.is_active_in(first, leaf),
+            PlanNode::Rank(first, rest) => self.is_active_in(first, leaf) || any(rest),
+            PlanNode::Near { leaves, .. } => leaves.contains(&leaf),
+            PlanNode::SameElement { child, .. } => self.is_active_in(child, leaf),
+        }
     }
 
     /// True if a node matches. `nearest` gives the result of nearest-neighbour leaves; its second argument is
@@ -541,16 +570,16 @@ proptest! {
                     LeafMatches::None => {
                         for twin in twins {
                             prop_assert!(twin.shown(leaf_id).is_empty());
-                            prop_assert!(twin.leaf_weight(leaf_id).is_none());
+                            prop_assert!(twin.shown_weight(leaf_id).is_none());
                             prop_assert_eq!(twin.distance(leaf_id), f64::INFINITY);
                         }
                     }
                     LeafMatches::Matched(matched) => {
-                        let expected: Vec<bool> = twins.map(|twin| twin.leaf_weight(leaf_id).is_some()).collect();
+                        let expected: Vec<bool> = twins.map(|twin| twin.shown_weight(leaf_id).is_some()).collect();
                         prop_assert_eq!(matched, &expected);
                     }
                     LeafMatches::Weights(weights) => {
-                        let expected: Vec<Option<i64>> = twins.map(|twin| twin.leaf_weight(leaf_id).map(i64::from)).collect();
+                        let expected: Vec<Option<i64>> = twins.map(|twin| twin.shown_weight(leaf_id).map(i64::from)).collect();
                         prop_assert_eq!(weights, &expected, "{:?}", &plan.leaves[number]);
                     }
                     LeafMatches::Distances(distances) => {

@@ -103,8 +103,105 @@ fn distances() {
         "euclidean_distance(query(user), attribute(vector), x)",
         [8.0f64.sqrt(), 2.0f64.sqrt(), 5.0f64.sqrt()],
     );
+    // The short form, and the name of the only output.
+    check("distance(vector)", [5.0, 1.0, f64::MAX]);
+    check("closeness(vector)", [1.0 / 6.0, 0.5, 0.0]);
+    check("distance(vector).out", [5.0, 1.0, f64::MAX]);
+    refused("distance(vector).km", "of a vector has no outputs");
+    refused("great_circle_distance(vector)", "needs a field of positions");
+    refused("distance(price)", "needs a tensor field or one of positions");
     refused("closeness(field,price)", "needs a tensor field");
     refused("closeness(vectors,x)", "write closeness(field,name) or closeness(label,name)");
+}
+
+/// Three documents: at the place of the query and a degree north of it, far away, and nowhere.
+#[test]
+fn distances_of_places() {
+    let degree = 6371.0088 * std::f64::consts::PI / 180.0;
+    for (expression, expected) in [
+        ("distance(place)", [0.0, 90e6, 6.4e9]),
+        ("distance(place).out", [0.0, 90e6, 6.4e9]),
+        ("distance(field,place)", [0.0, 90e6, 6.4e9]),
+        ("distance(place).km", [0.0, 90.0 * degree, 40_000.0]),
+        ("distance(field,place).km", [0.0, 90.0 * degree, 40_000.0]),
+        ("distance(place).index", [1.0, 0.0, -1.0]),
+        ("distance(place).latitude", [0.0, 90.0, 90.0]),
+        ("distance(place).longitude", [10.0, 10.0, -180.0]),
+        ("great_circle_distance(place)", [0.0, 90.0 * degree, f64::MAX]),
+        ("great_circle_distance(place).km", [0.0, 90.0 * degree, f64::MAX]),
+        ("great_circle_distance(field,place).latitude", [0.0, 90.0, 90.0]),
+        ("great_circle_distance(place).longitude", [10.0, 10.0, -180.0]),
+        ("closeness(place)", [1.0, 0.0, 0.0]),
+        ("closeness(field,place)", [1.0, 0.0, 0.0]),
+        ("closeness(place).logscale", [1.0, 0.0, 0.0]),
+        // The query has no place in this field: that of the other field counts.
+        ("distance(elsewhere).km", [degree, 40_000.0, 40_000.0]),
+    ] {
+        let found = place_scores(expression);
+        let close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() < 1e-6 * b.abs().max(1.0);
+        assert!(found.iter().zip(&expected).all(close), "{expression}: {found:?}, expected {expected:?}");
+    }
+}
+
+fn place_scores(expression: &str) -> Vec<f64> {
+    use millrace_document::{DataType, DocumentValue};
+    use millrace_fixtures::{Fields, field};
+    use millrace_plan::{LeafId, PlanNode, Predicate};
+    let position = |latitude: i32, longitude: i32| DocumentValue::Position {
+        latitude: latitude * 1_000_000,
+        longitude: longitude * 1_000_000,
+    };
+    let mut schema = schema([profile(expression)]);
+    for (name, data_type) in
+        [("place", DataType::Array(Box::new(DataType::Position))), ("elsewhere", DataType::Position)]
+    {
+        schema.fields.insert(name.into(), field(name, data_type, false));
+    }
+    let compiled = CompiledProfile::compile(&schema, "default").expect("the feature is known");
+    let documents = [
+        Fields::from([
+            ("place", DocumentValue::Array(vec![position(1, 10), position(0, 10)])),
+            ("elsewhere", position(1, 10)),
+        ]),
+        Fields::from([("place", DocumentValue::Array(vec![position(90, 10)]))]),
+        Fields::from([]),
+    ];
+    let view = view(&schema, &documents);
+    let circle = Predicate::GeoCircle { latitude: 0.0, longitude: 10.0, radius_km: None };
+    let root = PlanNode::Rank(Box::new(PlanNode::True), vec![PlanNode::Leaf(LeafId(0))]);
+    let plan = millrace_fixtures::plan(&std::sync::Arc::new(schema), root, vec![("place", circle)]);
+    let matches = matches(&plan, &view, &compiled);
+    let scores = compiled.first_phase(&plan, &view, &matches, &|| false).expect("the columns can be read");
+    scores.scores.into_iter().flatten().collect()
+}
+
+/// Each feature may be asked for by the name of its first output; a name that it does not have is refused.
+#[test]
+fn first_outputs_have_names() {
+    for (short, long) in [
+        ("age(sent)", "age(sent).out"),
+        ("attribute(price)", "attribute(price).value"),
+        ("bm25(title)", "bm25(title).score"),
+        ("fieldMatch(title)", "fieldMatch(title).score"),
+        ("fieldTermMatch(title,1)", "fieldTermMatch(title,1).firstPosition"),
+        ("freshness(sent)", "freshness(sent).out"),
+        ("matches(title)", "matches(title).out"),
+        ("nativeRank", "nativeRank.score"),
+        ("now", "now.out"),
+        ("term(1)", "term(1).connectedness"),
+        ("termDistance(title,0,1)", "termDistance(title,0,1).forward"),
+        ("textSimilarity(title)", "textSimilarity(title).score"),
+        ("elementCompleteness(title)", "elementCompleteness(title).completeness"),
+    ] {
+        let text = |expression: &str| format!("{:?}", scores(expression));
+        assert_eq!(text(short), text(long), "{short}");
+        assert!(scores(short).is_ok(), "{short}: {}", text(short));
+    }
+    for expression in
+        ["age(sent).seconds", "bm25(title).k1", "matches(title).count", "now.ms", "rawScore(vector).x"]
+    {
+        refused(expression, "has no output");
+    }
 }
 
 #[test]

@@ -26,8 +26,7 @@ pub(crate) struct NarrowingOperator<'p> {
 pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<NarrowingOperator<'p>> {
     let mut found = Vec::new();
     collect(&ready.plan.root, &mut found);
-    let mut uses = vec![0; ready.leaves.len()];
-    count(&ready.plan.root, &mut uses);
+    let uses = uses_of(&ready.plan.root, ready.leaves.len());
     for narrowing in &mut found {
         // A word that also occurs outside the operator keeps its positions.
         let is_own = |leaf: &LeafId| uses[leaf.0] == 1;
@@ -53,9 +52,7 @@ fn collect<'p>(node: &'p PlanNode, found: &mut Vec<NarrowingOperator<'p>>) {
         PlanNode::Near { leaves, .. } => found.push(NarrowingOperator { node, leaves: leaves.clone() }),
         PlanNode::SameElement { child, .. } => {
             // Nearness inside one element is decided element by element.
-            let mut leaves = Vec::new();
-            words_of(child, &mut leaves);
-            found.push(NarrowingOperator { node, leaves });
+            found.push(NarrowingOperator { node, leaves: leaves_of(child) });
         }
     }
 }
@@ -76,6 +73,20 @@ fn words_of(node: &PlanNode, leaves: &mut Vec<LeafId>) {
         PlanNode::Near { leaves: near, .. } => leaves.extend(near),
         PlanNode::SameElement { child, .. } => words_of(child, leaves),
     }
+}
+
+/// The leaves of a tree that can match.
+pub(super) fn leaves_of(node: &PlanNode) -> Vec<LeafId> {
+    let mut leaves = Vec::new();
+    words_of(node, &mut leaves);
+    leaves
+}
+
+/// Number of uses of each of `leaves` leaves in a tree.
+pub(super) fn uses_of(node: &PlanNode, leaves: usize) -> Vec<u32> {
+    let mut uses = vec![0; leaves];
+    count(node, &mut uses);
+    uses
 }
 
 /// Counts the uses of each leaf in a tree.
@@ -281,11 +292,7 @@ fn condition_on(tree: &PlanNode, leaf: LeafId) -> Option<&PlanNode> {
         PlanNode::Rank(first, others) => {
             std::iter::once(&**first).chain(others).find_map(|child| condition_on(child, leaf))
         }
-        PlanNode::SameElement { child, .. } => {
-            let mut leaves = Vec::new();
-            words_of(child, &mut leaves);
-            leaves.contains(&leaf).then_some(tree)
-        }
+        PlanNode::SameElement { child, .. } => leaves_of(child).contains(&leaf).then_some(tree),
     }
 }
 

@@ -3,12 +3,16 @@
 use millrace_linguistics::{FieldAnalyzer, TextLanguage, segments};
 use millrace_query::{
     ItemAnnotations, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite, simple,
+    simple::TermEnd,
 };
 use millrace_schema::{MatchMode, Schema};
 
 use super::{ItemPosition, TreeBuilder};
 use crate::target::{self, plain_matching};
 use crate::{Error, PlanNode};
+
+/// Field of the document type.
+const TYPE_FIELD: &str = "sddocname";
 
 /// The item with typed text parsed as schemas interpret it ([`QueryItem::Typed`]): for rules, and for
 /// displaying the parsed query.
@@ -32,6 +36,27 @@ pub fn parsed(item: &QueryItem, schemas: &[&Schema]) -> QueryItem {
     }
 }
 
+/// Typed text whose document types are a condition on all of it, not alternatives to its words; `None` if it
+/// has none among alternatives. Where alternatives are types only, they stay.
+fn restricted(item: &QueryItem) -> Option<QueryItem> {
+    let (QueryItem::Or(children) | QueryItem::WeakAnd { children, .. }) = item else { return None };
+    let is_type = |item: &&QueryItem| matches!(item, QueryItem::Term { field, .. } if field == TYPE_FIELD);
+    let (types, words): (Vec<&QueryItem>, Vec<&QueryItem>) = children.iter().partition(is_type);
+    if types.is_empty() || words.is_empty() {
+        return None;
+    }
+    let words: Vec<QueryItem> = words.into_iter().cloned().collect();
+    let rest = match item {
+        QueryItem::WeakAnd { target_hits, annotations, .. } => QueryItem::WeakAnd {
+            children: words,
+            target_hits: *target_hits,
+            annotations: annotations.clone(),
+        },
+        _ => QueryItem::Or(words),
+    };
+    Some(QueryItem::And(types.into_iter().cloned().chain([rest]).collect()))
+}
+
 impl TreeBuilder<'_> {
     /// The node of user text; `None` if it has no word and may be empty.
     pub(super) fn user_text(
@@ -42,8 +67,10 @@ impl TreeBuilder<'_> {
         let item = match text.grammar.syntax {
             TextSyntax::None => self.words_of(text, place)?,
             TextSyntax::Simple | TextSyntax::Web | TextSyntax::Advanced => {
-                let schema = self.schema;
-                simple::parse(text, &|name| target::term_end(schema, name))
+                let (schema, known_elsewhere) = (self.schema, self.context.known_elsewhere);
+                // A field of another schema of the query is a field: its terms match nothing here.
+                let elsewhere = |name: &str| known_elsewhere(name).then_some(TermEnd::Blank);
+                simple::parse(text, &|name| target::term_end(schema, name).or_else(|| elsewhere(name)))
             }
         };
         match item {
@@ -61,6 +88,8 @@ impl TreeBuilder<'_> {
     ) -> Result<Option<PlanNode>, Error> {
         let before = self.leaves.len();
         self.unknown.take();
+        let restricted = restricted(item);
+        let item = restricted.as_ref().unwrap_or(item);
         let node = self.node(item, ItemPosition { typed: true, ..place })?;
         match self.unknown.take() {
             Some(error) if self.leaves.len() == before => Err(error),

@@ -20,9 +20,11 @@ use crate::Error;
 /// `closest(field)`, `closest(field,label)`
 pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.field(name, 0)?;
-    let mapped = match &field.data_type {
-        DataType::Tensor(tensor_type) => tensor_type.mapped().cloned().collect::<Vec<_>>(),
-        _ => Vec::new(),
+    let (cell_type, mapped) = match &field.data_type {
+        DataType::Tensor(tensor_type) => {
+            (tensor_type.cell(), tensor_type.mapped().cloned().collect::<Vec<_>>())
+        }
+        _ => (CellType::Float, Vec::new()),
     };
     if mapped.is_empty() {
         return Err(Error::setup(format!(
@@ -34,8 +36,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         field: field.name.to_string(),
         label: name.parameters.get(1).cloned(),
         data_type: field.data_type.clone(),
-        tensor_type: TensorType::new(CellType::Float, mapped)
-            .map_err(|error| Error::setup(error.to_string()))?,
+        tensor_type: TensorType::new(cell_type, mapped).map_err(|error| Error::setup(error.to_string()))?,
     }))
 }
 

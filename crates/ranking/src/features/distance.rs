@@ -4,21 +4,14 @@ use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::LeafMatches;
 use millrace_plan::{LeafId, Plan, Predicate};
-use millrace_schema::DistanceMetric;
+use millrace_schema::{DistanceMetric, SchemaField};
 
+use super::nearest_place::{self, has_places};
 use super::term::{leaf, leaves_labelled, match_weight};
-use super::time::logarithmic;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
 use crate::Error;
-
-/// Microdegrees per kilometre along a great circle.
-const MICRODEGREES_PER_KM: f64 = 180e6 / (std::f64::consts::PI * 6371.0088);
-/// Distance of a document without a position, in kilometres.
-const NOWHERE_KM: f64 = 711_648.5;
-/// Distance of a document without a position, in microdegrees.
-const NOWHERE: f64 = 6.4e9;
 
 /// Selection of query operators.
 enum OperatorSelector {
@@ -37,13 +30,10 @@ impl OperatorSelector {
     }
 }
 
+/// Property of the vectors that a query names.
 enum DistanceOutput {
     Distance,
     Closeness,
-    GeoDistance,
-    GeoKilometres,
-    GeoCloseness { max: f64 },
-    GeoLogarithmic { max: f64, scale: f64 },
     RawScore,
 }
 
@@ -52,61 +42,77 @@ struct MeasuredDistances {
     of: DistanceOutput,
 }
 
-fn which(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<OperatorSelector, Error> {
-    match (name.parameters.first().map(String::as_str), name.parameters.get(1)) {
-        (Some("field"), Some(_)) => {
-            let field = setup.field(name, 1)?;
-            match field.data_type {
-                DataType::Tensor(_) => Ok(OperatorSelector::Field(field.name.to_string())),
-                _ => Err(Error::setup(format!(
-                    "{name} needs a tensor field, but {} is {}",
-                    field.name, field.data_type
-                ))),
-            }
+/// Object that a distance is measured to.
+enum MeasuredObject<'s> {
+    Vectors(OperatorSelector),
+    Places(&'s SchemaField),
+}
+
+/// Reads `(name)`, `(field,name)` and `(label,name)`: a field of tensors or positions, or a query operator.
+fn measured<'s>(setup: &'s FeatureSetup<'_>, name: &FeatureName) -> Result<MeasuredObject<'s>, Error> {
+    let at = match (name.parameters.first().map(String::as_str), name.parameters.get(1)) {
+        (Some("label"), Some(label)) => {
+            return Ok(MeasuredObject::Vectors(OperatorSelector::Label(label.clone())));
         }
-        (Some("label"), Some(label)) => Ok(OperatorSelector::Label(label.clone())),
+        (Some("field"), Some(_)) => 1,
+        (Some(_), None) => 0,
         _ => {
-            Err(Error::setup(format!("{name}: write {}(field,name) or {}(label,name)", name.name, name.name)))
+            let feature = &name.name;
+            return Err(Error::setup(format!(
+                "{name}: write {feature}(field,name) or {feature}(label,name)"
+            )));
+        }
+    };
+    let field = setup.field(name, at)?;
+    match &field.data_type {
+        DataType::Tensor(_) => Ok(MeasuredObject::Vectors(OperatorSelector::Field(field.name.to_string()))),
+        data_type if has_places(data_type) => Ok(MeasuredObject::Places(field)),
+        data_type => Err(Error::setup(format!(
+            "{name} needs a tensor field or one of positions, but {} is {data_type}",
+            field.name
+        ))),
+    }
+}
+
+fn no_output(name: &FeatureName) -> Result<(), Error> {
+    match &name.output {
+        None => Ok(()),
+        Some(output) if output == "out" => Ok(()),
+        Some(_) => Err(Error::setup(format!("{name}: {} of a vector has no outputs", name.name))),
+    }
+}
+
+/// `distance(name)`, `distance(field,name)`, `distance(label,name)`
+pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
+    match measured(setup, name)? {
+        MeasuredObject::Places(field) => nearest_place::distance(field, name),
+        MeasuredObject::Vectors(which) => {
+            no_output(name)?;
+            Ok(Box::new(MeasuredDistances { which, of: DistanceOutput::Distance }))
         }
     }
 }
 
-/// `distance(field,name)`, `distance(label,name)`, `distance(name)`
-pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    if name.parameters.len() == 1 {
-        let which = OperatorSelector::Field(setup.field(name, 0)?.name.to_string());
-        let of = match name.output.as_deref() {
-            None => DistanceOutput::GeoDistance,
-            Some("km") => DistanceOutput::GeoKilometres,
-            Some(output) => {
-                return super::nearest_place::setup(setup, name, output)?.ok_or_else(|| {
-                    Error::setup(format!(
-                        "{name}: the distance to a position has the outputs km, index, latitude and longitude"
-                    ))
-                });
-            }
-        };
-        return Ok(Box::new(MeasuredDistances { which, of }));
+/// `closeness(name)`, `closeness(field,name)`, `closeness(label,name)`
+pub(crate) fn closeness(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
+    match measured(setup, name)? {
+        MeasuredObject::Places(field) => nearest_place::closeness(setup, field, name),
+        MeasuredObject::Vectors(which) => {
+            no_output(name)?;
+            Ok(Box::new(MeasuredDistances { which, of: DistanceOutput::Closeness }))
+        }
     }
-    Ok(Box::new(MeasuredDistances { which: which(setup, name)?, of: DistanceOutput::Distance }))
 }
 
-/// `closeness(field,name)`, `closeness(label,name)`, `closeness(name)`
-pub(crate) fn closeness(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    if name.parameters.len() == 1 {
-        let field = setup.field(name, 0)?.name.to_string();
-        let max = setup.properties.number("closeness", &field, "maxDistance", 9_013_305.0)?;
-        let half = setup.properties.number("closeness", &field, "halfResponse", 593_861.739)?;
-        let of = match name.output.as_deref() {
-            None => DistanceOutput::GeoCloseness { max },
-            Some("logscale") => {
-                DistanceOutput::GeoLogarithmic { max, scale: half * half / (max - 2.0 * half).max(1.0) }
-            }
-            Some(_) => return Err(Error::setup(format!("{name}: closeness has the output logscale"))),
-        };
-        return Ok(Box::new(MeasuredDistances { which: OperatorSelector::Field(field), of }));
+/// `great_circle_distance(name)`, `great_circle_distance(field,name)`
+pub(crate) fn great_circle(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, Error> {
+    match measured(setup, name)? {
+        MeasuredObject::Places(field) => nearest_place::great_circle(field, name),
+        MeasuredObject::Vectors(_) => Err(Error::setup(format!("{name} needs a field of positions"))),
     }
-    Ok(Box::new(MeasuredDistances { which: which(setup, name)?, of: DistanceOutput::Closeness }))
 }
 
 /// `rawScore(field)`
@@ -132,18 +138,19 @@ pub(crate) fn item_raw_score(
 impl RankFeature for MeasuredDistances {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let plan = request.plan;
-        let leaves: Vec<(LeafId, DistanceMetric)> = self
+        let leaves: Vec<MeasuredLeaf> = self
             .which
             .leaves(plan)
             .into_iter()
             .filter_map(|id| match &leaf(plan, id)?.predicate {
-                Predicate::Nearest { metric, .. } => Some((id, *metric)),
-                // These operators have no metric of their own, and the features that use them ignore it.
-                Predicate::GeoCircle { .. } => Some((id, DistanceMetric::GeoDegrees)),
+                Predicate::Nearest { metric, threshold, .. } => {
+                    Some(MeasuredLeaf { id, metric: *metric, threshold: *threshold })
+                }
+                // A dot product has no metric; its weight is the raw score.
                 _ if matches!(self.of, DistanceOutput::RawScore)
                     && leaf(plan, id)?.dot_product_above.is_some() =>
                 {
-                    Some((id, DistanceMetric::DotProduct))
+                    Some(MeasuredLeaf { id, metric: DistanceMetric::DotProduct, threshold: None })
                 }
                 _ => None,
             })
@@ -152,49 +159,33 @@ impl RankFeature for MeasuredDistances {
             DistanceOutput::RawScore => raw_scores(&leaves, chunk, values),
             DistanceOutput::Closeness => {
                 let out = values.numbers(chunk.len(), f64::NEG_INFINITY);
-                for (id, metric) in &leaves {
+                for MeasuredLeaf { id, metric, .. } in &leaves {
                     if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
                         closest(out, distances, *metric);
                     }
                 }
                 out.iter_mut().filter(|score| **score == f64::NEG_INFINITY).for_each(|score| *score = 0.0);
             }
-            _ => self.distances(&leaves, chunk, values),
+            DistanceOutput::Distance => {
+                let out = values.numbers(chunk.len(), f64::MAX);
+                for MeasuredLeaf { id, .. } in &leaves {
+                    if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
+                        out.iter_mut()
+                            .zip(distances)
+                            .for_each(|(nearest, distance)| *nearest = nearest.min(*distance));
+                    }
+                }
+            }
         }))
     }
 }
 
-impl MeasuredDistances {
-    fn distances(
-        &self,
-        leaves: &[(LeafId, DistanceMetric)],
-        chunk: &FeatureChunk<'_>,
-        values: &mut FeatureValues,
-    ) {
-        let out = values.numbers(chunk.len(), f64::INFINITY);
-        for (id, _) in leaves {
-            if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
-                out.iter_mut()
-                    .zip(distances)
-                    .for_each(|(nearest, distance)| *nearest = nearest.min(*distance));
-            }
-        }
-        for distance in out {
-            let known = distance.is_finite();
-            let microdegrees = if known { *distance * MICRODEGREES_PER_KM } else { NOWHERE };
-            *distance = match self.of {
-                DistanceOutput::GeoDistance => microdegrees,
-                DistanceOutput::GeoKilometres if known => *distance,
-                DistanceOutput::GeoKilometres => NOWHERE_KM,
-                DistanceOutput::GeoCloseness { max } => (1.0 - microdegrees / max).max(0.0),
-                DistanceOutput::GeoLogarithmic { max, scale } => logarithmic(microdegrees, max, scale),
-                DistanceOutput::Distance | DistanceOutput::Closeness | DistanceOutput::RawScore if known => {
-                    *distance
-                }
-                DistanceOutput::Distance | DistanceOutput::Closeness | DistanceOutput::RawScore => f64::MAX,
-            };
-        }
-    }
+/// A query operator, with the metric and the threshold of its distances.
+struct MeasuredLeaf {
+    id: LeafId,
+    metric: DistanceMetric,
+    /// Maximum distance of a match.
+    threshold: Option<f64>,
 }
 
 /// Raises each score to the closeness of the distance, if that is greater.
@@ -207,14 +198,20 @@ fn closest(scores: &mut [f64], distances: &[f64], metric: DistanceMetric) {
     }
 }
 
-fn raw_scores(leaves: &[(LeafId, DistanceMetric)], chunk: &FeatureChunk<'_>, values: &mut FeatureValues) {
+fn raw_scores(leaves: &[MeasuredLeaf], chunk: &FeatureChunk<'_>, values: &mut FeatureValues) {
     let mut one = vec![f64::NEG_INFINITY; chunk.len()];
     let out = values.numbers(chunk.len(), 0.0);
-    for (id, metric) in leaves {
+    for MeasuredLeaf { id, metric, threshold } in leaves {
         let found = chunk.matches.leaf(*id);
         one.fill(f64::NEG_INFINITY);
         match found {
-            LeafMatches::Distances(distances) => closest(&mut one, distances, *metric),
+            LeafMatches::Distances(distances) => {
+                closest(&mut one, distances, *metric);
+                // Beyond the threshold the operator does not match.
+                let most = threshold.unwrap_or(f64::INFINITY);
+                let far = one.iter_mut().zip(distances).filter(|(_, distance)| **distance > most);
+                far.for_each(|(score, _)| *score = f64::NEG_INFINITY);
+            }
             other => one.iter_mut().enumerate().for_each(|(at, score)| {
                 *score = match_weight(other, at).unwrap_or(f64::NEG_INFINITY);
             }),

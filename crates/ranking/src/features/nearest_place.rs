@@ -1,93 +1,186 @@
-//! `distance(field)`: the position of a document nearest to those in the query.
+//! Distances of a document's positions from those in the query: `distance(field)`, `closeness(field)` and
+//! `great_circle_distance(field)`.
 
 use millrace_column::{ColumnKey, value};
 use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 use millrace_matching::distance_km;
-use millrace_plan::Predicate;
+use millrace_plan::{Plan, Predicate};
+use millrace_schema::SchemaField;
 
+use super::time::logarithmic;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
 use crate::Error;
 
+/// Microdegrees per kilometre along a great circle.
+const MICRODEGREES_PER_KM: f64 = 180e6 / (std::f64::consts::PI * 6371.0088);
+/// Distance of a document without a position, in kilometres.
+const NOWHERE_KM: f64 = 40_000.0;
+/// Distance of a document without a position, in microdegrees.
+const NOWHERE: f64 = 6.4e9;
+
+/// Property of the pair of positions that are nearest to each other.
 #[derive(Debug, Clone, Copy)]
-enum NearestPlaceOutput {
+enum PlaceOutput {
+    Microdegrees,
+    Kilometres {
+        nowhere: f64,
+    },
+    Closeness {
+        max: f64,
+    },
+    Logarithmic {
+        max: f64,
+        scale: f64,
+    },
+    /// Index of the document's position.
     Index,
+    /// Degrees, north positive.
     Latitude,
+    /// Degrees, east positive.
     Longitude,
+}
+
+/// True for positions, and lists of them.
+pub(super) fn has_places(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Position => true,
+        DataType::Array(element) => has_places(element),
+        _ => false,
+    }
+}
+
+fn feature(field: &SchemaField, output: PlaceOutput) -> Box<dyn RankFeature> {
+    Box::new(NearestPlace { field: field.name.to_string(), data_type: field.data_type.clone(), output })
+}
+
+/// Sets up `distance` of positions.
+pub(super) fn distance(field: &SchemaField, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
+    let output = match name.output.as_deref() {
+        None | Some("out") => PlaceOutput::Microdegrees,
+        Some("km") => PlaceOutput::Kilometres { nowhere: NOWHERE_KM },
+        Some("index") => PlaceOutput::Index,
+        Some("latitude") => PlaceOutput::Latitude,
+        Some("longitude") => PlaceOutput::Longitude,
+        Some(_) => {
+            return Err(Error::setup(format!(
+                "{name}: the distance to a position has the outputs km, index, latitude and longitude"
+            )));
+        }
+    };
+    Ok(feature(field, output))
+}
+
+/// Sets up `great_circle_distance`.
+pub(super) fn great_circle(field: &SchemaField, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
+    let output = match name.output.as_deref() {
+        None | Some("km") => PlaceOutput::Kilometres { nowhere: f64::MAX },
+        Some("latitude") => PlaceOutput::Latitude,
+        Some("longitude") => PlaceOutput::Longitude,
+        Some(_) => {
+            return Err(Error::setup(format!(
+                "{name}: great_circle_distance has the outputs km, latitude and longitude"
+            )));
+        }
+    };
+    Ok(feature(field, output))
+}
+
+/// Sets up `closeness` of positions.
+pub(super) fn closeness(
+    setup: &FeatureSetup<'_>,
+    field: &SchemaField,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, Error> {
+    let parameters = name.parameters.join(",");
+    let property = |property, default| setup.properties.number("closeness", &parameters, property, default);
+    let max = property("maxDistance", 9_013_305.0)?.max(1.0);
+    let half = property("halfResponse", 593_861.739)?.max(1.0).min((max / 2.0 - 1.0).max(1.0));
+    let output = match name.output.as_deref() {
+        None | Some("out") => PlaceOutput::Closeness { max },
+        Some("logscale") => {
+            PlaceOutput::Logarithmic { max, scale: half * half / (max - 2.0 * half).max(1.0) }
+        }
+        Some(_) => return Err(Error::setup(format!("{name}: closeness has the output logscale"))),
+    };
+    Ok(feature(field, output))
 }
 
 struct NearestPlace {
     field: String,
     data_type: DataType,
-    output: NearestPlaceOutput,
+    output: PlaceOutput,
 }
 
-/// Sets up `distance(field).index`, `.latitude` or `.longitude`; `None` for other outputs.
-pub(crate) fn setup(
-    setup: &FeatureSetup<'_>,
-    name: &FeatureName,
-    output: &str,
-) -> Result<Option<Box<dyn RankFeature>>, Error> {
-    let output = match output {
-        "index" => NearestPlaceOutput::Index,
-        "latitude" => NearestPlaceOutput::Latitude,
-        "longitude" => NearestPlaceOutput::Longitude,
-        _ => return Ok(None),
-    };
-    let field = setup.field(name, 0)?;
-    Ok(Some(Box::new(NearestPlace {
-        field: field.name.to_string(),
-        data_type: field.data_type.clone(),
-        output,
-    })))
+/// A position of the document: its distance from the query's, its index, and its place in degrees.
+struct FoundPlace {
+    kilometres: f64,
+    index: usize,
+    degrees: (f64, f64),
+}
+
+/// The places of a query in a field, in degrees; where it has none there, those in its other fields.
+fn places(plan: &Plan, field: &str) -> Vec<(f64, f64)> {
+    let places = plan.leaves.iter().filter_map(|leaf| match leaf.predicate {
+        Predicate::GeoCircle { latitude, longitude, .. } => {
+            Some((*leaf.field == *field, (latitude, longitude)))
+        }
+        _ => None,
+    });
+    let (own, others): (Vec<_>, Vec<_>) = places.partition(|(is_own, _)| *is_own);
+    let chosen = if own.is_empty() { others } else { own };
+    chosen.into_iter().map(|(_, place)| place).collect()
 }
 
 impl RankFeature for NearestPlace {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let places: Vec<(f64, f64)> = request
-            .plan
-            .leaves
-            .iter()
-            .filter(|leaf| *leaf.field == *self.field)
-            .filter_map(|leaf| match leaf.predicate {
-                Predicate::GeoCircle { latitude, longitude, .. } => Some((latitude, longitude)),
-                _ => None,
-            })
-            .collect();
+        let places = places(request.plan, &self.field);
         let column = request.column(ColumnKey::value(&self.field));
-        let missing = match self.output {
-            NearestPlaceOutput::Index => -1.0,
-            NearestPlaceOutput::Latitude => 90.0,
-            NearestPlaceOutput::Longitude => -180.0,
-        };
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            let out = values.numbers(chunk.len(), missing);
+            let out = values.numbers(chunk.len(), self.output.of(None));
             let Some(column) = chunk.column(column) else { return };
             for (at, document) in chunk.documents() {
                 let value = value(column, &self.data_type, document);
-                let positions = match &value {
-                    Some(DocumentValue::Array(elements)) => elements.as_slice(),
-                    Some(single) => std::slice::from_ref(single),
-                    None => &[],
-                };
-                let mut best = f64::INFINITY;
-                for (index, position) in positions.iter().enumerate() {
-                    let DocumentValue::Position { latitude, longitude } = position else { continue };
-                    let here = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
-                    let away =
-                        places.iter().map(|place| distance_km(*place, here)).fold(f64::INFINITY, f64::min);
-                    if away < best {
-                        best = away;
-                        out[at] = match self.output {
-                            NearestPlaceOutput::Index => index as f64,
-                            NearestPlaceOutput::Latitude => here.0,
-                            NearestPlaceOutput::Longitude => here.1,
-                        };
-                    }
-                }
+                out[at] = self.output.of(nearest(value.as_ref(), &places));
             }
         }))
+    }
+}
+
+/// The position in a value that is nearest to one of `places`; the first one of several.
+fn nearest(value: Option<&DocumentValue>, places: &[(f64, f64)]) -> Option<FoundPlace> {
+    let positions = match value {
+        Some(DocumentValue::Array(elements)) => elements.as_slice(),
+        Some(single) => std::slice::from_ref(single),
+        None => &[],
+    };
+    let mut best: Option<FoundPlace> = None;
+    for (index, position) in positions.iter().enumerate() {
+        let DocumentValue::Position { latitude, longitude } = position else { continue };
+        let degrees = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
+        let away = places.iter().map(|place| distance_km(*place, degrees)).reduce(f64::min);
+        if let Some(kilometres) = away
+            && best.as_ref().is_none_or(|best| kilometres < best.kilometres)
+        {
+            best = Some(FoundPlace { kilometres, index, degrees });
+        }
+    }
+    best
+}
+
+impl PlaceOutput {
+    fn of(self, found: Option<FoundPlace>) -> f64 {
+        let microdegrees = found.as_ref().map_or(NOWHERE, |found| found.kilometres * MICRODEGREES_PER_KM);
+        match self {
+            PlaceOutput::Microdegrees => microdegrees,
+            PlaceOutput::Kilometres { nowhere } => found.map_or(nowhere, |found| found.kilometres),
+            PlaceOutput::Closeness { max } => (1.0 - microdegrees / max).max(0.0),
+            PlaceOutput::Logarithmic { max, scale } => logarithmic(microdegrees, max, scale),
+            PlaceOutput::Index => found.map_or(-1.0, |found| found.index as f64),
+            PlaceOutput::Latitude => found.map_or(90.0, |found| found.degrees.0),
+            PlaceOutput::Longitude => found.map_or(-180.0, |found| found.degrees.1),
+        }
     }
 }

@@ -41,10 +41,10 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "averageFieldLength", "averageFieldLength(field)", "Words of the group's average document in a field.", bm25::average_field_length;
     "bm25", "bm25(field), bm25(field:name,label:label)", "The BM25 score of the query's words in a text field, with the statistics of the group.", bm25::setup;
     "bm25_for_labels", "bm25_for_labels(field)", "For each label of the query the BM25 score of its words in a text field.", bm25_tensors::for_labels;
-    "closeness", "closeness(field,name), closeness(label,name), closeness(position).logscale",
+    "closeness", "closeness(field), closeness(field,name), closeness(label,name), closeness(position).logscale",
         "1 for the query's vector or place itself, towards 0 far from it; the dot product where that is the metric.", distance::closeness;
     "closest", "closest(field), closest(field,label)", "The labels of the document's vector that is nearest to the query's.", closest::setup;
-    "distance", "distance(field,name), distance(label,name), distance(position).km|index|latitude|longitude", "The distance to the query's vector or place.", distance::distance;
+    "distance", "distance(field), distance(field,name), distance(label,name), distance(position).km|index|latitude|longitude", "The distance to the query's vector or place.", distance::distance;
     "distanceToPath", "distanceToPath(field).distance|traveled|product", "How far a position is from the path in the property distanceToPath(field).path.", distance_to_path::setup;
     "dotProduct", "dotProduct(field,vector)", "The dot product of an array or weighted set with the vector in the property dotProduct.vector.", multivalue::dot_product;
     "elementCompleteness", "elementCompleteness(field).completeness|fieldCompleteness|queryCompleteness|elementWeight",
@@ -59,6 +59,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "firstPhaseMax", "firstPhaseMax", "The highest score of the first phase.", phases::max;
     "firstPhaseRank", "firstPhaseRank", "The place of the document in the first phase, from 1.", phases::rank;
     "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
+    "great_circle_distance", "great_circle_distance(field), great_circle_distance(field).km|latitude|longitude", "The kilometres to the query's place along the earth's surface, and the nearest position.", distance::great_circle;
     "itemRawScore", "itemRawScore(label)", "The raw score of the query item with a label.", distance::item_raw_score;
     "match", "match, match.totalWeight, match.weight.field", "How well the fields that the query searches match it, each by its weight in the schema.", whole::setup;
     "matchCount", "matchCount(field)", "How many times terms match a field.", terms::match_count;
@@ -87,12 +88,62 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "value", "value(x)", "The number itself.", query::value;
 };
 
-/// Sets a feature up.
+/// Names of the outputs that features have without naming one; any other feature has `out`.
+const FIRST_OUTPUTS: &[(&str, &str)] = &[
+    ("attribute", "value"),
+    ("attributeMatch", "completeness"),
+    ("bm25", "score"),
+    ("bm25_for_labels", "score"),
+    ("distanceToPath", "distance"),
+    ("dotProduct", "scalar"),
+    ("elementCompleteness", "completeness"),
+    ("elementSimilarity", "default"),
+    ("elementwise", "score"),
+    ("fieldMatch", "score"),
+    ("fieldTermMatch", "firstPosition"),
+    ("firstPhaseMax", "score"),
+    ("firstPhaseRank", "score"),
+    ("great_circle_distance", "km"),
+    ("match", "score"),
+    ("nativeAttributeMatch", "score"),
+    ("nativeFieldMatch", "score"),
+    ("nativeProximity", "score"),
+    ("nativeRank", "score"),
+    ("tensorFromLabels", "tensor"),
+    ("tensorFromLabelsWithOffset", "tensor"),
+    ("tensorFromStructs", "tensor"),
+    ("tensorFromWeightedSet", "tensor"),
+    ("term", "connectedness"),
+    ("termDistance", "forward"),
+    ("textSimilarity", "score"),
+    ("value", "0"),
+];
+
+/// Features whose setup takes the name of the first output.
+const NAMED_OUTPUTS: &[&str] =
+    &["distanceToPath", "elementCompleteness", "fieldTermMatch", "term", "termDistance"];
+
+/// Sets a feature up. Its first output may be named or not.
 pub(crate) fn set_up(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    match FEATURES.iter().find(|info| info.name == name.name) {
-        Some(info) => (info.setup)(setup, name),
-        None => Err(Error::setup(format!("no rank feature, function or constant '{name}'"))),
+    let Some(info) = FEATURES.iter().find(|info| info.name == name.name) else {
+        return Err(Error::setup(format!("no rank feature, function or constant '{name}'")));
+    };
+    let first =
+        FIRST_OUTPUTS.iter().find(|(feature, _)| *feature == info.name).map_or("out", |(_, out)| *out);
+    let is_first = name.output.as_deref().is_none_or(|output| output == first);
+    if is_first {
+        let output = NAMED_OUTPUTS.contains(&info.name).then(|| first.to_owned());
+        return (info.setup)(setup, &FeatureName { output, ..name.clone() });
     }
+    if let Some(output) = &name.output
+        && !info.usage.contains('.')
+    {
+        return Err(Error::setup(format!(
+            "{name}: {} has no output '{output}'; write {}",
+            info.name, info.usage
+        )));
+    }
+    (info.setup)(setup, name)
 }
 
 #[cfg(test)]
