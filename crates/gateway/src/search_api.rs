@@ -17,7 +17,6 @@ use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::{Permit, WantedGroups};
 use millrace_document::{DocumentGroup, Location};
 use millrace_query::Query;
-use millrace_store::ViewScope;
 
 pub(crate) use self::benchmark::QueryFigures;
 use self::format::ResultFormat;
@@ -276,7 +275,7 @@ async fn route(
     hop: &ForwardKind,
     started: Instant,
 ) -> Result<QueryRoute, Error> {
-    let Some((location, group)) = one_location(node, query)? else {
+    let Some((location, group)) = search::one_location(node, query)? else {
         if node.cluster().is_some() && *hop != ForwardKind::Client {
             // The node that forwarded it takes it for a query of one bucket.
             return Err(Error::Unsettled(
@@ -313,24 +312,13 @@ fn check_encoding(query: &Query) -> Result<(), Error> {
 
 /// Produces the output of a query that this node answers.
 async fn make(request: &QueryRequest, here: &LocalQuery, aim: &OutputKind) -> Result<SearchOutput, Error> {
-    let node = &request.node;
-    let full = here.vouch.is_full();
+    let full = here.gathers || here.vouch.is_full();
     let (working, aim) = (request.clone(), aim.clone());
-    let made = match node.cluster().filter(|_| here.gathers) {
-        Some(cluster) => {
-            let found = search::run_spread(request, &**cluster).await?;
-            node.pool().run_in(request.flow()?, move || finish(working.asked(), &found, &aim)).await
-        }
-        None => {
-            let work = move || {
-                let mut found = search::run(&working)?;
-                found.result.coverage.non_ideal |= !full;
-                finish(working.asked(), &found, &aim)
-            };
-            node.pool().run_in(request.flow()?, work).await
-        }
+    let finish = move |mut found: SearchOutcome| {
+        found.result.coverage.non_ideal |= !full;
+        finish(working.asked(), &found, &aim)
     };
-    made?
+    search::answer(request, here.gathers, finish).await?
 }
 
 /// Produces the output for a search outcome, and counts it in the metrics.
@@ -360,21 +348,6 @@ fn finish(
             Ok(SearchOutput::Prompt(Arc::clone(question), prompt))
         }
     }
-}
-
-/// Returns a location in the bucket that has all documents of a query, and the group, if the query reads one
-/// group of the cluster, and the group lies in one bucket.
-fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
-    let Some(cluster) = node.cluster() else { return Ok(None) };
-    let ViewScope::Groups(groups) = search::scope(query)? else { return Ok(None) };
-    let [group] = &groups[..] else { return Ok(None) };
-    let buckets = match cluster.owners(Some(&groups)) {
-        Ok(owners) => owners.nodes.iter().filter_map(|(_, buckets)| buckets.as_ref()).map(Vec::len).sum(),
-        // Not known now; it is looked up again when it is known.
-        Err(_) => 1,
-    };
-    let location = group.location_bits().filter(|_| buckets == 1);
-    Ok(location.map(|bits| (Location::new(u64::from(bits)), group.clone())))
 }
 
 /// Forwarded form of a query.

@@ -18,7 +18,7 @@ use millrace_matching::TermStatistics;
 use millrace_ranking::{PhaseRerank, PhaseReranking, RankedList};
 use millrace_result::{GroupingResult, PartialResult, ResultHit, SearchCoverage};
 
-use crate::collapse::{CollapseKeys, HitCollapsing};
+use crate::collapse::CollapseKeys;
 use crate::share::{NodeShare, OfSchema, RerankRequest, ShareGroups, ShareReply, ShareRequest, ShareSession};
 use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace};
 
@@ -27,7 +27,8 @@ use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace};
 pub enum GatheringNext {
     /// Ask each node this, in order.
     Ask(Vec<ShareRequest>),
-    /// The result: an outcome for each search, in order, the groups of all in the first.
+    /// The hits of all nodes: an outcome for each search, in order, the groups of all in the first.
+    /// [`MergedOutcome::of`](crate::MergedOutcome::of) makes the result of them.
     Found(Vec<PassOutcome>),
 }
 
@@ -385,18 +386,12 @@ impl MergedHits {
     }
 
     fn finish(self, search: &PreparedSearch) -> PassOutcome {
-        let plan = search.plan();
         let mut hits = self.hits;
         if !self.is_ranked_later {
             hits.sort_by(|(one, _), (other, _)| one.order(other));
         }
-        if let Some(collapse) = &plan.collapse {
-            let mut collapsing = HitCollapsing::new(collapse);
-            hits.retain(|(_, keys)| collapsing.keeps(keys));
-        }
-        hits.truncate(plan.offset.saturating_add(plan.hits));
         let (hits, mut collapse_keys): (Vec<ResultHit>, Vec<CollapseKeys>) = hits.into_iter().unzip();
-        if plan.collapse.is_none() {
+        if search.plan().collapse.is_none() {
             collapse_keys.clear();
         }
         let trace = SearchTrace {

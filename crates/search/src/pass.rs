@@ -85,16 +85,11 @@ pub(crate) fn fill<S: Deref<Target = PreparedSearch>, V: View + Clone>(
     let mut filled: Vec<Option<ResultHit>> = vec![None; references.len()];
     for (part, pass) in (0u32..).zip(passes) {
         let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
-        let hits: Vec<SortedHit> = own
-            .iter()
-            .map(|at| &references[*at])
-            .map(|hit| SortedHit {
-                keys: Vec::new(),
-                score: hit.score,
-                chunk: hit.chunk,
-                document: hit.document,
-            })
-            .collect();
+        let hit = |at: &usize| {
+            let HitRef { chunk, document, score, .. } = references[*at];
+            SortedHit { keys: Vec::new(), score, chunk, document }
+        };
+        let hits: Vec<SortedHit> = own.iter().map(hit).collect();
         let hits = pass.fill(summary, &hits, deadline)?;
         own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
     }

@@ -181,13 +181,7 @@ impl PreparedSearch {
         let Some(sorting) = &self.sorting else {
             let stop = &|| deadline.ends(SearchStep::Rank);
             let ranked = self.profile.rank(&self.plan, view, matches, first, wanted, stop)?;
-            let hit = |hit: RankedHit| SortedHit {
-                keys: Vec::new(),
-                score: hit.score,
-                chunk: hit.chunk,
-                document: hit.document,
-            };
-            let hits = ranked.hits.into_iter().map(hit).collect();
+            let hits = ranked.hits.into_iter().map(SortedHit::from).collect();
             return Ok(OrderedHits { hits, total: ranked.total, timed_out: ranked.timed_out });
         };
         let scores = first.filter(|_| sorting.needs_scores()).map_or(&[][..], |first| &first.scores);

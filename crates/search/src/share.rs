@@ -189,13 +189,8 @@ impl ShareSession {
             ShareRequest::Fill(schemas) => {
                 let mut all = Vec::with_capacity(schemas.len());
                 for (pass, again) in self.passes.iter().zip(&schemas) {
-                    let sorted = |hit: RankedHit| SortedHit {
-                        keys: Vec::new(),
-                        score: hit.score,
-                        chunk: hit.chunk,
-                        document: hit.document,
-                    };
-                    let hits: Vec<SortedHit> = again.hits(pass.view())?.into_iter().map(sorted).collect();
+                    let hits = again.hits(pass.view())?;
+                    let hits: Vec<SortedHit> = hits.into_iter().map(SortedHit::from).collect();
                     all.push(pass.fill(None, &hits, deadline)?);
                 }
                 ShareReply::Hits(all)

@@ -7,6 +7,7 @@ use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{DataType, DocumentValue};
 use millrace_matching::MatchedDocuments;
 use millrace_plan::{MissingOrder, Plan, SortBy, SortColumn, TextOrder};
+use millrace_ranking::RankedHit;
 use millrace_result::SortValue;
 
 use crate::Error;
@@ -26,6 +27,13 @@ pub struct SortedHit {
     pub chunk: usize,
     /// The document's place in the chunk.
     pub document: u16,
+}
+
+impl From<RankedHit> for SortedHit {
+    /// A hit in the order of the scores.
+    fn from(RankedHit { chunk, document, score }: RankedHit) -> Self {
+        SortedHit { keys: Vec::new(), score, chunk, document }
+    }
 }
 
 impl SortedHit {

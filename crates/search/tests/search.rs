@@ -8,17 +8,18 @@ use millrace_column::{Column, ColumnKey, MemoryView, ReadError, View, ViewChunk}
 use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{ChunkSubset, Fields, field, plan, schema};
 use millrace_plan::{
-    LeafId, LocaleCollation, MissingOrder, NumberRange, Plan, PlanNode, Predicate, SortBy, SortColumn,
-    StreamedScope, TextOrder, WordPattern, groupings,
+    LeafId, LocaleCollation, MissingOrder, NumberRange, Plan, PlanNode, PlannedCollapse, Predicate, SortBy,
+    SortColumn, StreamedScope, TextOrder, WordPattern, groupings,
 };
+use millrace_query::CollapseOptions;
 use millrace_ranking::CompiledProfile;
 use millrace_result::{FeatureValue, FieldValue, GroupId, GroupList, GroupValue};
 use millrace_schema::{
     DocumentSummary, RankPhase, RankProfile, Schema, SourcePosition, SourcedText, SummaryField, SummaryMode,
 };
 use millrace_search::{
-    Error, GatheringNext, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, ShareReply,
-    ShareRequest, ShareSession, run_all,
+    Error, GatheringNext, MergedOutcome, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering,
+    ShareReply, ShareRequest, ShareSession, run_all,
 };
 use millrace_selection::DocumentSelection;
 
@@ -85,7 +86,8 @@ fn run(plan: Plan) -> Result<PassOutcome, Error> {
     let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
     let outcome = search.run(&view, &deadline)?;
     let together = spread(&search, &view, &deadline);
-    assert_eq!(shown(&together), shown(&outcome));
+    let merged = |outcome: &PassOutcome| shown(&MergedOutcome::of(vec![outcome.clone()], search.plan()));
+    assert_eq!(merged(&together), merged(&outcome));
     Ok(outcome)
 }
 
@@ -117,10 +119,10 @@ fn travelled<T: serde::de::DeserializeOwned>(value: &impl serde::Serialize) -> T
 }
 
 /// All of an outcome but what it took.
-fn shown(outcome: &PassOutcome) -> String {
+fn shown(outcome: &MergedOutcome) -> String {
     let mut result = outcome.result.clone();
     result.coverage.nodes = 1;
-    format!("{result:?} {:?} {}", outcome.collapse_keys, outcome.trace.matched)
+    format!("{result:?} {:?} {}", outcome.page, outcome.traces[0].matched)
 }
 
 fn names(outcome: &PassOutcome) -> String {
@@ -497,4 +499,25 @@ fn only_documents_of_the_clusters_asked_are_seen() {
     assert_eq!(seen(&[]), "d0 d1 d2 d3 d4 d5");
     assert_eq!(seen(&["test.folder == 'inbox'"]), "d0 d2 d4");
     assert_eq!(seen(&["test.folder == 'archive'", "test.date == 20"]), "d3 d5");
+}
+
+#[test]
+fn hits_of_several_schemas_become_one_page() {
+    let schema = test_schema();
+    let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+    let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
+    let mut plan = everything(&schema);
+    plan.sorting = vec![by(SortBy::Number("date".into()), true), by(SortBy::DocumentId, false)];
+    let collapse = CollapseOptions { fields: vec![("folder".into(), 1)], summary: None };
+    plan.collapse = Some(PlannedCollapse::of(&collapse, &schema));
+    (plan.offset, plan.hits) = (1, 4);
+    let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into());
+    let view = view(&schema);
+    let (one, other) = (ChunkSubset(view.clone(), 0..1), ChunkSubset(view, 1..3));
+    let outcomes = run_all(&[(&search, &one), (&search, &other)], &deadline).unwrap();
+    let merged = MergedOutcome::of(outcomes, search.plan());
+    // The folder of d4 is that of d0, which another schema has.
+    let names: Vec<&str> = merged.result.hits.iter().map(|hit| hit.id.name()).collect();
+    assert_eq!(names, ["d5", "d0", "d3", "d1"]);
+    assert_eq!((merged.page, merged.result.total_count), (1..4, 6));
 }

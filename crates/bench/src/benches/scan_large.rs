@@ -18,7 +18,9 @@ use millrace_cluster::{
 };
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_result::PartialResult;
-use millrace_search::{GatheringNext, SearchGathering, ShareReply, ShareRequest, ShareSession};
+use millrace_search::{
+    GatheringNext, MergedOutcome, SearchGathering, ShareReply, ShareRequest, ShareSession,
+};
 use millrace_store::ViewScope;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -197,9 +199,10 @@ fn gather(nodes: &[LargeNode], query: &RepeatableQuery) -> Result<(Duration, Par
         let next = gathering.next(replies).map_err(Error::failed)?;
         took += begun.elapsed();
         let asks = match next {
-            GatheringNext::Found(mut outcomes) => {
-                let outcome = outcomes.pop().ok_or_else(|| Error::failed("the run gave no outcome"))?;
-                return Ok((took, outcome.result));
+            GatheringNext::Found(outcomes) => {
+                let begun = Instant::now();
+                let merged = MergedOutcome::of(outcomes, query.search().plan());
+                return Ok((took + begun.elapsed(), merged.result));
             }
             GatheringNext::Ask(asks) => asks,
         };

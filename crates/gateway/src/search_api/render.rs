@@ -99,7 +99,7 @@ fn notices(found: &SearchNotices) -> Vec<ErrorMessage> {
         source: None,
         transient: Some(true),
     });
-    let unresolved = found.unresolved.as_ref().map(message);
+    let unresolved = found.unresolved.as_deref().map(message);
     let lacking = found.lacking.iter().map(|schema| {
         let message =
             format!("schema '{schema}' lacks the document summary asked for; its documents are left out");

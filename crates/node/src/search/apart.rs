@@ -8,13 +8,14 @@ use std::time::Instant;
 use millrace_access::Permit;
 use millrace_query::Query;
 use millrace_result::{GroupList, ResultGroup, ResultHit};
+use millrace_search::hit_page;
 use tokio::task::JoinSet;
 
 use super::federation::SourceQuery;
 use super::rewrite::RewrittenQuery;
-use super::run::{self, QueryRequest, SearchNotices, SearchOutcome};
+use super::run::{QueryRequest, SearchNotices, SearchOutcome};
 use super::sources::ReachedSources;
-use super::{GRACE, embed, spread};
+use super::{GRACE, answer, embed};
 use crate::caller::CallerGuard;
 use crate::{CompiledApplication, Error, Node};
 
@@ -173,13 +174,8 @@ async fn search(
     let searching = async {
         let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
-        let request =
-            QueryRequest { node, deployment, query, told, embeddings, permit, started, gone, room: None };
-        let node = Arc::clone(&request.node);
-        match node.cluster() {
-            Some(cluster) => spread::run(&request, &**cluster).await,
-            None => node.pool().run_in(request.flow()?, move || run::run(&request)).await?,
-        }
+        let request = QueryRequest { node, deployment, query, told, embeddings, permit, started, gone, room: None };
+        answer(&request, true, |found| found).await
     };
     let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;
     let found = found.map_err(|_| Error::Timeout(query.timeout))??;
@@ -209,7 +205,7 @@ fn put_together(
     }
     keep_unshown(&mut asked);
     let mut all = SearchOutcome {
-        notices: SearchNotices { unresolved: joining.unresolved, ..SearchNotices::default() },
+        notices: SearchNotices { unresolved: joining.unresolved.map(Arc::new), ..SearchNotices::default() },
         timeout: query.timeout,
         grouped: !joining.blends,
         ..SearchOutcome::default()
@@ -230,8 +226,7 @@ fn put_together(
     all.hits = 0..all.result.hits.len();
     if joining.is_cut {
         all.result.hits.sort_by(ResultHit::order);
-        let end = query.offset.saturating_add(query.hits).min(all.hits.end);
-        all.hits = query.offset.min(end)..end;
+        all.hits = hit_page(query.offset, query.hits, all.hits.end);
     }
     Ok(all)
 }

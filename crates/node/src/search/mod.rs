@@ -17,24 +17,62 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use millrace_document::{DocumentGroup, Location};
 use millrace_model::SequencePurpose;
 use millrace_query::Query;
+use millrace_store::ViewScope;
 
 pub use self::apart::{SourceFound, SourceQueries};
 pub use self::federation::FederationMode;
 pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
 pub use self::run::{
-    PlanTrace, QueryRequest, SearchNotices, SearchOutcome, fill_in_group, flow, permit, run, scope,
+    PlanTrace, QueryRequest, SearchNotices, SearchOutcome, fill_in_group, flow, permit, scope,
     wanted_groups,
 };
 pub use self::share::{StartedShare, start as start_share};
 pub use self::sources::{by_chain, is_chain};
-pub use self::spread::{run as run_spread, with_timeout};
+pub use self::spread::with_timeout;
 use crate::models::QueryEmbeddings;
 use crate::{CompiledApplication, Error, Node};
 
 /// Time after its timeout until a query is abandoned: its partial result needs time to be written.
 pub const GRACE: Duration = Duration::from_millis(500);
+
+/// Runs a query, and passes its outcome to `finish`, on the pool. If this node `gathers`, the query covers the
+/// documents of all nodes of its cluster, else those of this node.
+///
+/// # Errors
+/// The query is not valid for the application, or it cannot be answered now.
+pub async fn answer<T: Send + 'static>(
+    request: &QueryRequest,
+    gathers: bool,
+    finish: impl FnOnce(SearchOutcome) -> T + Send + 'static,
+) -> Result<T, Error> {
+    if let Some(cluster) = request.node.cluster().filter(|_| gathers) {
+        return spread::run(request, &**cluster, finish).await;
+    }
+    let working = request.clone();
+    let work = move || run::run(working).map(finish);
+    request.node.pool().run_in(request.flow()?, work).await?
+}
+
+/// Location in the bucket that has all documents of a query, and the group, if the query reads one group of
+/// the cluster, and the group lies in one bucket.
+///
+/// # Errors
+/// As [`scope`].
+pub fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
+    let Some(cluster) = node.cluster() else { return Ok(None) };
+    let ViewScope::Groups(groups) = scope(query)? else { return Ok(None) };
+    let [group] = &groups[..] else { return Ok(None) };
+    let buckets = match cluster.owners(Some(&groups)) {
+        Ok(owners) => owners.nodes.iter().filter_map(|(_, buckets)| buckets.as_ref()).map(Vec::len).sum(),
+        // Not known now; it is looked up again when it is known.
+        Err(_) => 1,
+    };
+    let location = group.location_bits().filter(|_| buckets == 1);
+    Ok(location.map(|bits| (Location::new(u64::from(bits)), group.clone())))
+}
 
 /// Embeds the texts of the query that become tensors, on a thread that may block.
 pub async fn embed(

@@ -1,7 +1,6 @@
 //! Execution of a query over the documents of every schema that it searches.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +15,7 @@ use millrace_query::{BriefItem, Query, StreamingScope};
 use millrace_result::PartialResult;
 use millrace_schema::did_you_mean;
 use millrace_search::{
-    HitCollapsing, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, SearchTrace, ShareSession,
+    MergedOutcome, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, SearchTrace, ShareSession,
     run_all, run_gathered,
 };
 use millrace_store::ViewScope;
@@ -24,7 +23,7 @@ use millrace_store::ViewScope;
 use super::apart::SourceFound;
 use super::sources::{AskedSchema, ReachedSources, beside};
 use crate::deployment::DocumentKind;
-use crate::indexes::{IndexUse, refuse_in_cluster};
+use crate::indexes::IndexUse;
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
@@ -66,7 +65,7 @@ pub struct SearchNotices {
     /// Time limit, if it was reached: the result is not complete.
     pub timed_out: Option<Duration>,
     /// Error for sources that do not exist.
-    pub unresolved: Option<Error>,
+    pub unresolved: Option<Arc<Error>>,
     /// Schemas left out, because they lack the requested document summary.
     pub lacking: Vec<Arc<str>>,
     /// Schemas that are not part of the groups of a request, by its number, because they lack a field, with
@@ -160,63 +159,27 @@ impl QueryRequest {
 }
 
 /// Plans and runs a query over the documents of this node.
-pub fn run(request: &QueryRequest) -> Result<SearchOutcome, Error> {
+pub fn run(request: QueryRequest) -> Result<SearchOutcome, Error> {
     let mut prepared = PreparedQuery::new(request)?;
-    let views = prepared.narrowed_views(scope(&request.query)?)?;
-    let outcomes = match request.node.settings().paths() {
+    let views = prepared.narrowed_views()?;
+    let outcomes = match prepared.request.node.settings().paths() {
         PathChoice::Fast => run_all(&prepared.parts(&views), &prepared.deadline)?,
-        PathChoice::Plain => {
-            let searches = prepared.searches.iter().cloned().zip(views).collect();
-            run_gathered(searches, &prepared.deadline)?
-        }
+        PathChoice::Plain => run_gathered(prepared.over(views), &prepared.deadline)?,
     };
     Ok(prepared.found(outcomes, 1))
 }
 
-/// Starts a query over the documents that this node has in some buckets, for the node that gathers the
-/// results of all nodes.
-pub fn session(
-    request: &QueryRequest,
-    buckets: &[BucketId],
-) -> Result<(ShareSession, SearchDeadline), Error> {
-    let scope = match scope(&request.query)? {
-        ViewScope::Groups(mut groups) => {
-            let is_here = |group: &DocumentGroup| buckets.iter().any(|bucket| bucket.intersects(group));
-            groups.retain(is_here);
-            ViewScope::GroupsIn(groups, buckets.to_vec())
-        }
-        ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
-            ViewScope::Buckets(buckets.to_vec())
-        }
-    };
-    let prepared = PreparedQuery::new(request)?;
-    let views = prepared.views(scope)?;
-    let searches = prepared.searches.iter().cloned().zip(views).collect();
-    Ok((ShareSession::new(searches, &prepared.deadline)?, prepared.deadline))
-}
-
-/// Creates the gathering that asks this number of nodes, and merges their answers.
-pub fn gathering(request: &QueryRequest, nodes: usize) -> Result<SearchGathering, Error> {
-    refuse_in_cluster(&request.query)?;
-    Ok(SearchGathering::new(PreparedQuery::new(request)?.searches, nodes))
-}
-
-/// Converts the results of this number of nodes to one outcome.
-pub fn gathered(
-    request: &QueryRequest,
-    outcomes: Vec<PassOutcome>,
-    nodes: u32,
-) -> Result<SearchOutcome, Error> {
-    Ok(PreparedQuery::new(request)?.found(outcomes, nodes))
-}
-
-/// A query with its plans.
-struct PreparedQuery<'r> {
-    request: &'r QueryRequest,
-    kinds: Vec<AskedSchema<'r>>,
-    unresolved: Option<Error>,
+/// A query with its plans, which are made once: for the gathering, for this node's own share, and for the
+/// outcome.
+pub struct PreparedQuery {
+    /// The query.
+    pub request: QueryRequest,
+    /// Part of the store that it reads.
+    pub scope: ViewScope,
+    kinds: Vec<Arc<DocumentKind>>,
+    unresolved: Option<Arc<Error>>,
     lacking: Vec<Arc<str>>,
-    /// One search for each kind.
+    /// One search for each kind; at least one.
     searches: Vec<Arc<PreparedSearch>>,
     planned: Duration,
     timeout: Duration,
@@ -225,18 +188,23 @@ struct PreparedQuery<'r> {
     indexes: Vec<IndexUse>,
 }
 
-impl<'r> PreparedQuery<'r> {
-    fn new(request: &'r QueryRequest) -> Result<Self, Error> {
-        let QueryRequest { deployment, query, started, gone, .. } = request;
+impl PreparedQuery {
+    /// Plans a query.
+    ///
+    /// # Errors
+    /// The query is not valid for the application.
+    pub fn new(request: QueryRequest) -> Result<Self, Error> {
+        let QueryRequest { deployment, query, started, gone, .. } = &request;
         let ReachedSources { kinds, unresolved } = ReachedSources::by(&query.sources, deployment)?;
         let mut known = beside(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
         let (kinds, lacking) = showing(kinds, query);
         let searches = kinds
             .iter()
-            .map(|asked| plan(asked, &known, request).map(Arc::new))
+            .map(|asked| plan(asked, &known, &request).map(Arc::new))
             .collect::<Result<Vec<Arc<PreparedSearch>>, Error>>()?;
         check_groupings(searches.iter().map(|search| search.plan()))?;
+        let scope = view_scope(&searches[0].plan().scope);
         let timeout = kinds.iter().filter_map(AskedSchema::query_time_max).fold(query.timeout, Duration::min);
         let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
@@ -246,9 +214,11 @@ impl<'r> PreparedQuery<'r> {
             .or_when(Arc::clone(gone))
             .pausing_with(pool::pause);
         let planned = started.elapsed();
+        let kinds = kinds.iter().map(|asked| Arc::clone(asked.kind)).collect();
+        let unresolved = unresolved.map(Arc::new);
         let indexes = Vec::new();
         Ok(PreparedQuery {
-            request,
+            scope,
             kinds,
             unresolved,
             lacking,
@@ -256,34 +226,69 @@ impl<'r> PreparedQuery<'r> {
             planned,
             timeout,
             deadline,
+            request,
             indexes,
         })
     }
 
+    /// Queue in which its work waits.
+    pub fn flow(&self) -> WorkFlow {
+        WorkFlow::of_scope(&self.scope)
+    }
+
+    /// Creates the gathering that asks this number of nodes, and merges their answers.
+    pub fn gathering(&self, nodes: usize) -> SearchGathering {
+        SearchGathering::new(self.searches.clone(), nodes)
+    }
+
+    /// Starts it over the documents that this node has in some buckets, for the node that gathers the results
+    /// of all nodes.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn session(&self, buckets: &[BucketId]) -> Result<(ShareSession, SearchDeadline), Error> {
+        let scope = match &self.scope {
+            ViewScope::Groups(groups) => {
+                let is_here = |group: &&DocumentGroup| buckets.iter().any(|bucket| bucket.intersects(group));
+                ViewScope::GroupsIn(groups.iter().filter(is_here).cloned().collect(), buckets.to_vec())
+            }
+            ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
+                ViewScope::Buckets(buckets.to_vec())
+            }
+        };
+        let views = self.views(&scope)?;
+        Ok((ShareSession::new(self.over(views), &self.deadline)?, self.deadline.clone()))
+    }
+
     /// Views of the documents of each kind.
-    fn views(&self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
-        let QueryRequest { permit, node, .. } = self.request;
+    fn views(&self, scope: &ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
+        self.assert_permitted(scope);
+        let store = self.request.node.store();
+        self.kinds.iter().map(|kind| Ok(store.view(&kind.schema.name, scope)?)).collect()
+    }
+
+    fn assert_permitted(&self, scope: &ViewScope) {
         // The caller was checked when the request was parsed; no later step may widen its scope.
         assert!(
-            permit.covers(wanted_groups(&scope)),
+            self.request.permit.covers(wanted_groups(scope)),
             "a query reads documents that its permit does not cover"
         );
-        let store = node.store();
-        self.kinds.iter().map(|asked| Ok(store.view(&asked.kind.schema.name, &scope)?)).collect()
+    }
+
+    fn over(&self, views: Vec<Arc<dyn View>>) -> Vec<(Arc<PreparedSearch>, Arc<dyn View>)> {
+        self.searches.iter().cloned().zip(views).collect()
     }
 
     /// Like [`PreparedQuery::views`], of the groups that an index finds where the query is over all groups.
-    fn narrowed_views(&mut self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
+    fn narrowed_views(&mut self) -> Result<Vec<Arc<dyn View>>, Error> {
+        self.assert_permitted(&self.scope);
         let node = &self.request.node;
         let mut views = Vec::with_capacity(self.kinds.len());
-        for (asked, search) in self.kinds.iter().zip(&self.searches) {
+        for (kind, search) in self.kinds.iter().zip(&self.searches) {
             let narrowed = node.indexes().narrow(search.plan())?;
-            let view = match &narrowed {
-                Some((narrowed, _)) => node.store().view(&asked.kind.schema.name, narrowed)?,
-                None => node.store().view(&asked.kind.schema.name, &scope)?,
-            };
+            let scope = narrowed.as_ref().map_or(&self.scope, |(narrowed, _)| narrowed);
+            views.push(node.store().view(&kind.schema.name, scope)?);
             self.indexes.extend(narrowed.map(|(_, used)| used));
-            views.push(view);
         }
         Ok(views)
     }
@@ -293,41 +298,28 @@ impl<'r> PreparedQuery<'r> {
     }
 
     /// Merges the outcomes of all kinds to one result of this number of nodes.
-    fn found(self, outcomes: Vec<PassOutcome>, nodes: u32) -> SearchOutcome {
-        let QueryRequest { deployment, query, told, .. } = self.request;
-        let plans = (query.tracing.level > 0).then(|| PlanTrace {
-            indexes: self.indexes.clone(),
-            ..PlanTrace::of(deployment, query, &self.searches)
-        });
-        let mut result = PartialResult::default();
-        let mut traces = Vec::with_capacity(outcomes.len());
-        let mut keys = HashMap::new();
-        for (outcome, AskedSchema { kind, .. }) in outcomes.into_iter().zip(&self.kinds) {
-            traces.push((Arc::clone(&kind.schema.name), outcome.trace));
-            let ids = outcome.result.hits.iter().map(|hit| hit.id.clone());
-            keys.extend(ids.zip(outcome.collapse_keys));
-            merge(&mut result, outcome.result);
-        }
-        let collapse = self.searches.first().and_then(|search| search.plan().collapse.as_ref());
-        if let Some(collapse) = collapse.filter(|_| self.kinds.len() > 1) {
-            // Already collapsed within each schema; now hits of one are compared with those of others.
-            let mut collapsing = HitCollapsing::new(collapse);
-            result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
-        }
+    pub fn found(&self, outcomes: Vec<PassOutcome>, nodes: u32) -> SearchOutcome {
+        let QueryRequest { deployment, query, told, .. } = &self.request;
+        let MergedOutcome { mut result, page, traces } = MergedOutcome::of(outcomes, self.searches[0].plan());
         result.coverage.nodes = nodes;
-        let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-        let ungrouped = UngroupedSchema::all(&self.searches);
-        let unshown = unshown(query, &self.searches);
-        let PreparedQuery { planned, timeout, unresolved, lacking, .. } = self;
-        let timed_out = result.coverage.timed_out.then_some(timeout);
-        let notices = SearchNotices { timed_out, unresolved, lacking, ungrouped, unshown };
+        let named = self.kinds.iter().map(|kind| Arc::clone(&kind.schema.name));
+        let notices = SearchNotices {
+            timed_out: result.coverage.timed_out.then_some(self.timeout),
+            unresolved: self.unresolved.clone(),
+            lacking: self.lacking.clone(),
+            ungrouped: UngroupedSchema::all(&self.searches),
+            unshown: unshown(query, &self.searches),
+        };
         SearchOutcome {
-            hits: query.offset.min(end)..end,
+            hits: page,
             result,
-            traces,
-            planned,
-            timeout,
-            plans,
+            traces: named.zip(traces).collect(),
+            planned: self.planned,
+            timeout: self.timeout,
+            plans: (query.tracing.level > 0).then(|| PlanTrace {
+                indexes: self.indexes.clone(),
+                ..PlanTrace::of(deployment, query, &self.searches)
+            }),
             told: Arc::clone(told),
             notices,
             sources: Vec::new(),
@@ -382,18 +374,6 @@ pub fn embeddings(deployment: &CompiledApplication, query: &Query) -> Result<Vec
         wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
     }
     Ok(wanted)
-}
-
-/// Adds the result of another schema.
-fn merge(whole: &mut PartialResult, part: PartialResult) {
-    whole.total_count += part.total_count;
-    whole.coverage.merge(&part.coverage);
-    whole.groupings.extend(part.groupings);
-    let sorted = whole.hits.is_empty();
-    whole.hits.extend(part.hits);
-    if !sorted {
-        whole.hits.sort_by(|one, other| one.order(other));
-    }
 }
 
 /// Plans the query for one schema; `all` are the schemas of the request.
@@ -479,13 +459,20 @@ pub fn permit<'q>(caller: &RequestCaller, queries: impl Iterator<Item = &'q Quer
 }
 
 /// Part of the store that a query reads: only groups for which the selection can be true.
+///
+/// # Errors
+/// The query gives no scope, or several, or an invalid selection.
 pub fn scope(query: &Query) -> Result<ViewScope, Error> {
-    Ok(match StreamedScope::of(&query.streaming)? {
-        StreamedScope::Groups(groups) => ViewScope::Groups(groups),
+    Ok(view_scope(&StreamedScope::of(&query.streaming)?))
+}
+
+fn view_scope(scope: &StreamedScope) -> ViewScope {
+    match scope {
+        StreamedScope::Groups(groups) => ViewScope::Groups(groups.clone()),
         StreamedScope::All { selection: None } => ViewScope::All,
         StreamedScope::All { selection: Some(selection) } => match selection.groups() {
             Some(groups) => ViewScope::Groups(groups.into_iter().collect()),
             None => ViewScope::All,
         },
-    })
+    }
 }

@@ -9,28 +9,49 @@ use millrace_query::QueryLimits;
 use millrace_search::{SearchDeadline, ShareReply, ShareRequest, ShareSession};
 
 use super::rewrite::{self, RewrittenQuery};
-use super::run::{self, QueryRequest};
+use super::run::{PreparedQuery, QueryRequest};
 use crate::caller::CallerGuard;
 use crate::cluster::{ReadFence, ShareStart, check_held};
+use crate::pool::WorkFlow;
 use crate::{CompiledApplication, Error, Node};
 
 /// A query over documents of this node, during the conversation.
 pub struct LocalShare {
-    request: QueryRequest,
+    prepared: Arc<PreparedQuery>,
     /// `None` while it works on an answer, and after a failed one.
     session: Option<(ShareSession, SearchDeadline)>,
 }
 
 impl LocalShare {
-    /// Starts a search of the documents of these buckets.
-    pub async fn begin(request: QueryRequest, buckets: Vec<BucketId>) -> Result<Self, Error> {
-        let (looking, wanted) = (request.clone(), buckets.clone());
-        let session =
-            request.node.pool().run_in(request.flow()?, move || run::session(&looking, &wanted)).await??;
-        if let Some(cluster) = request.node.cluster() {
+    /// Starts a planned query over the documents of these buckets.
+    pub async fn begin(prepared: Arc<PreparedQuery>, buckets: Vec<BucketId>) -> Result<Self, Error> {
+        let (node, flow) = (Arc::clone(&prepared.request.node), prepared.flow());
+        Self::start(&node, flow, buckets, || Ok(prepared)).await
+    }
+
+    /// Plans a query, and starts it over the documents of these buckets.
+    async fn plan(request: QueryRequest, buckets: Vec<BucketId>) -> Result<Self, Error> {
+        let (node, flow) = (Arc::clone(&request.node), request.flow()?);
+        Self::start(&node, flow, buckets, || PreparedQuery::new(request).map(Arc::new)).await
+    }
+
+    async fn start(
+        node: &Node,
+        flow: WorkFlow,
+        buckets: Vec<BucketId>,
+        plan: impl FnOnce() -> Result<Arc<PreparedQuery>, Error> + Send + 'static,
+    ) -> Result<Self, Error> {
+        let wanted = buckets.clone();
+        let work = move || {
+            let prepared = plan()?;
+            let session = Some(prepared.session(&wanted)?);
+            Ok::<_, Error>(LocalShare { prepared, session })
+        };
+        let share = node.pool().run_in(flow, work).await??;
+        if let Some(cluster) = node.cluster() {
             check_held(&**cluster, &buckets)?;
         }
-        Ok(LocalShare { request, session: Some(session) })
+        Ok(share)
     }
 
     pub async fn ask(&mut self, ask: ShareRequest) -> Result<ShareReply, Error> {
@@ -40,7 +61,7 @@ impl LocalShare {
             let reply = session.answer(ask, &deadline);
             (reply, (session, deadline))
         };
-        let (reply, session) = self.request.node.pool().run_in(self.request.flow()?, answer).await?;
+        let (reply, session) = self.prepared.request.node.pool().run_in(self.prepared.flow(), answer).await?;
         self.session = Some(session);
         Ok(reply?)
     }
@@ -92,7 +113,7 @@ pub async fn start(
     let request =
         QueryRequest { node: asked, deployment, query, told, embeddings, permit, started, gone, room: None };
     let fence = ReadFence::of_version(version);
-    let mut local = LocalShare::begin(request, buckets).await?;
+    let mut local = LocalShare::plan(request, buckets).await?;
     fence.check(node)?;
     let reply = local.ask(ask).await?;
     Ok(StartedShare { local, reply, until: until + super::GRACE, caller })

@@ -7,6 +7,7 @@
 //! for which the owners answered, and each node still has the documents that it was asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
@@ -16,35 +17,40 @@ use millrace_search::{GatheringNext, PassOutcome, ShareReply, ShareRequest};
 use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
-use super::run::{self, QueryRequest, SearchOutcome};
+use super::run::{PreparedQuery, QueryRequest, SearchOutcome};
 use super::share::LocalShare;
 use crate::Error;
 use crate::cluster::{
     ClusterView, NodeAddress, OpenedShare, PATIENCE, ReadFence, ShareStart, ShareTalk, readers_of_all,
 };
+use crate::indexes::refuse_in_cluster;
 
-/// Runs the query over all nodes.
-pub async fn run(request: &QueryRequest, cluster: &dyn ClusterView) -> Result<SearchOutcome, Error> {
+/// Runs the query over all nodes, and passes its outcome to `finish`, on the pool.
+pub async fn run<T: Send + 'static>(
+    request: &QueryRequest,
+    cluster: &dyn ClusterView,
+    finish: impl FnOnce(SearchOutcome) -> T + Send + 'static,
+) -> Result<T, Error> {
+    refuse_in_cluster(&request.query)?;
     let deadline = request.started + request.query.timeout;
+    let (pool, flow, planned) = (request.node.pool(), request.flow()?, request.clone());
+    let prepared = Arc::new(pool.run_in(flow, move || PreparedQuery::new(planned)).await??);
     let mut silent = BTreeSet::new();
     let SpreadResult { outcomes, nodes, unread, full } = loop {
-        match of_all(request, cluster, &mut silent).await {
+        match of_all(&prepared, cluster, &mut silent).await {
             Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
                 tokio::time::sleep(PATIENCE).await;
             }
             outcome => break outcome?,
         }
     };
-    let gathered = request.clone();
-    let found = request
-        .node
-        .pool()
-        .run_in(request.flow()?, move || run::gathered(&gathered, outcomes, nodes))
-        .await?;
-    let mut found = found?;
-    found.result.coverage.target += unread;
-    found.result.coverage.non_ideal |= !full;
-    Ok(found)
+    let put_together = move |prepared: Arc<PreparedQuery>| {
+        let mut found = prepared.found(outcomes, nodes);
+        found.result.coverage.target += unread;
+        found.result.coverage.non_ideal |= !full;
+        finish(found)
+    };
+    pool.run_in(prepared.flow(), move || put_together(prepared)).await
 }
 
 /// Merged result of the nodes.
@@ -59,13 +65,14 @@ struct SpreadResult {
 
 /// Asks all nodes. Adds nodes that do not answer to `silent`.
 async fn of_all(
-    request: &QueryRequest,
+    prepared: &Arc<PreparedQuery>,
     cluster: &dyn ClusterView,
     silent: &mut BTreeSet<NodeKey>,
 ) -> Result<SpreadResult, Error> {
-    let groups = match run::scope(&request.query)? {
+    let request = &prepared.request;
+    let groups = match &prepared.scope {
         ViewScope::Groups(groups) if groups.iter().all(|group| group.location_bits().is_some()) => {
-            Some(groups)
+            Some(&groups[..])
         }
         _ => None,
     };
@@ -73,7 +80,7 @@ async fn of_all(
     let left = request.query.timeout.saturating_sub(request.started.elapsed());
     let until = Instant::now() + left / 2;
     let partial = request.started.elapsed() > request.query.timeout / 2;
-    let found = readers_of_all(&request.node, cluster, groups.as_deref(), until, partial).await?;
+    let found = readers_of_all(&request.node, cluster, groups, until, partial).await?;
     silent.extend(&found.silent);
     let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
     if unread.is_some() && !partial {
@@ -82,20 +89,18 @@ async fn of_all(
         return Err(Error::Unsettled("no node that has all of the documents answers now".to_owned()));
     }
     let count = nodes.len();
-    let begun = request.clone();
-    let mut gathering =
-        request.node.pool().run_in(request.flow()?, move || run::gathering(&begun, count)).await??;
+    let mut gathering = prepared.gathering(count);
     let mut talks = Vec::with_capacity(count);
     for (node, buckets) in nodes {
         let place = cluster.place(node)?;
-        let (request, schemas) = (request.clone(), gathering.schemas());
+        let (prepared, schemas) = (Arc::clone(prepared), gathering.schemas());
         let version = found.version;
-        talks.push(NodeTalk { node, place, buckets, version, request, schemas, state: TalkState::Silent });
+        talks.push(NodeTalk { node, place, buckets, version, prepared, schemas, state: TalkState::Silent });
     }
     let mut replies = Vec::new();
     loop {
         let next = move || (gathering.next(replies), gathering);
-        let (next, again) = request.node.pool().run_in(request.flow()?, next).await?;
+        let (next, again) = request.node.pool().run_in(prepared.flow(), next).await?;
         gathering = again;
         match next? {
             GatheringNext::Found(outcomes) => {
@@ -149,7 +154,7 @@ struct NodeTalk {
     buckets: Vec<BucketId>,
     /// Version of the cluster state to which the buckets belong.
     version: u64,
-    request: QueryRequest,
+    prepared: Arc<PreparedQuery>,
     /// Number of searched schemas.
     schemas: usize,
     state: TalkState,
@@ -166,7 +171,8 @@ enum TalkState {
 
 impl NodeTalk {
     async fn ask(&mut self, ask: ShareRequest) -> Result<ShareReply, Error> {
-        let left = self.request.query.timeout.saturating_sub(self.request.started.elapsed());
+        let left =
+            self.prepared.request.query.timeout.saturating_sub(self.prepared.request.started.elapsed());
         let limit = left.saturating_add(super::GRACE);
         let begins = matches!(self.state, TalkState::Silent | TalkState::Late);
         let nothing = ShareReply::of_nobody(&ask, self.schemas);
@@ -177,7 +183,7 @@ impl NodeTalk {
                     self.state = TalkState::Late;
                     Ok(nothing)
                 }
-                None => Err(Error::Timeout(self.request.query.timeout)),
+                None => Err(Error::Timeout(self.prepared.request.query.timeout)),
             },
         }
     }
@@ -185,25 +191,25 @@ impl NodeTalk {
     async fn ask_within(&mut self, ask: ShareRequest, left: Duration) -> Result<ShareReply, Error> {
         match (&mut self.state, &self.place) {
             (TalkState::Late, _) => {
-                let late = || Error::Timeout(self.request.query.timeout);
+                let late = || Error::Timeout(self.prepared.request.query.timeout);
                 ShareReply::of_nobody(&ask, self.schemas).ok_or_else(late)
             }
             (TalkState::Here(local), _) => local.ask(ask).await,
             (TalkState::There(talk), _) => talk.ask(ask).await,
             (TalkState::Silent, NodeAddress::Here) => {
-                let mut local = LocalShare::begin(self.request.clone(), self.buckets.clone()).await?;
+                let mut local = LocalShare::begin(Arc::clone(&self.prepared), self.buckets.clone()).await?;
                 let reply = local.ask(ask).await;
                 self.state = TalkState::Here(local);
                 reply
             }
             (TalkState::Silent, NodeAddress::At(address)) => {
                 let start = ShareStart {
-                    parameters: with_timeout(&self.request.query, left),
+                    parameters: with_timeout(&self.prepared.request.query, left),
                     buckets: self.buckets.clone(),
                     version: self.version,
                     ask,
                 };
-                let transport = self.request.node.transport()?;
+                let transport = self.prepared.request.node.transport()?;
                 let OpenedShare { talk, reply } = transport.open_share(address.clone(), start).await?;
                 self.state = TalkState::There(talk);
                 Ok(reply)
