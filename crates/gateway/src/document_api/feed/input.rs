@@ -117,7 +117,7 @@ impl OperationSplitter {
         OperationSplitter { node, frames, form, pieces, patience, handle: Handle::current() }
     }
 
-    /// Runs until the body ends, cannot be read further, or nobody takes the pieces.
+    /// Runs until the body ends, cannot be read further, or the pieces are no longer taken.
     pub(super) fn run(self) {
         let limit = self.node.settings().request_bytes_max;
         let failure = SourceFailure::default();
@@ -164,7 +164,7 @@ impl OperationSplitter {
                 return;
             }
         }
-        // If nobody takes it, the stream was stopped.
+        // If it is not taken, the stream was stopped.
         let _ = gathered.borrow_mut().hand_on();
     }
 }

@@ -15,6 +15,7 @@ use super::input::{FeedItem, FeedPiece};
 use crate::document_api::write;
 use crate::http::BodyShare;
 use crate::status::HttpError;
+use millrace_node::deployment::DocumentKind;
 use millrace_node::pool::{WorkFlow, pause};
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error, ErrorKind};
@@ -97,7 +98,7 @@ async fn prepare_items(
     room: &mut BodyShare,
 ) -> Result<Vec<PreparedItem>, Error> {
     let deployment = call.deployment()?;
-    let work = items.iter().map(|item| work_of(&deployment, item)).fold(0, usize::saturating_add);
+    let work = items.iter().map(|item| work_of(call, &deployment, item)).fold(0, usize::saturating_add);
     let mut retry = RetryPause::until(Instant::now() + call.timeout);
     while let Err(error) = room.work_of(work).await {
         retry.after(error).await?;
@@ -121,11 +122,19 @@ async fn prepare_items(
     }
 }
 
-/// Memory that an operation takes while it is parsed and committed, in bytes.
-fn work_of(deployment: &CompiledApplication, item: &FeedItem) -> usize {
+/// Memory that an operation takes while it is parsed and committed, in bytes. A forwarded one reserves its
+/// own when it is executed; if its piece did, pieces could wait for each other.
+fn work_of(call: &DocumentCall, deployment: &CompiledApplication, item: &FeedItem) -> usize {
     let Ok(operation) = &item.operation else { return 0 };
-    let kind = deployment.kind(operation.id.document_type());
-    kind.map_or(0, |kind| WorkKind::Document(kind.block).bytes(&operation.json))
+    match deployment.kind(operation.id.document_type()) {
+        Ok(kind) if !is_forwarded(call, kind) => WorkKind::Document(kind.block).bytes(&operation.json),
+        _ => 0,
+    }
+}
+
+/// True if operations on such documents are executed like single requests.
+fn is_forwarded(call: &DocumentCall, kind: &DocumentKind) -> bool {
+    call.node.cluster().is_some() || kind.scripts.waits()
 }
 
 fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: FeedItem) -> PreparedItem {
@@ -162,7 +171,7 @@ fn prepared_step(
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
         element_bytes_max: call.node.settings().limits.element_bytes_max,
     };
-    let is_forwarded = call.node.cluster().is_some() || kind.scripts.waits();
+    let is_forwarded = is_forwarded(call, kind);
     if is_forwarded && operation.kind != OperationKind::Remove {
         return Ok(PreparedStep::Forward(operation, None));
     }
