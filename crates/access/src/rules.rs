@@ -59,7 +59,6 @@ impl AccessRule {
                 }
                 () if below("/state/v1/cluster") && !is_safe => AccessRule::AnyOf(&[Admin]),
                 () if measures.into_iter().any(below) => AccessRule::Whole(&[Admin]),
-                () if path == "/" => AccessRule::AnyOf(&[]),
                 () => AccessRule::AnyOf(&[]),
             },
             PortKind::Config => match () {
