@@ -53,7 +53,7 @@ impl AccessRule {
         match port {
             PortKind::Data => match () {
                 () if below("/document/v1") && is_safe => AccessRule::AnyOf(&[Read]),
-                () if below("/document/v1") => AccessRule::AnyOf(&[Write]),
+                () if below("/document/v1") || below("/feed/v1") => AccessRule::AnyOf(&[Write]),
                 () if ["/search", "/mcp", "/model-evaluation"].into_iter().any(below) => {
                     AccessRule::AnyOf(&[Read])
                 }

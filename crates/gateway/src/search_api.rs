@@ -15,7 +15,6 @@ use axum::response::Response;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::{Permit, WantedGroups};
-use millrace_document::{DocumentGroup, Location};
 use millrace_query::Query;
 
 pub(crate) use self::benchmark::QueryFigures;

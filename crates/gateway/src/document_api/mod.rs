@@ -46,6 +46,8 @@ struct DocumentCall {
     timeout: Duration,
     /// Permission of its caller to read and write the documents.
     permit: Permit,
+    /// Its caller; `None` before the credential is looked at.
+    caller: Option<Arc<RequestCaller>>,
     /// Prefix of the path for other nodes, if the group of the caller was filled in.
     filled_in: Option<String>,
     /// Forwarding state of the request.
@@ -135,6 +137,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         timeout: TIMEOUT,
         // No document is permitted before the path is parsed.
         permit: Permit::of_nothing(),
+        caller: None,
         filled_in: None,
         hop: ForwardKind::Client,
         spread: None,

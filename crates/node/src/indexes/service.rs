@@ -369,7 +369,11 @@ impl IndexesInner {
     }
 
     fn step_of(&self, index: &Arc<OpenedIndex>) -> Result<bool, Error> {
-        let mut more = index.read_page(&self.store)?;
+        let mut more = {
+            // A drop that is taken in between the reading and the taking of a page would miss its documents.
+            let _one_at_a_time = lock(&self.taking);
+            index.read_page(&self.store)?
+        };
         if index.finish_reading() {
             self.flush_all()?;
             self.retire(index)?;

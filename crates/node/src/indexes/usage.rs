@@ -248,8 +248,7 @@ fn conditions(definition: &IndexDefinition, plan: &Plan) -> Result<Vec<Component
         return Err(format!("it has documents of type '{}'", definition.config.document_type));
     }
     if let Some(own) = definition.selection() {
-        let is_same =
-            matches!(&plan.scope, StreamedScope::All { selection: Some(selection) } if selection.text().trim() == own);
+        let is_same = matches!(&plan.scope, StreamedScope::All { selection: Some(selection) } if selection.text().trim() == own);
         if !is_same {
             return Err(format!("it has only documents with {own}: give streaming.selection the same text"));
         }

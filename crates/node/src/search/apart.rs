@@ -174,7 +174,8 @@ async fn search(
     let searching = async {
         let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
-        let request = QueryRequest { node, deployment, query, told, embeddings, permit, started, gone, room: None };
+        let request =
+            QueryRequest { node, deployment, query, told, embeddings, permit, started, gone, room: None };
         answer(&request, true, |found| found).await
     };
     let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;

@@ -26,8 +26,7 @@ pub use self::apart::{SourceFound, SourceQueries};
 pub use self::federation::FederationMode;
 pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
 pub use self::run::{
-    PlanTrace, QueryRequest, SearchNotices, SearchOutcome, fill_in_group, flow, permit, scope,
-    wanted_groups,
+    PlanTrace, QueryRequest, SearchNotices, SearchOutcome, fill_in_group, flow, permit, scope, wanted_groups,
 };
 pub use self::share::{StartedShare, start as start_share};
 pub use self::sources::{by_chain, is_chain};

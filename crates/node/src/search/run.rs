@@ -286,6 +286,7 @@ impl PreparedQuery {
         let mut views = Vec::with_capacity(self.kinds.len());
         for (kind, search) in self.kinds.iter().zip(&self.searches) {
             let narrowed = node.indexes().narrow(search.plan())?;
+            let narrowed = narrowed.filter(|_| node.paths().is_fast());
             let scope = narrowed.as_ref().map_or(&self.scope, |(narrowed, _)| narrowed);
             views.push(node.store().view(&kind.schema.name, scope)?);
             self.indexes.extend(narrowed.map(|(_, used)| used));

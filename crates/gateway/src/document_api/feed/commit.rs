@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_access::WantedGroups;
 use millrace_document::json::FeedPosition;
-use millrace_document::{DocumentId, OperationKind};
+use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{CommittedWrite, DocumentWrite, RefusedBatch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -269,7 +270,9 @@ async fn commit_batch(
             // The stream may have ended; the writes stand all the same.
             let _ = sender.send(outcomes);
         };
-        match call.node.store().write_batch(writes, tell) {
+        let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
+        let store = call.node.store(&call.permit, WantedGroups::These(&groups));
+        match store.write_batch(writes, tell) {
             Ok(()) => {
                 let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = receiver
                     .await

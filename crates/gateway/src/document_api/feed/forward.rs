@@ -38,7 +38,10 @@ impl ForwardedOperation {
         let json = hyper::body::Bytes::from(json);
         loop {
             let target = target_of(&id, condition.as_deref(), &call);
-            let request = request(kind, &target, json.clone());
+            let mut request = request(kind, &target, json.clone());
+            request
+                .extensions_mut()
+                .insert(Arc::clone(call.caller.as_ref().expect("a feed begins with its caller")));
             let response = crate::document_api::handle(State(Arc::clone(&call.node)), request).await;
             let status = response.status();
             if status.is_success() {

@@ -28,6 +28,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
+use millrace_access::{Permit, WantedGroups};
 use tokio::sync::mpsc;
 
 use self::answer::FeedAnswer;
@@ -36,6 +37,7 @@ use self::input::{BodyPump, OperationSplitter};
 use self::source::PackedForm;
 use super::{DocumentCall, TIMEOUT, render};
 use crate::GatewayState;
+use crate::edge::caller_of;
 use crate::forwarding;
 use crate::http::{BodyBounds, BodyReader, BodyShare, RequestParameters};
 use millrace_node::Error;
@@ -75,6 +77,9 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         node,
         started: Instant::now(),
         timeout: TIMEOUT,
+        permit: Permit::of_nothing(),
+        caller: None,
+        filled_in: None,
         hop: ForwardKind::Client,
         spread: None,
         body_is_reserved: false,
@@ -102,6 +107,10 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<FeedStart, E
     if request.method() != Method::POST {
         return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: ALLOWED });
     }
+    let caller = caller_of(&request)?;
+    // It covers the groups of the caller; each operation is checked when it is parsed.
+    call.permit = caller.permit(WantedGroups::These(&[]))?;
+    call.caller = Some(caller);
     let limits = &call.node.settings().limits;
     call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
     if let Some(timeout) = call.parameters.duration("timeout")? {

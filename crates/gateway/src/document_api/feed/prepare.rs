@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_access::WantedGroups;
 use millrace_document::json::{self, FeedOperation, FeedPosition, split_place};
-use millrace_document::{DocumentId, OperationKind};
+use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{DocumentWrite, ViewScope};
 use tokio::sync::mpsc;
 
@@ -158,11 +159,27 @@ fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: Fe
     PreparedItem { number, place, end, step }
 }
 
+/// Fills the only group of the caller into an id without a group, and permits the caller the document.
+fn admit(call: &DocumentCall, operation: &mut FeedOperation) -> Result<(), Error> {
+    let caller = call.caller.as_ref().expect("a feed begins with its caller");
+    let id = &operation.id;
+    if let Some(group) = caller.only_group()
+        && *id.group() == DocumentGroup::None
+    {
+        operation.id = DocumentId::new(id.namespace(), id.document_type(), group, id.name())?;
+    }
+    caller.permit(WantedGroups::These(std::slice::from_ref(operation.id.group())))?;
+    Ok(())
+}
+
 fn prepared_step(
     call: &DocumentCall,
     deployment: &CompiledApplication,
-    operation: FeedOperation,
+    mut operation: FeedOperation,
 ) -> Result<PreparedStep, (FeedOperation, Error)> {
+    if let Err(error) = admit(call, &mut operation) {
+        return Err((operation, error));
+    }
     let kind = match deployment.kind(operation.id.document_type()) {
         Ok(kind) => kind,
         Err(error) => return Err((operation, error)),
