@@ -15,7 +15,9 @@ use crate::bits::DocumentBits;
 pub(super) fn has_idle_parts(node: &PlanNode) -> bool {
     let may_fail = |node: &PlanNode| is_composite(node) || has_idle_parts(node);
     match node {
-        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) | PlanNode::Near { .. } => false,
+        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => false,
+        // Excluded words may stand elsewhere in the document.
+        PlanNode::Near { excluded, .. } => !excluded.is_empty(),
         PlanNode::And(children) => children.iter().any(has_idle_parts),
         PlanNode::Or(children) => children.iter().any(may_fail),
         PlanNode::AndNot(first, others) | PlanNode::Rank(first, others) => {
