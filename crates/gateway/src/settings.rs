@@ -30,7 +30,9 @@ pub struct Settings {
     pub port: u16,
     /// Deployment port; 0 lets the system choose.
     pub config_port: u16,
-    /// Certificate and key, for TLS on both ports.
+    /// Port of Elasticsearch's interfaces; 0 lets the system choose, `None` opens none.
+    pub elastic_port: Option<u16>,
+    /// Certificate and key, for TLS on all ports.
     pub tls: Option<TlsFiles>,
     /// Maximum size of a request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
     pub request_bytes_max: usize,
@@ -150,6 +152,7 @@ impl Settings {
             origins: WebOrigins::default(),
             port: 8080,
             config_port: 19071,
+            elastic_port: None,
             tls: None,
             request_bytes_max: 64 << 20,
             limits: RequestLimits::default(),
