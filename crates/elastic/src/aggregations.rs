@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::dates::{DateText, floor, span};
-use crate::evaluation::{ValueKind, kind_of, number_of};
+use crate::evaluation::{FieldValueKind, kind_of, number_of};
 use crate::fields::all_at;
 use crate::mapping::{field_at, type_of};
 use crate::query::{self, text_of};
@@ -32,10 +32,17 @@ pub(crate) fn run(
             return Err(Error::Parsing(format!("[{name}] an aggregation is an object")));
         };
         let empty = Map::new();
-        let inner = body.get("aggs").or_else(|| body.get("aggregations")).and_then(Value::as_object).unwrap_or(&empty);
-        let mut kinds = body.iter().filter(|(kind, _)| !["aggs", "aggregations", "meta"].contains(&kind.as_str()));
+        let inner = body
+            .get("aggs")
+            .or_else(|| body.get("aggregations"))
+            .and_then(Value::as_object)
+            .unwrap_or(&empty);
+        let mut kinds =
+            body.iter().filter(|(kind, _)| !["aggs", "aggregations", "meta"].contains(&kind.as_str()));
         let (Some((kind, options)), None) = (kinds.next(), kinds.next()) else {
-            return Err(Error::Parsing(format!("Expected [START_OBJECT] under [{name}] with one type of aggregation")));
+            return Err(Error::Parsing(format!(
+                "Expected [START_OBJECT] under [{name}] with one type of aggregation"
+            )));
         };
         let aggregation = OneAggregation { kind, options, inner, hits, names_types };
         let (typed, mut value) = aggregation.run()?;
@@ -93,7 +100,10 @@ impl OneAggregation<'_> {
 
     fn field(&self) -> Result<&str, Error> {
         self.options.get("field").and_then(Value::as_str).ok_or_else(|| {
-            Error::IllegalArgument(format!("Required one of fields [field, script], but none were specified. [{}]", self.kind))
+            Error::IllegalArgument(format!(
+                "Required one of fields [field, script], but none were specified. [{}]",
+                self.kind
+            ))
         })
     }
 
@@ -141,7 +151,8 @@ impl OneAggregation<'_> {
         let least = self.options.get("min_doc_count").and_then(Value::as_u64).unwrap_or(1) as usize;
         let mut buckets: Vec<(Value, Vec<&SearchHit>)> =
             by_value.into_values().filter(|(_, hits)| hits.len() >= least).collect();
-        let order = self.options.get("order").and_then(Value::as_object).and_then(|order| order.iter().next());
+        let order =
+            self.options.get("order").and_then(Value::as_object).and_then(|order| order.iter().next());
         let ascending = order.is_some_and(|(_, way)| way == "asc");
         let by_key = |left: &Value, right: &Value| match (left, right) {
             (Value::Number(_), Value::Number(_)) => {
@@ -166,13 +177,16 @@ impl OneAggregation<'_> {
         let shown = buckets.iter().map(|(key, hits)| {
             let mut head = Map::new();
             let key = match kind {
-                Some(ValueKind::Boolean) => {
+                Some(FieldValueKind::Boolean) => {
                     head.insert("key_as_string".to_owned(), text_of(key).into());
                     i64::from(text_of(key) == "true").into()
                 }
-                Some(ValueKind::Date) => {
+                Some(FieldValueKind::Date) => {
                     let millis = key.as_i64().unwrap_or(0);
-                    head.insert("key_as_string".to_owned(), DateText::write(millis, None, &TimeZone::UTC).into());
+                    head.insert(
+                        "key_as_string".to_owned(),
+                        DateText::write(millis, None, &TimeZone::UTC).into(),
+                    );
                     key.clone()
                 }
                 _ => key.clone(),
@@ -182,27 +196,32 @@ impl OneAggregation<'_> {
         });
         let shown: Vec<Value> = shown.collect::<Result<_, _>>()?;
         let typed = match kind {
-            Some(ValueKind::Number | ValueKind::Boolean | ValueKind::Date) => "lterms",
+            Some(FieldValueKind::Number | FieldValueKind::Boolean | FieldValueKind::Date) => "lterms",
             _ => "sterms",
         };
-        let answer = json!({ "doc_count_error_upper_bound": 0, "sum_other_doc_count": others, "buckets": shown });
+        let answer =
+            json!({ "doc_count_error_upper_bound": 0, "sum_other_doc_count": others, "buckets": shown });
         Ok((typed, answer))
     }
 
     fn date_histogram(&self) -> Result<Value, Error> {
         let field = self.field()?;
         let text = |name: &str| self.options.get(name).map(text_of);
-        let interval = text("calendar_interval").or_else(|| text("fixed_interval")).or_else(|| text("interval"));
+        let interval =
+            text("calendar_interval").or_else(|| text("fixed_interval")).or_else(|| text("interval"));
         let Some(interval) = interval else {
-            return Err(Error::IllegalArgument("Invalid interval specified, must be non-null and non-empty".to_owned()));
+            return Err(Error::IllegalArgument(
+                "Invalid interval specified, must be non-null and non-empty".to_owned(),
+            ));
         };
         let zone = match text("time_zone") {
             None => TimeZone::UTC,
             Some(name) => zone_of(&name)
                 .ok_or_else(|| Error::IllegalArgument(format!("Unknown time-zone ID: {name}")))?,
         };
-        let unit = unit_of(&interval)
-            .ok_or_else(|| Error::IllegalArgument(format!("The supplied interval [{interval}] could not be parsed")))?;
+        let unit = unit_of(&interval).ok_or_else(|| {
+            Error::IllegalArgument(format!("The supplied interval [{interval}] could not be parsed"))
+        })?;
         let is_fixed = unit.count != 1 || self.options.get("fixed_interval").is_some();
         let start = |millis: i64| -> Option<i64> {
             if is_fixed {
@@ -306,9 +325,10 @@ impl OneAggregation<'_> {
         for range in self.options.get("ranges").and_then(Value::as_array).into_iter().flatten() {
             let (from, to) = (range.get("from").and_then(number_of), range.get("to").and_then(number_of));
             let is_in = |hit: &&SearchHit| {
-                values(hit, field).iter().filter_map(number_of).any(|number| {
-                    from.is_none_or(|from| number >= from) && to.is_none_or(|to| number < to)
-                })
+                values(hit, field)
+                    .iter()
+                    .filter_map(number_of)
+                    .any(|number| from.is_none_or(|from| number >= from) && to.is_none_or(|to| number < to))
             };
             let hits: Vec<&SearchHit> = self.hits.iter().copied().filter(is_in).collect();
             let end = |end: Option<f64>| end.map_or("*".to_owned(), |end| format!("{end:?}"));
@@ -324,7 +344,12 @@ impl OneAggregation<'_> {
 
     fn stats(&self) -> Result<(&'static str, Value), Error> {
         let field = self.field()?;
-        let numbers: Vec<f64> = self.hits.iter().flat_map(|hit| values(hit, field)).filter_map(|value| number_of(&value)).collect();
+        let numbers: Vec<f64> = self
+            .hits
+            .iter()
+            .flat_map(|hit| values(hit, field))
+            .filter_map(|value| number_of(&value))
+            .collect();
         let sum: f64 = numbers.iter().sum();
         let some = |number: f64| if numbers.is_empty() { Value::Null } else { json!(number) };
         let least = some(numbers.iter().copied().fold(f64::INFINITY, f64::min));
@@ -349,7 +374,7 @@ fn too_many_buckets() -> Error {
     ))
 }
 
-fn field_kind(hit: &SearchHit, field: &str) -> Option<ValueKind> {
+fn field_kind(hit: &SearchHit, field: &str) -> Option<FieldValueKind> {
     field_at(&hit.index.entry.mappings, field).map(|(definition, _)| kind_of(type_of(definition)))
 }
 
@@ -364,9 +389,11 @@ fn values(hit: &SearchHit, field: &str) -> Vec<Value> {
     let format = definition.get("format").and_then(Value::as_str);
     let kind = kind_of(type_of(definition));
     let one = |value: &Value| match kind {
-        ValueKind::Date => DateText::parse_value(value, format).map(Value::from),
-        ValueKind::Number => match value {
-            Value::String(text) => text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from)).ok(),
+        FieldValueKind::Date => DateText::parse_value(value, format).map(Value::from),
+        FieldValueKind::Number => match value {
+            Value::String(text) => {
+                text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from)).ok()
+            }
             other => Some(other.clone()),
         },
         _ => Some(text_of(value).into()),

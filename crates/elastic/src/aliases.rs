@@ -9,10 +9,15 @@ use crate::fields::names_of;
 use crate::index_admin::{alias_options, resolve_all};
 use crate::names::{self, NameOptions, check_alias_name};
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorRequest, Reply, object_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 
-const OPTIONS: NameOptions =
-    NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, aliases: false, ..NameOptions::LENIENT };
+const OPTIONS: NameOptions = NameOptions {
+    allow_no_indices: false,
+    forbid_closed: false,
+    closed: true,
+    aliases: false,
+    ..NameOptions::LENIENT
+};
 
 /// Gives an alias to indexes.
 fn add(
@@ -58,24 +63,33 @@ fn remove(change: &mut CatalogChange<'_>, expression: &str, pattern: &str) -> Re
 }
 
 /// `PUT` of an alias.
-pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, index: &str, alias: &str) -> Result<Reply, Error> {
+pub(crate) fn put(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    index: &str,
+    alias: &str,
+) -> Result<DoorReply, Error> {
     let options = object_of(&request.body)?;
     add(&mut door.catalog.change()?, index, alias, &options)?;
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `DELETE` of aliases.
-pub(crate) fn delete(door: &ElasticDoor, index: &str, aliases: &str) -> Result<Reply, Error> {
+pub(crate) fn delete(door: &ElasticDoor, index: &str, aliases: &str) -> Result<DoorReply, Error> {
     let mut change = door.catalog.change()?;
     let mut found = false;
     for pattern in aliases.split(',') {
         found |= remove(&mut change, index, pattern)?;
     }
-    if found { Reply::ok(json!({ "acknowledged": true })) } else { Err(Error::NoAlias(aliases.to_owned())) }
+    if found {
+        DoorReply::ok(json!({ "acknowledged": true }))
+    } else {
+        Err(Error::NoAlias(aliases.to_owned()))
+    }
 }
 
 /// `POST` of `_aliases`: several changes.
-pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<Reply, Error> {
+pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     let actions = body.get("actions").and_then(Value::as_array).cloned().unwrap_or_default();
     if actions.is_empty() {
@@ -93,7 +107,9 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<Reply
         };
         let (index, aliases) = (all("index", "indices"), all("alias", "aliases"));
         let mut options = of.clone();
-        options.retain(|name, _| !["index", "indices", "alias", "aliases", "must_exist"].contains(&name.as_str()));
+        options.retain(|name, _| {
+            !["index", "indices", "alias", "aliases", "must_exist"].contains(&name.as_str())
+        });
         match kind.as_str() {
             "add" => {
                 for alias in aliases.split(',') {
@@ -102,7 +118,9 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<Reply
             }
             "remove" => {
                 for alias in aliases.split(',') {
-                    if !remove(&mut change, &index, alias)? && of.get("must_exist") != Some(&Value::Bool(false)) {
+                    if !remove(&mut change, &index, alias)?
+                        && of.get("must_exist") != Some(&Value::Bool(false))
+                    {
                         return Err(Error::NoAlias(alias.to_owned()));
                     }
                 }
@@ -115,7 +133,7 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<Reply
             other => return Err(Error::Content(format!("[alias_action] unknown field [{other}]"))),
         }
     }
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` and `HEAD` of aliases.
@@ -124,7 +142,7 @@ pub(crate) fn get(
     parameters: &DoorParameters,
     expression: &str,
     aliases: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let mut answer = Map::new();
     let mut seen: Vec<String> = Vec::new();
     let is_wanted = |alias: &str| {
@@ -139,7 +157,8 @@ pub(crate) fn get(
         }
         wanted
     };
-    let is_for_all = aliases.is_none_or(|aliases| aliases == "_all" || aliases == "*") && expression.is_empty();
+    let is_for_all =
+        aliases.is_none_or(|aliases| aliases == "_all" || aliases == "*") && expression.is_empty();
     for index in resolve_all(door, parameters, expression)? {
         let mut shown = index.entry.aliases.clone();
         shown.retain(|alias, _| is_wanted(alias));
@@ -148,15 +167,18 @@ pub(crate) fn get(
             answer.insert(index.entry.name.clone(), json!({ "aliases": shown }));
         }
     }
-    let named = aliases.unwrap_or_default().split(',').filter(|name| !names::is_pattern(name) && !name.starts_with('-'));
+    let named = aliases
+        .unwrap_or_default()
+        .split(',')
+        .filter(|name| !names::is_pattern(name) && !name.starts_with('-'));
     let missing: Vec<&str> = named.filter(|name| !seen.iter().any(|alias| alias == name)).collect();
     if missing.is_empty() {
-        return Reply::ok(Value::Object(answer));
+        return DoorReply::ok(Value::Object(answer));
     }
     let noun = if missing.len() == 1 { "alias" } else { "aliases" };
     let mut body = json!({ "error": format!("{noun} [{}] missing", missing.join(",")), "status": 404 });
     if let Value::Object(body) = &mut body {
         body.extend(answer);
     }
-    Ok(Reply::Json(404, body))
+    Ok(DoorReply::Json(404, body))
 }

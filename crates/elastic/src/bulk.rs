@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
-use crate::request::{DoorParameters, DoorRequest, Reply};
+use crate::request::{DoorParameters, DoorReply, DoorRequest};
 use crate::source::SourceFilter;
 use crate::update::UpdateBody;
 use crate::writing::{PendingSingle, SingleWrite, VersionRule, WriteAction, WriteConditions};
@@ -49,7 +49,7 @@ pub(crate) fn bulk(
     request: &DoorRequest,
     parameters: &DoorParameters,
     index: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let began_ms = crate::catalog::now_ms();
     let defaults = BulkDefaults {
         index: index.map(str::to_owned),
@@ -111,7 +111,7 @@ pub(crate) fn bulk(
         }
     }
     let took = crate::catalog::now_ms().saturating_sub(began_ms);
-    Reply::ok(json!({ "took": took, "errors": has_errors, "items": answers }))
+    DoorReply::ok(json!({ "took": took, "errors": has_errors, "items": answers }))
 }
 
 /// Refuses a pipeline that does not exist. Those that exist have no processors.
@@ -346,7 +346,11 @@ fn read_member(line: &mut ActionLine, number: usize, name: &str, value: Value) -
         "pipeline" => line.pipeline = Some(text),
         // Writes of one document wait for each other, so that no update has to be repeated. `_type` is of
         // clients before version 8.
-        "retry_on_conflict" | "_retry_on_conflict" | "dynamic_templates" | "_type" | "list_executed_pipelines" => {}
+        "retry_on_conflict"
+        | "_retry_on_conflict"
+        | "dynamic_templates"
+        | "_type"
+        | "list_executed_pipelines" => {}
         other => {
             return Err(Error::IllegalArgument(format!(
                 "Action/metadata line [{number}] contains an unknown parameter [{other}]"
@@ -412,7 +416,10 @@ mod tests {
                 "{\"nothing\":{}}\n{}\n",
                 "Malformed action/metadata line [3], expected field [create], [delete], [index] or [update] but found [nothing]",
             ),
-            ("{\"index\":1}\n{}\n", "Malformed action/metadata line [3], expected START_OBJECT but found [VALUE_NUMBER]"),
+            (
+                "{\"index\":1}\n{}\n",
+                "Malformed action/metadata line [3], expected START_OBJECT but found [VALUE_NUMBER]",
+            ),
             (
                 "{\"index\":{},\"delete\":{}}\n{}\n",
                 "Malformed action/metadata line [3], expected END_OBJECT but found [FIELD_NAME]",
@@ -425,13 +432,17 @@ mod tests {
                 "{\"index\":{\"_index\":[]}}\n{}\n",
                 "Malformed action/metadata line [3], expected a simple value for field [_index] but found [START_ARRAY]",
             ),
-            ("{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}", "The bulk request must be terminated by a newline [\\n]"),
+            (
+                "{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}",
+                "The bulk request must be terminated by a newline [\\n]",
+            ),
             ("{\"index\":{\"_index\":\"a\"}}\n", "The bulk request must be terminated by a newline [\\n]"),
             ("{\"index\":{\"op_type\":\"put\"}}\n{}\n", "opType must be 'create' or 'index', found: [put]"),
             ("{\"index\":{}}\n{}\n", "Validation Failed: 1: index is missing;"),
         ] {
             let body = format!("{good}{line}");
-            let error = parse(body.as_bytes(), &defaults()).err().unwrap_or_else(|| panic!("{line} is taken"));
+            let error =
+                parse(body.as_bytes(), &defaults()).err().unwrap_or_else(|| panic!("{line} is taken"));
             assert_eq!(error.to_string(), expected, "{line}");
             assert_eq!(error.status(), 400, "{line}");
         }
@@ -444,13 +455,20 @@ mod tests {
     #[test]
     fn items_have_their_metadata_and_defaults() {
         let body = b"{\"index\":{\"_id\":7,\"op_type\":\"create\"}}\r\n{\"a\":1}\r\n{\"delete\":{\"_index\":\"b\",\"_id\":\"x\",\"routing\":\"r\"}}\n";
-        let defaults = BulkDefaults { index: Some("a".to_owned()), routing: Some("q".to_owned()), ..defaults() };
+        let defaults =
+            BulkDefaults { index: Some("a".to_owned()), routing: Some("q".to_owned()), ..defaults() };
         let items = parse(body, &defaults).expect("the body is valid");
         let shown: Vec<_> = items
             .iter()
             .map(|item| {
                 let write = item.write.as_ref().expect("each item is valid");
-                (item.action.name(), item.index.as_deref(), item.id.as_deref(), write.routing.as_deref(), &*write.source)
+                (
+                    item.action.name(),
+                    item.index.as_deref(),
+                    item.id.as_deref(),
+                    write.routing.as_deref(),
+                    &*write.source,
+                )
             })
             .collect();
         assert_eq!(

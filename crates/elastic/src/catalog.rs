@@ -72,8 +72,8 @@ pub(crate) struct IndexState {
     seq_no: AtomicI64,
     /// Versions of removed documents.
     tombstones: Mutex<HashMap<String, i64>>,
-    /// Documents as searches see them, where that differs from the store: an index with `refresh_interval: -1`
-    /// shows its writes when it is refreshed.
+    /// Documents as searches see them, where that differs from the store: with `refresh_interval: -1`, an
+    /// index shows its writes when it is refreshed.
     hidden: Mutex<HashMap<String, Option<StoredSource>>>,
 }
 
@@ -396,6 +396,11 @@ impl CatalogChange<'_> {
         shelf::put(self.node, ShelfGroup::CATALOG, &format!("{}{name}", kind.prefix()), None)?;
         self.entries.named.remove(&(kind, name.to_owned()));
         Ok(())
+    }
+
+    /// True if the application has a document type of this name.
+    pub(crate) fn is_deployed(&self, name: &str) -> bool {
+        self.node.deployments().current().is_ok_and(|deployment| deployment.kind(name).is_ok())
     }
 
     /// A number that no index has.

@@ -10,14 +10,14 @@ use crate::mapping::{all_fields, type_of};
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query;
-use crate::request::{DoorParameters, DoorRequest, Reply, object_of};
-use crate::search::{SearchRequest, run};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::search::{HitSearch, run};
 
 /// Version of the interface that the door announces.
 const VERSION: &str = "8.19.0";
 
 /// `GET /`.
-pub(crate) fn info(request: &DoorRequest) -> Result<Reply, Error> {
+pub(crate) fn info(request: &DoorRequest) -> Result<DoorReply, Error> {
     if !["GET", "HEAD"].contains(&request.method.as_str()) {
         return Err(Error::Method {
             uri: request.path.clone(),
@@ -25,7 +25,7 @@ pub(crate) fn info(request: &DoorRequest) -> Result<Reply, Error> {
             allowed: "GET, HEAD",
         });
     }
-    Reply::ok(json!({
+    DoorReply::ok(json!({
         "name": "millrace",
         "cluster_name": "millrace",
         "cluster_uuid": "millrace",
@@ -49,7 +49,7 @@ pub(crate) fn health(
     door: &ElasticDoor,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
     let indexes = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
     let shards: u64 = indexes.iter().map(shards_of).sum();
@@ -92,18 +92,19 @@ pub(crate) fn health(
         };
         answer["indices"] = Value::Object(indexes.iter().map(one).collect());
     }
-    Ok(Reply::Json(if is_late { 408 } else { 200 }, answer))
+    Ok(DoorReply::Json(if is_late { 408 } else { 200 }, answer))
 }
 
 /// `GET` of the settings of the cluster.
-pub(crate) fn get_settings(door: &ElasticDoor) -> Result<Reply, Error> {
+pub(crate) fn get_settings(door: &ElasticDoor) -> Result<DoorReply, Error> {
     let entries = door.catalog.read()?;
-    let of = |kind: &str| entries.named(NamedKind::ClusterSettings, kind).cloned().unwrap_or_else(|| json!({}));
-    Reply::ok(json!({ "persistent": of("persistent"), "transient": of("transient") }))
+    let of =
+        |kind: &str| entries.named(NamedKind::ClusterSettings, kind).cloned().unwrap_or_else(|| json!({}));
+    DoorReply::ok(json!({ "persistent": of("persistent"), "transient": of("transient") }))
 }
 
 /// `PUT` of settings of the cluster. They are kept; `action.auto_create_index` has an effect.
-pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<Reply, Error> {
+pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorReply, Error> {
     fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut Map<String, Value>) {
         for (name, value) in settings {
             match value {
@@ -130,12 +131,12 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
         change.put_named(NamedKind::ClusterSettings, kind, Value::Object(kept))?;
         answer[kind] = Value::Object(flat);
     }
-    Reply::ok(answer)
+    DoorReply::ok(answer)
 }
 
 /// `_nodes`.
-pub(crate) fn nodes() -> Result<Reply, Error> {
-    Reply::ok(json!({
+pub(crate) fn nodes() -> Result<DoorReply, Error> {
+    DoorReply::ok(json!({
         "_nodes": { "total": 1, "successful": 1, "failed": 0 },
         "cluster_name": "millrace",
         "nodes": { "millrace": {
@@ -150,7 +151,7 @@ pub(crate) fn field_caps(
     door: &ElasticDoor,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
     let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
     let patterns = parameters.list("fields").unwrap_or_else(|| vec!["*".to_owned()]);
@@ -185,7 +186,7 @@ pub(crate) fn field_caps(
         }
     }
     let names: Vec<&str> = indexes.iter().map(|index| index.entry.name.as_str()).collect();
-    Reply::ok(json!({ "indices": names, "fields": fields }))
+    DoorReply::ok(json!({ "indices": names, "fields": fields }))
 }
 
 /// A table of `_cat`.
@@ -200,7 +201,7 @@ pub(crate) fn cat(
     request: &DoorRequest,
     parameters: &DoorParameters,
     path: &[&str],
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let table = match path {
         ["indices", rest @ ..] => cat_indices(door, parameters, rest.first().copied().unwrap_or_default())?,
         ["count", rest @ ..] => {
@@ -227,7 +228,8 @@ pub(crate) fn cat(
             for index in entries.indexes.values() {
                 for (alias, options) in &index.entry.aliases {
                     if pattern.split(',').any(|pattern| glob(pattern, alias)) {
-                        let text = |name: &str| options.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
+                        let text =
+                            |name: &str| options.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
                         let filter = if options.contains_key("filter") { "*" } else { "-" };
                         let writes = options.get("is_write_index").map_or("-".to_owned(), Value::to_string);
                         rows.push(vec![
@@ -241,8 +243,7 @@ pub(crate) fn cat(
                     }
                 }
             }
-            let columns =
-                &["alias", "index", "filter", "routing.index", "routing.search", "is_write_index"];
+            let columns = &["alias", "index", "filter", "routing.index", "routing.search", "is_write_index"];
             CatTable { columns, rows }
         }
         ["templates", rest @ ..] => {
@@ -267,14 +268,23 @@ pub(crate) fn cat(
 }
 
 fn documents_of(door: &ElasticDoor, index: &OpenIndex) -> Result<u64, Error> {
-    let mut all = SearchRequest::parse(&Map::new(), &DoorParameters::default(), false)?;
+    let mut all = HitSearch::parse(&Map::new(), &DoorParameters::default(), false)?;
     all.size = 0;
     Ok(run(door, std::slice::from_ref(index), &all, false)?.total)
 }
 
 fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str) -> Result<CatTable, Error> {
     const COLUMNS: [&str; 10] = [
-        "health", "status", "index", "uuid", "pri", "rep", "docs.count", "docs.deleted", "store.size", "pri.store.size",
+        "health",
+        "status",
+        "index",
+        "uuid",
+        "pri",
+        "rep",
+        "docs.count",
+        "docs.deleted",
+        "store.size",
+        "pri.store.size",
     ];
     if let Some(health) = parameters.get("health")
         && !["green", "yellow", "red"].contains(&health)
@@ -329,10 +339,10 @@ impl CatTable {
         self.columns.iter().position(|column| *column == long)
     }
 
-    fn reply(mut self, request: &DoorRequest, parameters: &DoorParameters) -> Result<Reply, Error> {
+    fn reply(mut self, request: &DoorRequest, parameters: &DoorParameters) -> Result<DoorReply, Error> {
         if parameters.has("help") {
             let lines = self.columns.iter().map(|column| format!("{column} | | \n"));
-            return Ok(Reply::Text(200, lines.collect()));
+            return Ok(DoorReply::Text(200, lines.collect()));
         }
         for key in parameters.list("s").unwrap_or_default().iter().rev() {
             let (name, order) = key.split_once(':').unwrap_or((key, "asc"));
@@ -349,10 +359,11 @@ impl CatTable {
         };
         if parameters.get("format") == Some("json") || request.accept.contains("json") {
             let row = |row: &Vec<String>| {
-                let cells = shown.iter().map(|at| (self.columns[*at].to_owned(), Value::from(row[*at].as_str())));
+                let cells =
+                    shown.iter().map(|at| (self.columns[*at].to_owned(), Value::from(row[*at].as_str())));
                 Value::Object(cells.collect())
             };
-            return Reply::ok(Value::Array(self.rows.iter().map(row).collect()));
+            return DoorReply::ok(Value::Array(self.rows.iter().map(row).collect()));
         }
         let mut lines: Vec<Vec<&str>> = Vec::new();
         if parameters.flag("v")?.unwrap_or(false) {
@@ -368,6 +379,6 @@ impl CatTable {
             }
             text.push('\n');
         }
-        Ok(Reply::Text(200, text))
+        Ok(DoorReply::Text(200, text))
     }
 }

@@ -50,7 +50,8 @@ impl DateText {
         if let Ok(timestamp) = parsed.to_timestamp() {
             return Some(timestamp.as_millisecond());
         }
-        let civil = parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok()?;
+        let civil =
+            parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok()?;
         Some(TimeZone::UTC.to_timestamp(civil).ok()?.as_millisecond())
     }
 
@@ -87,7 +88,8 @@ impl DateText {
         let Ok(timestamp) = Timestamp::from_millisecond(millis) else { return millis.to_string() };
         let zoned = timestamp.to_zoned(zone.clone());
         match format.map(|format| format.split("||").next().unwrap_or(format)) {
-            None | Some("strict_date_optional_time" | "date_optional_time" | "strict_date_time" | "date_time") => {
+            None
+            | Some("strict_date_optional_time" | "date_optional_time" | "strict_date_time" | "date_time") => {
                 let offset = zoned.offset();
                 let text = zoned.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
                 if offset.is_zero() { format!("{text}Z") } else { format!("{text}{}", zoned.strftime("%:z")) }

@@ -142,10 +142,11 @@ impl ElasticDoor {
             }
             None if write.action == WriteAction::Delete => index,
             None => {
-                let document: Value = serde_json::from_str(&write.source).map_err(|error| Error::Mapping {
-                    reason: "failed to parse".to_owned(),
-                    cause: Some(("json_parse_exception", error.to_string())),
-                })?;
+                let document: Value =
+                    serde_json::from_str(&write.source).map_err(|error| Error::Mapping {
+                        reason: "failed to parse".to_owned(),
+                        cause: Some(("json_parse_exception", error.to_string())),
+                    })?;
                 let Value::Object(document) = document else {
                     return Err(Error::Mapping {
                         reason: "failed to parse".to_owned(),
@@ -189,11 +190,7 @@ fn alias_routing(index: &OpenIndex, name: &str) -> Option<String> {
 }
 
 /// Existing index that writes to `name` go to.
-fn existing(
-    entries: &CatalogEntries,
-    name: &str,
-    action: WriteAction,
-) -> Result<Option<OpenIndex>, Error> {
+fn existing(entries: &CatalogEntries, name: &str, action: WriteAction) -> Result<Option<OpenIndex>, Error> {
     if let Some(index) = entries.indexes.get(name) {
         return Ok(Some(index.clone()));
     }

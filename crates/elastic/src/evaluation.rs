@@ -24,7 +24,7 @@ pub(crate) struct SearchedDocument<'d> {
 
 /// Kind of values, by which they are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueKind {
+pub(crate) enum FieldValueKind {
     Number,
     Date,
     Boolean,
@@ -34,15 +34,15 @@ pub(crate) enum ValueKind {
 }
 
 /// Kind of the values of a type of fields.
-pub(crate) fn kind_of(field_type: &str) -> ValueKind {
+pub(crate) fn kind_of(field_type: &str) -> FieldValueKind {
     match field_type {
         "long" | "integer" | "short" | "byte" | "double" | "float" | "half_float" | "scaled_float"
-        | "unsigned_long" => ValueKind::Number,
-        "date" | "date_nanos" => ValueKind::Date,
-        "boolean" => ValueKind::Boolean,
-        "text" | "match_only_text" | "search_as_you_type" => ValueKind::Text,
-        "ip" => ValueKind::Ip,
-        _ => ValueKind::Keyword,
+        | "unsigned_long" => FieldValueKind::Number,
+        "date" | "date_nanos" => FieldValueKind::Date,
+        "boolean" => FieldValueKind::Boolean,
+        "text" | "match_only_text" | "search_as_you_type" => FieldValueKind::Text,
+        "ip" => FieldValueKind::Ip,
+        _ => FieldValueKind::Keyword,
     }
 }
 
@@ -184,7 +184,7 @@ impl SearchedDocument<'_> {
             for value in all_at(self.source, &path) {
                 let text = text_of(value);
                 let found = match kind {
-                    ValueKind::Text => words_of(&text).iter().any(|word| test(word)),
+                    FieldValueKind::Text => words_of(&text).iter().any(|word| test(word)),
                     _ => test(&text),
                 };
                 if found {
@@ -196,7 +196,7 @@ impl SearchedDocument<'_> {
     }
 
     /// Places of a field in the source, with the kind of the values there; of all fields for a pattern.
-    fn places(&self, field: &str) -> Vec<(String, ValueKind)> {
+    fn places(&self, field: &str) -> Vec<(String, FieldValueKind)> {
         if field.contains('*') {
             let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
                 definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
@@ -220,12 +220,12 @@ impl SearchedDocument<'_> {
         };
         let kind = kind_of(type_of(definition));
         if definition.get("ignore_above").and_then(Value::as_u64).is_some_and(|most| {
-            kind == ValueKind::Keyword && text_of(value).chars().count() as u64 > most
+            kind == FieldValueKind::Keyword && text_of(value).chars().count() as u64 > most
         }) {
             return Ok(false);
         }
         let format = definition.get("format").and_then(Value::as_str);
-        if kind == ValueKind::Date {
+        if kind == FieldValueKind::Date {
             let bounds = RangeBounds {
                 from: Some((value.clone(), true)),
                 to: Some((value.clone(), true)),
@@ -233,7 +233,7 @@ impl SearchedDocument<'_> {
             };
             return self.is_in_range(field, &bounds);
         }
-        if kind == ValueKind::Number && number_of(value).is_none() {
+        if kind == FieldValueKind::Number && number_of(value).is_none() {
             return Err(Error::IllegalArgument(format!(
                 "failed to create query: For input string: \"{}\"",
                 text_of(value)
@@ -245,9 +245,9 @@ impl SearchedDocument<'_> {
         each_at(self.source, &place, &mut |own| {
             found = found
                 || match kind {
-                    ValueKind::Number => compare_numbers(own, value) == Some(std::cmp::Ordering::Equal),
-                    ValueKind::Text => words_of(&text_of(own)).iter().any(|word| *word == fold(&wanted)),
-                    ValueKind::Ip => is_in_network(&text_of(own), &wanted),
+                    FieldValueKind::Number => compare_numbers(own, value) == Some(std::cmp::Ordering::Equal),
+                    FieldValueKind::Text => words_of(&text_of(own)).iter().any(|word| *word == fold(&wanted)),
+                    FieldValueKind::Ip => is_in_network(&text_of(own), &wanted),
                     _ => fold(&text_of(own)) == fold(&wanted),
                 };
         });
@@ -280,7 +280,7 @@ impl SearchedDocument<'_> {
         let mut best: Option<f64> = None;
         for (place, kind) in self.places(field) {
             let score = match kind {
-                ValueKind::Text => self.match_words(&place, &text_of(text), options),
+                FieldValueKind::Text => self.match_words(&place, &text_of(text), options),
                 _ if options.is_prefix => {
                     let wanted = text_of(text);
                     let values = all_at(self.source, &place);
@@ -343,7 +343,8 @@ impl SearchedDocument<'_> {
         if let Some(own) = self.meta(field) {
             let own = Value::from(own);
             let lower = bounds.from.as_ref().is_none_or(|(from, includes)| {
-                compare_numbers(&own, from).is_some_and(|order| order == Greater || *includes && order == Equal)
+                compare_numbers(&own, from)
+                    .is_some_and(|order| order == Greater || *includes && order == Equal)
             });
             let upper = bounds.to.as_ref().is_none_or(|(to, includes)| {
                 compare_numbers(&own, to).is_some_and(|order| order == Less || *includes && order == Equal)
@@ -355,7 +356,7 @@ impl SearchedDocument<'_> {
         let format = bounds.format.as_deref().or_else(|| definition.get("format").and_then(Value::as_str));
         let limit = |bound: &Option<(Value, bool)>, is_upper: bool| -> Result<Option<(Value, bool)>, Error> {
             let Some((value, includes)) = bound else { return Ok(None) };
-            if kind != ValueKind::Date {
+            if kind != FieldValueKind::Date {
                 return Ok(Some((value.clone(), *includes)));
             }
             let text = text_of(value);
@@ -370,7 +371,7 @@ impl SearchedDocument<'_> {
             }
         };
         let (from, to) = (limit(&bounds.from, false)?, limit(&bounds.to, true)?);
-        if kind == ValueKind::Number {
+        if kind == FieldValueKind::Number {
             for (value, _) in [&from, &to].into_iter().flatten() {
                 if number_of(value).is_none() {
                     return Err(Error::IllegalArgument(format!(
@@ -382,12 +383,12 @@ impl SearchedDocument<'_> {
         }
         let own_format = definition.get("format").and_then(Value::as_str);
         let compare = |own: &Value, bound: &Value| match kind {
-            ValueKind::Number => compare_numbers(own, bound),
-            ValueKind::Date => {
+            FieldValueKind::Number => compare_numbers(own, bound),
+            FieldValueKind::Date => {
                 let own = DateText::parse_value(own, own_format)?;
                 Some(own.cmp(&bound.as_i64()?))
             }
-            ValueKind::Ip => {
+            FieldValueKind::Ip => {
                 let address = |value: &Value| text_of(value).parse::<std::net::IpAddr>().ok();
                 Some(address(own)?.cmp(&address(bound)?))
             }
@@ -511,7 +512,13 @@ mod tests {
         let source = source.as_object().expect("an object");
         crate::mapping::fit(mappings, source).expect("the document fits");
         let document = SearchedDocument {
-            index: "test", id: "1", routing: None, version: 1, seq_no: 0, mappings, source,
+            index: "test",
+            id: "1",
+            routing: None,
+            version: 1,
+            seq_no: 0,
+            mappings,
+            source,
             now_ms: 1_709_528_767_000,
         };
         let parsed = crate::query::parse(&query).expect("the query is one");
@@ -557,7 +564,10 @@ mod tests {
             (json!({ "regexp": { "k": "Ex.*e" } }), true),
             (json!({ "fuzzy": { "t": "foxx" } }), true),
             (json!({ "bool": { "must_not": { "term": { "n": 5 } } } }), false),
-            (json!({ "bool": { "should": [{ "term": { "n": 1 } }, { "term": { "n": 5 } }], "minimum_should_match": 2 } }), false),
+            (
+                json!({ "bool": { "should": [{ "term": { "n": 1 } }, { "term": { "n": 5 } }], "minimum_should_match": 2 } }),
+                false,
+            ),
             (json!({ "bool": { "filter": { "term": { "n": 5 } }, "should": { "term": { "n": 1 } } } }), true),
             (json!({ "query_string": { "query": "t:(quick AND fox) -n:7" } }), true),
             (json!({ "query_string": { "query": "n:[6 TO 20] AND k:\"Exact Value\"" } }), true),

@@ -49,7 +49,11 @@ pub(crate) fn names_of(value: &Value) -> Vec<String> {
 }
 
 /// Values of the named fields that the mapping says to store.
-pub(crate) fn stored(index: &OpenIndex, document: &Map<String, Value>, names: &[String]) -> Map<String, Value> {
+pub(crate) fn stored(
+    index: &OpenIndex,
+    document: &Map<String, Value>,
+    names: &[String],
+) -> Map<String, Value> {
     let mut stored = Map::new();
     for name in names {
         let Some((field, path)) = field_at(&index.entry.mappings, name) else { continue };

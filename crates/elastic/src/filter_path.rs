@@ -103,9 +103,9 @@ fn leave_out(value: Value, paths: &[&[String]]) -> Option<Value> {
             }
             (!kept.is_empty()).then_some(Value::Object(kept))
         }
-        Value::Array(elements) => Some(Value::Array(
-            elements.into_iter().filter_map(|element| leave_out(element, paths)).collect(),
-        )),
+        Value::Array(elements) => {
+            Some(Value::Array(elements.into_iter().filter_map(|element| leave_out(element, paths)).collect()))
+        }
         other => Some(other),
     }
 }
@@ -129,10 +129,7 @@ mod tests {
         check("items.index", r#"{"items":[{"index":{"_id":"a","status":201}}]}"#);
         check("items.*.error", "{}");
         check("-items", r#"{"took":1,"errors":false}"#);
-        check(
-            "items,-items.*._id",
-            r#"{"items":[{"index":{"status":201}},{"delete":{"status":404}}]}"#,
-        );
+        check("items,-items.*._id", r#"{"items":[{"index":{"status":201}},{"delete":{"status":404}}]}"#);
         check("took,err*", r#"{"took":1,"errors":false}"#);
     }
 }

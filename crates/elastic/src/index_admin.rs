@@ -10,7 +10,7 @@ use crate::door::ElasticDoor;
 use crate::mapping;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorRequest, Reply, object_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::templates;
 
 /// Makes an index from the body of its request and the templates that match its name.
@@ -23,6 +23,11 @@ pub(crate) fn create(
     body: Map<String, Value>,
 ) -> Result<OpenIndex, Error> {
     check_index_name(name)?;
+    if change.is_deployed(name) {
+        return Err(Error::Forbidden(format!(
+            "[{name}] is a document type of the application; its documents are written at /document/v1/"
+        )));
+    }
     if change.indexes.contains_key(name) || change.streams.contains_key(name) {
         let uuid = change.indexes.get(name).map_or("_na_", |index| index.entry.uuid.as_str());
         return Err(Error::Exists {
@@ -52,7 +57,8 @@ pub(crate) fn create(
                         if alias == name {
                             return Err(Error::AliasName {
                                 name: alias,
-                                reason: "an index or data stream exists with the same name as the alias".to_owned(),
+                                reason: "an index or data stream exists with the same name as the alias"
+                                    .to_owned(),
                             });
                         }
                         let options = options.as_object().cloned().unwrap_or_default();
@@ -164,18 +170,10 @@ fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
 }
 
 /// `PUT` of an index.
-pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<Reply, Error> {
-    if let Ok(deployment) = door.node.deployments().current()
-        && deployment.kind(name).is_ok()
-    {
-        return Err(Error::Exists {
-            reason: format!("index [{name}/_na_] already exists: it is a document type of the application"),
-            index: name.to_owned(),
-        });
-    }
+pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     create(&mut door.catalog.change()?, name, body)?;
-    Reply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
+    DoorReply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
 }
 
 /// `DELETE` of indexes.
@@ -183,10 +181,12 @@ pub(crate) fn delete(
     door: &ElasticDoor,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     if let Ok(deployment) = door.node.deployments().current() {
         let is_meant = |name: &str| {
-            expression.split(',').any(|part| part == name || (part != "_all" && part != "*" && glob(part, name)))
+            expression
+                .split(',')
+                .any(|part| part == name || (part != "_all" && part != "*" && glob(part, name)))
         };
         if let Some(kind) = deployment.kinds().find(|kind| is_meant(&kind.schema.name)) {
             return Err(Error::Forbidden(format!(
@@ -211,7 +211,7 @@ pub(crate) fn delete(
         }
         change.delete_index(&index.entry.name)?;
     }
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// Indexes that a request for metadata names.
@@ -225,7 +225,11 @@ pub(crate) fn resolve_all(
 }
 
 /// `GET` and `HEAD` of indexes.
-pub(crate) fn get(door: &ElasticDoor, parameters: &DoorParameters, expression: &str) -> Result<Reply, Error> {
+pub(crate) fn get(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
     let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
@@ -237,15 +241,19 @@ pub(crate) fn get(door: &ElasticDoor, parameters: &DoorParameters, expression: &
         });
         answer.insert(index.entry.name.clone(), shown);
     }
-    Reply::ok(Value::Object(answer))
+    DoorReply::ok(Value::Object(answer))
 }
 
 /// `HEAD` of indexes.
-pub(crate) fn exists(door: &ElasticDoor, parameters: &DoorParameters, expression: &str) -> Result<Reply, Error> {
+pub(crate) fn exists(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT }.with(parameters)?;
     let found = names::resolve(&*door.catalog.read()?, expression, options);
     let is_there = found.is_ok_and(|found| !found.is_empty());
-    Ok(Reply::Json(if is_there { 200 } else { 404 }, json!({})))
+    Ok(DoorReply::Json(if is_there { 200 } else { 404 }, json!({})))
 }
 
 /// Settings of an index: those that it has, and those that every index has.
@@ -286,13 +294,13 @@ pub(crate) fn get_settings(
     parameters: &DoorParameters,
     expression: &str,
     wanted: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let mut answer = Map::new();
     for index in resolve_all(door, parameters, expression)? {
         let settings = settings_of(&index, parameters, wanted)?;
         answer.insert(index.entry.name.clone(), json!({ "settings": settings }));
     }
-    Reply::ok(Value::Object(answer))
+    DoorReply::ok(Value::Object(answer))
 }
 
 /// `PUT` of settings.
@@ -301,7 +309,7 @@ pub(crate) fn put_settings(
     request: &DoorRequest,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     let body = body.get("settings").and_then(Value::as_object).unwrap_or(&body);
     let mut settings = BTreeMap::new();
@@ -329,7 +337,7 @@ pub(crate) fn put_settings(
             index.live.refresh();
         }
     }
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` of mappings.
@@ -337,11 +345,11 @@ pub(crate) fn get_mapping(
     door: &ElasticDoor,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
     let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
     let shown = |index: OpenIndex| (index.entry.name.clone(), json!({ "mappings": index.entry.mappings }));
-    Reply::ok(Value::Object(found.into_iter().map(shown).collect()))
+    DoorReply::ok(Value::Object(found.into_iter().map(shown).collect()))
 }
 
 /// `PUT` of a mapping.
@@ -350,10 +358,11 @@ pub(crate) fn put_mapping(
     request: &DoorRequest,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     mapping::check(&body)?;
-    let options = NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
+    let options =
+        NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     let mut change = door.catalog.change()?;
     for index in names::resolve(&change, expression, options.with(parameters)?)? {
         let mut entry = (*index.entry).clone();
@@ -361,7 +370,7 @@ pub(crate) fn put_mapping(
         mapping::check(&entry.mappings)?;
         change.put_index(entry)?;
     }
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `_refresh`, and others that have nothing to do here but need the indexes to exist.
@@ -369,12 +378,12 @@ pub(crate) fn refresh(
     door: &ElasticDoor,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
     let found = names::resolve(&*door.catalog.read()?, expression, options)?;
     let shards: u64 = found.iter().map(shards_of).sum();
     found.iter().for_each(|index| index.live.refresh());
-    Reply::ok(json!({ "_shards": { "total": shards, "successful": shards, "failed": 0 } }))
+    DoorReply::ok(json!({ "_shards": { "total": shards, "successful": shards, "failed": 0 } }))
 }
 
 /// Shards that an index says to have.
@@ -388,8 +397,9 @@ pub(crate) fn set_closed(
     parameters: &DoorParameters,
     expression: &str,
     is_closed: bool,
-) -> Result<Reply, Error> {
-    let options = NameOptions { forbid_closed: false, open: is_closed, closed: !is_closed, ..NameOptions::LENIENT };
+) -> Result<DoorReply, Error> {
+    let options =
+        NameOptions { forbid_closed: false, open: is_closed, closed: !is_closed, ..NameOptions::LENIENT };
     let mut change = door.catalog.change()?;
     let mut closed = Map::new();
     for index in names::resolve(&change, expression, options.with(parameters)?)? {
@@ -402,5 +412,5 @@ pub(crate) fn set_closed(
     if is_closed {
         answer["indices"] = Value::Object(closed);
     }
-    Reply::ok(answer)
+    DoorReply::ok(answer)
 }

@@ -19,6 +19,7 @@ mod error;
 mod evaluation;
 mod fields;
 mod filter_path;
+mod hit_form;
 mod index_admin;
 mod mapping;
 mod names;

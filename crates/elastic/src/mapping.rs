@@ -13,15 +13,43 @@ const DEPTH_MAX: usize = 20;
 
 /// Field types that mappings may name.
 const TYPES: [&str; 29] = [
-    "text", "keyword", "long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "date",
-    "date_nanos", "boolean", "binary", "ip", "object", "nested", "wildcard", "match_only_text", "constant_keyword",
-    "unsigned_long", "flat_object", "flattened", "alias", "token_count", "integer_range", "long_range", "date_range",
+    "text",
+    "keyword",
+    "long",
+    "integer",
+    "short",
+    "byte",
+    "double",
+    "float",
+    "half_float",
+    "scaled_float",
+    "date",
+    "date_nanos",
+    "boolean",
+    "binary",
+    "ip",
+    "object",
+    "nested",
+    "wildcard",
+    "match_only_text",
+    "constant_keyword",
+    "unsigned_long",
+    "flat_object",
+    "flattened",
+    "alias",
+    "token_count",
+    "integer_range",
+    "long_range",
+    "date_range",
     "search_as_you_type",
 ];
 
 /// Definition of the field at a path, with the name of the field in documents that has its values; `None` if
 /// the mapping lacks it.
-pub(crate) fn field_at<'m>(mappings: &'m Map<String, Value>, path: &str) -> Option<(&'m Map<String, Value>, String)> {
+pub(crate) fn field_at<'m>(
+    mappings: &'m Map<String, Value>,
+    path: &str,
+) -> Option<(&'m Map<String, Value>, String)> {
     let mut properties = mappings.get("properties")?.as_object()?;
     let parts: Vec<&str> = path.split('.').collect();
     let mut from = 0;
@@ -66,7 +94,11 @@ pub(crate) fn type_of(field: &Map<String, Value>) -> &str {
 
 /// All fields with their paths and definitions, multi-fields included.
 pub(crate) fn all_fields(mappings: &Map<String, Value>) -> Vec<(String, &Map<String, Value>)> {
-    fn walk<'m>(properties: Option<&'m Value>, before: &str, all: &mut Vec<(String, &'m Map<String, Value>)>) {
+    fn walk<'m>(
+        properties: Option<&'m Value>,
+        before: &str,
+        all: &mut Vec<(String, &'m Map<String, Value>)>,
+    ) {
         for (name, field) in properties.and_then(Value::as_object).into_iter().flatten() {
             let Some(field) = field.as_object() else { continue };
             let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
@@ -83,8 +115,18 @@ pub(crate) fn all_fields(mappings: &Map<String, Value>) -> Vec<(String, &Map<Str
 /// Checks a mapping that a client gives.
 pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
     const KNOWN: [&str; 12] = [
-        "properties", "dynamic", "_source", "_routing", "_meta", "dynamic_templates", "date_detection",
-        "numeric_detection", "dynamic_date_formats", "_data_stream_timestamp", "_field_names", "_size",
+        "properties",
+        "dynamic",
+        "_source",
+        "_routing",
+        "_meta",
+        "dynamic_templates",
+        "date_detection",
+        "numeric_detection",
+        "dynamic_date_formats",
+        "_data_stream_timestamp",
+        "_field_names",
+        "_size",
     ];
     if let Some(unknown) = mappings.keys().find(|name| !KNOWN.contains(&name.as_str())) {
         return Err(Error::Mapping {
@@ -98,14 +140,18 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
     check_properties(mappings.get("properties"), 0)?;
     let count = all_fields(mappings).len();
     if count > FIELDS_MAX {
-        return Err(Error::IllegalArgument(format!("Limit of total fields [{FIELDS_MAX}] has been exceeded")));
+        return Err(Error::IllegalArgument(format!(
+            "Limit of total fields [{FIELDS_MAX}] has been exceeded"
+        )));
     }
     Ok(())
 }
 
 fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Error> {
     if depth > DEPTH_MAX {
-        return Err(Error::IllegalArgument(format!("Limit of mapping depth [{DEPTH_MAX}] has been exceeded")));
+        return Err(Error::IllegalArgument(format!(
+            "Limit of mapping depth [{DEPTH_MAX}] has been exceeded"
+        )));
     }
     let Some(properties) = properties else { return Ok(()) };
     let Some(properties) = properties.as_object() else {
@@ -117,9 +163,13 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
         };
         match field.get("type").and_then(Value::as_str) {
             Some(kind) if !TYPES.contains(&kind) => {
-                return Err(Error::mapping(format!("No handler for type [{kind}] declared on field [{name}]")));
+                return Err(Error::mapping(format!(
+                    "No handler for type [{kind}] declared on field [{name}]"
+                )));
             }
-            None if !field.contains_key("properties") && field.keys().any(|key| key != "dynamic" && key != "enabled") => {
+            None if !field.contains_key("properties")
+                && field.keys().any(|key| key != "dynamic" && key != "enabled") =>
+            {
                 return Err(Error::mapping(format!("No type specified for field [{name}]")));
             }
             _ => {}
@@ -191,7 +241,9 @@ pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Valu
     if pass.changed {
         let count = all_fields(&fitted).len();
         if count > FIELDS_MAX {
-            return Err(Error::IllegalArgument(format!("Limit of total fields [{FIELDS_MAX}] has been exceeded")));
+            return Err(Error::IllegalArgument(format!(
+                "Limit of total fields [{FIELDS_MAX}] has been exceeded"
+            )));
         }
         *mappings = fitted;
     }
@@ -252,7 +304,9 @@ impl MappingPass {
                     reason: "failed to parse".to_owned(),
                     cause: Some((
                         "illegal_argument_exception",
-                        format!("object field starting or ending with a [.] makes object resolution ambiguous: [{before}{name}]"),
+                        format!(
+                            "object field starting or ending with a [.] makes object resolution ambiguous: [{before}{name}]"
+                        ),
                     )),
                 });
             }
@@ -320,7 +374,11 @@ impl MappingPass {
             Value::Object(members) if kind == "object" || kind == "nested" => {
                 self.object(field, members, &format!("{}.", place.path), mode, place.depth + 1)
             }
-            Value::Object(_) if matches!(kind.as_str(), "flat_object" | "flattened") || kind.ends_with("_range") => Ok(()),
+            Value::Object(_)
+                if matches!(kind.as_str(), "flat_object" | "flattened") || kind.ends_with("_range") =>
+            {
+                Ok(())
+            }
             other if kind == "object" || kind == "nested" => {
                 if field.get("enabled") == Some(&Value::Bool(false)) {
                     return Ok(());
@@ -352,7 +410,9 @@ impl MappingPass {
             Value::Bool(_) => json!({ "type": "boolean" }),
             Value::Number(number) if number.is_f64() => json!({ "type": "float" }),
             Value::Number(_) => json!({ "type": "long" }),
-            Value::String(text) if self.date_detection && DateText::is_detected(text) => json!({ "type": "date" }),
+            Value::String(text) if self.date_detection && DateText::is_detected(text) => {
+                json!({ "type": "date" })
+            }
             Value::String(_) => {
                 json!({ "type": "text", "fields": { "keyword": { "type": "keyword", "ignore_above": 256 } } })
             }
@@ -405,9 +465,9 @@ fn check_value(field: &Map<String, Value>, kind: &str, value: &Value) -> Result<
             let millis = DateText::parse_value(value, format);
             let is_nanos = kind == "date_nanos";
             match millis {
-                Some(millis) if is_nanos && millis < 0 => {
-                    illegal(format!("date[{shown}] is before the epoch in 1970 and cannot be stored in nanosecond resolution"))
-                }
+                Some(millis) if is_nanos && millis < 0 => illegal(format!(
+                    "date[{shown}] is before the epoch in 1970 and cannot be stored in nanosecond resolution"
+                )),
                 Some(millis) if is_nanos && millis > 9_223_372_036_854 => illegal(format!(
                     "date[{shown}] is after 2262-04-11T23:47:16.854775807 and cannot be stored in nanosecond resolution"
                 )),
@@ -440,11 +500,21 @@ mod tests {
     #[test]
     fn new_fields_are_added_by_their_values() {
         let mut mappings = Map::new();
-        let document = object(r#"{"n":1,"x":1.5,"t":"a b","d":"2024-01-02","b":true,"o":{"p":[null,2]},"e":null,"l":[],"a.b":"c"}"#);
+        let document = object(
+            r#"{"n":1,"x":1.5,"t":"a b","d":"2024-01-02","b":true,"o":{"p":[null,2]},"e":null,"l":[],"a.b":"c"}"#,
+        );
         assert!(fit(&mut mappings, &document).expect("it fits"));
         for (path, kind) in [
-            ("n", "long"), ("x", "float"), ("t", "text"), ("t.keyword", "keyword"), ("d", "date"), ("b", "boolean"),
-            ("o", "object"), ("o.p", "long"), ("a.b", "text"), ("a.b.keyword", "keyword"),
+            ("n", "long"),
+            ("x", "float"),
+            ("t", "text"),
+            ("t.keyword", "keyword"),
+            ("d", "date"),
+            ("b", "boolean"),
+            ("o", "object"),
+            ("o.p", "long"),
+            ("a.b", "text"),
+            ("a.b.keyword", "keyword"),
         ] {
             let found = field_at(&mappings, path).map(|(field, _)| type_of(field).to_owned());
             assert_eq!(found.as_deref(), Some(kind), "{path}");
@@ -465,7 +535,10 @@ mod tests {
             (r#"{"i":300}"#, "failed to parse field [i] of type [byte]"),
             (r#"{"d":"yesterday"}"#, "failed to parse field [d] of type [date]"),
             (r#"{"t":{"a":1}}"#, "failed to parse field [t] of type [text]"),
-            (r#"{"o":1}"#, "object mapping for [o] tried to parse field [o] as object, but found a concrete value"),
+            (
+                r#"{"o":1}"#,
+                "object mapping for [o] tried to parse field [o] as object, but found a concrete value",
+            ),
             (r#"{"b":"yes"}"#, "failed to parse field [b] of type [boolean]"),
             (r#"{"p":"300.1.1.1"}"#, "failed to parse field [p] of type [ip]"),
             (r#"{"":1}"#, "failed to parse"),
@@ -480,7 +553,8 @@ mod tests {
 
     #[test]
     fn strict_mappings_take_no_new_field() {
-        let mut mappings = object(r#"{"dynamic":"strict","properties":{"o":{"dynamic":true,"properties":{}}}}"#);
+        let mut mappings =
+            object(r#"{"dynamic":"strict","properties":{"o":{"dynamic":true,"properties":{}}}}"#);
         assert!(fit(&mut mappings, &object(r#"{"o":{"new":1}}"#)).expect("the object is dynamic"));
         let error = fit(&mut mappings, &object(r#"{"x":1}"#)).expect_err("the root is strict");
         assert_eq!(

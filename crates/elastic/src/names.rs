@@ -88,7 +88,8 @@ pub(crate) fn resolve(
     let mut had_pattern = false;
     for part in parts {
         if let Some(excluded) = part.strip_prefix('-').filter(|_| had_pattern) {
-            let gone: Vec<String> = named(entries, excluded, options).map(|index| index.entry.name.clone()).collect();
+            let gone: Vec<String> =
+                named(entries, excluded, options).map(|index| index.entry.name.clone()).collect();
             found.retain(|index| !gone.contains(&index.entry.name) && !glob(excluded, &index.entry.name));
             continue;
         }
@@ -157,7 +158,8 @@ fn named<'e>(
             streams.any(|stream| stream.indexes.contains(name) && glob(pattern, &stream.name))
         };
         let is_dotted = pattern.starts_with('.');
-        let by_name = glob(pattern, name) && (options.hidden || !index.is_hidden() || (is_dotted && name.starts_with('.')));
+        let by_name = glob(pattern, name)
+            && (options.hidden || !index.is_hidden() || (is_dotted && name.starts_with('.')));
         let by_alias = || {
             options.aliases
                 && index.entry.aliases.iter().any(|(alias, of)| {
@@ -224,7 +226,8 @@ mod tests {
         for name in ["a", "logs-2024.01.01", ".hidden", "ä", "a_b-c+d"] {
             assert!(check_index_name(name).is_ok(), "{name}");
         }
-        for name in ["", ".", "..", "_a", "-a", "+a", "A", "a b", "a/b", "a*", "a#b", "a,b", "a:b", "a\u{0}"] {
+        for name in ["", ".", "..", "_a", "-a", "+a", "A", "a b", "a/b", "a*", "a#b", "a,b", "a:b", "a\u{0}"]
+        {
             let error = check_index_name(name).expect_err(name);
             assert_eq!((error.kind(), error.status()), ("invalid_index_name_exception", 400), "{name}");
         }

@@ -19,23 +19,54 @@ pub(crate) enum SearchQuery {
     None,
     Ids(Vec<String>),
     /// Exact values of a field.
-    Terms { field: String, values: Vec<Value>, ignores_case: bool },
+    Terms {
+        field: String,
+        values: Vec<Value>,
+        ignores_case: bool,
+    },
     /// Words of a text.
-    Match { field: String, text: Value, options: MatchOptions },
+    Match {
+        field: String,
+        text: Value,
+        options: MatchOptions,
+    },
     /// Bounds of a field, as written.
-    Range { field: String, bounds: RangeBounds },
+    Range {
+        field: String,
+        bounds: RangeBounds,
+    },
     Exists(String),
-    Prefix { field: String, value: String, ignores_case: bool },
-    Wildcard { field: String, value: String, ignores_case: bool },
-    Regexp { field: String, value: String, ignores_case: bool },
-    Fuzzy { field: String, value: String, edits: usize },
+    Prefix {
+        field: String,
+        value: String,
+        ignores_case: bool,
+    },
+    Wildcard {
+        field: String,
+        value: String,
+        ignores_case: bool,
+    },
+    Regexp {
+        field: String,
+        value: String,
+        ignores_case: bool,
+    },
+    Fuzzy {
+        field: String,
+        value: String,
+        edits: usize,
+    },
     Bool(BoolQuery),
     /// The best of several.
     Best(Vec<SearchQuery>),
     /// One score for all that match.
     Constant(Box<SearchQuery>, f64),
     /// A query with a boost or a name.
-    Named { query: Box<SearchQuery>, boost: f64, name: Option<String> },
+    Named {
+        query: Box<SearchQuery>,
+        boost: f64,
+        name: Option<String>,
+    },
 }
 
 /// Options of a match.
@@ -128,7 +159,9 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
             members.retain(|name, _| !["boost", "_name", "value_type"].contains(&name.as_str()));
             let mut members = members.into_iter();
             let (Some((field, values)), None) = (members.next(), members.next()) else {
-                return Err(Error::Parsing("[terms] query requires a field name and no more than one".to_owned()));
+                return Err(Error::Parsing(
+                    "[terms] query requires a field name and no more than one".to_owned(),
+                ));
             };
             let Value::Array(values) = values else {
                 return Err(Error::unsupported("[terms] with values of another document"));
@@ -199,8 +232,10 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
                 Some(fields) => names_of(fields),
                 None => Vec::new(),
             };
-            let needs_all = members.get("default_operator").is_some_and(|operator| is_and(&text_of(operator)));
-            let is_lenient = members.get("lenient") == Some(&Value::Bool(true)) || kind == "simple_query_string";
+            let needs_all =
+                members.get("default_operator").is_some_and(|operator| is_and(&text_of(operator)));
+            let is_lenient =
+                members.get("lenient") == Some(&Value::Bool(true)) || kind == "simple_query_string";
             query_text::parse(text, &query_text::TextDefaults { fields, needs_all, is_lenient })?
         }
         other => {
@@ -234,9 +269,7 @@ fn field_of(
     members.retain(|name, _| name != "boost" && name != "_name");
     let mut fields = members.into_iter();
     let (Some((field, value)), None) = (fields.next(), fields.next()) else {
-        return Err(Error::Parsing(format!(
-            "[{kind}] query doesn't support multiple fields, and needs one"
-        )));
+        return Err(Error::Parsing(format!("[{kind}] query doesn't support multiple fields, and needs one")));
     };
     match value {
         Value::Object(rest) => {
@@ -261,9 +294,20 @@ fn match_options(kind: &str, members: &Map<String, Value>) -> Result<MatchOption
             "fuzziness" => options.fuzziness = Some(fuzziness(Some(value), "abcdef")),
             "lenient" => options.is_lenient = *value == Value::Bool(true),
             "analyzer" => options.analyzer = Some(text_of(value)),
-            "query" | "value" | "type" | "fields" | "boost" | "_name" | "tie_breaker" | "max_expansions"
-            | "prefix_length" | "fuzzy_transpositions" | "fuzzy_rewrite" | "zero_terms_query"
-            | "auto_generate_synonyms_phrase_query" | "cutoff_frequency" => {}
+            "query"
+            | "value"
+            | "type"
+            | "fields"
+            | "boost"
+            | "_name"
+            | "tie_breaker"
+            | "max_expansions"
+            | "prefix_length"
+            | "fuzzy_transpositions"
+            | "fuzzy_rewrite"
+            | "zero_terms_query"
+            | "auto_generate_synonyms_phrase_query"
+            | "cutoff_frequency" => {}
             other => return Err(Error::Parsing(format!("[{kind}] query does not support [{other}]"))),
         }
     }
@@ -314,7 +358,9 @@ fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
     members.retain(|name, _| name != "boost" && name != "_name");
     let mut fields = members.into_iter();
     let (Some((field, Value::Object(body))), None) = (fields.next(), fields.next()) else {
-        return Err(Error::Parsing("[range] query doesn't support multiple fields, and needs one".to_owned()));
+        return Err(Error::Parsing(
+            "[range] query doesn't support multiple fields, and needs one".to_owned(),
+        ));
     };
     let mut bounds = RangeBounds::default();
     let (mut includes_lower, mut includes_upper) = (true, true);

@@ -64,7 +64,8 @@ impl TextParser<'_> {
     /// Takes an operator, if it stands here as a word of its own.
     fn takes(&mut self, word: &str) -> bool {
         let end = self.at + word.len();
-        let is_here = self.letters.get(self.at..end).is_some_and(|here| here.iter().copied().eq(word.chars()));
+        let is_here =
+            self.letters.get(self.at..end).is_some_and(|here| here.iter().copied().eq(word.chars()));
         let ends = self.letters.get(end).is_none_or(|next| next.is_whitespace() || *next == '(');
         if is_here && ends {
             self.at = end;
@@ -171,12 +172,8 @@ impl TextParser<'_> {
         let boost = self.number_after('^');
         let query = self.of_fields(field, |field| match (word.as_str(), edits) {
             ("*", _) => SearchQuery::Exists(field),
-            (_, Some(edits)) => {
-                SearchQuery::Fuzzy { field, value: word.to_lowercase(), edits: edits.min(2) }
-            }
-            _ if has_pattern => {
-                SearchQuery::Wildcard { field, value: word.clone(), ignores_case: true }
-            }
+            (_, Some(edits)) => SearchQuery::Fuzzy { field, value: word.to_lowercase(), edits: edits.min(2) },
+            _ if has_pattern => SearchQuery::Wildcard { field, value: word.clone(), ignores_case: true },
             _ => SearchQuery::Match { field, text: word.clone().into(), options: self.options() },
         });
         Ok(match boost {
@@ -312,7 +309,20 @@ mod tests {
         for text in ["(a", "a)", "\"a", "a:[1 TO 2", "a:[1 2]", ":", "a:>", &"(".repeat(50)] {
             assert!(parse(text, &defaults).is_err(), "{text}");
         }
-        for text in ["", "a", "a AND b", "a:b", "a:(b c)", "+a -b", "a:[1 TO *]", "\"a b\"~2", "a^2", "a~", "*:*", "a\\:b"] {
+        for text in [
+            "",
+            "a",
+            "a AND b",
+            "a:b",
+            "a:(b c)",
+            "+a -b",
+            "a:[1 TO *]",
+            "\"a b\"~2",
+            "a^2",
+            "a~",
+            "*:*",
+            "a\\:b",
+        ] {
             assert!(parse(text, &defaults).is_ok(), "{text}");
         }
     }

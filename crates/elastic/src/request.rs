@@ -40,15 +40,15 @@ pub struct DoorAnswer {
 
 /// Answer before it is written: a status with JSON, or with text.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum DoorReply {
     Json(u16, Value),
     Text(u16, String),
 }
 
-impl Reply {
+impl DoorReply {
     /// Creates an answer of 200.
-    pub(crate) fn ok(value: Value) -> Result<Reply, Error> {
-        Ok(Reply::Json(200, value))
+    pub(crate) fn ok(value: Value) -> Result<DoorReply, Error> {
+        Ok(DoorReply::Json(200, value))
     }
 }
 
@@ -59,7 +59,8 @@ pub(crate) struct DoorParameters(BTreeMap<String, String>);
 impl DoorParameters {
     /// Parses the part of a URI after `?`.
     pub(crate) fn parse(query: &str) -> Self {
-        let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+        let decode =
+            |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(1_000).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(name), decode(value))
@@ -134,16 +135,17 @@ pub(crate) fn segments_of(path: &str) -> Result<Vec<String>, Error> {
 
 /// Writes a reply in the media type that was asked for.
 pub(crate) fn write_reply(
-    outcome: Result<Reply, Error>,
+    outcome: Result<DoorReply, Error>,
     request: &DoorRequest,
     parameters: &DoorParameters,
 ) -> DoorAnswer {
-    let retry_after_s = outcome.as_ref().err().filter(|error| [429, 503].contains(&error.status())).map(|_| 1);
+    let retry_after_s =
+        outcome.as_ref().err().filter(|error| [429, 503].contains(&error.status())).map(|_| 1);
     let is_head = request.method == "HEAD";
-    let reply = outcome.unwrap_or_else(|error| Reply::Json(error.status(), error.body()));
+    let reply = outcome.unwrap_or_else(|error| DoorReply::Json(error.status(), error.body()));
     let (status, content_type, body) = match reply {
-        Reply::Text(status, text) => (status, "text/plain; charset=UTF-8".to_owned(), text.into_bytes()),
-        Reply::Json(status, mut value) => {
+        DoorReply::Text(status, text) => (status, "text/plain; charset=UTF-8".to_owned(), text.into_bytes()),
+        DoorReply::Json(status, mut value) => {
             if status < 300
                 && let Some(paths) = parameters.get("filter_path").filter(|paths| !paths.is_empty())
             {

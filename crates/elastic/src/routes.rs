@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
-use crate::request::{DoorParameters, DoorRequest, Reply, segments_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{aliases, bulk, cluster_admin, index_admin, scrolls, search, single, templates};
 
@@ -14,7 +14,7 @@ pub(crate) fn dispatch(
     door: &ElasticDoor,
     request: &DoorRequest,
     parameters: &DoorParameters,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let segments = segments_of(&request.path)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     match parts.split_first() {
@@ -28,7 +28,7 @@ pub(crate) fn dispatch(
 }
 
 /// Error of a path that exists, but not for this method.
-fn method(request: &DoorRequest, allowed: &'static str) -> Result<Reply, Error> {
+fn method(request: &DoorRequest, allowed: &'static str) -> Result<DoorReply, Error> {
     Err(Error::Method { uri: request.path.clone(), method: request.method.clone(), allowed })
 }
 
@@ -45,7 +45,7 @@ fn of_index(
     request: &DoorRequest,
     parameters: &DoorParameters,
     index: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     match request.method.as_str() {
         "GET" => index_admin::get(door, parameters, index),
         "HEAD" => index_admin::exists(door, parameters, index),
@@ -62,7 +62,7 @@ fn of_all(
     parameters: &DoorParameters,
     first: &str,
     rest: &[&str],
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
     match (first, rest) {
         ("_bulk", []) => bulk::bulk(door, request, parameters, None),
@@ -113,19 +113,19 @@ fn of_all(
         },
         ("_cat", rest) if is_read => cluster_admin::cat(door, request, parameters, rest),
         ("_nodes", _) if is_read => cluster_admin::nodes(),
-        ("_license", []) if is_read => Reply::ok(json!({
+        ("_license", []) if is_read => DoorReply::ok(json!({
             "license": { "status": "active", "type": "basic", "uid": "-", "mode": "basic" },
         })),
-        ("_xpack", []) if is_read => Reply::ok(json!({ "features": {} })),
+        ("_xpack", []) if is_read => DoorReply::ok(json!({ "features": {} })),
         ("_ilm", ["policy", ..]) => ilm(request),
         _ => Err(unknown(request)),
     }
 }
 
 /// Lifecycle policies: there are none, and none can be made.
-fn ilm(request: &DoorRequest) -> Result<Reply, Error> {
+fn ilm(request: &DoorRequest) -> Result<DoorReply, Error> {
     match request.method.as_str() {
-        "GET" | "HEAD" => Ok(Reply::Json(404, json!({}))),
+        "GET" | "HEAD" => Ok(DoorReply::Json(404, json!({}))),
         _ => Err(Error::unsupported("a lifecycle policy")),
     }
 }
@@ -136,7 +136,7 @@ fn named(
     parameters: &DoorParameters,
     kind: NamedKind,
     name: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     match (request.method.as_str(), name) {
         ("GET" | "HEAD", name) => templates::get_named(door, kind, name.unwrap_or_default()),
         ("PUT" | "POST", Some(name)) => templates::put_named(door, request, parameters, kind, name),
@@ -152,7 +152,7 @@ fn on_indexes(
     parameters: &DoorParameters,
     index: &str,
     operation: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     match operation {
         "_search" => search::search(door, request, parameters, index),
         "_count" => search::count(door, request, parameters, index),
@@ -173,7 +173,7 @@ fn on_metadata(
     index: &str,
     operation: &str,
     rest: &[&str],
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let is_mapping = operation.starts_with("_mapping");
     match (request.method.as_str(), rest) {
         ("GET" | "HEAD", []) if is_mapping => index_admin::get_mapping(door, parameters, index),
@@ -192,7 +192,7 @@ fn below_index(
     parameters: &DoorParameters,
     index: &str,
     rest: &[&str],
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let write = |action, id| single::write(door, request, parameters, action, index, id);
     match (rest, request.method.as_str()) {
         (["_doc"], "POST" | "PUT") => write(WriteAction::Index, None),
@@ -206,7 +206,8 @@ fn below_index(
         (["_bulk"], "POST" | "PUT") => bulk::bulk(door, request, parameters, Some(index)),
         (["_mget"], _) => single::multi_get(door, request, parameters, Some(index)),
         (["_mapping" | "_mappings" | "_settings", rest @ ..], _) => {
-            let operation = request.path.split('/').find(|part| part.starts_with("_mapping") || *part == "_settings");
+            let operation =
+                request.path.split('/').find(|part| part.starts_with("_mapping") || *part == "_settings");
             on_metadata(door, request, parameters, index, operation.unwrap_or_default(), rest)
         }
         (["_alias" | "_aliases"], "GET" | "HEAD") => aliases::get(door, parameters, index, None),
@@ -216,9 +217,13 @@ fn below_index(
         (["_close"], "POST") => index_admin::set_closed(door, parameters, index, true),
         (["_open"], "POST") => index_admin::set_closed(door, parameters, index, false),
         (["_rollover"], "POST") => templates::rollover(door, index),
-        ([operation @ ("_search" | "_count" | "_msearch" | "_field_caps" | "_refresh" | "_flush" | "_forcemerge")], _) => {
-            on_indexes(door, request, parameters, index, operation)
-        }
+        (
+            [
+                operation @ ("_search" | "_count" | "_msearch" | "_field_caps" | "_refresh" | "_flush"
+                | "_forcemerge"),
+            ],
+            _,
+        ) => on_indexes(door, request, parameters, index, operation),
         _ => Err(unknown(request)),
     }
 }

@@ -11,8 +11,8 @@ use crate::Error;
 use crate::catalog::{now_ms, random_text};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
-use crate::request::{DoorParameters, DoorRequest, Reply, object_of};
-use crate::search::{FoundHits, SearchRequest, answer};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::search::{FoundHits, HitSearch, answer};
 
 /// Scrolls that may be open.
 const SCROLLS_MAX: usize = 500;
@@ -28,7 +28,7 @@ const IDLE_MS: u64 = 5 * 60 * 1_000;
 pub(crate) struct OpenScrolls(Mutex<BTreeMap<String, ScrollState>>);
 
 struct ScrollState {
-    request: SearchRequest,
+    request: HitSearch,
     found: FoundHits,
     /// Hits that were given.
     given: usize,
@@ -41,7 +41,7 @@ impl OpenScrolls {
     ///
     /// # Errors
     /// There are too many.
-    pub(crate) fn open(&self, request: SearchRequest, found: FoundHits) -> Result<String, Error> {
+    pub(crate) fn open(&self, request: HitSearch, found: FoundHits) -> Result<String, Error> {
         let now = now_ms();
         let mut scrolls = self.0.lock();
         scrolls.retain(|_, scroll| scroll.used_ms + IDLE_MS > now);
@@ -73,7 +73,7 @@ pub(crate) fn next(
     request: &DoorRequest,
     parameters: &DoorParameters,
     path: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let began_ms = now_ms();
     let ids = ids_of(&object_of(&request.body)?, parameters, path);
     let Some(id) = ids.first() else {
@@ -94,7 +94,7 @@ pub(crate) fn next(
         page["hits"]["total"] = total;
     }
     page["_scroll_id"] = id.as_str().into();
-    Reply::ok(page)
+    DoorReply::ok(page)
 }
 
 /// `DELETE` of scrolls.
@@ -103,7 +103,7 @@ pub(crate) fn clear(
     request: &DoorRequest,
     parameters: &DoorParameters,
     path: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let ids = ids_of(&object_of(&request.body)?, parameters, path);
     let mut scrolls = door.scrolls.0.lock();
     let before = scrolls.len();
@@ -114,5 +114,5 @@ pub(crate) fn clear(
     let freed = before - scrolls.len();
     let is_all = ids.iter().any(|id| id == "_all");
     let status = if freed == 0 && !is_all { 404 } else { 200 };
-    Ok(Reply::Json(status, json!({ "succeeded": true, "num_freed": freed })))
+    Ok(DoorReply::Json(status, json!({ "succeeded": true, "num_freed": freed })))
 }

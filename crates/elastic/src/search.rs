@@ -5,19 +5,17 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::aggregations;
 use crate::catalog::{OpenIndex, now_ms};
-use crate::dates::DateText;
 use crate::door::ElasticDoor;
 use crate::evaluation::SearchedDocument;
-use crate::fields::{all_at, names_of};
+use crate::fields::names_of;
+use crate::hit_form::HitForm;
 use crate::index_admin::shards_of;
-use crate::mapping::{field_at, type_of};
 use crate::names::{self, NameOptions};
-use crate::patterns::glob;
 use crate::query::{self, SearchQuery};
-use crate::request::{DoorParameters, DoorRequest, Reply, object_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::single::parsed;
-use crate::sorting::{HitOrder, SortKey};
+use crate::sorting::{HitOrder, HitSortKey};
 use crate::source::SourceFilter;
 
 /// Hits that a page can reach.
@@ -34,11 +32,11 @@ pub(crate) struct SearchHit {
     pub(crate) document: Map<String, Value>,
     pub(crate) score: f64,
     pub(crate) matched: Vec<String>,
-    pub(crate) sort: Vec<SortKey>,
+    pub(crate) sort: Vec<HitSortKey>,
 }
 
 /// A search as it was asked for.
-pub(crate) struct SearchRequest {
+pub(crate) struct HitSearch {
     query: SearchQuery,
     post_filter: Option<SearchQuery>,
     order: Option<HitOrder>,
@@ -52,36 +50,29 @@ pub(crate) struct SearchRequest {
     minimum_score: Option<f64>,
 }
 
-/// Form of the hits in the answer.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct HitForm {
-    shown: Option<SourceFilter>,
-    has_version: bool,
-    has_seq_no: bool,
-    doc_fields: Vec<(String, Option<String>)>,
-    fields: Vec<(String, Option<String>)>,
-    stored_fields: Option<Vec<String>>,
-    tracks_scores: bool,
-    total_as_number: bool,
-    total_limit: Option<u64>,
-    has_no_total: bool,
-    names_parts: bool,
-}
-
 /// Members of a body that are known and have no effect here.
 const IGNORED: [&str; 11] = [
-    "timeout", "track_scores", "explain", "profile", "indices_boost", "stats", "terminate_after", "preference",
-    "highlight", "allow_partial_search_results", "batched_reduce_size",
+    "timeout",
+    "track_scores",
+    "explain",
+    "profile",
+    "indices_boost",
+    "stats",
+    "terminate_after",
+    "preference",
+    "highlight",
+    "allow_partial_search_results",
+    "batched_reduce_size",
 ];
 
-impl SearchRequest {
+impl HitSearch {
     /// Parses the body and the parameters of a search.
     pub(crate) fn parse(
         body: &Map<String, Value>,
         parameters: &DoorParameters,
         is_scroll: bool,
     ) -> Result<Self, Error> {
-        let mut request = SearchRequest {
+        let mut request = HitSearch {
             query: query::of_request(body, parameters)?,
             post_filter: None,
             order: None,
@@ -163,7 +154,9 @@ impl SearchRequest {
                         }
                         self.slice = Some((id, max));
                     }
-                    _ => return Err(Error::IllegalArgument("[slice] max must be greater than id".to_owned())),
+                    _ => {
+                        return Err(Error::IllegalArgument("[slice] max must be greater than id".to_owned()));
+                    }
                 }
             }
             known if IGNORED.contains(&known) => {}
@@ -184,7 +177,9 @@ impl SearchRequest {
             return Err(Error::Validation(vec!["[size] cannot be [0] in a scroll context".to_owned()]));
         }
         if is_scroll && self.from > 0 {
-            return Err(Error::Validation(vec!["using [from] is not allowed in a scroll context".to_owned()]));
+            return Err(Error::Validation(vec![
+                "using [from] is not allowed in a scroll context".to_owned(),
+            ]));
         }
         if self.from + self.size > WINDOW_MAX {
             return Err(Error::IllegalArgument(format!(
@@ -219,111 +214,6 @@ fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
     }
 }
 
-impl HitForm {
-    fn parameters(&mut self, parameters: &DoorParameters) -> Result<(), Error> {
-        if let Some(shown) = SourceFilter::of_parameters(parameters) {
-            self.shown = Some(shown);
-        }
-        self.has_version |= parameters.flag("version")?.unwrap_or(false);
-        self.has_seq_no |= parameters.flag("seq_no_primary_term")?.unwrap_or(false);
-        self.total_as_number = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
-        self.names_parts = parameters.flag("typed_keys")?.unwrap_or(false);
-        if let Some(fields) = parameters.list("docvalue_fields") {
-            self.doc_fields = fields.into_iter().map(|field| (field, None)).collect();
-        }
-        if let Some(fields) = parameters.list("stored_fields") {
-            self.stored_fields = Some(fields);
-        }
-        match parameters.get("track_total_hits") {
-            None | Some("true") => {}
-            Some("false") => self.has_no_total = true,
-            Some(limit) => self.total_limit = limit.parse().ok(),
-        }
-        if self.total_as_number && self.total_limit.is_some() {
-            return Err(Error::IllegalArgument(format!(
-                "[rest_total_hits_as_int] cannot be used if the tracking of total hits is not accurate, got {}",
-                self.total_limit.unwrap_or(0)
-            )));
-        }
-        Ok(())
-    }
-
-    /// A hit as an object.
-    pub(crate) fn object(&self, hit: &SearchHit, has_score: bool) -> Value {
-        let mut object = Map::new();
-        object.insert("_index".to_owned(), hit.index.entry.name.as_str().into());
-        object.insert("_id".to_owned(), hit.stored.id.as_str().into());
-        if self.has_version {
-            object.insert("_version".to_owned(), hit.stored.version.into());
-        }
-        if self.has_seq_no {
-            object.insert("_seq_no".to_owned(), hit.stored.seq_no.into());
-            object.insert("_primary_term".to_owned(), 1.into());
-        }
-        object.insert("_score".to_owned(), if has_score { json!(hit.score) } else { Value::Null });
-        if let Some(routing) = &hit.stored.routing {
-            object.insert("_routing".to_owned(), routing.as_str().into());
-        }
-        let has_source = match &self.stored_fields {
-            Some(fields) => self.shown.is_some() || fields.iter().any(|field| field == "_source"),
-            None => true,
-        };
-        let shown = self.shown.clone().unwrap_or_default();
-        let keeps = hit.index.entry.mappings.get("_source").and_then(|source| source.get("enabled"));
-        if has_source && !shown.is_off && keeps != Some(&Value::Bool(false)) {
-            object.insert("_source".to_owned(), Value::Object(shown.apply(&hit.document)));
-        }
-        let fields = self.fields_of(hit);
-        if !fields.is_empty() {
-            object.insert("fields".to_owned(), Value::Object(fields));
-        }
-        if !hit.matched.is_empty() {
-            object.insert("matched_queries".to_owned(), json!(hit.matched));
-        }
-        if !hit.sort.is_empty() {
-            let sort: Vec<Value> = hit.sort.iter().map(SortKey::shown).collect();
-            object.insert("sort".to_owned(), Value::Array(sort));
-        }
-        Value::Object(object)
-    }
-
-    fn fields_of(&self, hit: &SearchHit) -> Map<String, Value> {
-        let mut shown = Map::new();
-        let mappings = &hit.index.entry.mappings;
-        for (pattern, format) in self.doc_fields.iter().chain(&self.fields) {
-            let paths: Vec<String> = match pattern.contains('*') {
-                true => {
-                    let all = crate::mapping::all_fields(mappings).into_iter();
-                    let leaves = all.filter(|(path, field)| glob(pattern, path) && type_of(field) != "object");
-                    leaves.map(|(path, _)| path).collect()
-                }
-                false => vec![pattern.clone()],
-            };
-            for path in paths {
-                let Some((field, place)) = field_at(mappings, &path) else { continue };
-                let own = field.get("format").and_then(Value::as_str);
-                let one = |value: &&Value| match type_of(field) {
-                    "date" | "date_nanos" => match DateText::parse_value(value, own) {
-                        Some(millis) => {
-                            DateText::write(millis, format.as_deref().or(own), &jiff::tz::TimeZone::UTC).into()
-                        }
-                        None => (*value).clone(),
-                    },
-                    _ => (*value).clone(),
-                };
-                let values: Vec<Value> = all_at(&hit.document, &place).iter().map(one).collect();
-                if !values.is_empty() {
-                    shown.insert(path, Value::Array(values));
-                }
-            }
-        }
-        if let Some(names) = &self.stored_fields {
-            shown.extend(crate::fields::stored(&hit.index, &hit.document, names));
-        }
-        shown
-    }
-}
-
 /// Result of a search before it is cut into pages.
 pub(crate) struct FoundHits {
     /// Hits in their order.
@@ -338,7 +228,7 @@ pub(crate) struct FoundHits {
 pub(crate) fn run(
     door: &ElasticDoor,
     indexes: &[OpenIndex],
-    request: &SearchRequest,
+    request: &HitSearch,
     keeps_all: bool,
 ) -> Result<FoundHits, Error> {
     let mut hits: Vec<SearchHit> = Vec::new();
@@ -364,7 +254,8 @@ pub(crate) fn run(
             }
             if kept_bytes > KEPT_BYTES_MAX {
                 return Err(Error::Rejected(
-                    "the search matches more than the memory of one search has room for; narrow its query".to_owned(),
+                    "the search matches more than the memory of one search has room for; narrow its query"
+                        .to_owned(),
                 ));
             }
             Ok(())
@@ -386,7 +277,11 @@ pub(crate) fn run(
     }
     let aggregations = match request.aggregations.is_empty() {
         true => None,
-        false => Some(aggregations::run(&request.aggregations, &aggregated.iter().collect::<Vec<_>>(), request.form.names_parts)?),
+        false => Some(aggregations::run(
+            &request.aggregations,
+            &aggregated.iter().collect::<Vec<_>>(),
+            request.form.names_parts,
+        )?),
     };
     let shards = indexes.iter().map(shards_of).sum();
     Ok(FoundHits { hits, total, has_scores, aggregations, shards })
@@ -410,7 +305,7 @@ pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
 fn visit(
     door: &ElasticDoor,
     index: &OpenIndex,
-    request: &SearchRequest,
+    request: &HitSearch,
     visit: &mut impl FnMut(SearchHit) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut hidden = index.live.hidden();
@@ -424,10 +319,11 @@ fn visit(
                 return Ok(());
             }
         }
-        let is_routed = is_sharded && request.routing.as_ref().is_some_and(|routing| {
-            let own = stored.routing.as_deref().unwrap_or(&stored.id);
-            routing.iter().all(|routing| routing != own)
-        });
+        let is_routed = is_sharded
+            && request.routing.as_ref().is_some_and(|routing| {
+                let own = stored.routing.as_deref().unwrap_or(&stored.id);
+                routing.iter().all(|routing| routing != own)
+            });
         if is_routed {
             return Ok(());
         }
@@ -460,11 +356,12 @@ fn visit(
 }
 
 /// Answer of a search with the hits of a page.
-pub(crate) fn answer(request: &SearchRequest, found: &FoundHits, page: &[SearchHit], began_ms: u64) -> Value {
+pub(crate) fn answer(request: &HitSearch, found: &FoundHits, page: &[SearchHit], began_ms: u64) -> Value {
     let hits: Vec<Value> = page.iter().map(|hit| request.form.object(hit, found.has_scores)).collect();
-    let best = page.iter().map(|hit| hit.score).fold(None, |best: Option<f64>, score| {
-        Some(best.map_or(score, |best| best.max(score)))
-    });
+    let best = page
+        .iter()
+        .map(|hit| hit.score)
+        .fold(None, |best: Option<f64>, score| Some(best.map_or(score, |best| best.max(score))));
     let best = best.filter(|_| found.has_scores).map_or(Value::Null, |best| json!(best));
     let form = &request.form;
     let mut shown = Map::new();
@@ -505,8 +402,8 @@ pub(crate) fn search(
     request: &DoorRequest,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
-    Reply::ok(search_body(door, &object_of(&request.body)?, parameters, expression)?)
+) -> Result<DoorReply, Error> {
+    DoorReply::ok(search_body(door, &object_of(&request.body)?, parameters, expression)?)
 }
 
 fn search_body(
@@ -518,9 +415,11 @@ fn search_body(
     let began_ms = now_ms();
     check_batch(parameters)?;
     let scroll = parameters.get("scroll");
-    let mut request = SearchRequest::parse(body, parameters, scroll.is_some())?;
+    let mut request = HitSearch::parse(body, parameters, scroll.is_some())?;
     if scroll.is_none() && request.slice.is_some() {
-        return Err(Error::IllegalArgument("[slice] can only be used with [scroll] or [point-in-time] requests".to_owned()));
+        return Err(Error::IllegalArgument(
+            "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),
+        ));
     }
     let indexes = indexes_of(door, parameters, expression)?;
     if let Some(filter) = alias_filter(door, expression)? {
@@ -545,7 +444,8 @@ fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {
 
 /// Query with a filter before it.
 fn with_filter(query: SearchQuery, filter: SearchQuery) -> SearchQuery {
-    let combined = query::BoolQuery { must: vec![query], filter: vec![filter], ..query::BoolQuery::default() };
+    let combined =
+        query::BoolQuery { must: vec![query], filter: vec![filter], ..query::BoolQuery::default() };
     SearchQuery::Bool(combined)
 }
 
@@ -562,12 +462,12 @@ pub(crate) fn count(
     request: &DoorRequest,
     parameters: &DoorParameters,
     expression: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     if let Some(unknown) = body.keys().find(|name| *name != "query") {
         return Err(Error::Parsing(format!("request does not support [{unknown}]")));
     }
-    let mut search = SearchRequest::parse(&body, parameters, false)?;
+    let mut search = HitSearch::parse(&body, parameters, false)?;
     search.size = 0;
     if let Some(filter) = alias_filter(door, expression)? {
         search.query = with_filter(search.query, filter);
@@ -575,7 +475,7 @@ pub(crate) fn count(
     let indexes = indexes_of(door, parameters, expression)?;
     let found = run(door, &indexes, &search, false)?;
     let shards = found.shards;
-    Reply::ok(json!({
+    DoorReply::ok(json!({
         "count": found.total,
         "_shards": { "total": shards, "successful": shards, "skipped": 0, "failed": 0 },
     }))
@@ -587,14 +487,16 @@ pub(crate) fn multi_search(
     request: &DoorRequest,
     parameters: &DoorParameters,
     index: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let began_ms = now_ms();
     let lines = request.body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let lines: Vec<&[u8]> = lines.collect();
     let mut answers = Vec::new();
     for pair in lines.chunks(2) {
         let [head, body] = pair else {
-            return Err(Error::IllegalArgument("a search has a line of its own after each header".to_owned()));
+            return Err(Error::IllegalArgument(
+                "a search has a line of its own after each header".to_owned(),
+            ));
         };
         let (head, body) = (object_of(head)?, object_of(body)?);
         let named = head.get("index").map(names_of).unwrap_or_default().join(",");
@@ -610,5 +512,5 @@ pub(crate) fn multi_search(
     if answers.is_empty() {
         return Err(Error::Validation(vec!["no requests added".to_owned()]));
     }
-    Reply::ok(json!({ "took": now_ms().saturating_sub(began_ms), "responses": answers }))
+    DoorReply::ok(json!({ "took": now_ms().saturating_sub(began_ms), "responses": answers }))
 }

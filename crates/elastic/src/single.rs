@@ -8,7 +8,7 @@ use crate::catalog::OpenIndex;
 use crate::door::ElasticDoor;
 use crate::fields;
 use crate::names::{self, NameOptions};
-use crate::request::{DoorParameters, DoorRequest, Reply, object_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
 use crate::update::UpdateBody;
@@ -22,7 +22,7 @@ pub(crate) fn write(
     action: WriteAction,
     index: &str,
     id: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let action = match parameters.get("op_type") {
         Some("create") if action == WriteAction::Index => WriteAction::Create,
         None | Some("index" | "create") => action,
@@ -80,7 +80,7 @@ pub(crate) fn write(
     }
     let status = result.status;
     let forced = refresh == RefreshPolicy::Now && result.result != "noop";
-    Ok(Reply::Json(status, Value::Object(result.object(forced))))
+    Ok(DoorReply::Json(status, Value::Object(result.object(forced))))
 }
 
 /// Conditions and form of a read.
@@ -187,7 +187,9 @@ fn found_object(
     let document = parsed(found)?;
     let shown = match &options.shown {
         Some(shown) => Some(shown.clone()),
-        None if options.stored_fields.is_empty() || options.stored_fields.iter().any(|name| name == "_source") => {
+        None if options.stored_fields.is_empty()
+            || options.stored_fields.iter().any(|name| name == "_source") =>
+        {
             Some(SourceFilter::default())
         }
         None => None,
@@ -214,13 +216,13 @@ pub(crate) fn get(
     parameters: &DoorParameters,
     index: &str,
     id: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let options = ReadOptions::of(parameters)?;
     let index = read_index(door, index)?;
     refresh_first(&index, parameters)?;
     let found = find(door, &index, id, &options)?;
     let status = if found.is_some() { 200 } else { 404 };
-    Ok(Reply::Json(status, Value::Object(found_object(&index, id, found.as_ref(), &options)?)))
+    Ok(DoorReply::Json(status, Value::Object(found_object(&index, id, found.as_ref(), &options)?)))
 }
 
 /// Shows all writes of an index before a read, if the request says so.
@@ -237,7 +239,7 @@ pub(crate) fn get_source(
     parameters: &DoorParameters,
     index: &str,
     id: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let options = ReadOptions::of(parameters)?;
     let index = read_index(door, index)?;
     refresh_first(&index, parameters)?;
@@ -245,7 +247,7 @@ pub(crate) fn get_source(
     match find(door, &index, id, &options)? {
         Some(found) if keeps_source(&index) => {
             let shown = options.shown.unwrap_or_default();
-            Reply::ok(Value::Object(shown.apply(&parsed(&found)?)))
+            DoorReply::ok(Value::Object(shown.apply(&parsed(&found)?)))
         }
         Some(_) => Err(Error::NotFound(format!("Source not found [{name}]/[_doc]/[{id}]"))),
         None => Err(Error::NotFound(format!("Document not found [{name}]/[_doc]/[{id}]"))),
@@ -258,7 +260,7 @@ pub(crate) fn multi_get(
     request: &DoorRequest,
     parameters: &DoorParameters,
     index: Option<&str>,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     let wanted = wanted(&body, index)?;
     let mut documents = Vec::with_capacity(wanted.len());
@@ -284,7 +286,7 @@ pub(crate) fn multi_get(
             }
         });
     }
-    Reply::ok(json!({ "docs": documents }))
+    DoorReply::ok(json!({ "docs": documents }))
 }
 
 /// A document that `_mget` names.
@@ -341,7 +343,11 @@ fn wanted(body: &Map<String, Value>, index: Option<&str>) -> Result<Vec<WantedDo
                     }
                     wanted.push(one);
                 }
-                _ => return Err(Error::Parsing(format!("unknown key [{name}] for a VALUE_STRING, expected [docs] or [ids]"))),
+                _ => {
+                    return Err(Error::Parsing(format!(
+                        "unknown key [{name}] for a VALUE_STRING, expected [docs] or [ids]"
+                    )));
+                }
             }
         }
     }

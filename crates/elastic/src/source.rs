@@ -60,7 +60,8 @@ impl SourceFilter {
             },
             _ => {
                 return Err(Error::Parsing(
-                    "Expected one of [VALUE_BOOLEAN, VALUE_STRING, START_ARRAY, START_OBJECT] for [_source]".to_owned(),
+                    "Expected one of [VALUE_BOOLEAN, VALUE_STRING, START_ARRAY, START_OBJECT] for [_source]"
+                        .to_owned(),
                 ));
             }
         })
@@ -86,7 +87,8 @@ impl SourceFilter {
             if self.excludes.iter().any(|pattern| covers(pattern, &path)) {
                 continue;
             }
-            let is_included = self.includes.is_empty() || self.includes.iter().any(|pattern| covers(pattern, &path));
+            let is_included =
+                self.includes.is_empty() || self.includes.iter().any(|pattern| covers(pattern, &path));
             let part = match value {
                 Value::Object(_) | Value::Array(_) => {
                     let filter = match is_included {

@@ -9,14 +9,16 @@ use crate::fields::names_of;
 use crate::index_admin;
 use crate::names::check_index_name;
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorRequest, Reply, object_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 
 /// Parts of indexes that the templates for a name give, those that count less first.
 pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, Value>> {
     if let Some((_, template)) = best(entries, name) {
         let parts = template.get("composed_of").map(names_of).unwrap_or_default();
-        let components =
-            parts.iter().filter_map(|part| entries.named(NamedKind::ComponentTemplate, part)).collect::<Vec<_>>();
+        let components = parts
+            .iter()
+            .filter_map(|part| entries.named(NamedKind::ComponentTemplate, part))
+            .collect::<Vec<_>>();
         let all = components.into_iter().chain([template]);
         return all.filter_map(|template| template.get("template")?.as_object().cloned()).collect();
     }
@@ -113,7 +115,7 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
 }
 
 /// `PUT` of a data stream.
-pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<Reply, Error> {
+pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<DoorReply, Error> {
     let mut change = door.catalog.change()?;
     let Some(template) = stream_template(&change, name) else {
         return Err(Error::IllegalArgument(format!(
@@ -121,22 +123,22 @@ pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<Reply, Error>
         )));
     };
     create_stream(&mut change, name, &template)?;
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `DELETE` of data streams.
-pub(crate) fn delete_stream(door: &ElasticDoor, pattern: &str) -> Result<Reply, Error> {
+pub(crate) fn delete_stream(door: &ElasticDoor, pattern: &str) -> Result<DoorReply, Error> {
     let mut change = door.catalog.change()?;
     let names: Vec<String> = change.streams.keys().filter(|name| glob(pattern, name)).cloned().collect();
     if names.is_empty() && !pattern.contains('*') {
         return Err(Error::no_index(pattern));
     }
     names.iter().try_for_each(|name| change.delete_stream(name))?;
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` of data streams.
-pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<Reply, Error> {
+pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply, Error> {
     let entries = door.catalog.read()?;
     let wanted = |name: &String| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
     let shown = entries.streams.values().filter(|stream| wanted(&stream.name)).map(|stream| {
@@ -157,11 +159,11 @@ pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<Reply, Er
     if shown.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
         return Err(Error::no_index(pattern));
     }
-    Reply::ok(json!({ "data_streams": shown }))
+    DoorReply::ok(json!({ "data_streams": shown }))
 }
 
 /// `_rollover` of a data stream.
-pub(crate) fn rollover(door: &ElasticDoor, name: &str) -> Result<Reply, Error> {
+pub(crate) fn rollover(door: &ElasticDoor, name: &str) -> Result<DoorReply, Error> {
     let mut change = door.catalog.change()?;
     let Some(stream) = change.streams.get(name) else {
         return Err(Error::IllegalArgument(format!("rollover target [{name}] is not a data stream")));
@@ -171,7 +173,7 @@ pub(crate) fn rollover(door: &ElasticDoor, name: &str) -> Result<Reply, Error> {
     next_index(&mut change, &mut stream)?;
     let new = stream.indexes.last().cloned();
     change.put_stream(stream)?;
-    Reply::ok(json!({
+    DoorReply::ok(json!({
         "acknowledged": true, "shards_acknowledged": true, "old_index": old, "new_index": new,
         "rolled_over": true, "dry_run": false, "conditions": {},
     }))
@@ -184,7 +186,7 @@ pub(crate) fn put_named(
     parameters: &DoorParameters,
     kind: NamedKind,
     name: &str,
-) -> Result<Reply, Error> {
+) -> Result<DoorReply, Error> {
     let mut body = object_of(&request.body)?;
     let is_template = matches!(kind, NamedKind::IndexTemplate | NamedKind::LegacyTemplate);
     if is_template {
@@ -196,7 +198,9 @@ pub(crate) fn put_named(
             return Err(Error::Validation(vec!["index patterns are missing".to_owned()]));
         }
     }
-    if kind == NamedKind::Pipeline && body.get("processors").and_then(Value::as_array).is_none_or(|all| !all.is_empty()) {
+    if kind == NamedKind::Pipeline
+        && body.get("processors").and_then(Value::as_array).is_none_or(|all| !all.is_empty())
+    {
         return Err(Error::unsupported("a pipeline with processors"));
     }
     let of = body.get("template").and_then(Value::as_object).unwrap_or(&body);
@@ -209,8 +213,10 @@ pub(crate) fn put_named(
     }
     if kind == NamedKind::IndexTemplate {
         let parts = body.get("composed_of").map(names_of).unwrap_or_default();
-        let missing: Vec<String> =
-            parts.into_iter().filter(|part| change.named(NamedKind::ComponentTemplate, part).is_none()).collect();
+        let missing: Vec<String> = parts
+            .into_iter()
+            .filter(|part| change.named(NamedKind::ComponentTemplate, part).is_none())
+            .collect();
         if !missing.is_empty() {
             return Err(Error::IllegalArgument(format!(
                 "index template [{name}] specifies component templates [{}] that do not exist",
@@ -219,11 +225,11 @@ pub(crate) fn put_named(
         }
     }
     change.put_named(kind, name, Value::Object(body))?;
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` and `HEAD` of named objects.
-pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<Reply, Error> {
+pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
     let entries = door.catalog.read()?;
     let wanted = |name: &str| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
     let found: Vec<(&str, &Value)> = entries.all_named(kind).filter(|(name, _)| wanted(name)).collect();
@@ -234,14 +240,19 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
         let all = found.iter().map(|(name, value)| json!({ "name": name, inner: value }));
         json!({ member: all.collect::<Vec<_>>() })
     };
-    Reply::ok(match kind {
+    DoorReply::ok(match kind {
         NamedKind::IndexTemplate => list("index_templates", "index_template"),
         NamedKind::ComponentTemplate => list("component_templates", "component_template"),
         NamedKind::LegacyTemplate | NamedKind::Pipeline | NamedKind::ClusterSettings => {
             let shown = |(name, value): &(&str, &Value)| {
                 let mut value = (*value).clone();
                 if kind == NamedKind::LegacyTemplate {
-                    for (member, empty) in [("order", json!(0)), ("settings", json!({})), ("mappings", json!({})), ("aliases", json!({}))] {
+                    for (member, empty) in [
+                        ("order", json!(0)),
+                        ("settings", json!({})),
+                        ("mappings", json!({})),
+                        ("aliases", json!({})),
+                    ] {
                         if value.get(member).is_none() {
                             value[member] = empty;
                         }
@@ -255,7 +266,7 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
 }
 
 /// `DELETE` of named objects.
-pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<Reply, Error> {
+pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
     let mut change = door.catalog.change()?;
     let found: Vec<String> =
         change.all_named(kind).map(|(name, _)| name.to_owned()).filter(|name| glob(pattern, name)).collect();
@@ -263,5 +274,5 @@ pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -
         return Err(Error::NotFound(format!("index_template [{pattern}] missing")));
     }
     found.iter().try_for_each(|name| change.delete_named(kind, name))?;
-    Reply::ok(json!({ "acknowledged": true }))
+    DoorReply::ok(json!({ "acknowledged": true }))
 }

@@ -152,7 +152,10 @@ mod tests {
             merged(json!({ "a": { "b": 1 }, "c": [1] }), json!({ "a": { "d": 2 }, "c": [2] })),
             (json!({ "a": { "b": 1, "d": 2 }, "c": [2] }), true)
         );
-        assert_eq!(merged(json!({ "a": { "b": 1 } }), json!({ "a": { "b": 1 } })), (json!({ "a": { "b": 1 } }), false));
+        assert_eq!(
+            merged(json!({ "a": { "b": 1 } }), json!({ "a": { "b": 1 } })),
+            (json!({ "a": { "b": 1 } }), false)
+        );
         assert_eq!(merged(json!({}), json!({ "a": null })), (json!({ "a": null }), true));
     }
 

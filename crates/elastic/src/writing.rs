@@ -275,7 +275,8 @@ fn decide(
 
 /// Member `get` of the answer of an update.
 fn shown_after(write: &SingleWrite, after: &StoredSource) -> Option<Value> {
-    let filter = write.shown.as_ref().filter(|filter| !filter.is_off && write.action == WriteAction::Update)?;
+    let filter =
+        write.shown.as_ref().filter(|filter| !filter.is_off && write.action == WriteAction::Update)?;
     let document: Map<String, Value> = serde_json::from_str(&after.source).ok()?;
     Some(json!({
         "_seq_no": after.seq_no,
@@ -331,7 +332,8 @@ fn check_conditions(
             };
             match current {
                 Some(current) if is_lower(current) => {
-                    let relation = if *rule == VersionRule::ExternalGte { "higher" } else { "higher or equal" };
+                    let relation =
+                        if *rule == VersionRule::ExternalGte { "higher" } else { "higher or equal" };
                     conflict(format!(
                         "current version [{current}] is {relation} to the one provided [{version}]"
                     ))
