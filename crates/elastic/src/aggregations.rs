@@ -292,7 +292,9 @@ impl OneAggregation<'_> {
             if last.saturating_sub(first) > BUCKETS_MAX as i64 {
                 return Err(too_many_buckets());
             }
-            (first..last).for_each(|at| drop(by_start.entry(at).or_default()));
+            for at in first..last {
+                by_start.entry(at).or_default();
+            }
         }
         let shown = by_start.iter().filter(|(_, hits)| hits.len() >= least).map(|(at, hits)| {
             let mut head = Map::new();

@@ -83,11 +83,6 @@ impl IndexState {
         self.seq_no.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Highest sequence number given.
-    pub(crate) fn last_seq_no(&self) -> i64 {
-        self.seq_no.load(Ordering::Relaxed) - 1
-    }
-
     /// Remembers the version with which a document was removed.
     pub(crate) fn removed(&self, id: &str, version: i64) {
         let mut tombstones = self.tombstones.lock();
@@ -116,6 +111,11 @@ impl IndexState {
         hidden.entry(id.to_owned()).or_insert(before);
     }
 
+    /// Shows the writes of one document.
+    pub(crate) fn show(&self, id: &str) {
+        self.hidden.lock().remove(id);
+    }
+
     /// Shows all writes.
     pub(crate) fn refresh(&self) {
         self.hidden.lock().clear();
@@ -132,6 +132,14 @@ impl OpenIndex {
     pub(crate) fn hides_writes(&self) -> bool {
         let interval = self.entry.settings.get("index.refresh_interval");
         interval.is_some_and(|interval| interval == "-1" || *interval == Value::from(-1))
+    }
+
+    /// Shows a write that asked for it, with all others of its shard. Several shards show the document alone.
+    pub(crate) fn refresh_for(&self, id: &str) {
+        match self.setting("index.number_of_shards").unwrap_or("1") {
+            "1" => self.live.refresh(),
+            _ => self.live.show(id),
+        }
     }
 
     /// True if a request with this routing value finds a document. With one shard all of them do.

@@ -149,11 +149,14 @@ pub(crate) fn nodes() -> Result<DoorReply, Error> {
 /// `_field_caps`: types of fields over indexes.
 pub(crate) fn field_caps(
     door: &ElasticDoor,
+    request: &DoorRequest,
     parameters: &DoorParameters,
     expression: &str,
 ) -> Result<DoorReply, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
     let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
+    let indexes = filtered(door, indexes, &object_of(&request.body)?)?;
+    let has_unmapped = parameters.flag("include_unmapped")?.unwrap_or(false);
     let patterns = parameters.list("fields").unwrap_or_else(|| vec!["*".to_owned()]);
     let mut fields: Map<String, Value> = Map::new();
     for index in &indexes {
@@ -176,8 +179,19 @@ pub(crate) fn field_caps(
             }
         }
     }
-    for of_path in fields.values_mut() {
+    for (path, of_path) in &mut fields {
         let Value::Object(kinds) = of_path else { continue };
+        if has_unmapped {
+            let lacks = |index: &&OpenIndex| crate::mapping::field_at(&index.entry.mappings, path).is_none();
+            let lacking: Vec<&str> =
+                indexes.iter().filter(lacks).map(|index| index.entry.name.as_str()).collect();
+            if !lacking.is_empty() {
+                let unmapped = json!({
+                    "type": "unmapped", "searchable": false, "aggregatable": false, "indices": lacking,
+                });
+                kinds.insert("unmapped".to_owned(), unmapped);
+            }
+        }
         let is_single = kinds.len() == 1;
         for capability in kinds.values_mut() {
             if let (true, Value::Object(capability)) = (is_single, capability) {
@@ -187,6 +201,26 @@ pub(crate) fn field_caps(
     }
     let names: Vec<&str> = indexes.iter().map(|index| index.entry.name.as_str()).collect();
     DoorReply::ok(json!({ "indices": names, "fields": fields }))
+}
+
+/// Indexes with a document that the member `index_filter` of a body matches; all without one.
+fn filtered(
+    door: &ElasticDoor,
+    indexes: Vec<OpenIndex>,
+    body: &Map<String, Value>,
+) -> Result<Vec<OpenIndex>, Error> {
+    let Some(filter) = body.get("index_filter") else { return Ok(indexes) };
+    let mut query = Map::new();
+    query.insert("query".to_owned(), filter.clone());
+    let mut search = HitSearch::parse(&query, &DoorParameters::default(), false)?;
+    search.size = 0;
+    let mut kept = Vec::new();
+    for index in indexes {
+        if run(door, std::slice::from_ref(&index), &search, false)?.total > 0 {
+            kept.push(index);
+        }
+    }
+    Ok(kept)
 }
 
 /// A table of `_cat`.

@@ -21,7 +21,6 @@ pub(crate) struct HitForm {
     pub(crate) doc_fields: Vec<(String, Option<String>)>,
     pub(crate) fields: Vec<(String, Option<String>)>,
     pub(crate) stored_fields: Option<Vec<String>>,
-    pub(crate) tracks_scores: bool,
     pub(crate) total_as_number: bool,
     pub(crate) total_limit: Option<u64>,
     pub(crate) has_no_total: bool,

@@ -117,10 +117,9 @@ fn check_write_aliases(
     aliases: &BTreeMap<String, Map<String, Value>>,
 ) -> Result<(), Error> {
     let writes = |options: &Map<String, Value>| options.get("is_write_index") == Some(&Value::Bool(true));
-    for (alias, options) in aliases.iter().filter(|(_, options)| writes(options)) {
+    for (alias, _) in aliases.iter().filter(|(_, options)| writes(options)) {
         let other = change.with_alias(alias).find(|index| writes(&index.entry.aliases[alias]));
         if let Some(other) = other {
-            let _ = options;
             return Err(Error::IllegalArgument(format!(
                 "alias [{alias}] has more than one write index [{},{name}]",
                 other.entry.name

@@ -12,7 +12,7 @@ const FIELDS_MAX: usize = 1_000;
 const DEPTH_MAX: usize = 20;
 
 /// Field types that mappings may name.
-const TYPES: [&str; 29] = [
+const TYPES: [&str; 34] = [
     "text",
     "keyword",
     "long",
@@ -42,6 +42,11 @@ const TYPES: [&str; 29] = [
     "long_range",
     "date_range",
     "search_as_you_type",
+    "geo_point",
+    "float_range",
+    "double_range",
+    "ip_range",
+    "version",
 ];
 
 /// Definition of the field at a path, with the name of the field in documents that has its values; `None` if
@@ -234,8 +239,8 @@ fn merge_properties(
 
 /// Checks a document against a mapping, and adds its new fields to it. True if there are any.
 pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
-    let mut pass = MappingPass { date_detection: true, changed: false, added: 0 };
-    pass.date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
+    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
+    let mut pass = MappingPass { date_detection, changed: false };
     let mut fitted = mappings.clone();
     pass.object(&mut fitted, document, "", &DynamicMode::True, 0)?;
     if pass.changed {
@@ -276,7 +281,6 @@ impl DynamicMode {
 struct MappingPass {
     date_detection: bool,
     changed: bool,
-    added: usize,
 }
 
 impl MappingPass {
@@ -350,7 +354,6 @@ impl MappingPass {
         let Some(mut field) = self.infer(value) else { return Ok(()) };
         self.known(&mut field, &place, value, mode)?;
         self.changed = true;
-        self.added += 1;
         if let Value::Object(properties) = definition.entry("properties").or_insert_with(|| json!({})) {
             properties.insert(place.name.to_owned(), Value::Object(field));
         }
@@ -379,7 +382,7 @@ impl MappingPass {
             {
                 Ok(())
             }
-            other if kind == "object" || kind == "nested" => {
+            _ if kind == "object" || kind == "nested" => {
                 if field.get("enabled") == Some(&Value::Bool(false)) {
                     return Ok(());
                 }
@@ -387,7 +390,6 @@ impl MappingPass {
                     "object mapping for [{}] tried to parse field [{}] as object, but found a concrete value",
                     place.path, place.name
                 )))
-                .inspect_err(|_| drop(other.is_null()))
             }
             other => {
                 if field.get("ignore_malformed").is_some_and(|ignore| *ignore == true || *ignore == "true") {

@@ -76,7 +76,7 @@ pub(crate) fn resolve(
     options: NameOptions,
 ) -> Result<Vec<OpenIndex>, Error> {
     let mut found: Vec<OpenIndex> = Vec::new();
-    let mut add = |found: &mut Vec<OpenIndex>, index: &OpenIndex| {
+    let add = |found: &mut Vec<OpenIndex>, index: &OpenIndex| {
         if found.iter().all(|other| other.entry.name != index.entry.name) {
             found.push(index.clone());
         }

@@ -11,6 +11,7 @@ use crate::fields::names_of;
 use crate::hit_form::HitForm;
 use crate::index_admin::shards_of;
 use crate::names::{self, NameOptions};
+use crate::patterns::glob;
 use crate::query::{self, SearchQuery};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
@@ -48,19 +49,17 @@ pub(crate) struct HitSearch {
     routing: Option<Vec<String>>,
     slice: Option<(u64, u64)>,
     minimum_score: Option<f64>,
+    /// Factors of scores by the names of indexes; the first that fits counts.
+    boosts: Vec<(String, f64)>,
 }
 
 /// Members of a body that are known and have no effect here.
-const IGNORED: [&str; 11] = [
+const IGNORED: [&str; 7] = [
     "timeout",
     "track_scores",
-    "explain",
-    "profile",
-    "indices_boost",
     "stats",
     "terminate_after",
     "preference",
-    "highlight",
     "allow_partial_search_results",
     "batched_reduce_size",
 ];
@@ -84,6 +83,7 @@ impl HitSearch {
             routing: parameters.list("routing"),
             slice: None,
             minimum_score: None,
+            boosts: Vec::new(),
         };
         for (name, value) in body {
             request.member(name, value)?;
@@ -134,6 +134,7 @@ impl HitSearch {
             "_source" => self.form.shown = Some(SourceFilter::of_value(value)?),
             "version" => self.form.has_version = *value == Value::Bool(true),
             "seq_no_primary_term" => self.form.has_seq_no = *value == Value::Bool(true),
+            "indices_boost" => self.boosts = boosts_of(value)?,
             "min_score" => self.minimum_score = value.as_f64(),
             "docvalue_fields" => self.form.doc_fields = formatted(value),
             "fields" => self.form.fields = formatted(value),
@@ -198,6 +199,25 @@ impl HitSearch {
     }
 }
 
+/// Factors of scores by patterns of indexes.
+fn boosts_of(value: &Value) -> Result<Vec<(String, f64)>, Error> {
+    let one = |members: &Map<String, Value>| -> Result<Vec<(String, f64)>, Error> {
+        let factor = |(name, factor): (&String, &Value)| match factor.as_f64() {
+            Some(factor) => Ok((name.clone(), factor)),
+            None => Err(Error::Parsing(format!("[indices_boost] of [{name}] must be a number"))),
+        };
+        members.iter().map(factor).collect()
+    };
+    match value {
+        Value::Object(members) => one(members),
+        Value::Array(all) => {
+            let all = all.iter().filter_map(Value::as_object).map(one);
+            Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
+        }
+        _ => Err(Error::Parsing("[indices_boost] must be an array of objects".to_owned())),
+    }
+}
+
 /// Fields with their formats.
 fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
     let one = |value: &Value| match value {
@@ -237,7 +257,13 @@ pub(crate) fn run(
     let mut total = 0;
     let needs_documents = keeps_all || request.size > 0 || request.order.is_some();
     for index in indexes {
-        visit(door, index, request, &mut |hit| {
+        let names = |pattern: &str| {
+            glob(pattern, &index.entry.name) || index.entry.aliases.keys().any(|alias| glob(pattern, alias))
+        };
+        let boost =
+            request.boosts.iter().find(|(pattern, _)| names(pattern)).map_or(1.0, |(_, boost)| *boost);
+        visit(door, index, request, &mut |mut hit| {
+            hit.score *= boost;
             if !request.aggregations.is_empty() {
                 kept_bytes += hit.stored.source.len() * 2 + 200;
                 aggregated.push(hit.clone());
@@ -422,6 +448,9 @@ fn search_body(
         ));
     }
     let indexes = indexes_of(door, parameters, expression)?;
+    for (name, _) in request.boosts.iter().filter(|(name, _)| !names::is_pattern(name)) {
+        indexes_of(door, parameters, name)?;
+    }
     if let Some(filter) = alias_filter(door, expression)? {
         request.query = with_filter(request.query, filter);
     }

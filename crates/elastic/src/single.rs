@@ -76,7 +76,7 @@ pub(crate) fn write(
     let index = placed.index.clone();
     let result = door.begin(placed)?.wait()?;
     if refresh != RefreshPolicy::None {
-        index.live.refresh();
+        index.refresh_for(&result.id);
     }
     let status = result.status;
     let forced = refresh == RefreshPolicy::Now && result.result != "noop";

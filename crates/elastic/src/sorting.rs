@@ -190,10 +190,7 @@ impl HitOrderKey {
 fn compare_keys(left: &HitSortKey, right: &HitSortKey, is_descending: bool) -> Ordering {
     let turned = |order: Ordering| if is_descending { order.reverse() } else { order };
     match (left, right) {
-        (HitSortKey::Missing(first), HitSortKey::Missing(_)) => {
-            let _ = first;
-            Ordering::Equal
-        }
+        (HitSortKey::Missing(_), HitSortKey::Missing(_)) => Ordering::Equal,
         (HitSortKey::Missing(true), _) | (_, HitSortKey::Missing(false)) => Ordering::Less,
         (HitSortKey::Missing(false), _) | (_, HitSortKey::Missing(true)) => Ordering::Greater,
         (HitSortKey::Number(left), HitSortKey::Number(right)) => {

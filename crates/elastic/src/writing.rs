@@ -88,7 +88,6 @@ pub(crate) struct SingleWrite {
 pub(crate) struct WriteResult {
     pub(crate) index: String,
     pub(crate) id: String,
-    pub(crate) routing: Option<String>,
     pub(crate) version: i64,
     pub(crate) seq_no: i64,
     pub(crate) result: &'static str,
@@ -227,7 +226,6 @@ fn decide(
     let mut result = WriteResult {
         index: index.entry.name.clone(),
         id: id.to_owned(),
-        routing: write.routing.clone(),
         version,
         seq_no: 0,
         result: "created",

@@ -166,7 +166,7 @@ async fn operate(
     let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, api.running.acquire());
     let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);
-    let request = DoorRequest { body: body.to_vec(), ..shown };
+    let request = DoorRequest { body: Vec::from(body), ..shown };
     let answered = tokio::task::spawn_blocking(move || door.answer(&request)).await;
     let answer = answered.map_err(|error| Error::Internal(format!("a request of the door: {error}")))?;
     Ok(written(answer))

@@ -124,8 +124,13 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
+    let elastic = server.elastic_address().map_err(Error::Runtime)?;
     eprintln!("millrace: documents and queries at {data}, deployment at {config}");
-    for address in [data, config].into_iter().filter(|address| !address.ip().to_canonical().is_loopback()) {
+    if let Some(elastic) = elastic {
+        eprintln!("millrace: Elasticsearch's interfaces at {elastic}");
+    }
+    let all = [Some(data), Some(config), elastic].into_iter().flatten();
+    for address in all.filter(|address| !address.ip().to_canonical().is_loopback()) {
         tracing::warn!(
             %address,
             "other machines reach this port, and clients need no credentials: each may do all that it offers (--insecure)"
