@@ -8,6 +8,8 @@ pub enum PortKind {
     Data,
     /// The deployment port.
     Config,
+    /// The port of Elasticsearch's interfaces.
+    Elastic,
 }
 
 /// Kind of HTTP method.
@@ -57,10 +59,13 @@ impl AccessRule {
                 () if ["/search", "/mcp", "/model-evaluation"].into_iter().any(below) => {
                     AccessRule::AnyOf(&[Read])
                 }
+                // What it reads and writes is checked with the request: it needs all groups.
+                () if below("/elastic") => AccessRule::AnyOf(&[Read, Write]),
                 () if below("/state/v1/cluster") && !is_safe => AccessRule::AnyOf(&[Admin]),
                 () if measures.into_iter().any(below) => AccessRule::Whole(&[Admin]),
                 () => AccessRule::AnyOf(&[]),
             },
+            PortKind::Elastic => AccessRule::AnyOf(&[Read, Write]),
             PortKind::Config => match () {
                 () if below("/application/v2") && method == RequestMethod::Delete => {
                     AccessRule::AnyOf(&[Admin])

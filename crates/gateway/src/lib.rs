@@ -11,6 +11,7 @@ mod config_api;
 mod data_port;
 mod document_api;
 mod edge;
+mod elastic_api;
 mod forwarding;
 pub mod fuzz;
 mod http;

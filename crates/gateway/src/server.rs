@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::data_port::DataPort;
 use crate::edge::{RequestGuard, guard};
+use crate::elastic_api::ElasticApi;
 use crate::{GatewayState, PortError, Settings, config_api, http};
 use millrace_node::Node;
 
@@ -40,6 +41,7 @@ pub struct NodeServer {
     state: Arc<GatewayState>,
     data: TcpListener,
     config: TcpListener,
+    elastic: Option<TcpListener>,
     tls: Option<Arc<http::RenewedCertificate>>,
     handed: (ForwardIntake, mpsc::Receiver<Connection>),
     /// Additional endpoints of other crates: on the data port, and on the deployment port.
@@ -62,12 +64,16 @@ impl NodeServer {
         let data = listen(SocketAddr::new(settings.listen, settings.port), "--port").await?;
         let config =
             listen(SocketAddr::new(settings.config_listen, settings.config_port), "--config-port").await?;
+        let elastic = match settings.elastic_port {
+            Some(port) => Some(listen(SocketAddr::new(settings.listen, port), "--elastic-port").await?),
+            None => None,
+        };
         if let Ok(address) = data.local_addr() {
             state.bound(address.port());
         }
         let (sender, receiver) = mpsc::channel(HANDED_MAX);
         let handed = (ForwardIntake(sender), receiver);
-        Ok(NodeServer { state, data, config, tls, handed, beside: Default::default() })
+        Ok(NodeServer { state, data, config, elastic, tls, handed, beside: Default::default() })
     }
 
     /// Settings of the ports.
@@ -86,6 +92,14 @@ impl NodeServer {
     /// Returns true if clients need no credentials.
     pub fn is_open(&self) -> bool {
         self.state.credentials().is_open()
+    }
+
+    /// Address of the port of Elasticsearch's interfaces, if there is one.
+    ///
+    /// # Errors
+    /// The operating system does not return it.
+    pub fn elastic_address(&self) -> std::io::Result<Option<SocketAddr>> {
+        self.elastic.as_ref().map(TcpListener::local_addr).transpose()
     }
 
     /// Intake for connections of other nodes.
@@ -113,12 +127,21 @@ impl NodeServer {
         let renewing = self.tls.clone().map(|certificate| tokio::spawn(certificate.renew_forever()));
         let tls = self.tls.as_ref().map(http::acceptor);
         let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever());
+        let door = ElasticApi::new(Arc::clone(&self.state));
+        let elastic = serve_elastic(ElasticServing {
+            listener: self.elastic,
+            tls: tls.clone(),
+            limits: self.state.port_limits()[0].clone(),
+            router: door.own_port(),
+            stop: stopping.clone(),
+            drain,
+        });
         let data = http::serve_with(
             self.data,
             self.handed.1,
             tls.clone(),
             self.state.port_limits()[0].clone(),
-            DataPort::new(Arc::clone(&self.state), self.beside.0),
+            DataPort::new(Arc::clone(&self.state), self.beside.0.merge(door.below_data_port())),
             stopping.clone(),
             drain,
         );
@@ -135,13 +158,31 @@ impl NodeServer {
             // Both servers wait for this; if they have ended by themselves, there is no receiver.
             let _ = stopped.send(true);
         };
-        tokio::join!(data, config, stop);
+        tokio::join!(data, config, elastic, stop);
         renewing.inspect(tokio::task::JoinHandle::abort);
         credentials.abort();
         leave.await;
         let state = self.state;
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.
         let _ = tokio::task::spawn_blocking(move || state.close()).await;
+    }
+}
+
+/// The port of Elasticsearch's interfaces, as it is served.
+struct ElasticServing {
+    listener: Option<TcpListener>,
+    tls: Option<tokio_rustls::TlsAcceptor>,
+    limits: http::PortLimits,
+    router: Router,
+    stop: watch::Receiver<bool>,
+    drain: std::time::Duration,
+}
+
+/// Serves the port of Elasticsearch's interfaces, if there is one.
+async fn serve_elastic(serving: ElasticServing) {
+    let ElasticServing { listener, tls, limits, router, stop, drain } = serving;
+    if let Some(listener) = listener {
+        http::serve(listener, tls, limits, http::routed(router), stop, drain).await;
     }
 }
 

@@ -30,7 +30,9 @@ pub struct Settings {
     pub port: u16,
     /// Deployment port; 0 lets the system choose.
     pub config_port: u16,
-    /// Certificate and key, for TLS on both ports.
+    /// Port of Elasticsearch's interfaces; 0 lets the system choose, `None` opens none.
+    pub elastic_port: Option<u16>,
+    /// Certificate and key, for TLS on all ports.
     pub tls: Option<TlsFiles>,
     /// Files with the credentials of clients.
     pub credentials: CredentialFiles,
@@ -159,6 +161,7 @@ impl Settings {
             origins: WebOrigins::default(),
             port: 8080,
             config_port: 19071,
+            elastic_port: None,
             tls: None,
             request_bytes_max: 64 << 20,
             limits: RequestLimits::default(),

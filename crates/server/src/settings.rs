@@ -65,6 +65,10 @@ pub struct ServeArguments {
     /// The port of deployment [default: 19071].
     #[arg(long, env = "MILLRACE_CONFIG_PORT")]
     pub config_port: Option<u16>,
+    /// The port of Elasticsearch's interfaces, at the address of --listen; they are also below /elastic/ of
+    /// the port of documents [default: none].
+    #[arg(long, env = "MILLRACE_ELASTIC_PORT")]
+    pub elastic_port: Option<u16>,
     /// Deploy this application package first, unless it is active already.
     #[arg(long, value_name = "DIR", env = "MILLRACE_APP")]
     pub app: Option<PathBuf>,
@@ -345,6 +349,7 @@ impl ServeArguments {
             log_details,
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
+            elastic_port: given.elastic_port,
             tls,
             credentials,
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),

@@ -18,7 +18,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 24] = [
     ("html2text", &["mail"]),
     ("hyper", &["remote", "gateway", "client", "coordination", "bench", "server"]),
     ("icu_segmenter", &["linguistics"]),
-    ("jiff", &["cluster", "grouping", "indexing", "schema"]),
+    ("jiff", &["cluster", "grouping", "indexing", "schema", "elastic"]),
     ("jsonwebtoken", &["access"]),
     ("libc", &["env", "model"]),
     ("mail-parser", &["mail"]),

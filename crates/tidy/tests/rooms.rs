@@ -36,6 +36,7 @@ const OWNED_CALLS: [OwnedCall; 4] = [
             "membership/",
             "peer/",
             "content/",
+            "elastic/src/shelf.rs",
             "server/",
         ],
         instead: "take the time as an argument, or a `SearchDeadline`",

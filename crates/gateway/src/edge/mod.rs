@@ -192,6 +192,24 @@ fn form_type(value: &HeaderValue) -> Option<&'static str> {
 /// The guard as a layer around the router of the deployment port.
 pub(crate) async fn guard(
     State(guard): State<RequestGuard>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    guarded(&guard, PortKind::Config, request, next).await
+}
+
+/// The guard as a layer around the router of the port of Elasticsearch's interfaces.
+pub(crate) async fn guard_elastic(
+    State(guard): State<RequestGuard>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    guarded(&guard, PortKind::Elastic, request, next).await
+}
+
+async fn guarded(
+    guard: &RequestGuard,
+    port: PortKind,
     mut request: axum::extract::Request,
     next: Next,
 ) -> Response {
@@ -200,7 +218,7 @@ pub(crate) async fn guard(
         GuardVerdict::Pass(origin) => origin,
     };
     // The turn lasts until the answer begins.
-    let response = match guard.admit(PortKind::Config, &mut request) {
+    let response = match guard.admit(port, &mut request) {
         Ok(_turn) => next.run(request).await,
         Err(refused) => *refused,
     };

@@ -124,9 +124,14 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
+    let elastic = server.elastic_address().map_err(Error::Runtime)?;
     eprintln!("millrace: documents and queries at {data}, deployment at {config}");
+    if let Some(elastic) = elastic {
+        eprintln!("millrace: Elasticsearch's interfaces at {elastic}");
+    }
     let is_open = server.is_open();
-    let reached = [data, config].into_iter().filter(|address| !address.ip().to_canonical().is_loopback());
+    let all = [Some(data), Some(config), elastic].into_iter().flatten();
+    let reached = all.filter(|address| !address.ip().to_canonical().is_loopback());
     for address in reached.filter(|_| is_open) {
         tracing::warn!(
             %address,

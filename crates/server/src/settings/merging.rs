@@ -22,6 +22,7 @@ impl ServeArguments {
             trusted_proxies: self.trusted_proxies.or(others.trusted_proxies),
             port: self.port.or(others.port),
             config_port: self.config_port.or(others.config_port),
+            elastic_port: self.elastic_port.or(others.elastic_port),
             app: self.app.or(others.app),
             config: self.config.or(others.config),
             tls_certificate: self.tls_certificate.or(others.tls_certificate),

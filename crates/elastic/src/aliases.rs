@@ -1,0 +1,184 @@
+//! Aliases: given, removed and shown.
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::catalog::CatalogChange;
+use crate::door::ElasticDoor;
+use crate::fields::names_of;
+use crate::index_admin::{alias_options, resolve_all};
+use crate::names::{self, NameOptions, check_alias_name};
+use crate::patterns::glob;
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+
+const OPTIONS: NameOptions = NameOptions {
+    allow_no_indices: false,
+    forbid_closed: false,
+    closed: true,
+    aliases: false,
+    ..NameOptions::LENIENT
+};
+
+/// Gives an alias to indexes.
+fn add(
+    change: &mut CatalogChange<'_>,
+    expression: &str,
+    alias: &str,
+    options: &Map<String, Value>,
+) -> Result<(), Error> {
+    check_alias_name(change, alias)?;
+    for index in names::resolve(change, expression, OPTIONS)? {
+        let mut entry = (*index.entry).clone();
+        if options.get("is_write_index") == Some(&Value::Bool(true)) {
+            let writes = |index: &&crate::catalog::OpenIndex| {
+                index.entry.name != entry.name
+                    && index.entry.aliases[alias].get("is_write_index") == Some(&Value::Bool(true))
+            };
+            if let Some(other) = change.with_alias(alias).find(writes) {
+                return Err(Error::IllegalArgument(format!(
+                    "alias [{alias}] has more than one write index [{},{}]",
+                    other.entry.name, entry.name
+                )));
+            }
+        }
+        entry.aliases.insert(alias.to_owned(), alias_options(options.clone()));
+        change.put_index(entry)?;
+    }
+    Ok(())
+}
+
+/// Removes aliases from indexes. True if there were any.
+fn remove(change: &mut CatalogChange<'_>, expression: &str, pattern: &str) -> Result<bool, Error> {
+    let mut found = false;
+    for index in names::resolve(change, expression, OPTIONS)? {
+        let mut entry = (*index.entry).clone();
+        let before = entry.aliases.len();
+        entry.aliases.retain(|alias, _| pattern != "_all" && !glob(pattern, alias));
+        if entry.aliases.len() < before {
+            found = true;
+            change.put_index(entry)?;
+        }
+    }
+    Ok(found)
+}
+
+/// `PUT` of an alias.
+pub(crate) fn put(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    index: &str,
+    alias: &str,
+) -> Result<DoorReply, Error> {
+    let options = object_of(&request.body)?;
+    add(&mut door.catalog.change()?, index, alias, &options)?;
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `DELETE` of aliases.
+pub(crate) fn delete(door: &ElasticDoor, index: &str, aliases: &str) -> Result<DoorReply, Error> {
+    let mut change = door.catalog.change()?;
+    let mut found = false;
+    for pattern in aliases.split(',') {
+        found |= remove(&mut change, index, pattern)?;
+    }
+    if found {
+        DoorReply::ok(json!({ "acknowledged": true }))
+    } else {
+        Err(Error::NoAlias(aliases.to_owned()))
+    }
+}
+
+/// `POST` of `_aliases`: several changes.
+pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    let actions = body.get("actions").and_then(Value::as_array).cloned().unwrap_or_default();
+    if actions.is_empty() {
+        return Err(Error::Validation(vec!["Must specify at least one alias action".to_owned()]));
+    }
+    let mut change = door.catalog.change()?;
+    for action in actions {
+        let Some((kind, of)) = action.as_object().and_then(|action| action.iter().next()) else {
+            return Err(Error::Content("[alias_action] an action is an object with one member".to_owned()));
+        };
+        let of = of.as_object().cloned().unwrap_or_default();
+        let all = |one: &str, many: &str| {
+            let values = [of.get(one), of.get(many)];
+            values.into_iter().flatten().flat_map(names_of).collect::<Vec<_>>().join(",")
+        };
+        let (index, aliases) = (all("index", "indices"), all("alias", "aliases"));
+        let mut options = of.clone();
+        options.retain(|name, _| {
+            !["index", "indices", "alias", "aliases", "must_exist"].contains(&name.as_str())
+        });
+        match kind.as_str() {
+            "add" => {
+                for alias in aliases.split(',') {
+                    add(&mut change, &index, alias, &options)?;
+                }
+            }
+            "remove" => {
+                for alias in aliases.split(',') {
+                    if !remove(&mut change, &index, alias)?
+                        && of.get("must_exist") != Some(&Value::Bool(false))
+                    {
+                        return Err(Error::NoAlias(alias.to_owned()));
+                    }
+                }
+            }
+            "remove_index" => {
+                for index in names::resolve(&change, &index, OPTIONS)? {
+                    change.delete_index(&index.entry.name)?;
+                }
+            }
+            other => return Err(Error::Content(format!("[alias_action] unknown field [{other}]"))),
+        }
+    }
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `GET` and `HEAD` of aliases.
+pub(crate) fn get(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+    aliases: Option<&str>,
+) -> Result<DoorReply, Error> {
+    let mut answer = Map::new();
+    let mut seen: Vec<String> = Vec::new();
+    let is_wanted = |alias: &str| {
+        let Some(patterns) = aliases else { return true };
+        let mut wanted = false;
+        for pattern in patterns.split(',') {
+            match pattern.strip_prefix('-').filter(|_| wanted) {
+                Some(excluded) if glob(excluded, alias) => wanted = false,
+                Some(_) => {}
+                None => wanted |= pattern == "_all" || glob(pattern, alias),
+            }
+        }
+        wanted
+    };
+    let is_for_all =
+        aliases.is_none_or(|aliases| aliases == "_all" || aliases == "*") && expression.is_empty();
+    for index in resolve_all(door, parameters, expression)? {
+        let mut shown = index.entry.aliases.clone();
+        shown.retain(|alias, _| is_wanted(alias));
+        seen.extend(shown.keys().cloned());
+        if !shown.is_empty() || is_for_all || aliases.is_none() {
+            answer.insert(index.entry.name.clone(), json!({ "aliases": shown }));
+        }
+    }
+    let named = aliases
+        .unwrap_or_default()
+        .split(',')
+        .filter(|name| !names::is_pattern(name) && !name.starts_with('-'));
+    let missing: Vec<&str> = named.filter(|name| !seen.iter().any(|alias| alias == name)).collect();
+    if missing.is_empty() {
+        return DoorReply::ok(Value::Object(answer));
+    }
+    let noun = if missing.len() == 1 { "alias" } else { "aliases" };
+    let mut body = json!({ "error": format!("{noun} [{}] missing", missing.join(",")), "status": 404 });
+    if let Value::Object(body) = &mut body {
+        body.extend(answer);
+    }
+    Ok(DoorReply::Json(404, body))
+}

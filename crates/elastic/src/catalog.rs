@@ -1,0 +1,466 @@
+//! The catalog: indexes with their settings, mappings and aliases; templates; data streams.
+//!
+//! Each entry is a document of the group [`ShelfGroup::CATALOG`]: it is written as all documents are, before
+//! the request that changed it is answered. A copy of all entries is kept in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use millrace_node::Node;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::shelf::{self, ShelfGroup, StoredSource};
+
+/// Sequence numbers that are reserved with one write of the catalog.
+const SEQ_NO_STEP: i64 = 1 << 20;
+
+/// Indexes that there may be.
+const INDEXES_MAX: usize = 10_000;
+
+/// Entries of other kinds that there may be.
+const ENTRIES_MAX: usize = 10_000;
+
+/// Removed documents of an index whose version is remembered, so that a later version is higher.
+const TOMBSTONES_MAX: usize = 1 << 16;
+
+/// Writes of an index that a search may not see yet, before all are shown.
+const HIDDEN_MAX: usize = 1 << 14;
+
+/// An index as it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct IndexEntry {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    /// Number of its group.
+    pub(crate) number: u32,
+    pub(crate) created_ms: u64,
+    /// Settings by their full names, such as `index.number_of_shards`, with texts as values.
+    pub(crate) settings: BTreeMap<String, Value>,
+    pub(crate) mappings: Map<String, Value>,
+    pub(crate) aliases: BTreeMap<String, Map<String, Value>>,
+    pub(crate) is_closed: bool,
+    /// Sequence numbers below this one may have been given.
+    pub(crate) seq_no_reserved: i64,
+}
+
+/// A data stream as it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StreamEntry {
+    pub(crate) name: String,
+    /// Backing indexes, the oldest first.
+    pub(crate) indexes: Vec<String>,
+    pub(crate) generation: u64,
+    pub(crate) template: String,
+    pub(crate) timestamp_field: String,
+}
+
+/// An index with its state in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenIndex {
+    pub(crate) entry: Arc<IndexEntry>,
+    pub(crate) live: Arc<IndexState>,
+}
+
+/// State of an index in memory; it can be lost.
+#[derive(Debug, Default)]
+pub(crate) struct IndexState {
+    seq_no: AtomicI64,
+    /// Versions of removed documents.
+    tombstones: Mutex<HashMap<String, i64>>,
+    /// Documents as searches see them, where that differs from the store: with `refresh_interval: -1`, an
+    /// index shows its writes when it is refreshed.
+    hidden: Mutex<HashMap<String, Option<StoredSource>>>,
+}
+
+impl IndexState {
+    /// Next sequence number.
+    pub(crate) fn next_seq_no(&self) -> i64 {
+        self.seq_no.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers the version with which a document was removed.
+    pub(crate) fn removed(&self, id: &str, version: i64) {
+        let mut tombstones = self.tombstones.lock();
+        if tombstones.len() >= TOMBSTONES_MAX {
+            tombstones.clear();
+        }
+        tombstones.insert(id.to_owned(), version);
+    }
+
+    /// Version with which a document was removed, if it was a while ago; forgets it.
+    pub(crate) fn tombstone(&self, id: &str) -> Option<i64> {
+        self.tombstones.lock().get(id).copied()
+    }
+
+    /// Forgets that a document was removed.
+    pub(crate) fn returned(&self, id: &str) {
+        self.tombstones.lock().remove(id);
+    }
+
+    /// Keeps the version before a write, which searches still see.
+    pub(crate) fn hide(&self, id: &str, before: Option<StoredSource>) {
+        let mut hidden = self.hidden.lock();
+        if hidden.len() >= HIDDEN_MAX {
+            hidden.clear();
+        }
+        hidden.entry(id.to_owned()).or_insert(before);
+    }
+
+    /// Shows the writes of one document.
+    pub(crate) fn show(&self, id: &str) {
+        self.hidden.lock().remove(id);
+    }
+
+    /// Shows all writes.
+    pub(crate) fn refresh(&self) {
+        self.hidden.lock().clear();
+    }
+
+    /// Documents as searches see them, where that differs from the store.
+    pub(crate) fn hidden(&self) -> HashMap<String, Option<StoredSource>> {
+        self.hidden.lock().clone()
+    }
+}
+
+impl OpenIndex {
+    /// True if its writes are hidden from searches until it is refreshed.
+    pub(crate) fn hides_writes(&self) -> bool {
+        let interval = self.entry.settings.get("index.refresh_interval");
+        interval.is_some_and(|interval| interval == "-1" || *interval == Value::from(-1))
+    }
+
+    /// Shows a write that asked for it, with all others of its shard. Several shards show the document alone.
+    pub(crate) fn refresh_for(&self, id: &str) {
+        match self.setting("index.number_of_shards").unwrap_or("1") {
+            "1" => self.live.refresh(),
+            _ => self.live.show(id),
+        }
+    }
+
+    /// True if a request with this routing value finds a document. With one shard all of them do.
+    pub(crate) fn finds(&self, stored: &StoredSource, routing: Option<&str>) -> bool {
+        self.setting("index.number_of_shards").unwrap_or("1") == "1"
+            || stored.routing.is_none() && routing.is_none()
+            || stored.routing.as_deref().unwrap_or(&stored.id) == routing.unwrap_or(&stored.id)
+    }
+
+    /// Group of its documents.
+    pub(crate) fn group(&self) -> ShelfGroup {
+        ShelfGroup(self.entry.number)
+    }
+
+    /// A setting as text.
+    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+        self.entry.settings.get(name)?.as_str()
+    }
+
+    /// True if patterns pass it over, unless they ask for hidden ones.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.setting("index.hidden") == Some("true")
+    }
+}
+
+/// Kind of a template or another named object that is kept as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NamedKind {
+    /// Composable template of indexes.
+    IndexTemplate,
+    /// Part of composable templates.
+    ComponentTemplate,
+    /// Template of the older kind.
+    LegacyTemplate,
+    /// Pipeline without processors.
+    Pipeline,
+    /// Setting of the cluster.
+    ClusterSettings,
+}
+
+impl NamedKind {
+    const ALL: [NamedKind; 5] = [
+        NamedKind::IndexTemplate,
+        NamedKind::ComponentTemplate,
+        NamedKind::LegacyTemplate,
+        NamedKind::Pipeline,
+        NamedKind::ClusterSettings,
+    ];
+
+    /// Beginning of the names of its documents.
+    fn prefix(self) -> &'static str {
+        match self {
+            NamedKind::IndexTemplate => "index_template/",
+            NamedKind::ComponentTemplate => "component_template/",
+            NamedKind::LegacyTemplate => "template/",
+            NamedKind::Pipeline => "pipeline/",
+            NamedKind::ClusterSettings => "cluster_settings/",
+        }
+    }
+}
+
+/// All entries, in memory.
+#[derive(Debug, Default)]
+pub(crate) struct CatalogEntries {
+    pub(crate) indexes: BTreeMap<String, OpenIndex>,
+    pub(crate) streams: BTreeMap<String, StreamEntry>,
+    named: BTreeMap<(NamedKind, String), Value>,
+    /// Cluster state that they were read under; `None` if they were not read yet.
+    read_under: Option<u64>,
+}
+
+impl CatalogEntries {
+    /// Object of a kind by name.
+    pub(crate) fn named(&self, kind: NamedKind, name: &str) -> Option<&Value> {
+        self.named.get(&(kind, name.to_owned()))
+    }
+
+    /// Objects of a kind.
+    pub(crate) fn all_named(&self, kind: NamedKind) -> impl Iterator<Item = (&str, &Value)> {
+        let of_kind = self.named.iter().filter(move |((other, _), _)| *other == kind);
+        of_kind.map(|((_, name), value)| (name.as_str(), value))
+    }
+
+    /// Indexes with an alias.
+    pub(crate) fn with_alias<'e>(&'e self, alias: &'e str) -> impl Iterator<Item = &'e OpenIndex> {
+        self.indexes.values().filter(move |index| index.entry.aliases.contains_key(alias))
+    }
+}
+
+/// The catalog of a node.
+pub(crate) struct DoorCatalog {
+    node: Arc<Node>,
+    entries: RwLock<CatalogEntries>,
+}
+
+/// The catalog while it is changed.
+pub(crate) struct CatalogChange<'c> {
+    node: &'c Node,
+    entries: RwLockWriteGuard<'c, CatalogEntries>,
+}
+
+impl DoorCatalog {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        DoorCatalog { node, entries: RwLock::default() }
+    }
+
+    /// Version of the cluster state; 0 on a node that is alone.
+    fn state_version(&self) -> Result<u64, Error> {
+        match self.node.cluster() {
+            None => Ok(0),
+            Some(cluster) => Ok(cluster.owners(Some(&[shelf::home()]))?.version),
+        }
+    }
+
+    /// The entries.
+    ///
+    /// # Errors
+    /// They cannot be read from the store.
+    pub(crate) fn read(&self) -> Result<RwLockReadGuard<'_, CatalogEntries>, Error> {
+        let version = self.state_version()?;
+        let entries = self.entries.read();
+        if entries.read_under == Some(version) {
+            return Ok(entries);
+        }
+        drop(entries);
+        drop(self.change()?);
+        Ok(self.entries.read())
+    }
+
+    /// The entries, to be changed. No other request reads them meanwhile.
+    ///
+    /// # Errors
+    /// They cannot be read from the store.
+    pub(crate) fn change(&self) -> Result<CatalogChange<'_>, Error> {
+        let version = self.state_version()?;
+        let mut entries = self.entries.write();
+        if entries.read_under != Some(version) {
+            *entries = load(&self.node)?;
+            entries.read_under = Some(version);
+        }
+        Ok(CatalogChange { node: &self.node, entries })
+    }
+}
+
+/// Reads all entries, and completes the deletions that were under way.
+fn load(node: &Node) -> Result<CatalogEntries, Error> {
+    let mut entries = CatalogEntries::default();
+    let mut deleted = Vec::new();
+    shelf::scan(node, ShelfGroup::CATALOG, |stored| {
+        let damaged = |error: serde_json::Error| {
+            Error::Internal(format!("the entry {} of the catalog is damaged: {error}", stored.id))
+        };
+        if stored.id.starts_with("index/") {
+            let entry: IndexEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
+            let live = IndexState { seq_no: AtomicI64::new(entry.seq_no_reserved), ..IndexState::default() };
+            let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live) };
+            entries.indexes.insert(index.entry.name.clone(), index);
+        } else if stored.id.starts_with("stream/") {
+            let stream: StreamEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
+            entries.streams.insert(stream.name.clone(), stream);
+        } else if let Some(number) = stored.id.strip_prefix("deleted/") {
+            deleted.extend(number.parse::<u32>().ok());
+        } else {
+            for kind in NamedKind::ALL {
+                if let Some(name) = stored.id.strip_prefix(kind.prefix()) {
+                    let value = serde_json::from_str(&stored.source).map_err(damaged)?;
+                    entries.named.insert((kind, name.to_owned()), value);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    for number in deleted {
+        if entries.indexes.values().all(|index| index.entry.number != number) {
+            shelf::drop_group(node, ShelfGroup(number))?;
+        }
+        shelf::put(node, ShelfGroup::CATALOG, &format!("deleted/{number}"), None)?;
+    }
+    Ok(entries)
+}
+
+impl std::ops::Deref for CatalogChange<'_> {
+    type Target = CatalogEntries;
+
+    fn deref(&self) -> &CatalogEntries {
+        &self.entries
+    }
+}
+
+impl CatalogChange<'_> {
+    /// Keeps an index, a new one or an existing one with changes.
+    pub(crate) fn put_index(&mut self, entry: IndexEntry) -> Result<OpenIndex, Error> {
+        let is_new = !self.indexes.contains_key(&entry.name);
+        if is_new && self.indexes.len() >= INDEXES_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "there are {INDEXES_MAX} indexes already, which is the limit; delete some"
+            )));
+        }
+        let mut entry = entry;
+        let live = match self.indexes.get(&entry.name).filter(|index| index.entry.uuid == entry.uuid) {
+            Some(index) => Arc::clone(&index.live),
+            None => Arc::default(),
+        };
+        if live.seq_no.load(Ordering::Relaxed) + SEQ_NO_STEP / 2 >= entry.seq_no_reserved {
+            entry.seq_no_reserved = live.seq_no.load(Ordering::Relaxed) + SEQ_NO_STEP;
+        }
+        let text = serde_json::to_string(&entry).expect("an index has names for keys");
+        shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{}", entry.name), Some(&text))?;
+        let index = OpenIndex { entry: Arc::new(entry), live };
+        self.entries.indexes.insert(index.entry.name.clone(), index.clone());
+        Ok(index)
+    }
+
+    /// Deletes an index and its documents. A deletion that is broken off is completed later.
+    pub(crate) fn delete_index(&mut self, name: &str) -> Result<(), Error> {
+        let Some(index) = self.indexes.get(name) else { return Err(Error::no_index(name)) };
+        let group = index.group();
+        let mark = format!("deleted/{}", group.0);
+        shelf::put(self.node, ShelfGroup::CATALOG, &mark, Some("{}"))?;
+        shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{name}"), None)?;
+        self.entries.indexes.remove(name);
+        shelf::drop_group(self.node, group)?;
+        shelf::put(self.node, ShelfGroup::CATALOG, &mark, None)
+    }
+
+    /// Keeps a data stream.
+    pub(crate) fn put_stream(&mut self, stream: StreamEntry) -> Result<(), Error> {
+        let text = serde_json::to_string(&stream).expect("a data stream has names for keys");
+        shelf::put(self.node, ShelfGroup::CATALOG, &format!("stream/{}", stream.name), Some(&text))?;
+        self.entries.streams.insert(stream.name.clone(), stream);
+        Ok(())
+    }
+
+    /// Deletes a data stream with its backing indexes.
+    pub(crate) fn delete_stream(&mut self, name: &str) -> Result<(), Error> {
+        let Some(stream) = self.streams.get(name).cloned() else { return Err(Error::no_index(name)) };
+        shelf::put(self.node, ShelfGroup::CATALOG, &format!("stream/{name}"), None)?;
+        self.entries.streams.remove(name);
+        for index in &stream.indexes {
+            if self.indexes.contains_key(index) {
+                self.delete_index(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a named object.
+    pub(crate) fn put_named(&mut self, kind: NamedKind, name: &str, value: Value) -> Result<(), Error> {
+        if self.entries.named.len() >= ENTRIES_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "there are {ENTRIES_MAX} templates and pipelines already, which is the limit; delete some"
+            )));
+        }
+        let key = format!("{}{name}", kind.prefix());
+        shelf::put(self.node, ShelfGroup::CATALOG, &key, Some(&value.to_string()))?;
+        self.entries.named.insert((kind, name.to_owned()), value);
+        Ok(())
+    }
+
+    /// Deletes a named object.
+    pub(crate) fn delete_named(&mut self, kind: NamedKind, name: &str) -> Result<(), Error> {
+        shelf::put(self.node, ShelfGroup::CATALOG, &format!("{}{name}", kind.prefix()), None)?;
+        self.entries.named.remove(&(kind, name.to_owned()));
+        Ok(())
+    }
+
+    /// True if the application has a document type of this name.
+    pub(crate) fn is_deployed(&self, name: &str) -> bool {
+        self.node.deployments().current().is_ok_and(|deployment| deployment.kind(name).is_ok())
+    }
+
+    /// A number that no index has.
+    pub(crate) fn unused_number(&self) -> u32 {
+        loop {
+            let number = random() as u32;
+            let is_used = self.indexes.values().any(|index| index.entry.number == number);
+            if number != 0 && !is_used {
+                return number;
+            }
+        }
+    }
+
+    /// Reserves more sequence numbers for an index, if few are left.
+    pub(crate) fn reserve_seq_nos(&mut self, name: &str) -> Result<(), Error> {
+        match self.indexes.get(name) {
+            Some(index) => {
+                let entry = (*index.entry).clone();
+                self.put_index(entry).map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl OpenIndex {
+    /// True if more sequence numbers should be reserved before the next write.
+    pub(crate) fn needs_seq_nos(&self) -> bool {
+        self.live.seq_no.load(Ordering::Relaxed) + SEQ_NO_STEP / 2 >= self.entry.seq_no_reserved
+    }
+}
+
+/// A number that cannot be guessed.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Random letters for ids, from 64 characters that need no encoding.
+pub(crate) fn random_text(length: usize) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::with_capacity(length);
+    while text.len() < length {
+        let mut bits = random();
+        for _ in 0..10.min(length - text.len()) {
+            text.push(char::from(LETTERS[(bits & 63) as usize]));
+            bits >>= 6;
+        }
+    }
+    text
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    millrace_env::unix_time().as_millis() as u64
+}

@@ -1,0 +1,270 @@
+//! Dates in documents, queries and aggregations.
+
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, Zoned};
+use serde_json::Value;
+
+/// Text of a date.
+pub(crate) struct DateText;
+
+impl DateText {
+    /// True if dynamic mapping takes a text as a date: `2024-01-31`, also with a time, or `2024/01/31`.
+    pub(crate) fn is_detected(text: &str) -> bool {
+        let bytes = text.as_bytes();
+        let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+        let begins = (0..4).all(digit) && bytes.len() >= 10 && matches!(bytes[4], b'-' | b'/');
+        begins && Self::parse_iso(&text.replace('/', "-")).is_some()
+    }
+
+    /// Milliseconds since 1970 of a value, by the format of its field.
+    pub(crate) fn parse_value(value: &Value, format: Option<&str>) -> Option<i64> {
+        match value {
+            Value::Number(number) => Self::parse(&number.to_string(), format),
+            Value::String(text) => Self::parse(text, format),
+            _ => None,
+        }
+    }
+
+    /// Milliseconds since 1970 of a text.
+    pub(crate) fn parse(text: &str, format: Option<&str>) -> Option<i64> {
+        let format = format.unwrap_or("strict_date_optional_time||epoch_millis");
+        format.split("||").find_map(|format| Self::parse_as(text.trim(), format))
+    }
+
+    fn parse_as(text: &str, format: &str) -> Option<i64> {
+        match format {
+            "epoch_millis" => text.parse::<f64>().ok().map(|millis| millis as i64),
+            "epoch_second" => text.parse::<f64>().ok().map(|seconds| (seconds * 1_000.0) as i64),
+            _ if format.contains("date") || format.starts_with("iso") || format.starts_with("rfc3339") => {
+                Self::parse_iso(text)
+            }
+            pattern => Self::parse_pattern(text, pattern),
+        }
+    }
+
+    /// Parses by a pattern of Java with numbers alone.
+    fn parse_pattern(text: &str, pattern: &str) -> Option<i64> {
+        let translated = strftime(pattern);
+        let parsed = jiff::fmt::strtime::parse(&translated, text).ok()?;
+        if let Ok(timestamp) = parsed.to_timestamp() {
+            return Some(timestamp.as_millisecond());
+        }
+        let civil =
+            parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok()?;
+        Some(TimeZone::UTC.to_timestamp(civil).ok()?.as_millisecond())
+    }
+
+    fn parse_iso(text: &str) -> Option<i64> {
+        if let Ok(timestamp) = text.parse::<Timestamp>() {
+            return Some(timestamp.as_millisecond());
+        }
+        let is_utc = |civil: DateTime| TimeZone::UTC.to_timestamp(civil).ok().map(|at| at.as_millisecond());
+        let digits = |from: usize, to: usize| text.get(from..to).and_then(|part| part.parse::<i16>().ok());
+        match text.len() {
+            4 => is_utc(Date::new(digits(0, 4)?, 1, 1).ok()?.at(0, 0, 0, 0)),
+            7 if text.as_bytes()[4] == b'-' => {
+                is_utc(Date::new(digits(0, 4)?, digits(5, 7)? as i8, 1).ok()?.at(0, 0, 0, 0))
+            }
+            8.. => {
+                // An hour without minutes, and an offset without a colon, are completed.
+                let text = text.replacen(' ', "T", usize::from(!text.contains('T')));
+                if let Some((date, time)) = text.split_once('T')
+                    && time.len() == 2
+                {
+                    return is_utc(format!("{date}T{time}:00").parse().ok()?);
+                }
+                if text.ends_with('Z') {
+                    return is_utc(text.trim_end_matches('Z').parse().ok()?);
+                }
+                is_utc(text.parse().ok()?)
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes a date in a format.
+    pub(crate) fn write(millis: i64, format: Option<&str>, zone: &TimeZone) -> String {
+        let Ok(timestamp) = Timestamp::from_millisecond(millis) else { return millis.to_string() };
+        let zoned = timestamp.to_zoned(zone.clone());
+        match format.map(|format| format.split("||").next().unwrap_or(format)) {
+            None
+            | Some("strict_date_optional_time" | "date_optional_time" | "strict_date_time" | "date_time") => {
+                let offset = zoned.offset();
+                let text = zoned.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
+                if offset.is_zero() { format!("{text}Z") } else { format!("{text}{}", zoned.strftime("%:z")) }
+            }
+            Some("epoch_millis") => millis.to_string(),
+            Some("epoch_second") => (millis / 1_000).to_string(),
+            Some("strict_date" | "date" | "yyyy-MM-dd") => zoned.strftime("%Y-%m-%d").to_string(),
+            Some("strict_date_hour_minute_second" | "date_hour_minute_second") => {
+                zoned.strftime("%Y-%m-%dT%H:%M:%S").to_string()
+            }
+            Some(pattern) => zoned.strftime(&strftime(pattern)).to_string(),
+        }
+    }
+
+    /// Milliseconds of a point in time with date arithmetic, such as `now-1d/d` or `2024-01-01||+1M`. With
+    /// `round_up`, a rounded date is the last millisecond of its unit.
+    pub(crate) fn resolve(text: &str, format: Option<&str>, now_ms: i64, round_up: bool) -> Option<i64> {
+        let (base, steps) = match text.strip_prefix("now") {
+            Some(steps) => (now_ms, steps),
+            None => match text.split_once("||") {
+                Some((date, steps)) => (Self::parse(date, format)?, steps),
+                None => {
+                    let base = Self::parse(text, format)?;
+                    // A date without a time stands for the whole day at an upper end.
+                    let is_day = text.len() == 10 && text.as_bytes()[4] == b'-';
+                    return Some(if round_up && is_day { base + 86_399_999 } else { base });
+                }
+            },
+        };
+        let mut at = Timestamp::from_millisecond(base).ok()?.to_zoned(TimeZone::UTC);
+        let mut rest = steps;
+        while let Some(sign) = rest.chars().next() {
+            rest = &rest[sign.len_utf8()..];
+            let count_end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+            let count: i64 = if count_end == 0 { 1 } else { rest[..count_end].parse().ok()? };
+            let unit = rest[count_end..].chars().next()?;
+            rest = &rest[count_end + unit.len_utf8()..];
+            at = match sign {
+                '+' => at.checked_add(span(unit, count)?).ok()?,
+                '-' => at.checked_sub(span(unit, count)?).ok()?,
+                '/' => {
+                    let start = floor(&at, unit)?;
+                    match round_up {
+                        false => start,
+                        true => {
+                            let next = start.checked_add(span(unit, 1)?).ok()?;
+                            next.checked_sub(Span::new().milliseconds(1)).ok()?
+                        }
+                    }
+                }
+                _ => return None,
+            };
+        }
+        Some(at.timestamp().as_millisecond())
+    }
+}
+
+/// Pattern of Java as one of `strftime`.
+fn strftime(pattern: &str) -> String {
+    let mut translated = String::new();
+    let mut letters = pattern.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter == '\'' {
+            while let Some(literal) = letters.next_if(|next| *next != '\'') {
+                translated.push(literal);
+            }
+            letters.next();
+            continue;
+        }
+        let mut count = 1;
+        while letter.is_ascii_alphabetic() && letters.next_if_eq(&letter).is_some() {
+            count += 1;
+        }
+        let conversion = match (letter, count) {
+            ('y' | 'u', 2) => "%y",
+            ('y' | 'u', _) => "%Y",
+            ('M', 3) => "%b",
+            ('M', 4..) => "%B",
+            ('M', _) => "%m",
+            ('d', _) => "%d",
+            ('H', _) => "%H",
+            ('h', _) => "%I",
+            ('m', _) => "%M",
+            ('s', _) => "%S",
+            ('S', 1..=3) => "%3f",
+            ('S', _) => "%f",
+            ('a', _) => "%p",
+            ('E', 1..=3) => "%a",
+            ('E', _) => "%A",
+            ('D', _) => "%j",
+            ('X' | 'Z' | 'x', _) => "%:z",
+            ('%', _) => "%%",
+            (other, _) => {
+                translated.push(other);
+                ""
+            }
+        };
+        translated.push_str(conversion);
+    }
+    translated
+}
+
+/// Length of time of a unit, as date arithmetic names it.
+pub(crate) fn span(unit: char, count: i64) -> Option<Span> {
+    let span = Span::new();
+    match unit {
+        'y' => span.try_years(count).ok(),
+        'q' => span.try_months(count.checked_mul(3)?).ok(),
+        'M' => span.try_months(count).ok(),
+        'w' => span.try_weeks(count).ok(),
+        'd' => span.try_days(count).ok(),
+        'h' | 'H' => span.try_hours(count).ok(),
+        'm' => span.try_minutes(count).ok(),
+        's' => span.try_seconds(count).ok(),
+        _ => None,
+    }
+}
+
+/// Beginning of the unit that has a point in time.
+pub(crate) fn floor(at: &Zoned, unit: char) -> Option<Zoned> {
+    let (date, time) = (at.date(), at.time());
+    let civil = match unit {
+        'y' => Date::new(date.year(), 1, 1).ok()?.at(0, 0, 0, 0),
+        'q' => Date::new(date.year(), (date.month() - 1) / 3 * 3 + 1, 1).ok()?.at(0, 0, 0, 0),
+        'M' => Date::new(date.year(), date.month(), 1).ok()?.at(0, 0, 0, 0),
+        'w' => {
+            let back = i64::from(date.weekday().to_monday_zero_offset());
+            date.checked_sub(Span::new().days(back)).ok()?.at(0, 0, 0, 0)
+        }
+        'd' => date.at(0, 0, 0, 0),
+        'h' | 'H' => date.at(time.hour(), 0, 0, 0),
+        'm' => date.at(time.hour(), time.minute(), 0, 0),
+        's' => date.at(time.hour(), time.minute(), time.second(), 0),
+        _ => return None,
+    };
+    civil.to_zoned(at.time_zone().clone()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read_and_written() {
+        for (text, millis) in [
+            ("1970-01-01", 0),
+            ("1970-01-02T00:00:00Z", 86_400_000),
+            ("1970-01-01T00:00:01.5Z", 1_500),
+            ("1970-01-01T01:00:00+01:00", 0),
+            ("1970-01-01T00:01", 60_000),
+            ("1971", 31_536_000_000),
+            ("1970-02", 2_678_400_000),
+            ("12345", 12_345),
+        ] {
+            assert_eq!(DateText::parse(text, None), Some(millis), "{text}");
+        }
+        assert_eq!(DateText::parse("yesterday", None), None);
+        assert_eq!(DateText::parse("31/12/1970", Some("dd/MM/yyyy")), Some(364 * 86_400_000));
+        let write = |format| DateText::write(1_500, format, &TimeZone::UTC);
+        assert_eq!(write(None), "1970-01-01T00:00:01.500Z");
+        assert_eq!(write(Some("yyyy/MM/dd HH")), "1970/01/01 00");
+    }
+
+    #[test]
+    fn arithmetic_of_dates() {
+        let now = 86_400_000 + 3_600_000;
+        for (text, round_up, expected) in [
+            ("now", false, now),
+            ("now-1h", false, 86_400_000),
+            ("now/d", false, 86_400_000),
+            ("now/d", true, 2 * 86_400_000 - 1),
+            ("1970-01-01||+1M/M", false, 2_678_400_000),
+            ("1970-01-01", true, 86_399_999),
+        ] {
+            assert_eq!(DateText::resolve(text, None, now, round_up), Some(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,580 @@
+//! Evaluation of a query on one document: its score, or nothing.
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::dates::DateText;
+use crate::fields::{all_at, each_at};
+use crate::mapping::{all_fields, field_at, type_of};
+use crate::patterns::{glob, wildcard};
+use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
+
+/// A document that is searched.
+pub(crate) struct SearchedDocument<'d> {
+    pub(crate) index: &'d str,
+    pub(crate) id: &'d str,
+    pub(crate) routing: Option<&'d str>,
+    pub(crate) version: i64,
+    pub(crate) seq_no: i64,
+    pub(crate) mappings: &'d Map<String, Value>,
+    pub(crate) source: &'d Map<String, Value>,
+    pub(crate) now_ms: i64,
+}
+
+/// Kind of values, by which they are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldValueKind {
+    Number,
+    Date,
+    Boolean,
+    Text,
+    Keyword,
+    Ip,
+}
+
+/// Kind of the values of a type of fields.
+pub(crate) fn kind_of(field_type: &str) -> FieldValueKind {
+    match field_type {
+        "long" | "integer" | "short" | "byte" | "double" | "float" | "half_float" | "scaled_float"
+        | "unsigned_long" => FieldValueKind::Number,
+        "date" | "date_nanos" => FieldValueKind::Date,
+        "boolean" => FieldValueKind::Boolean,
+        "text" | "match_only_text" | "search_as_you_type" => FieldValueKind::Text,
+        "ip" => FieldValueKind::Ip,
+        _ => FieldValueKind::Keyword,
+    }
+}
+
+/// Words of a text as they are searched: lower case, split at what is neither letter nor number.
+pub(crate) fn words_of(text: &str) -> Vec<String> {
+    let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '\'';
+    let mut words = Vec::new();
+    for part in text.split(|letter: char| !is_inner(letter) && letter != '.') {
+        // A dot stays between two digits, as in 1.5.
+        let mut rest = part.trim_matches('.');
+        while let Some(at) = rest.find('.') {
+            let is_number = rest[..at].ends_with(|letter: char| letter.is_ascii_digit())
+                && rest[at + 1..].starts_with(|letter: char| letter.is_ascii_digit());
+            if is_number {
+                break;
+            }
+            words.push(rest[..at].to_lowercase());
+            rest = &rest[at + 1..];
+        }
+        words.push(rest.to_lowercase());
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+impl SearchedDocument<'_> {
+    /// Score of the document; `None` if it does not match. Names of matching queries are added to `names`.
+    pub(crate) fn score(&self, query: &SearchQuery, names: &mut Vec<String>) -> Result<Option<f64>, Error> {
+        let when = |is_match: bool| Ok(is_match.then_some(1.0));
+        match query {
+            SearchQuery::All => Ok(Some(1.0)),
+            SearchQuery::None => Ok(None),
+            SearchQuery::Ids(ids) => when(ids.iter().any(|id| id == self.id)),
+            SearchQuery::Terms { field, values, ignores_case } => {
+                for value in values {
+                    if self.has_term(field, value, *ignores_case)? {
+                        return Ok(Some(1.0));
+                    }
+                }
+                Ok(None)
+            }
+            SearchQuery::Match { field, text, options } => self.matches(field, text, options),
+            SearchQuery::Range { field, bounds } => when(self.is_in_range(field, bounds)?),
+            SearchQuery::Exists(field) => when(self.exists(field)),
+            SearchQuery::Prefix { field, value, ignores_case } => {
+                let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
+                let wanted = fold(value);
+                when(self.any_term(field, &mut |term| fold(term).starts_with(&wanted)))
+            }
+            SearchQuery::Wildcard { field, value, ignores_case } => {
+                let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
+                let wanted = fold(value);
+                when(self.any_term(field, &mut |term| wildcard(&wanted, &fold(term))))
+            }
+            SearchQuery::Regexp { field, value, ignores_case } => {
+                let flag = if *ignores_case { "(?i)" } else { "" };
+                let regex = Regex::new(&format!("{flag}^(?:{value})$"))
+                    .map_err(|error| Error::IllegalArgument(format!("[regexp] {error}")))?;
+                when(self.any_term(field, &mut |term| regex.is_match(term)))
+            }
+            SearchQuery::Fuzzy { field, value, edits } => {
+                when(self.any_term(field, &mut |term| is_near(term, value, *edits)))
+            }
+            SearchQuery::Bool(query) => self.score_bool(query, names),
+            SearchQuery::Best(queries) => {
+                let mut best = None;
+                for query in queries {
+                    let score = self.score(query, names)?;
+                    best = match (best, score) {
+                        (Some(best), Some(score)) => Some(f64::max(best, score)),
+                        (best, score) => best.or(score),
+                    };
+                }
+                Ok(best)
+            }
+            SearchQuery::Constant(query, boost) => Ok(self.score(query, names)?.map(|_| *boost)),
+            SearchQuery::Named { query, boost, name } => {
+                let score = self.score(query, names)?;
+                if score.is_some() {
+                    names.extend(name.clone());
+                }
+                Ok(score.map(|score| score * boost))
+            }
+        }
+    }
+
+    fn score_bool(&self, query: &BoolQuery, names: &mut Vec<String>) -> Result<Option<f64>, Error> {
+        let mut total = 0.0;
+        for clause in &query.must {
+            match self.score(clause, names)? {
+                Some(score) => total += score,
+                None => return Ok(None),
+            }
+        }
+        for clause in &query.filter {
+            if self.score(clause, names)?.is_none() {
+                return Ok(None);
+            }
+        }
+        for clause in &query.must_not {
+            if self.score(clause, &mut Vec::new())?.is_some() {
+                return Ok(None);
+            }
+        }
+        let mut matched = 0;
+        for clause in &query.should {
+            if let Some(score) = self.score(clause, names)? {
+                total += score;
+                matched += 1;
+            }
+        }
+        let is_needed = query.must.is_empty() && query.filter.is_empty() && !query.should.is_empty();
+        let needed = minimum_of(query.minimum.as_deref(), query.should.len(), usize::from(is_needed));
+        if matched < needed {
+            return Ok(None);
+        }
+        let is_only_negative = query.must.is_empty() && query.should.is_empty() && query.filter.is_empty();
+        Ok(Some(if is_only_negative { 1.0 } else { total }))
+    }
+
+    /// Values of a field of the document itself, such as `_id`.
+    fn meta(&self, field: &str) -> Option<String> {
+        match field {
+            "_id" => Some(self.id.to_owned()),
+            "_index" => Some(self.index.to_owned()),
+            "_routing" => Some(self.routing.unwrap_or_default().to_owned()),
+            "_version" => Some(self.version.to_string()),
+            "_seq_no" => Some(self.seq_no.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Calls `test` with each term of a field, or of all fields: words of texts, whole values of others.
+    fn any_term(&self, field: &str, test: &mut impl FnMut(&str) -> bool) -> bool {
+        if let Some(value) = self.meta(field) {
+            return test(&value);
+        }
+        for (path, kind) in self.places(field) {
+            for value in all_at(self.source, &path) {
+                let text = text_of(value);
+                let found = match kind {
+                    FieldValueKind::Text => words_of(&text).iter().any(|word| test(word)),
+                    _ => test(&text),
+                };
+                if found {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Places of a field in the source, with the kind of the values there; of all fields for a pattern.
+    fn places(&self, field: &str) -> Vec<(String, FieldValueKind)> {
+        if field.contains('*') {
+            let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
+                definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
+            });
+            let places = fields.filter_map(|(path, definition)| {
+                let (_, place) = field_at(self.mappings, &path)?;
+                Some((place, kind_of(type_of(definition))))
+            });
+            return places.collect();
+        }
+        let found = field_at(self.mappings, field);
+        found.map(|(definition, place)| (place, kind_of(type_of(definition)))).into_iter().collect()
+    }
+
+    fn has_term(&self, field: &str, value: &Value, ignores_case: bool) -> Result<bool, Error> {
+        if field == "_index" {
+            return Ok(glob(&text_of(value), self.index));
+        }
+        let Some((definition, place)) = field_at(self.mappings, field) else {
+            return Ok(self.meta(field).is_some_and(|own| own == text_of(value)));
+        };
+        let kind = kind_of(type_of(definition));
+        if definition.get("ignore_above").and_then(Value::as_u64).is_some_and(|most| {
+            kind == FieldValueKind::Keyword && text_of(value).chars().count() as u64 > most
+        }) {
+            return Ok(false);
+        }
+        let format = definition.get("format").and_then(Value::as_str);
+        if kind == FieldValueKind::Date {
+            let bounds = RangeBounds {
+                from: Some((value.clone(), true)),
+                to: Some((value.clone(), true)),
+                format: format.map(str::to_owned),
+            };
+            return self.is_in_range(field, &bounds);
+        }
+        if kind == FieldValueKind::Number && number_of(value).is_none() {
+            return Err(Error::IllegalArgument(format!(
+                "failed to create query: For input string: \"{}\"",
+                text_of(value)
+            )));
+        }
+        let wanted = text_of(value);
+        let fold = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
+        let mut found = false;
+        each_at(self.source, &place, &mut |own| {
+            found = found
+                || match kind {
+                    FieldValueKind::Number => compare_numbers(own, value) == Some(std::cmp::Ordering::Equal),
+                    FieldValueKind::Text => words_of(&text_of(own)).iter().any(|word| *word == fold(&wanted)),
+                    FieldValueKind::Ip => is_in_network(&text_of(own), &wanted),
+                    _ => fold(&text_of(own)) == fold(&wanted),
+                };
+        });
+        Ok(found)
+    }
+
+    fn exists(&self, field: &str) -> bool {
+        if matches!(field, "_id" | "_index" | "_version" | "_seq_no" | "_source") {
+            return true;
+        }
+        if field == "_routing" {
+            return self.routing.is_some();
+        }
+        if field.contains('*') {
+            return self.places(field).iter().any(|(place, _)| !all_at(self.source, place).is_empty());
+        }
+        let Some((definition, place)) = field_at(self.mappings, field) else { return false };
+        let values = all_at(self.source, &place);
+        match definition.get("properties") {
+            Some(_) => values.iter().any(|value| has_value(value)),
+            None => !values.is_empty() || definition.contains_key("null_value"),
+        }
+    }
+
+    fn matches(&self, field: &str, text: &Value, options: &MatchOptions) -> Result<Option<f64>, Error> {
+        if let Some(own) = self.meta(field) {
+            return Ok((own == text_of(text)).then_some(1.0));
+        }
+        let is_all = field.contains('*');
+        let mut best: Option<f64> = None;
+        for (place, kind) in self.places(field) {
+            let score = match kind {
+                FieldValueKind::Text => self.match_words(&place, &text_of(text), options),
+                _ if options.is_prefix => {
+                    let wanted = text_of(text);
+                    let values = all_at(self.source, &place);
+                    values.iter().any(|value| text_of(value).starts_with(&wanted)).then_some(1.0)
+                }
+                _ => {
+                    let found = match self.has_term(if is_all { &place } else { field }, text, false) {
+                        Err(_) if options.is_lenient || is_all => false,
+                        other => other?,
+                    };
+                    found.then_some(1.0)
+                }
+            };
+            best = match (best, score) {
+                (Some(best), Some(score)) => Some(best.max(score)),
+                (best, score) => best.or(score),
+            };
+        }
+        Ok(best)
+    }
+
+    /// Score of words in a text field. It grows with the share of the text that the words are.
+    fn match_words(&self, place: &str, text: &str, options: &MatchOptions) -> Option<f64> {
+        let wanted = match options.analyzer.as_deref() {
+            Some("keyword") => vec![text.to_owned()],
+            Some("whitespace") => text.split_whitespace().map(str::to_owned).collect(),
+            _ => words_of(text),
+        };
+        if wanted.is_empty() {
+            return None;
+        }
+        let mut own: Vec<Vec<String>> = Vec::new();
+        each_at(self.source, place, &mut |value| own.push(words_of(&text_of(value))));
+        let is_last = |at: usize| options.is_prefix && at + 1 == wanted.len();
+        let fits = |at: usize, word: &str| match (is_last(at), options.fuzziness) {
+            (true, _) => word.starts_with(&wanted[at]),
+            (false, Some(edits)) => is_near(word, &wanted[at], edits),
+            (false, None) => word == wanted[at],
+        };
+        let length: usize = own.iter().map(Vec::len).sum();
+        if options.is_phrase {
+            let is_there = own.iter().any(|words| has_phrase(words, wanted.len(), options.slop, &fits));
+            return is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0));
+        }
+        let (mut matched, mut score) = (0, 0.0);
+        for at in 0..wanted.len() {
+            let count = own.iter().flatten().filter(|word| fits(at, word)).count() as f64;
+            if count > 0.0 {
+                matched += 1;
+                score += count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length as f64 / 10.0));
+            }
+        }
+        let otherwise = if options.needs_all { wanted.len() } else { 1 };
+        let needed = minimum_of(options.minimum.as_deref(), wanted.len(), otherwise).max(1);
+        (matched >= needed).then_some(score)
+    }
+
+    fn is_in_range(&self, field: &str, bounds: &RangeBounds) -> Result<bool, Error> {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        if let Some(own) = self.meta(field) {
+            let own = Value::from(own);
+            let lower = bounds.from.as_ref().is_none_or(|(from, includes)| {
+                compare_numbers(&own, from)
+                    .is_some_and(|order| order == Greater || *includes && order == Equal)
+            });
+            let upper = bounds.to.as_ref().is_none_or(|(to, includes)| {
+                compare_numbers(&own, to).is_some_and(|order| order == Less || *includes && order == Equal)
+            });
+            return Ok(lower && upper);
+        }
+        let Some((definition, place)) = field_at(self.mappings, field) else { return Ok(false) };
+        let kind = kind_of(type_of(definition));
+        let format = bounds.format.as_deref().or_else(|| definition.get("format").and_then(Value::as_str));
+        let limit = |bound: &Option<(Value, bool)>, is_upper: bool| -> Result<Option<(Value, bool)>, Error> {
+            let Some((value, includes)) = bound else { return Ok(None) };
+            if kind != FieldValueKind::Date {
+                return Ok(Some((value.clone(), *includes)));
+            }
+            let text = text_of(value);
+            // The end of a rounded date counts for its upper end, and for what comes after it.
+            let round_up = is_upper == *includes;
+            match DateText::resolve(&text, format, self.now_ms, round_up) {
+                Some(millis) => Ok(Some((millis.into(), *includes))),
+                None => Err(Error::Parsing(format!(
+                    "failed to parse date field [{text}] with format [{}]",
+                    format.unwrap_or("strict_date_optional_time||epoch_millis")
+                ))),
+            }
+        };
+        let (from, to) = (limit(&bounds.from, false)?, limit(&bounds.to, true)?);
+        if kind == FieldValueKind::Number {
+            for (value, _) in [&from, &to].into_iter().flatten() {
+                if number_of(value).is_none() {
+                    return Err(Error::IllegalArgument(format!(
+                        "failed to create query: For input string: \"{}\"",
+                        text_of(value)
+                    )));
+                }
+            }
+        }
+        let own_format = definition.get("format").and_then(Value::as_str);
+        let compare = |own: &Value, bound: &Value| match kind {
+            FieldValueKind::Number => compare_numbers(own, bound),
+            FieldValueKind::Date => {
+                let own = DateText::parse_value(own, own_format)?;
+                Some(own.cmp(&bound.as_i64()?))
+            }
+            FieldValueKind::Ip => {
+                let address = |value: &Value| text_of(value).parse::<std::net::IpAddr>().ok();
+                Some(address(own)?.cmp(&address(bound)?))
+            }
+            _ => Some(text_of(own).cmp(&text_of(bound))),
+        };
+        let mut found = false;
+        each_at(self.source, &place, &mut |own| {
+            let lower = from.as_ref().is_none_or(|(from, includes)| {
+                compare(own, from).is_some_and(|order| order == Greater || *includes && order == Equal)
+            });
+            let upper = to.as_ref().is_none_or(|(to, includes)| {
+                compare(own, to).is_some_and(|order| order == Less || *includes && order == Equal)
+            });
+            found |= lower && upper;
+        });
+        Ok(found)
+    }
+}
+
+/// True if a value is not empty throughout.
+fn has_value(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(elements) => elements.iter().any(has_value),
+        Value::Object(members) => members.values().any(has_value),
+        _ => true,
+    }
+}
+
+/// Number of a value, or of a text that is one.
+pub(crate) fn number_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        _ => None,
+    }
+}
+
+/// Order of two numbers; whole ones exactly.
+pub(crate) fn compare_numbers(left: &Value, right: &Value) -> Option<std::cmp::Ordering> {
+    let whole = |value: &Value| match value {
+        Value::Number(number) => number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)),
+        Value::String(text) => text.trim().parse::<i128>().ok(),
+        _ => None,
+    };
+    match (whole(left), whole(right)) {
+        (Some(left), Some(right)) => Some(left.cmp(&right)),
+        _ => number_of(left)?.partial_cmp(&number_of(right)?),
+    }
+}
+
+/// True if an address is in a network, or is the address.
+fn is_in_network(address: &str, network: &str) -> bool {
+    let Some((base, bits)) = network.split_once('/') else { return address == network };
+    let bytes = |text: &str| match text.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(address)) => Some(address.octets().to_vec()),
+        Ok(std::net::IpAddr::V6(address)) => Some(address.octets().to_vec()),
+        Err(_) => None,
+    };
+    let (Some(address), Some(base), Ok(bits)) = (bytes(address), bytes(base), bits.parse::<usize>()) else {
+        return false;
+    };
+    let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).map(|byte| byte >> (7 - at % 8) & 1);
+    address.len() == base.len() && (0..bits).all(|at| bit(&address, at) == bit(&base, at))
+}
+
+/// True if a phrase of `length` words is in a text, with up to `slop` words between.
+fn has_phrase(words: &[String], length: usize, slop: usize, fits: &impl Fn(usize, &str) -> bool) -> bool {
+    (0..words.len()).any(|start| {
+        let (mut at, mut left) = (start, slop);
+        for number in 0..length {
+            loop {
+                match words.get(at) {
+                    Some(word) if fits(number, word) => break,
+                    Some(_) if left > 0 && number > 0 => (at, left) = (at + 1, left - 1),
+                    _ => return false,
+                }
+            }
+            at += 1;
+        }
+        true
+    })
+}
+
+/// True if a word becomes another by at most `edits` letters added, removed, replaced or swapped.
+fn is_near(word: &str, other: &str, edits: usize) -> bool {
+    let (left, right): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
+    if left.len().abs_diff(right.len()) > edits {
+        return false;
+    }
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, letter) in left.iter().enumerate() {
+        let mut next = vec![at + 1];
+        for (to, other) in right.iter().enumerate() {
+            let mut cost = (row[to] + usize::from(letter != other)).min(row[to + 1] + 1).min(next[to] + 1);
+            if at > 0 && to > 0 && *letter == right[to - 1] && left[at - 1] == *other {
+                cost = cost.min(before[to - 1] + 1);
+            }
+            next.push(cost);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[right.len()] <= edits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(query: Value, expected: bool) {
+        let source = json!({
+            "t": "The quick brown fox", "n": [5, 12], "d": "2024-03-04T05:06:07Z", "b": true, "k": "Exact Value",
+            "o": { "p": "deep" }, "ip": "10.1.2.3", "z": null,
+        });
+        let mut mappings = json!({ "properties": { "k": { "type": "keyword" }, "ip": { "type": "ip" } } });
+        let mappings = mappings.as_object_mut().expect("an object");
+        let source = source.as_object().expect("an object");
+        crate::mapping::fit(mappings, source).expect("the document fits");
+        let document = SearchedDocument {
+            index: "test",
+            id: "1",
+            routing: None,
+            version: 1,
+            seq_no: 0,
+            mappings,
+            source,
+            now_ms: 1_709_528_767_000,
+        };
+        let parsed = crate::query::parse(&query).expect("the query is one");
+        let score = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
+        assert_eq!(score.is_some(), expected, "{query}");
+    }
+
+    #[test]
+    fn queries_match() {
+        for (query, expected) in [
+            (json!({ "match_all": {} }), true),
+            (json!({ "match_none": {} }), false),
+            (json!({ "ids": { "values": ["1", 2] } }), true),
+            (json!({ "term": { "_id": 1 } }), true),
+            (json!({ "term": { "t": "quick" } }), true),
+            (json!({ "term": { "t": "Quick" } }), false),
+            (json!({ "term": { "t.keyword": "The quick brown fox" } }), true),
+            (json!({ "term": { "k": "Exact Value" } }), true),
+            (json!({ "term": { "k": { "value": "exact value", "case_insensitive": true } } }), true),
+            (json!({ "term": { "n": 12 } }), true),
+            (json!({ "term": { "n": "12" } }), true),
+            (json!({ "term": { "b": true } }), true),
+            (json!({ "term": { "ip": "10.1.0.0/16" } }), true),
+            (json!({ "term": { "ip": "10.2.0.0/16" } }), false),
+            (json!({ "terms": { "n": [1, 5] } }), true),
+            (json!({ "match": { "t": "slow fox" } }), true),
+            (json!({ "match": { "t": { "query": "slow fox", "operator": "and" } } }), false),
+            (json!({ "match": { "t": { "query": "quikc", "fuzziness": 1 } } }), true),
+            (json!({ "match_phrase": { "t": "quick brown" } }), true),
+            (json!({ "match_phrase": { "t": "brown quick" } }), false),
+            (json!({ "match_phrase": { "t": { "query": "quick fox", "slop": 1 } } }), true),
+            (json!({ "match_phrase_prefix": { "t": "quick bro" } }), true),
+            (json!({ "multi_match": { "query": "deep", "fields": ["t", "o.*"] } }), true),
+            (json!({ "range": { "n": { "gt": 5, "lt": 12 } } }), false),
+            (json!({ "range": { "n": { "gte": 5, "lt": 12 } } }), true),
+            (json!({ "range": { "d": { "gte": "2024-03-04", "lte": "2024-03-04" } } }), true),
+            (json!({ "range": { "d": { "gt": "2024-03-04" } } }), false),
+            (json!({ "range": { "d": { "gte": "now/d" } } }), true),
+            (json!({ "exists": { "field": "o" } }), true),
+            (json!({ "exists": { "field": "z" } }), false),
+            (json!({ "prefix": { "k": "Exact" } }), true),
+            (json!({ "wildcard": { "k": "E*V?lue" } }), true),
+            (json!({ "regexp": { "k": "Ex.*e" } }), true),
+            (json!({ "fuzzy": { "t": "foxx" } }), true),
+            (json!({ "bool": { "must_not": { "term": { "n": 5 } } } }), false),
+            (
+                json!({ "bool": { "should": [{ "term": { "n": 1 } }, { "term": { "n": 5 } }], "minimum_should_match": 2 } }),
+                false,
+            ),
+            (json!({ "bool": { "filter": { "term": { "n": 5 } }, "should": { "term": { "n": 1 } } } }), true),
+            (json!({ "query_string": { "query": "t:(quick AND fox) -n:7" } }), true),
+            (json!({ "query_string": { "query": "n:[6 TO 20] AND k:\"Exact Value\"" } }), true),
+            (json!({ "query_string": { "query": "slow" } }), false),
+            (json!({ "query_string": { "query": "_exists_:b AND NOT t:slow" } }), true),
+        ] {
+            check(query, expected);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Indexes: made, deleted, shown, refreshed; their mappings and settings.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::catalog::{CatalogChange, IndexEntry, OpenIndex, now_ms, random_text};
+use crate::door::ElasticDoor;
+use crate::mapping;
+use crate::names::{self, NameOptions, check_alias_name, check_index_name};
+use crate::patterns::glob;
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::templates;
+
+/// Makes an index from the body of its request and the templates that match its name.
+///
+/// # Errors
+/// The name is taken or invalid, or the body is.
+pub(crate) fn create(
+    change: &mut CatalogChange<'_>,
+    name: &str,
+    body: Map<String, Value>,
+) -> Result<OpenIndex, Error> {
+    check_index_name(name)?;
+    if change.is_deployed(name) {
+        return Err(Error::Forbidden(format!(
+            "[{name}] is a document type of the application; its documents are written at /document/v1/"
+        )));
+    }
+    if change.indexes.contains_key(name) || change.streams.contains_key(name) {
+        let uuid = change.indexes.get(name).map_or("_na_", |index| index.entry.uuid.as_str());
+        return Err(Error::Exists {
+            reason: format!("index [{name}/{uuid}] already exists"),
+            index: name.to_owned(),
+        });
+    }
+    if change.with_alias(name).next().is_some() {
+        return Err(Error::IndexName { name: name.to_owned(), reason: "already exists as alias".to_owned() });
+    }
+    let mut settings = BTreeMap::new();
+    let (mut mappings, mut aliases) = (Map::new(), BTreeMap::new());
+    for part in templates::matching(change, name).into_iter().chain([body]) {
+        for (member, value) in part {
+            match (member.as_str(), value) {
+                ("settings", Value::Object(of)) => flatten(&of, "", &mut settings),
+                ("mappings", Value::Object(of)) => {
+                    // Clients before version 7 name a type around the mapping.
+                    let inner = of.get("_doc").and_then(Value::as_object).cloned().unwrap_or(of);
+                    mapping::check(&inner)?;
+                    mapping::merge(&mut mappings, &inner)?;
+                }
+                ("aliases", Value::Object(of)) => {
+                    for (alias, options) in of {
+                        let alias = alias.replace("{index}", name);
+                        check_alias_name(change, &alias)?;
+                        if alias == name {
+                            return Err(Error::AliasName {
+                                name: alias,
+                                reason: "an index or data stream exists with the same name as the alias"
+                                    .to_owned(),
+                            });
+                        }
+                        let options = options.as_object().cloned().unwrap_or_default();
+                        aliases.insert(alias, alias_options(options));
+                    }
+                }
+                (_, Value::Null) => {}
+                ("settings" | "mappings" | "aliases", _) => {
+                    return Err(Error::Parsing(format!("key [{member}] must be an object")));
+                }
+                (other, _) => {
+                    return Err(Error::Parsing(format!("unknown key [{other}] for create index")));
+                }
+            }
+        }
+    }
+    check_settings(&settings)?;
+    settings.retain(|_, value| !value.is_null());
+    for (setting, value) in [("index.number_of_shards", "1"), ("index.number_of_replicas", "1")] {
+        settings.entry(setting.to_owned()).or_insert_with(|| value.into());
+    }
+    check_write_aliases(change, name, &aliases)?;
+    let entry = IndexEntry {
+        name: name.to_owned(),
+        uuid: random_text(22),
+        number: change.unused_number(),
+        created_ms: now_ms(),
+        settings,
+        mappings,
+        aliases,
+        is_closed: false,
+        seq_no_reserved: 0,
+    };
+    change.put_index(entry)
+}
+
+/// Options of an alias as they are kept: `routing` stands for both kinds.
+pub(crate) fn alias_options(mut options: Map<String, Value>) -> Map<String, Value> {
+    if let Some(routing) = options.remove("routing") {
+        options.entry("index_routing").or_insert_with(|| routing.clone());
+        options.entry("search_routing").or_insert(routing);
+    }
+    for name in ["index_routing", "search_routing"] {
+        if let Some(number @ Value::Number(_)) = options.get(name) {
+            let text = number.to_string();
+            options.insert(name.to_owned(), text.into());
+        }
+    }
+    options
+}
+
+/// Refuses a second write index of an alias.
+fn check_write_aliases(
+    change: &CatalogChange<'_>,
+    name: &str,
+    aliases: &BTreeMap<String, Map<String, Value>>,
+) -> Result<(), Error> {
+    let writes = |options: &Map<String, Value>| options.get("is_write_index") == Some(&Value::Bool(true));
+    for (alias, _) in aliases.iter().filter(|(_, options)| writes(options)) {
+        let other = change.with_alias(alias).find(|index| writes(&index.entry.aliases[alias]));
+        if let Some(other) = other {
+            return Err(Error::IllegalArgument(format!(
+                "alias [{alias}] has more than one write index [{},{name}]",
+                other.entry.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes settings with their full names and texts as values.
+fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<String, Value>) {
+    for (name, value) in settings {
+        let path = format!("{before}{name}");
+        match value {
+            Value::Object(below) => flatten(below, &format!("{path}."), flat),
+            value => {
+                let path = if path.starts_with("index.") { path } else { format!("index.{path}") };
+                let text = |value: &Value| match value {
+                    Value::Null | Value::String(_) => value.clone(),
+                    Value::Array(_) => value.clone(),
+                    other => other.to_string().into(),
+                };
+                flat.insert(path, text(value));
+            }
+        }
+    }
+}
+
+fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
+    for (name, least, most) in [("number_of_shards", 1, 1024), ("number_of_replicas", 0, 1024)] {
+        let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
+        match value.parse::<i64>() {
+            Ok(number) if (least..=most).contains(&number) => {}
+            Ok(_) => {
+                return Err(Error::IllegalArgument(format!(
+                    "Failed to parse value [{value}] for setting [index.{name}] must be >= {least} and <= {most}"
+                )));
+            }
+            Err(_) => {
+                return Err(Error::IllegalArgument(format!(
+                    "Failed to parse value [{value}] for setting [index.{name}]"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `PUT` of an index.
+pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    create(&mut door.catalog.change()?, name, body)?;
+    DoorReply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
+}
+
+/// `DELETE` of indexes.
+pub(crate) fn delete(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    if let Ok(deployment) = door.node.deployments().current() {
+        let is_meant = |name: &str| {
+            expression
+                .split(',')
+                .any(|part| part == name || (part != "_all" && part != "*" && glob(part, name)))
+        };
+        if let Some(kind) = deployment.kinds().find(|kind| is_meant(&kind.schema.name)) {
+            return Err(Error::Forbidden(format!(
+                "[{}] is a document type of the application; remove it by a deployment",
+                kind.schema.name
+            )));
+        }
+    }
+    let options = NameOptions { closed: true, forbid_closed: false, aliases: false, ..NameOptions::LENIENT };
+    let mut change = door.catalog.change()?;
+    let found = names::resolve(&change, expression, options.with(parameters)?)?;
+    for index in &found {
+        let stream = change.streams.values().find(|stream| stream.indexes.contains(&index.entry.name));
+        if let Some(stream) = stream {
+            if names::is_pattern(expression) {
+                continue;
+            }
+            return Err(Error::IllegalArgument(format!(
+                "index [{}] is the write index for data stream [{}] and cannot be deleted",
+                index.entry.name, stream.name
+            )));
+        }
+        change.delete_index(&index.entry.name)?;
+    }
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// Indexes that a request for metadata names.
+pub(crate) fn resolve_all(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<Vec<OpenIndex>, Error> {
+    let options = NameOptions { forbid_closed: false, closed: true, hidden: false, ..NameOptions::LENIENT };
+    names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)
+}
+
+/// `GET` and `HEAD` of indexes.
+pub(crate) fn get(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
+    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let mut answer = Map::new();
+    for index in found {
+        let shown = json!({
+            "aliases": index.entry.aliases,
+            "mappings": index.entry.mappings,
+            "settings": settings_of(&index, parameters, None)?,
+        });
+        answer.insert(index.entry.name.clone(), shown);
+    }
+    DoorReply::ok(Value::Object(answer))
+}
+
+/// `HEAD` of indexes.
+pub(crate) fn exists(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT }.with(parameters)?;
+    let found = names::resolve(&*door.catalog.read()?, expression, options);
+    let is_there = found.is_ok_and(|found| !found.is_empty());
+    Ok(DoorReply::Json(if is_there { 200 } else { 404 }, json!({})))
+}
+
+/// Settings of an index: those that it has, and those that every index has.
+pub(crate) fn settings_of(
+    index: &OpenIndex,
+    parameters: &DoorParameters,
+    wanted: Option<&str>,
+) -> Result<Value, Error> {
+    let entry = &index.entry;
+    let mut all = entry.settings.clone();
+    all.insert("index.uuid".to_owned(), entry.uuid.as_str().into());
+    all.insert("index.provided_name".to_owned(), entry.name.as_str().into());
+    all.insert("index.creation_date".to_owned(), entry.created_ms.to_string().into());
+    all.insert("index.version.created".to_owned(), "136407927".into());
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != "_all") {
+        all.retain(|name, _| wanted.split(',').any(|pattern| glob(pattern, name)));
+    }
+    if parameters.flag("flat_settings")?.unwrap_or(false) {
+        return Ok(Value::Object(all.into_iter().collect()));
+    }
+    let mut nested = Value::Object(Map::new());
+    for (name, value) in all {
+        let mut at = &mut nested;
+        for part in name.split('.') {
+            if !at.is_object() {
+                *at = json!({});
+            }
+            at = &mut at[part];
+        }
+        *at = value;
+    }
+    Ok(nested)
+}
+
+/// `GET` of settings.
+pub(crate) fn get_settings(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+    wanted: Option<&str>,
+) -> Result<DoorReply, Error> {
+    let mut answer = Map::new();
+    for index in resolve_all(door, parameters, expression)? {
+        let settings = settings_of(&index, parameters, wanted)?;
+        answer.insert(index.entry.name.clone(), json!({ "settings": settings }));
+    }
+    DoorReply::ok(Value::Object(answer))
+}
+
+/// `PUT` of settings.
+pub(crate) fn put_settings(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    let body = body.get("settings").and_then(Value::as_object).unwrap_or(&body);
+    let mut settings = BTreeMap::new();
+    flatten(body, "", &mut settings);
+    check_settings(&settings)?;
+    if settings.contains_key("index.number_of_shards") {
+        return Err(Error::IllegalArgument(
+            "final settings cannot be updated: [index.number_of_shards]".to_owned(),
+        ));
+    }
+    let preserves = parameters.flag("preserve_existing")?.unwrap_or(false);
+    let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
+    let mut change = door.catalog.change()?;
+    for index in names::resolve(&change, expression, options.with(parameters)?)? {
+        let mut entry = (*index.entry).clone();
+        for (name, value) in &settings {
+            if value.is_null() {
+                entry.settings.remove(name);
+            } else if !preserves || !entry.settings.contains_key(name) {
+                entry.settings.insert(name.clone(), value.clone());
+            }
+        }
+        let index = change.put_index(entry)?;
+        if !index.hides_writes() {
+            index.live.refresh();
+        }
+    }
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `GET` of mappings.
+pub(crate) fn get_mapping(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
+    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let shown = |index: OpenIndex| (index.entry.name.clone(), json!({ "mappings": index.entry.mappings }));
+    DoorReply::ok(Value::Object(found.into_iter().map(shown).collect()))
+}
+
+/// `PUT` of a mapping.
+pub(crate) fn put_mapping(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    mapping::check(&body)?;
+    let options =
+        NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
+    let mut change = door.catalog.change()?;
+    for index in names::resolve(&change, expression, options.with(parameters)?)? {
+        let mut entry = (*index.entry).clone();
+        mapping::merge(&mut entry.mappings, &body)?;
+        mapping::check(&entry.mappings)?;
+        change.put_index(entry)?;
+    }
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `_refresh`, and others that have nothing to do here but need the indexes to exist.
+pub(crate) fn refresh(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let options = NameOptions::LENIENT.with(parameters)?;
+    let found = names::resolve(&*door.catalog.read()?, expression, options)?;
+    let shards: u64 = found.iter().map(shards_of).sum();
+    found.iter().for_each(|index| index.live.refresh());
+    DoorReply::ok(json!({ "_shards": { "total": shards, "successful": shards, "failed": 0 } }))
+}
+
+/// Shards that an index says to have.
+pub(crate) fn shards_of(index: &OpenIndex) -> u64 {
+    index.setting("index.number_of_shards").and_then(|shards| shards.parse().ok()).unwrap_or(1)
+}
+
+/// `_close` and `_open`.
+pub(crate) fn set_closed(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+    is_closed: bool,
+) -> Result<DoorReply, Error> {
+    let options =
+        NameOptions { forbid_closed: false, open: is_closed, closed: !is_closed, ..NameOptions::LENIENT };
+    let mut change = door.catalog.change()?;
+    let mut closed = Map::new();
+    for index in names::resolve(&change, expression, options.with(parameters)?)? {
+        let mut entry = (*index.entry).clone();
+        closed.insert(entry.name.clone(), json!({ "closed": true }));
+        entry.is_closed = is_closed;
+        change.put_index(entry)?;
+    }
+    let mut answer = json!({ "acknowledged": true, "shards_acknowledged": true });
+    if is_closed {
+        answer["indices"] = Value::Object(closed);
+    }
+    DoorReply::ok(answer)
+}

@@ -1,0 +1,43 @@
+//! Elasticsearch's interfaces over a node: documents, bulks, searches, and the indexes around them.
+//!
+//! [`ElasticDoor::answer`] takes a [`DoorRequest`] with its whole body and returns a [`DoorAnswer`]. Indexes
+//! are made by `PUT`, by a template or by the first write. Their documents are documents of the node's store,
+//! of one document type that the door owns, and take the same way to the disk as all others: an answer is
+//! sent when its writes are durable. The catalog of indexes is kept in the same way.
+//!
+//! This crate does not know HTTP connections, and computes no search index: a search reads the documents of
+//! its indexes. All functions block.
+
+mod aggregations;
+mod aliases;
+mod bulk;
+mod catalog;
+mod cluster_admin;
+mod dates;
+mod door;
+mod error;
+mod evaluation;
+mod fields;
+mod filter_path;
+mod hit_form;
+mod index_admin;
+mod mapping;
+mod names;
+mod patterns;
+mod query;
+mod query_text;
+mod request;
+mod routes;
+mod scrolls;
+mod search;
+mod shelf;
+mod single;
+mod sorting;
+mod source;
+mod templates;
+mod update;
+mod writing;
+
+pub use door::ElasticDoor;
+pub use error::Error;
+pub use request::{DoorAnswer, DoorRequest};

@@ -1,0 +1,569 @@
+//! Mappings: the fields of an index, declared or taken from documents.
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::dates::DateText;
+
+/// Fields that an index may have.
+const FIELDS_MAX: usize = 1_000;
+
+/// Depth of objects in a document.
+const DEPTH_MAX: usize = 20;
+
+/// Field types that mappings may name.
+const TYPES: [&str; 34] = [
+    "text",
+    "keyword",
+    "long",
+    "integer",
+    "short",
+    "byte",
+    "double",
+    "float",
+    "half_float",
+    "scaled_float",
+    "date",
+    "date_nanos",
+    "boolean",
+    "binary",
+    "ip",
+    "object",
+    "nested",
+    "wildcard",
+    "match_only_text",
+    "constant_keyword",
+    "unsigned_long",
+    "flat_object",
+    "flattened",
+    "alias",
+    "token_count",
+    "integer_range",
+    "long_range",
+    "date_range",
+    "search_as_you_type",
+    "geo_point",
+    "float_range",
+    "double_range",
+    "ip_range",
+    "version",
+];
+
+/// Definition of the field at a path, with the name of the field in documents that has its values; `None` if
+/// the mapping lacks it.
+pub(crate) fn field_at<'m>(
+    mappings: &'m Map<String, Value>,
+    path: &str,
+) -> Option<(&'m Map<String, Value>, String)> {
+    let mut properties = mappings.get("properties")?.as_object()?;
+    let parts: Vec<&str> = path.split('.').collect();
+    let mut from = 0;
+    // A name may itself have dots: the longest one that is declared counts.
+    'walk: while from < parts.len() {
+        for to in (from + 1..=parts.len()).rev() {
+            let Some(field) = properties.get(&parts[from..to].join(".")).and_then(Value::as_object) else {
+                continue;
+            };
+            if to == parts.len() {
+                if field.get("type").and_then(Value::as_str) == Some("alias") {
+                    let target = field.get("path").and_then(Value::as_str).unwrap_or_default();
+                    return if target == path { None } else { field_at(mappings, target) };
+                }
+                return Some((field, path.to_owned()));
+            }
+            if let Some(below) = field.get("properties").and_then(Value::as_object) {
+                properties = below;
+                from = to;
+                continue 'walk;
+            }
+            let kind = field.get("type").and_then(Value::as_str);
+            if matches!(kind, Some("flat_object" | "flattened")) {
+                return Some((field, path.to_owned()));
+            }
+            if to + 1 == parts.len()
+                && let Some(multi) = field.get("fields").and_then(|fields| fields.get(parts[to]))
+            {
+                return Some((multi.as_object()?, parts[..to].join(".")));
+            }
+            return None;
+        }
+        return None;
+    }
+    None
+}
+
+/// Type of a field by its definition.
+pub(crate) fn type_of(field: &Map<String, Value>) -> &str {
+    field.get("type").and_then(Value::as_str).unwrap_or("object")
+}
+
+/// All fields with their paths and definitions, multi-fields included.
+pub(crate) fn all_fields(mappings: &Map<String, Value>) -> Vec<(String, &Map<String, Value>)> {
+    fn walk<'m>(
+        properties: Option<&'m Value>,
+        before: &str,
+        all: &mut Vec<(String, &'m Map<String, Value>)>,
+    ) {
+        for (name, field) in properties.and_then(Value::as_object).into_iter().flatten() {
+            let Some(field) = field.as_object() else { continue };
+            let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
+            all.push((path.clone(), field));
+            walk(field.get("properties"), &path, all);
+            walk(field.get("fields"), &path, all);
+        }
+    }
+    let mut all = Vec::new();
+    walk(mappings.get("properties"), "", &mut all);
+    all
+}
+
+/// Checks a mapping that a client gives.
+pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
+    const KNOWN: [&str; 12] = [
+        "properties",
+        "dynamic",
+        "_source",
+        "_routing",
+        "_meta",
+        "dynamic_templates",
+        "date_detection",
+        "numeric_detection",
+        "dynamic_date_formats",
+        "_data_stream_timestamp",
+        "_field_names",
+        "_size",
+    ];
+    if let Some(unknown) = mappings.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+        return Err(Error::Mapping {
+            reason: format!(
+                "Failed to parse mapping [_doc]: Root mapping definition has unsupported parameters:  [{unknown} : {}]",
+                mappings[unknown]
+            ),
+            cause: None,
+        });
+    }
+    check_properties(mappings.get("properties"), 0)?;
+    let count = all_fields(mappings).len();
+    if count > FIELDS_MAX {
+        return Err(Error::IllegalArgument(format!(
+            "Limit of total fields [{FIELDS_MAX}] has been exceeded"
+        )));
+    }
+    Ok(())
+}
+
+fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Error> {
+    if depth > DEPTH_MAX {
+        return Err(Error::IllegalArgument(format!(
+            "Limit of mapping depth [{DEPTH_MAX}] has been exceeded"
+        )));
+    }
+    let Some(properties) = properties else { return Ok(()) };
+    let Some(properties) = properties.as_object() else {
+        return Err(Error::mapping("Expected map for property [properties] on field [_doc]"));
+    };
+    for (name, field) in properties {
+        let Some(field) = field.as_object() else {
+            return Err(Error::mapping(format!("Expected map for property [fields] on field [{name}]")));
+        };
+        match field.get("type").and_then(Value::as_str) {
+            Some(kind) if !TYPES.contains(&kind) => {
+                return Err(Error::mapping(format!(
+                    "No handler for type [{kind}] declared on field [{name}]"
+                )));
+            }
+            None if !field.contains_key("properties")
+                && field.keys().any(|key| key != "dynamic" && key != "enabled") =>
+            {
+                return Err(Error::mapping(format!("No type specified for field [{name}]")));
+            }
+            _ => {}
+        }
+        check_properties(field.get("properties"), depth + 1)?;
+        check_properties(field.get("fields"), depth + 1)?;
+    }
+    Ok(())
+}
+
+/// Adds the fields of `added` to a mapping.
+///
+/// # Errors
+/// A field has another type there.
+pub(crate) fn merge(mappings: &mut Map<String, Value>, added: &Map<String, Value>) -> Result<(), Error> {
+    for (name, value) in added {
+        if name != "properties" {
+            mappings.insert(name.clone(), value.clone());
+        }
+    }
+    if let Some(Value::Object(properties)) = added.get("properties") {
+        let own = mappings.entry("properties").or_insert_with(|| json!({}));
+        if let Value::Object(own) = own {
+            merge_properties(own, properties, "")?;
+        }
+    }
+    Ok(())
+}
+
+fn merge_properties(
+    own: &mut Map<String, Value>,
+    added: &Map<String, Value>,
+    before: &str,
+) -> Result<(), Error> {
+    for (name, field) in added {
+        let path = format!("{before}{name}");
+        let Some(field) = field.as_object() else { continue };
+        let Some(Value::Object(known)) = own.get_mut(name) else {
+            own.insert(name.clone(), Value::Object(field.clone()));
+            continue;
+        };
+        let (was, is) = (type_of(known).to_owned(), type_of(field));
+        if was != is {
+            return Err(Error::IllegalArgument(format!(
+                "mapper [{path}] cannot be changed from type [{was}] to [{is}]"
+            )));
+        }
+        for (key, value) in field {
+            match (key.as_str(), value) {
+                ("properties" | "fields", Value::Object(added)) => {
+                    let below = known.entry(key.clone()).or_insert_with(|| json!({}));
+                    if let Value::Object(below) = below {
+                        merge_properties(below, added, &format!("{path}."))?;
+                    }
+                }
+                _ => drop(known.insert(key.clone(), value.clone())),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks a document against a mapping, and adds its new fields to it. True if there are any.
+pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
+    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
+    let mut pass = MappingPass { date_detection, changed: false };
+    let mut fitted = mappings.clone();
+    pass.object(&mut fitted, document, "", &DynamicMode::True, 0)?;
+    if pass.changed {
+        let count = all_fields(&fitted).len();
+        if count > FIELDS_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Limit of total fields [{FIELDS_MAX}] has been exceeded"
+            )));
+        }
+        *mappings = fitted;
+    }
+    Ok(pass.changed)
+}
+
+/// Treatment of new fields.
+#[derive(Clone, PartialEq)]
+enum DynamicMode {
+    True,
+    False,
+    Strict(String),
+}
+
+impl DynamicMode {
+    fn of(object: &Map<String, Value>, inherited: &DynamicMode) -> DynamicMode {
+        match object.get("dynamic") {
+            Some(Value::Bool(true)) => DynamicMode::True,
+            Some(Value::Bool(false)) => DynamicMode::False,
+            Some(Value::String(text)) => match text.as_str() {
+                "true" | "runtime" => DynamicMode::True,
+                "false" | "false_allow_templates" => DynamicMode::False,
+                other => DynamicMode::Strict(other.to_owned()),
+            },
+            _ => inherited.clone(),
+        }
+    }
+}
+
+struct MappingPass {
+    date_detection: bool,
+    changed: bool,
+}
+
+impl MappingPass {
+    /// Fits an object, whose definition has `properties`.
+    fn object(
+        &mut self,
+        definition: &mut Map<String, Value>,
+        document: &Map<String, Value>,
+        before: &str,
+        inherited: &DynamicMode,
+        depth: usize,
+    ) -> Result<(), Error> {
+        if depth > DEPTH_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Limit of mapping depth [{DEPTH_MAX}] has been exceeded due to object field [{before}]"
+            )));
+        }
+        if definition.get("enabled") == Some(&Value::Bool(false)) {
+            return Ok(());
+        }
+        let mode = DynamicMode::of(definition, inherited);
+        for (name, value) in document {
+            if name.trim().is_empty() || name.split('.').any(|part| part.trim().is_empty()) {
+                return Err(Error::Mapping {
+                    reason: "failed to parse".to_owned(),
+                    cause: Some((
+                        "illegal_argument_exception",
+                        format!(
+                            "object field starting or ending with a [.] makes object resolution ambiguous: [{before}{name}]"
+                        ),
+                    )),
+                });
+            }
+            let path = format!("{before}{name}");
+            self.member(definition, MemberPlace { name, path: &path, depth }, value, &mode)?;
+        }
+        Ok(())
+    }
+
+    fn member(
+        &mut self,
+        definition: &mut Map<String, Value>,
+        place: MemberPlace<'_>,
+        value: &Value,
+        mode: &DynamicMode,
+    ) -> Result<(), Error> {
+        let is_known = definition.get("properties").is_some_and(|known| known.get(place.name).is_some());
+        if let Some((first, rest)) = place.name.split_once('.').filter(|_| !is_known) {
+            let mut inner = Map::new();
+            inner.insert(rest.to_owned(), value.clone());
+            let path = place.path[..place.path.len() - rest.len() - 1].to_owned();
+            let place = MemberPlace { name: first, path: &path, depth: place.depth };
+            return self.member(definition, place, &Value::Object(inner), mode);
+        }
+        if let Some(field) = definition.get_mut("properties").and_then(|known| known.get_mut(place.name)) {
+            let Value::Object(field) = field else { return Ok(()) };
+            return self.known(field, &place, value, mode);
+        }
+        match mode {
+            DynamicMode::False => return Ok(()),
+            DynamicMode::Strict(mode) => {
+                let parent = place.path.strip_suffix(place.name).unwrap_or("").trim_end_matches('.');
+                return Err(Error::Strict {
+                    mode: mode.clone(),
+                    field: place.name.to_owned(),
+                    parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_owned() },
+                });
+            }
+            DynamicMode::True => {}
+        }
+        let Some(mut field) = self.infer(value) else { return Ok(()) };
+        self.known(&mut field, &place, value, mode)?;
+        self.changed = true;
+        if let Value::Object(properties) = definition.entry("properties").or_insert_with(|| json!({})) {
+            properties.insert(place.name.to_owned(), Value::Object(field));
+        }
+        Ok(())
+    }
+
+    /// Fits a value to the definition of its field.
+    fn known(
+        &mut self,
+        field: &mut Map<String, Value>,
+        place: &MemberPlace<'_>,
+        value: &Value,
+        mode: &DynamicMode,
+    ) -> Result<(), Error> {
+        let kind = type_of(field).to_owned();
+        match value {
+            Value::Null => Ok(()),
+            Value::Array(elements) if !kind.ends_with("_vector") => {
+                elements.iter().try_for_each(|element| self.known(field, place, element, mode))
+            }
+            Value::Object(members) if kind == "object" || kind == "nested" => {
+                self.object(field, members, &format!("{}.", place.path), mode, place.depth + 1)
+            }
+            Value::Object(_)
+                if matches!(kind.as_str(), "flat_object" | "flattened") || kind.ends_with("_range") =>
+            {
+                Ok(())
+            }
+            _ if kind == "object" || kind == "nested" => {
+                if field.get("enabled") == Some(&Value::Bool(false)) {
+                    return Ok(());
+                }
+                Err(Error::mapping(format!(
+                    "object mapping for [{}] tried to parse field [{}] as object, but found a concrete value",
+                    place.path, place.name
+                )))
+            }
+            other => {
+                if field.get("ignore_malformed").is_some_and(|ignore| *ignore == true || *ignore == "true") {
+                    return Ok(());
+                }
+                check_value(field, &kind, other).map_err(|(cause, reason)| Error::Mapping {
+                    reason: format!("failed to parse field [{}] of type [{kind}]", place.path),
+                    cause: Some((cause, reason)),
+                })
+            }
+        }
+    }
+
+    /// Definition of a new field by its first value; `None` if the value has none.
+    fn infer(&self, value: &Value) -> Option<Map<String, Value>> {
+        let field = match value {
+            Value::Null => return None,
+            Value::Array(elements) => return elements.iter().find_map(|element| self.infer(element)),
+            Value::Object(_) => json!({ "properties": {} }),
+            Value::Bool(_) => json!({ "type": "boolean" }),
+            Value::Number(number) if number.is_f64() => json!({ "type": "float" }),
+            Value::Number(_) => json!({ "type": "long" }),
+            Value::String(text) if self.date_detection && DateText::is_detected(text) => {
+                json!({ "type": "date" })
+            }
+            Value::String(_) => {
+                json!({ "type": "text", "fields": { "keyword": { "type": "keyword", "ignore_above": 256 } } })
+            }
+        };
+        field.as_object().cloned()
+    }
+}
+
+/// Place of a member in its document.
+struct MemberPlace<'p> {
+    name: &'p str,
+    path: &'p str,
+    depth: usize,
+}
+
+/// Checks that a value can be one of a type. The error has a type and a reason.
+fn check_value(field: &Map<String, Value>, kind: &str, value: &Value) -> Result<(), (&'static str, String)> {
+    let number = || match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse::<f64>().ok(),
+        _ => None,
+    };
+    let illegal = |reason: String| Err(("illegal_argument_exception", reason));
+    let shown = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let within = |least: f64, most: f64| match number() {
+        None if value.is_object() => illegal("Cannot parse object as number".to_owned()),
+        None => Err(("number_format_exception", format!("For input string: \"{shown}\""))),
+        Some(number) if number < least || number > most => {
+            illegal(format!("Value [{shown}] is out of range for a {kind}"))
+        }
+        Some(_) => Ok(()),
+    };
+    match kind {
+        "long" => within(i64::MIN as f64, i64::MAX as f64),
+        "integer" => within(f64::from(i32::MIN), f64::from(i32::MAX)),
+        "short" => within(f64::from(i16::MIN), f64::from(i16::MAX)),
+        "byte" => within(f64::from(i8::MIN), f64::from(i8::MAX)),
+        "unsigned_long" => within(0.0, u64::MAX as f64),
+        "double" | "float" | "half_float" | "scaled_float" => within(f64::MIN, f64::MAX),
+        "boolean" => match value {
+            Value::Bool(_) => Ok(()),
+            Value::String(text) if ["true", "false", ""].contains(&text.as_str()) => Ok(()),
+            _ => illegal(format!("Failed to parse value [{shown}] as only [true] or [false] are allowed.")),
+        },
+        "date" | "date_nanos" => {
+            let format = field.get("format").and_then(Value::as_str);
+            let millis = DateText::parse_value(value, format);
+            let is_nanos = kind == "date_nanos";
+            match millis {
+                Some(millis) if is_nanos && millis < 0 => illegal(format!(
+                    "date[{shown}] is before the epoch in 1970 and cannot be stored in nanosecond resolution"
+                )),
+                Some(millis) if is_nanos && millis > 9_223_372_036_854 => illegal(format!(
+                    "date[{shown}] is after 2262-04-11T23:47:16.854775807 and cannot be stored in nanosecond resolution"
+                )),
+                Some(_) => Ok(()),
+                None => illegal(format!(
+                    "failed to parse date field [{shown}] with format [{}]",
+                    format.unwrap_or("strict_date_optional_time||epoch_millis")
+                )),
+            }
+        }
+        "ip" => match value.as_str().map(|text| text.parse::<std::net::IpAddr>()) {
+            Some(Ok(_)) => Ok(()),
+            _ => illegal(format!("'{shown}' is not an IP string literal.")),
+        },
+        "text" | "keyword" | "wildcard" | "match_only_text" | "constant_keyword" if value.is_object() => {
+            illegal("Can't get text on a START_OBJECT at 1:1".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &str) -> Map<String, Value> {
+        serde_json::from_str(text).expect("the test's text is an object")
+    }
+
+    #[test]
+    fn new_fields_are_added_by_their_values() {
+        let mut mappings = Map::new();
+        let document = object(
+            r#"{"n":1,"x":1.5,"t":"a b","d":"2024-01-02","b":true,"o":{"p":[null,2]},"e":null,"l":[],"a.b":"c"}"#,
+        );
+        assert!(fit(&mut mappings, &document).expect("it fits"));
+        for (path, kind) in [
+            ("n", "long"),
+            ("x", "float"),
+            ("t", "text"),
+            ("t.keyword", "keyword"),
+            ("d", "date"),
+            ("b", "boolean"),
+            ("o", "object"),
+            ("o.p", "long"),
+            ("a.b", "text"),
+            ("a.b.keyword", "keyword"),
+        ] {
+            let found = field_at(&mappings, path).map(|(field, _)| type_of(field).to_owned());
+            assert_eq!(found.as_deref(), Some(kind), "{path}");
+        }
+        assert!(field_at(&mappings, "e").is_none(), "null has no type");
+        assert!(!fit(&mut mappings, &document).expect("it fits"), "nothing is new");
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_refused() {
+        let mappings = object(
+            r#"{"properties":{"n":{"type":"long"},"i":{"type":"byte"},"d":{"type":"date"},"t":{"type":"text"},
+            "o":{"properties":{}},"b":{"type":"boolean"},"p":{"type":"ip"},"m":{"type":"long","ignore_malformed":true}}}"#,
+        );
+        for (document, expected) in [
+            (r#"{"n":"x"}"#, "failed to parse field [n] of type [long]"),
+            (r#"{"n":{"deep":1}}"#, "failed to parse field [n] of type [long]"),
+            (r#"{"i":300}"#, "failed to parse field [i] of type [byte]"),
+            (r#"{"d":"yesterday"}"#, "failed to parse field [d] of type [date]"),
+            (r#"{"t":{"a":1}}"#, "failed to parse field [t] of type [text]"),
+            (
+                r#"{"o":1}"#,
+                "object mapping for [o] tried to parse field [o] as object, but found a concrete value",
+            ),
+            (r#"{"b":"yes"}"#, "failed to parse field [b] of type [boolean]"),
+            (r#"{"p":"300.1.1.1"}"#, "failed to parse field [p] of type [ip]"),
+            (r#"{"":1}"#, "failed to parse"),
+        ] {
+            let error = fit(&mut mappings.clone(), &object(document)).expect_err(document);
+            assert_eq!(error.to_string(), expected, "{document}");
+            assert_eq!((error.kind(), error.status()), ("mapper_parsing_exception", 400));
+        }
+        let fits = r#"{"n":"12","m":"x","d":1700000000000,"b":"false","p":"::1","o":{"q":1}}"#;
+        assert!(fit(&mut mappings.clone(), &object(fits)).is_ok());
+    }
+
+    #[test]
+    fn strict_mappings_take_no_new_field() {
+        let mut mappings =
+            object(r#"{"dynamic":"strict","properties":{"o":{"dynamic":true,"properties":{}}}}"#);
+        assert!(fit(&mut mappings, &object(r#"{"o":{"new":1}}"#)).expect("the object is dynamic"));
+        let error = fit(&mut mappings, &object(r#"{"x":1}"#)).expect_err("the root is strict");
+        assert_eq!(
+            error.to_string(),
+            "mapping set to strict, dynamic introduction of [x] within [_doc] is not allowed"
+        );
+        let mut ignoring = object(r#"{"dynamic":false}"#);
+        assert!(!fit(&mut ignoring, &object(r#"{"x":1}"#)).expect("it is passed over"));
+    }
+}

@@ -1,0 +1,490 @@
+//! Queries as they are asked: the query language in JSON, parsed.
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::fields::names_of;
+use crate::query_text;
+
+/// Depth of queries in queries.
+const DEPTH_MAX: usize = 30;
+
+/// Clauses of a query, or terms of one.
+pub(crate) const CLAUSES_MAX: usize = 65_536;
+
+/// A query.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SearchQuery {
+    All,
+    None,
+    Ids(Vec<String>),
+    /// Exact values of a field.
+    Terms {
+        field: String,
+        values: Vec<Value>,
+        ignores_case: bool,
+    },
+    /// Words of a text.
+    Match {
+        field: String,
+        text: Value,
+        options: MatchOptions,
+    },
+    /// Bounds of a field, as written.
+    Range {
+        field: String,
+        bounds: RangeBounds,
+    },
+    Exists(String),
+    Prefix {
+        field: String,
+        value: String,
+        ignores_case: bool,
+    },
+    Wildcard {
+        field: String,
+        value: String,
+        ignores_case: bool,
+    },
+    Regexp {
+        field: String,
+        value: String,
+        ignores_case: bool,
+    },
+    Fuzzy {
+        field: String,
+        value: String,
+        edits: usize,
+    },
+    Bool(BoolQuery),
+    /// The best of several.
+    Best(Vec<SearchQuery>),
+    /// One score for all that match.
+    Constant(Box<SearchQuery>, f64),
+    /// A query with a boost or a name.
+    Named {
+        query: Box<SearchQuery>,
+        boost: f64,
+        name: Option<String>,
+    },
+}
+
+/// Options of a match.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct MatchOptions {
+    pub(crate) needs_all: bool,
+    pub(crate) is_phrase: bool,
+    /// True if the last word may go on.
+    pub(crate) is_prefix: bool,
+    pub(crate) slop: usize,
+    pub(crate) minimum: Option<String>,
+    pub(crate) fuzziness: Option<usize>,
+    pub(crate) is_lenient: bool,
+    pub(crate) analyzer: Option<String>,
+}
+
+/// Bounds of a range.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct RangeBounds {
+    pub(crate) from: Option<(Value, bool)>,
+    pub(crate) to: Option<(Value, bool)>,
+    pub(crate) format: Option<String>,
+}
+
+/// Queries combined.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct BoolQuery {
+    pub(crate) must: Vec<SearchQuery>,
+    pub(crate) filter: Vec<SearchQuery>,
+    pub(crate) should: Vec<SearchQuery>,
+    pub(crate) must_not: Vec<SearchQuery>,
+    pub(crate) minimum: Option<String>,
+}
+
+/// Parses a query.
+///
+/// # Errors
+/// It is malformed, or of a kind that there is not.
+pub(crate) fn parse(value: &Value) -> Result<SearchQuery, Error> {
+    parse_at(value, 0)
+}
+
+fn parse_at(value: &Value, depth: usize) -> Result<SearchQuery, Error> {
+    if depth > DEPTH_MAX {
+        return Err(Error::IllegalArgument(format!("queries may be nested {DEPTH_MAX} deep at most")));
+    }
+    let Value::Object(object) = value else {
+        return Err(Error::Parsing("[_na_] query malformed, must start with start_object".to_owned()));
+    };
+    let Some((kind, body)) = object.iter().next() else {
+        return Err(Error::IllegalArgument("query malformed, empty clause found".to_owned()));
+    };
+    if object.len() > 1 {
+        return Err(Error::Parsing(format!(
+            "[{kind}] malformed query, expected [END_OBJECT] but found [FIELD_NAME]"
+        )));
+    }
+    let parsed = by_kind(kind, body, depth)?;
+    let members = body.as_object();
+    let boost = members.and_then(|members| members.get("boost")).and_then(Value::as_f64);
+    let name = members.and_then(|members| members.get("_name")).and_then(Value::as_str).map(str::to_owned);
+    if boost.is_some() && kind != "constant_score" || name.is_some() {
+        return Ok(SearchQuery::Named { query: Box::new(parsed), boost: boost.unwrap_or(1.0), name });
+    }
+    Ok(parsed)
+}
+
+fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error> {
+    let members = |body: &Value| match body {
+        Value::Object(members) => Ok(members.clone()),
+        _ => Err(Error::Parsing(format!("[{kind}] query malformed, no start_object after query name"))),
+    };
+    Ok(match kind {
+        "match_all" => SearchQuery::All,
+        "match_none" => SearchQuery::None,
+        "ids" => {
+            let members = members(body)?;
+            let values = members.get("values").and_then(Value::as_array).cloned().unwrap_or_default();
+            SearchQuery::Ids(values.iter().map(text_of).collect())
+        }
+        "term" => {
+            let (field, value, rest) = field_of(kind, members(body)?, "value")?;
+            if value.is_array() {
+                return Err(Error::Parsing("[term] query does not support array of values".to_owned()));
+            }
+            SearchQuery::Terms { field, values: vec![value], ignores_case: ignores_case(&rest) }
+        }
+        "terms" => {
+            let mut members = members(body)?;
+            members.retain(|name, _| !["boost", "_name", "value_type"].contains(&name.as_str()));
+            let mut members = members.into_iter();
+            let (Some((field, values)), None) = (members.next(), members.next()) else {
+                return Err(Error::Parsing(
+                    "[terms] query requires a field name and no more than one".to_owned(),
+                ));
+            };
+            let Value::Array(values) = values else {
+                return Err(Error::unsupported("[terms] with values of another document"));
+            };
+            if values.len() > CLAUSES_MAX {
+                return Err(Error::IllegalArgument(format!(
+                    "The number of terms [{}] used in the Terms Query request has exceeded the allowed maximum of [{CLAUSES_MAX}]",
+                    values.len()
+                )));
+            }
+            SearchQuery::Terms { field, values, ignores_case: false }
+        }
+        "match" | "match_phrase" | "match_phrase_prefix" | "match_bool_prefix" => {
+            let (field, text, rest) = field_of(kind, members(body)?, "query")?;
+            let mut options = match_options(kind, &rest)?;
+            options.is_phrase = kind.starts_with("match_phrase");
+            options.is_prefix = kind.ends_with("_prefix");
+            SearchQuery::Match { field, text, options }
+        }
+        "multi_match" => multi_match(&members(body)?)?,
+        "range" => range(members(body)?)?,
+        "exists" => {
+            let members = members(body)?;
+            match members.get("field").and_then(Value::as_str) {
+                Some(field) => SearchQuery::Exists(field.to_owned()),
+                None => return Err(Error::Parsing("[exists] must be provided with a [field]".to_owned())),
+            }
+        }
+        "prefix" | "wildcard" | "regexp" => {
+            let (field, value, rest) = field_of(kind, members(body)?, "value")?;
+            let value = match rest.get("wildcard") {
+                Some(wildcard) => text_of(wildcard),
+                None => text_of(&value),
+            };
+            let ignores_case = ignores_case(&rest);
+            match kind {
+                "prefix" => SearchQuery::Prefix { field, value, ignores_case },
+                "wildcard" => SearchQuery::Wildcard { field, value, ignores_case },
+                _ => SearchQuery::Regexp { field, value, ignores_case },
+            }
+        }
+        "fuzzy" => {
+            let (field, value, rest) = field_of(kind, members(body)?, "value")?;
+            let value = text_of(&value);
+            let edits = fuzziness(rest.get("fuzziness"), &value);
+            SearchQuery::Fuzzy { field, value, edits }
+        }
+        "bool" => bool_query(members(body)?, depth)?,
+        "constant_score" => {
+            let members = members(body)?;
+            let Some(filter) = members.get("filter") else {
+                return Err(Error::Parsing("[constant_score] requires a 'filter' element".to_owned()));
+            };
+            let boost = members.get("boost").and_then(Value::as_f64).unwrap_or(1.0);
+            SearchQuery::Constant(Box::new(parse_at(filter, depth + 1)?), boost)
+        }
+        "dis_max" => {
+            let members = members(body)?;
+            let queries = members.get("queries").map(|queries| clauses(queries, depth)).transpose()?;
+            SearchQuery::Best(queries.unwrap_or_default())
+        }
+        "query_string" | "simple_query_string" => {
+            let members = members(body)?;
+            let Some(text) = members.get("query").and_then(Value::as_str) else {
+                return Err(Error::Parsing(format!("{kind} must be provided with a [query]")));
+            };
+            let fields = match members.get("default_field").or_else(|| members.get("fields")) {
+                Some(fields) => names_of(fields),
+                None => Vec::new(),
+            };
+            let needs_all =
+                members.get("default_operator").is_some_and(|operator| is_and(&text_of(operator)));
+            let is_lenient =
+                members.get("lenient") == Some(&Value::Bool(true)) || kind == "simple_query_string";
+            query_text::parse(text, &query_text::TextDefaults { fields, needs_all, is_lenient })?
+        }
+        other => {
+            return Err(Error::Parsing(format!("unknown query [{other}]")));
+        }
+    })
+}
+
+/// Text of a value.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn is_and(operator: &str) -> bool {
+    operator.eq_ignore_ascii_case("and")
+}
+
+fn ignores_case(members: &Map<String, Value>) -> bool {
+    members.get("case_insensitive") == Some(&Value::Bool(true))
+}
+
+/// Field of a query, its value, and the other members beside the value.
+fn field_of(
+    kind: &str,
+    mut members: Map<String, Value>,
+    value_name: &str,
+) -> Result<(String, Value, Map<String, Value>), Error> {
+    members.retain(|name, _| name != "boost" && name != "_name");
+    let mut fields = members.into_iter();
+    let (Some((field, value)), None) = (fields.next(), fields.next()) else {
+        return Err(Error::Parsing(format!("[{kind}] query doesn't support multiple fields, and needs one")));
+    };
+    match value {
+        Value::Object(rest) => {
+            let value = rest.get(value_name).or_else(|| rest.get("value")).cloned().unwrap_or(Value::Null);
+            if value.is_null() && !rest.contains_key("wildcard") {
+                return Err(Error::IllegalArgument(format!("[{kind}] value cannot be null")));
+            }
+            Ok((field, value, rest))
+        }
+        Value::Null => Err(Error::IllegalArgument(format!("[{kind}] value cannot be null"))),
+        value => Ok((field, value, Map::new())),
+    }
+}
+
+fn match_options(kind: &str, members: &Map<String, Value>) -> Result<MatchOptions, Error> {
+    let mut options = MatchOptions::default();
+    for (name, value) in members {
+        match name.as_str() {
+            "operator" => options.needs_all = is_and(&text_of(value)),
+            "slop" => options.slop = value.as_u64().unwrap_or(0) as usize,
+            "minimum_should_match" => options.minimum = Some(text_of(value)),
+            "fuzziness" => options.fuzziness = Some(fuzziness(Some(value), "abcdef")),
+            "lenient" => options.is_lenient = *value == Value::Bool(true),
+            "analyzer" => options.analyzer = Some(text_of(value)),
+            "query"
+            | "value"
+            | "type"
+            | "fields"
+            | "boost"
+            | "_name"
+            | "tie_breaker"
+            | "max_expansions"
+            | "prefix_length"
+            | "fuzzy_transpositions"
+            | "fuzzy_rewrite"
+            | "zero_terms_query"
+            | "auto_generate_synonyms_phrase_query"
+            | "cutoff_frequency" => {}
+            other => return Err(Error::Parsing(format!("[{kind}] query does not support [{other}]"))),
+        }
+    }
+    Ok(options)
+}
+
+/// Edits of a word: a number, or by the word's length.
+fn fuzziness(value: Option<&Value>, word: &str) -> usize {
+    match value.map(text_of).as_deref() {
+        Some("0") => 0,
+        Some("1") => 1,
+        Some("2") => 2,
+        _ => match word.chars().count() {
+            0..=2 => 0,
+            3..=5 => 1,
+            _ => 2,
+        },
+    }
+}
+
+fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
+    let kind = members.get("type").map(text_of).unwrap_or_else(|| "best_fields".to_owned());
+    let mut options = match_options("multi_match", members)?;
+    options.is_phrase = kind.starts_with("phrase");
+    options.is_prefix = kind == "bool_prefix" || kind == "phrase_prefix";
+    if kind == "bool_prefix" {
+        for unsupported in ["slop", "cutoff_frequency"] {
+            if members.contains_key(unsupported) {
+                return Err(Error::Parsing(format!("[{unsupported}] not allowed for type [bool_prefix]")));
+            }
+        }
+    }
+    let text = members.get("query").cloned().unwrap_or(Value::Null);
+    let fields = members.get("fields").map(names_of).unwrap_or_default();
+    let fields = if fields.is_empty() { vec!["*".to_owned()] } else { fields };
+    let each = fields.into_iter().map(|field| {
+        let (field, boost) = match field.split_once('^') {
+            Some((field, boost)) => (field.to_owned(), boost.parse().unwrap_or(1.0)),
+            None => (field, 1.0),
+        };
+        let query = SearchQuery::Match { field, text: text.clone(), options: options.clone() };
+        SearchQuery::Named { query: Box::new(query), boost, name: None }
+    });
+    Ok(SearchQuery::Best(each.collect()))
+}
+
+fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
+    members.retain(|name, _| name != "boost" && name != "_name");
+    let mut fields = members.into_iter();
+    let (Some((field, Value::Object(body))), None) = (fields.next(), fields.next()) else {
+        return Err(Error::Parsing(
+            "[range] query doesn't support multiple fields, and needs one".to_owned(),
+        ));
+    };
+    let mut bounds = RangeBounds::default();
+    let (mut includes_lower, mut includes_upper) = (true, true);
+    for (name, value) in body {
+        let bound = |includes| if value.is_null() { None } else { Some((value.clone(), includes)) };
+        match name.as_str() {
+            "gte" | "from" => bounds.from = bound(true),
+            "gt" => bounds.from = bound(false),
+            "lte" | "to" => bounds.to = bound(true),
+            "lt" => bounds.to = bound(false),
+            "format" => bounds.format = Some(text_of(&value)),
+            "include_lower" => includes_lower = value != Value::Bool(false),
+            "include_upper" => includes_upper = value != Value::Bool(false),
+            "boost" | "time_zone" | "relation" | "_name" => {}
+            other => return Err(Error::Parsing(format!("[range] query does not support [{other}]"))),
+        }
+    }
+    if let (Some((_, includes)), false) = (&mut bounds.from, includes_lower) {
+        *includes = false;
+    }
+    if let (Some((_, includes)), false) = (&mut bounds.to, includes_upper) {
+        *includes = false;
+    }
+    Ok(SearchQuery::Range { field, bounds })
+}
+
+fn clauses(value: &Value, depth: usize) -> Result<Vec<SearchQuery>, Error> {
+    match value {
+        Value::Array(queries) => queries.iter().map(|query| parse_at(query, depth + 1)).collect(),
+        one => Ok(vec![parse_at(one, depth + 1)?]),
+    }
+}
+
+fn bool_query(members: Map<String, Value>, depth: usize) -> Result<SearchQuery, Error> {
+    let mut query = BoolQuery::default();
+    for (name, value) in &members {
+        match name.as_str() {
+            "must" => query.must = clauses(value, depth)?,
+            "filter" => query.filter = clauses(value, depth)?,
+            "should" => query.should = clauses(value, depth)?,
+            "must_not" | "mustNot" => query.must_not = clauses(value, depth)?,
+            "minimum_should_match" => query.minimum = Some(text_of(value)),
+            "boost" | "_name" | "adjust_pure_negative" => {}
+            other => return Err(Error::Parsing(format!("[bool] query does not support [{other}]"))),
+        }
+    }
+    Ok(SearchQuery::Bool(query))
+}
+
+/// Number of clauses that must match, of `count`.
+pub(crate) fn minimum_of(text: Option<&str>, count: usize, otherwise: usize) -> usize {
+    let Some(text) = text else { return otherwise };
+    let text = text.trim();
+    let wanted = match text.strip_suffix('%') {
+        Some(percent) => {
+            let percent = percent.parse::<f64>().unwrap_or(100.0);
+            let part = (count as f64 * percent.abs() / 100.0).floor() as i64;
+            if percent < 0.0 { count as i64 - part } else { part }
+        }
+        None => match text.parse::<i64>() {
+            Ok(number) if number < 0 => count as i64 + number,
+            Ok(number) => number,
+            Err(_) => otherwise as i64,
+        },
+    };
+    wanted.max(0) as usize
+}
+
+/// Query of a request: the member `query` of its body, or the parameter `q`.
+pub(crate) fn of_request(
+    body: &Map<String, Value>,
+    parameters: &crate::request::DoorParameters,
+) -> Result<SearchQuery, Error> {
+    if let Some(text) = parameters.get("q") {
+        let defaults = query_text::TextDefaults {
+            fields: parameters.get("df").map(|field| vec![field.to_owned()]).unwrap_or_default(),
+            needs_all: parameters.get("default_operator").is_some_and(is_and),
+            is_lenient: parameters.flag("lenient")?.unwrap_or(false),
+        };
+        return query_text::parse(text, &defaults);
+    }
+    body.get("query").map_or(Ok(SearchQuery::All), |query| match query {
+        Value::Object(members) if members.is_empty() => parse(&json!({})),
+        query => parse(query),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_queries_are_refused() {
+        for query in [
+            json!(1),
+            json!({}),
+            json!({ "nothing": {} }),
+            json!({ "match_all": {}, "ids": {} }),
+            json!({ "term": {} }),
+            json!({ "term": { "a": 1, "b": 2 } }),
+            json!({ "term": { "a": null } }),
+            json!({ "terms": { "a": 1 } }),
+            json!({ "exists": {} }),
+            json!({ "range": { "a": { "above": 1 } } }),
+            json!({ "bool": { "most": [] } }),
+            json!({ "match": { "a": { "query": "x", "what": 1 } } }),
+            json!({ "constant_score": {} }),
+            json!({ "query_string": {} }),
+        ] {
+            let error = parse(&query).err().unwrap_or_else(|| panic!("{query} is taken"));
+            assert_eq!(error.status(), 400, "{query}: {error}");
+        }
+        let mut deep = json!({ "match_all": {} });
+        for _ in 0..40 {
+            deep = json!({ "bool": { "must": deep } });
+        }
+        assert!(parse(&deep).is_err(), "depth is bounded");
+    }
+
+    #[test]
+    fn minimum_of_clauses() {
+        for (text, expected) in [("2", 2), ("-1", 3), ("50%", 2), ("-25%", 3), ("9", 9)] {
+            assert_eq!(minimum_of(Some(text), 4, 1), expected, "{text}");
+        }
+        assert_eq!(minimum_of(None, 4, 1), 1);
+    }
+}

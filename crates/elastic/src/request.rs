@@ -1,0 +1,168 @@
+//! Requests and answers, as the server of HTTP hands them in and takes them out.
+
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::filter_path::PathFilter;
+
+/// A request with its whole body, unpacked.
+#[derive(Debug, Clone, Default)]
+pub struct DoorRequest {
+    /// Method in capitals.
+    pub method: String,
+    /// Path as received, percent-encoded, from the root of the door.
+    pub path: String,
+    /// Parameters as received.
+    pub query: String,
+    /// Value of `Content-Type`.
+    pub content_type: String,
+    /// Value of `Accept`.
+    pub accept: String,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoorAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// Value of `Content-Type`.
+    pub content_type: String,
+    /// Value of `Retry-After` in seconds, if the request may be repeated.
+    pub retry_after_s: Option<u64>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+/// Answer before it is written: a status with JSON, or with text.
+#[derive(Debug)]
+pub(crate) enum DoorReply {
+    Json(u16, Value),
+    Text(u16, String),
+}
+
+impl DoorReply {
+    /// Creates an answer of 200.
+    pub(crate) fn ok(value: Value) -> Result<DoorReply, Error> {
+        Ok(DoorReply::Json(200, value))
+    }
+}
+
+/// Parameters of a request, by name; of a repeated one the last counts.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct DoorParameters(BTreeMap<String, String>);
+
+impl DoorParameters {
+    /// Parses the part of a URI after `?`.
+    pub(crate) fn parse(query: &str) -> Self {
+        let decode =
+            |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(1_000).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        });
+        DoorParameters(pairs.collect())
+    }
+
+    /// Value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// True if the parameter is there, with any value.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Value as true or false; the empty text is true.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
+        match self.get(name) {
+            None => Ok(None),
+            Some("true" | "") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(other) => Err(Error::IllegalArgument(format!(
+                "Failed to parse value [{other}] as only [true] or [false] are allowed."
+            ))),
+        }
+    }
+
+    /// Value as a whole number.
+    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Error> {
+        self.get(name)
+            .map(|text| {
+                text.parse().map_err(|_| {
+                    Error::IllegalArgument(format!(
+                        "Failed to parse int parameter [{name}] with value [{text}]"
+                    ))
+                })
+            })
+            .transpose()
+    }
+
+    /// Values joined by commas.
+    pub(crate) fn list(&self, name: &str) -> Option<Vec<String>> {
+        let list = self.get(name)?.split(',').filter(|part| !part.is_empty());
+        Some(list.map(str::to_owned).collect())
+    }
+}
+
+/// Parses the body as a JSON object; no body is an empty one.
+pub(crate) fn object_of(body: &[u8]) -> Result<Map<String, Value>, Error> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Error::Parsing("Expected [START_OBJECT] at the start of the body".to_owned())),
+        Err(error) => Err(Error::Json(error.to_string())),
+    }
+}
+
+/// Decoded segments of a path.
+pub(crate) fn segments_of(path: &str) -> Result<Vec<String>, Error> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let decode = |part: &str| {
+        percent_decode_str(part).decode_utf8().map(|text| text.into_owned()).map_err(|_| {
+            Error::IllegalArgument(format!("the path segment [{part}] is not percent-encoded UTF-8"))
+        })
+    };
+    parts.map(decode).collect()
+}
+
+/// Writes a reply in the media type that was asked for.
+pub(crate) fn write_reply(
+    outcome: Result<DoorReply, Error>,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+) -> DoorAnswer {
+    let retry_after_s =
+        outcome.as_ref().err().filter(|error| [429, 503].contains(&error.status())).map(|_| 1);
+    let is_head = request.method == "HEAD";
+    let reply = outcome.unwrap_or_else(|error| DoorReply::Json(error.status(), error.body()));
+    let (status, content_type, body) = match reply {
+        DoorReply::Text(status, text) => (status, "text/plain; charset=UTF-8".to_owned(), text.into_bytes()),
+        DoorReply::Json(status, mut value) => {
+            if status < 300
+                && let Some(paths) = parameters.get("filter_path").filter(|paths| !paths.is_empty())
+            {
+                value = PathFilter::parse(paths).apply(value);
+            }
+            let pretty = parameters.has("pretty") && parameters.get("pretty") != Some("false");
+            let body = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) };
+            (status, media_type(&request.accept), body.expect("JSON with names for keys has a text"))
+        }
+    };
+    DoorAnswer { status, content_type, retry_after_s, body: if is_head { Vec::new() } else { body } }
+}
+
+/// Media type of an answer: one with `compatible-with` if the client asked for it.
+fn media_type(accept: &str) -> String {
+    let versioned = accept.split(',').map(str::trim).find(|one| {
+        one.starts_with("application/vnd.elasticsearch+json") && one.is_ascii() && one.len() < 100
+    });
+    versioned.unwrap_or("application/json; charset=UTF-8").to_owned()
+}

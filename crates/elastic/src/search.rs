@@ -1,0 +1,545 @@
+//! `_search`, `_count` and `_msearch`: documents of indexes, scanned.
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::aggregations;
+use crate::catalog::{OpenIndex, now_ms};
+use crate::door::ElasticDoor;
+use crate::evaluation::SearchedDocument;
+use crate::fields::names_of;
+use crate::hit_form::HitForm;
+use crate::index_admin::shards_of;
+use crate::names::{self, NameOptions};
+use crate::patterns::glob;
+use crate::query::{self, SearchQuery};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::shelf::{self, StoredSource};
+use crate::single::parsed;
+use crate::sorting::{HitOrder, HitSortKey};
+use crate::source::SourceFilter;
+
+/// Hits that a page can reach.
+const WINDOW_MAX: usize = 10_000;
+
+/// Bytes of documents that one search keeps at a time, about.
+const KEPT_BYTES_MAX: usize = 256 << 20;
+
+/// A matching document.
+#[derive(Debug, Clone)]
+pub(crate) struct SearchHit {
+    pub(crate) index: OpenIndex,
+    pub(crate) stored: StoredSource,
+    pub(crate) document: Map<String, Value>,
+    pub(crate) score: f64,
+    pub(crate) matched: Vec<String>,
+    pub(crate) sort: Vec<HitSortKey>,
+}
+
+/// A search as it was asked for.
+pub(crate) struct HitSearch {
+    query: SearchQuery,
+    post_filter: Option<SearchQuery>,
+    order: Option<HitOrder>,
+    pub(crate) from: usize,
+    pub(crate) size: usize,
+    after: Option<Vec<Value>>,
+    aggregations: Map<String, Value>,
+    form: HitForm,
+    routing: Option<Vec<String>>,
+    slice: Option<(u64, u64)>,
+    minimum_score: Option<f64>,
+    /// Factors of scores by the names of indexes; the first that fits counts.
+    boosts: Vec<(String, f64)>,
+}
+
+/// Members of a body that are known and have no effect here.
+const IGNORED: [&str; 7] = [
+    "timeout",
+    "track_scores",
+    "stats",
+    "terminate_after",
+    "preference",
+    "allow_partial_search_results",
+    "batched_reduce_size",
+];
+
+impl HitSearch {
+    /// Parses the body and the parameters of a search.
+    pub(crate) fn parse(
+        body: &Map<String, Value>,
+        parameters: &DoorParameters,
+        is_scroll: bool,
+    ) -> Result<Self, Error> {
+        let mut request = HitSearch {
+            query: query::of_request(body, parameters)?,
+            post_filter: None,
+            order: None,
+            from: 0,
+            size: 10,
+            after: None,
+            aggregations: Map::new(),
+            form: HitForm::default(),
+            routing: parameters.list("routing"),
+            slice: None,
+            minimum_score: None,
+            boosts: Vec::new(),
+        };
+        for (name, value) in body {
+            request.member(name, value)?;
+        }
+        let number = |name: &str| -> Result<Option<usize>, Error> {
+            match parameters.integer(name)? {
+                Some(number) if number < 0 => Err(Error::IllegalArgument(format!(
+                    "[{name}] parameter cannot be negative, found [{number}]"
+                ))),
+                number => Ok(number.map(|number| number as usize)),
+            }
+        };
+        request.from = number("from")?.unwrap_or(request.from);
+        request.size = number("size")?.unwrap_or(request.size);
+        if let Some(sort) = parameters.get("sort") {
+            let fields = sort.split(',').map(|one| match one.split_once(':') {
+                Some((field, order)) => json!({ field: order }),
+                None => json!(one),
+            });
+            request.order = Some(HitOrder::parse(&Value::Array(fields.collect()))?);
+        }
+        request.form.parameters(parameters)?;
+        request.check_window(is_scroll)?;
+        Ok(request)
+    }
+
+    fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
+        let number = |value: &Value| match value.as_i64() {
+            Some(number) if number >= 0 => Ok(number as usize),
+            Some(number) => Err(Error::IllegalArgument(format!(
+                "[{name}] parameter cannot be negative, found [{number}]"
+            ))),
+            None => Err(Error::Parsing(format!("[{name}] must be a whole number"))),
+        };
+        match name {
+            "query" => {}
+            "post_filter" => self.post_filter = Some(query::parse(value)?),
+            "from" => self.from = number(value)?,
+            "size" => self.size = number(value)?,
+            "sort" => self.order = Some(HitOrder::parse(value)?),
+            "search_after" => {
+                let Value::Array(after) = value else {
+                    return Err(Error::Parsing("[search_after] must be an array".to_owned()));
+                };
+                self.after = Some(after.clone());
+            }
+            "aggs" | "aggregations" => self.aggregations = value.as_object().cloned().unwrap_or_default(),
+            "_source" => self.form.shown = Some(SourceFilter::of_value(value)?),
+            "version" => self.form.has_version = *value == Value::Bool(true),
+            "seq_no_primary_term" => self.form.has_seq_no = *value == Value::Bool(true),
+            "indices_boost" => self.boosts = boosts_of(value)?,
+            "min_score" => self.minimum_score = value.as_f64(),
+            "docvalue_fields" => self.form.doc_fields = formatted(value),
+            "fields" => self.form.fields = formatted(value),
+            "stored_fields" => self.form.stored_fields = Some(names_of(value)),
+            "track_total_hits" => match value {
+                Value::Bool(tracks) => self.form.has_no_total = !tracks,
+                limit => self.form.total_limit = limit.as_u64(),
+            },
+            "slice" => {
+                let part = |name: &str| value.get(name).and_then(Value::as_u64);
+                match (part("id"), part("max")) {
+                    (Some(id), Some(max)) if max > 1 && id < max => {
+                        if max > 1_024 {
+                            return Err(Error::IllegalArgument(format!(
+                                "The number of slices [{max}] is too large. It must be less than [1024]. This limit can be set by changing the \
+                                 [index.max_slices_per_scroll] index level setting."
+                            )));
+                        }
+                        self.slice = Some((id, max));
+                    }
+                    _ => {
+                        return Err(Error::IllegalArgument("[slice] max must be greater than id".to_owned()));
+                    }
+                }
+            }
+            known if IGNORED.contains(&known) => {}
+            other => return Err(Error::Parsing(format!("unknown key [{other}] in a search"))),
+        }
+        Ok(())
+    }
+
+    fn check_window(&self, is_scroll: bool) -> Result<(), Error> {
+        if is_scroll && self.size > WINDOW_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Batch size is too large, size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. Scroll batch sizes cost as much \
+                 memory as result windows so they are controlled by the [index.max_result_window] index level setting.",
+                self.size
+            )));
+        }
+        if is_scroll && self.size == 0 {
+            return Err(Error::Validation(vec!["[size] cannot be [0] in a scroll context".to_owned()]));
+        }
+        if is_scroll && self.from > 0 {
+            return Err(Error::Validation(vec![
+                "using [from] is not allowed in a scroll context".to_owned(),
+            ]));
+        }
+        if self.from + self.size > WINDOW_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Result window is too large, from + size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. See the scroll api for \
+                 a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index \
+                 level setting.",
+                self.from + self.size
+            )));
+        }
+        if self.after.is_some() && self.from > 0 {
+            return Err(Error::Validation(vec![
+                "`from` parameter must be set to 0 when `search_after` is used".to_owned(),
+            ]));
+        }
+        Ok(())
+    }
+}
+
+/// Factors of scores by patterns of indexes.
+fn boosts_of(value: &Value) -> Result<Vec<(String, f64)>, Error> {
+    let one = |members: &Map<String, Value>| -> Result<Vec<(String, f64)>, Error> {
+        let factor = |(name, factor): (&String, &Value)| match factor.as_f64() {
+            Some(factor) => Ok((name.clone(), factor)),
+            None => Err(Error::Parsing(format!("[indices_boost] of [{name}] must be a number"))),
+        };
+        members.iter().map(factor).collect()
+    };
+    match value {
+        Value::Object(members) => one(members),
+        Value::Array(all) => {
+            let all = all.iter().filter_map(Value::as_object).map(one);
+            Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
+        }
+        _ => Err(Error::Parsing("[indices_boost] must be an array of objects".to_owned())),
+    }
+}
+
+/// Fields with their formats.
+fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
+    let one = |value: &Value| match value {
+        Value::String(field) => Some((field.clone(), None)),
+        Value::Object(of) => {
+            let format = of.get("format").and_then(Value::as_str).map(str::to_owned);
+            Some((of.get("field")?.as_str()?.to_owned(), format))
+        }
+        _ => None,
+    };
+    match value {
+        Value::Array(all) => all.iter().filter_map(one).collect(),
+        other => one(other).into_iter().collect(),
+    }
+}
+
+/// Result of a search before it is cut into pages.
+pub(crate) struct FoundHits {
+    /// Hits in their order.
+    pub(crate) hits: Vec<SearchHit>,
+    pub(crate) total: u64,
+    pub(crate) has_scores: bool,
+    aggregations: Option<Value>,
+    shards: u64,
+}
+
+/// Runs a search over indexes. All hits are kept, in their order.
+pub(crate) fn run(
+    door: &ElasticDoor,
+    indexes: &[OpenIndex],
+    request: &HitSearch,
+    keeps_all: bool,
+) -> Result<FoundHits, Error> {
+    let mut hits: Vec<SearchHit> = Vec::new();
+    let mut aggregated: Vec<SearchHit> = Vec::new();
+    let mut kept_bytes = 0;
+    let mut total = 0;
+    let needs_documents = keeps_all || request.size > 0 || request.order.is_some();
+    for index in indexes {
+        let names = |pattern: &str| {
+            glob(pattern, &index.entry.name) || index.entry.aliases.keys().any(|alias| glob(pattern, alias))
+        };
+        let boost =
+            request.boosts.iter().find(|(pattern, _)| names(pattern)).map_or(1.0, |(_, boost)| *boost);
+        visit(door, index, request, &mut |mut hit| {
+            hit.score *= boost;
+            if !request.aggregations.is_empty() {
+                kept_bytes += hit.stored.source.len() * 2 + 200;
+                aggregated.push(hit.clone());
+            }
+            if let Some(filter) = &request.post_filter
+                && searched(&hit).score(filter, &mut Vec::new())?.is_none()
+            {
+                return Ok(());
+            }
+            total += 1;
+            if needs_documents {
+                kept_bytes += hit.stored.source.len() * 3 + 400;
+                hits.push(hit);
+            }
+            if kept_bytes > KEPT_BYTES_MAX {
+                return Err(Error::Rejected(
+                    "the search matches more than the memory of one search has room for; narrow its query"
+                        .to_owned(),
+                ));
+            }
+            Ok(())
+        })?;
+    }
+    let has_scores = request.order.as_ref().is_none_or(HitOrder::is_by_score);
+    match &request.order {
+        Some(order) => {
+            for hit in &mut hits {
+                hit.sort = order.keys(hit);
+            }
+            hits.sort_by(|left, right| order.compare(&left.sort, &right.sort));
+            if let Some(after) = &request.after {
+                let after = order.after(after)?;
+                hits.retain(|hit| order.compare(&hit.sort, &after) == std::cmp::Ordering::Greater);
+            }
+        }
+        None => hits.sort_by(|left, right| right.score.total_cmp(&left.score)),
+    }
+    let aggregations = match request.aggregations.is_empty() {
+        true => None,
+        false => Some(aggregations::run(
+            &request.aggregations,
+            &aggregated.iter().collect::<Vec<_>>(),
+            request.form.names_parts,
+        )?),
+    };
+    let shards = indexes.iter().map(shards_of).sum();
+    Ok(FoundHits { hits, total, has_scores, aggregations, shards })
+}
+
+/// A hit as a document that is searched.
+pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
+    SearchedDocument {
+        index: &hit.index.entry.name,
+        id: &hit.stored.id,
+        routing: hit.stored.routing.as_deref(),
+        version: hit.stored.version,
+        seq_no: hit.stored.seq_no,
+        mappings: &hit.index.entry.mappings,
+        source: &hit.document,
+        now_ms: now_ms() as i64,
+    }
+}
+
+/// Calls `visit` with each matching document of an index.
+fn visit(
+    door: &ElasticDoor,
+    index: &OpenIndex,
+    request: &HitSearch,
+    visit: &mut impl FnMut(SearchHit) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut hidden = index.live.hidden();
+    let is_sharded = shards_of(index) > 1;
+    let mut each = |stored: StoredSource| -> Result<(), Error> {
+        if let Some((id, max)) = request.slice {
+            let digest = stored.id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+                (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            if digest % max != id {
+                return Ok(());
+            }
+        }
+        let is_routed = is_sharded
+            && request.routing.as_ref().is_some_and(|routing| {
+                let own = stored.routing.as_deref().unwrap_or(&stored.id);
+                routing.iter().all(|routing| routing != own)
+            });
+        if is_routed {
+            return Ok(());
+        }
+        let document = parsed(&stored)?;
+        let mut hit = SearchHit {
+            index: index.clone(),
+            stored,
+            document,
+            score: 1.0,
+            matched: Vec::new(),
+            sort: Vec::new(),
+        };
+        let mut matched = Vec::new();
+        let score = searched(&hit).score(&request.query, &mut matched)?;
+        match score {
+            Some(score) if request.minimum_score.is_none_or(|least| score >= least) => {
+                (hit.score, hit.matched) = (score, matched);
+                visit(hit)
+            }
+            _ => Ok(()),
+        }
+    };
+    shelf::scan(&door.node, index.group(), |stored| match hidden.remove(&stored.id) {
+        Some(Some(before)) => each(before),
+        Some(None) => Ok(()),
+        None => each(stored),
+    })?;
+    // Removed documents that searches still see.
+    hidden.into_values().flatten().try_for_each(each)
+}
+
+/// Answer of a search with the hits of a page.
+pub(crate) fn answer(request: &HitSearch, found: &FoundHits, page: &[SearchHit], began_ms: u64) -> Value {
+    let hits: Vec<Value> = page.iter().map(|hit| request.form.object(hit, found.has_scores)).collect();
+    let best = page
+        .iter()
+        .map(|hit| hit.score)
+        .fold(None, |best: Option<f64>, score| Some(best.map_or(score, |best| best.max(score))));
+    let best = best.filter(|_| found.has_scores).map_or(Value::Null, |best| json!(best));
+    let form = &request.form;
+    let mut shown = Map::new();
+    if form.total_as_number {
+        shown.insert("total".to_owned(), if form.has_no_total { json!(-1) } else { json!(found.total) });
+    } else if !form.has_no_total {
+        let limit = form.total_limit.filter(|limit| found.total > *limit);
+        let (value, relation) = limit.map_or((found.total, "eq"), |limit| (limit, "gte"));
+        shown.insert("total".to_owned(), json!({ "value": value, "relation": relation }));
+    }
+    shown.insert("max_score".to_owned(), best);
+    shown.insert("hits".to_owned(), Value::Array(hits));
+    let mut answer = json!({
+        "took": now_ms().saturating_sub(began_ms),
+        "timed_out": false,
+        "_shards": { "total": found.shards, "successful": found.shards, "skipped": 0, "failed": 0 },
+        "hits": shown,
+    });
+    if let Some(aggregations) = &found.aggregations {
+        answer["aggregations"] = aggregations.clone();
+    }
+    answer
+}
+
+/// Indexes that a search names, with the filters of the aliases that it names put before its query.
+pub(crate) fn indexes_of(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<Vec<OpenIndex>, Error> {
+    let options = NameOptions::LENIENT.with(parameters)?;
+    names::resolve(&*door.catalog.read()?, expression, options)
+}
+
+/// `_search`.
+pub(crate) fn search(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    DoorReply::ok(search_body(door, &object_of(&request.body)?, parameters, expression)?)
+}
+
+fn search_body(
+    door: &ElasticDoor,
+    body: &Map<String, Value>,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<Value, Error> {
+    let began_ms = now_ms();
+    check_batch(parameters)?;
+    let scroll = parameters.get("scroll");
+    let mut request = HitSearch::parse(body, parameters, scroll.is_some())?;
+    if scroll.is_none() && request.slice.is_some() {
+        return Err(Error::IllegalArgument(
+            "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),
+        ));
+    }
+    let indexes = indexes_of(door, parameters, expression)?;
+    for (name, _) in request.boosts.iter().filter(|(name, _)| !names::is_pattern(name)) {
+        indexes_of(door, parameters, name)?;
+    }
+    if let Some(filter) = alias_filter(door, expression)? {
+        request.query = with_filter(request.query, filter);
+    }
+    let found = run(door, &indexes, &request, scroll.is_some())?;
+    let from = request.from.min(found.hits.len());
+    let to = (request.from + request.size).min(found.hits.len());
+    let mut answer = answer(&request, &found, &found.hits[from..to], began_ms);
+    if scroll.is_some() {
+        answer["_scroll_id"] = door.scrolls.open(request, found)?.into();
+    }
+    Ok(answer)
+}
+
+fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {
+    match parameters.integer("batched_reduce_size")? {
+        Some(size) if size < 2 => Err(Error::IllegalArgument("batchedReduceSize must be >= 2".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Query with a filter before it.
+fn with_filter(query: SearchQuery, filter: SearchQuery) -> SearchQuery {
+    let combined =
+        query::BoolQuery { must: vec![query], filter: vec![filter], ..query::BoolQuery::default() };
+    SearchQuery::Bool(combined)
+}
+
+/// Filter of an alias, if the search names one alone.
+fn alias_filter(door: &ElasticDoor, expression: &str) -> Result<Option<SearchQuery>, Error> {
+    let entries = door.catalog.read()?;
+    let Some(index) = entries.with_alias(expression).next() else { return Ok(None) };
+    index.entry.aliases[expression].get("filter").map(query::parse).transpose()
+}
+
+/// `_count`.
+pub(crate) fn count(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    if let Some(unknown) = body.keys().find(|name| *name != "query") {
+        return Err(Error::Parsing(format!("request does not support [{unknown}]")));
+    }
+    let mut search = HitSearch::parse(&body, parameters, false)?;
+    search.size = 0;
+    if let Some(filter) = alias_filter(door, expression)? {
+        search.query = with_filter(search.query, filter);
+    }
+    let indexes = indexes_of(door, parameters, expression)?;
+    let found = run(door, &indexes, &search, false)?;
+    let shards = found.shards;
+    DoorReply::ok(json!({
+        "count": found.total,
+        "_shards": { "total": shards, "successful": shards, "skipped": 0, "failed": 0 },
+    }))
+}
+
+/// `_msearch`: several searches, each with its own result.
+pub(crate) fn multi_search(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    index: Option<&str>,
+) -> Result<DoorReply, Error> {
+    let began_ms = now_ms();
+    let lines = request.body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let lines: Vec<&[u8]> = lines.collect();
+    let mut answers = Vec::new();
+    for pair in lines.chunks(2) {
+        let [head, body] = pair else {
+            return Err(Error::IllegalArgument(
+                "a search has a line of its own after each header".to_owned(),
+            ));
+        };
+        let (head, body) = (object_of(head)?, object_of(body)?);
+        let named = head.get("index").map(names_of).unwrap_or_default().join(",");
+        let expression = if named.is_empty() { index.unwrap_or_default() } else { &named };
+        answers.push(match search_body(door, &body, parameters, expression) {
+            Ok(mut answer) => {
+                answer["status"] = 200.into();
+                answer
+            }
+            Err(error) => error.body(),
+        });
+    }
+    if answers.is_empty() {
+        return Err(Error::Validation(vec!["no requests added".to_owned()]));
+    }
+    DoorReply::ok(json!({ "took": now_ms().saturating_sub(began_ms), "responses": answers }))
+}

@@ -1,0 +1,241 @@
+//! The documents of the door in the store: one document type of its own, a group for each index.
+//!
+//! The type has a name that no schema can have, so that no deployment adds or removes it. All groups share
+//! the low bits of their locations, so that one node of a cluster owns them.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
+use millrace_node::Node;
+use millrace_node::cluster::{ClusterError, DroppedGroup};
+use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreVisit, ViewScope, VisitedVersion};
+
+use crate::Error;
+
+/// Document type of the door. A name with a dot is not valid in a schema.
+pub(crate) const DOOR_TYPE: &str = "elastic.document";
+
+/// Namespace of the ids.
+const NAMESPACE: &str = "elastic";
+
+/// Low 32 bits of the locations of all documents of the door.
+const HOME: u32 = 0x00e1_a571;
+
+/// Time limit of a write.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Documents read in one step of a scan.
+const PAGE: usize = 1024;
+
+/// Number of a group, unique among the indexes; 0 has the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShelfGroup(pub(crate) u32);
+
+impl ShelfGroup {
+    /// Group of the catalog.
+    pub(crate) const CATALOG: ShelfGroup = ShelfGroup(0);
+
+    /// Group in the store.
+    pub(crate) fn group(self) -> DocumentGroup {
+        DocumentGroup::Number(u64::from(self.0) << 32 | u64::from(HOME))
+    }
+
+    /// Id of a document. Control characters and `%` in the name are percent-encoded.
+    ///
+    /// # Errors
+    /// The name is empty or too long.
+    pub(crate) fn id(self, name: &str) -> Result<DocumentId, Error> {
+        let mut escaped = String::with_capacity(name.len());
+        for letter in name.chars() {
+            if letter.is_control() || letter == '%' {
+                let mut bytes = [0; 4];
+                for byte in letter.encode_utf8(&mut bytes).bytes() {
+                    escaped.push_str(&format!("%{byte:02x}"));
+                }
+            } else {
+                escaped.push(letter);
+            }
+        }
+        Ok(DocumentId::new(NAMESPACE, DOOR_TYPE, &self.group(), &escaped)?)
+    }
+}
+
+/// Group of any document of the door, for routing in a cluster.
+pub(crate) fn home() -> DocumentGroup {
+    ShelfGroup::CATALOG.group()
+}
+
+/// Name that an id of [`ShelfGroup::id`] was made from.
+fn name_of(id: &DocumentId) -> String {
+    percent_encoding::percent_decode_str(id.name()).decode_utf8_lossy().into_owned()
+}
+
+/// A stored document with its version.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StoredSource {
+    pub(crate) id: String,
+    /// JSON text of the document.
+    pub(crate) source: Arc<str>,
+    pub(crate) version: i64,
+    pub(crate) seq_no: i64,
+    pub(crate) routing: Option<String>,
+}
+
+impl StoredSource {
+    /// Creates the document for the store.
+    pub(crate) fn document(&self, id: DocumentId) -> Document {
+        let mut fields = vec![
+            ("source".into(), DocumentValue::String(self.source.to_string())),
+            ("version".into(), DocumentValue::Long(self.version)),
+            ("seq_no".into(), DocumentValue::Long(self.seq_no)),
+        ];
+        if let Some(routing) = &self.routing {
+            fields.push(("routing".into(), DocumentValue::String(routing.clone())));
+        }
+        Document { id, fields }
+    }
+
+    /// Reads a document of the store.
+    pub(crate) fn of(document: &Document) -> Self {
+        let text = |name| match document.get(name) {
+            Some(DocumentValue::String(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        let number = |name| match document.get(name) {
+            Some(DocumentValue::Long(number)) => *number,
+            _ => 0,
+        };
+        StoredSource {
+            id: name_of(&document.id),
+            source: text("source").unwrap_or("{}").into(),
+            version: number("version"),
+            seq_no: number("seq_no"),
+            routing: text("routing").map(str::to_owned),
+        }
+    }
+}
+
+/// Write under way.
+pub(crate) type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
+
+/// Begins a write. Writes of one document are done in the order in which they begin; many share a sync.
+///
+/// All writes of the door pass here, so that batches can be put under it.
+pub(crate) fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
+    let (sender, receiver) = channel();
+    match node.cluster() {
+        None => node.store().write(write, move |outcome| {
+            // The caller may have left; the write stands all the same.
+            let _ = sender.send(outcome.map_err(ClusterError::Store));
+        }),
+        Some(cluster) => cluster.write(
+            write,
+            Instant::now() + PATIENCE,
+            Box::new(move |outcome| {
+                // As above.
+                let _ = sender.send(outcome);
+            }),
+        ),
+    }
+    receiver
+}
+
+/// Waits for a write.
+pub(crate) fn finish(receiver: &CommitReceiver) -> Result<CommittedWrite, Error> {
+    match receiver.recv_timeout(PATIENCE + Duration::from_secs(5)) {
+        Ok(outcome) => Ok(outcome?),
+        Err(_) => Err(Error::Unavailable(
+            "the write was not confirmed in time; whether it was done is not known: repeat it".to_owned(),
+        )),
+    }
+}
+
+/// Writes a document, or removes it, and waits until this is durable.
+pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&str>) -> Result<(), Error> {
+    let id = group.id(name)?;
+    let change = match source {
+        None => StoreChange::Remove,
+        Some(source) => {
+            let stored = StoredSource {
+                id: name.to_owned(),
+                source: source.into(),
+                version: 1,
+                seq_no: 0,
+                routing: None,
+            };
+            StoreChange::Put(stored.document(id.clone()))
+        }
+    };
+    finish(&begin(node, DocumentWrite { id, change })).map(drop)
+}
+
+/// Reads a document.
+pub(crate) fn get(node: &Node, group: ShelfGroup, name: &str) -> Result<Option<StoredSource>, Error> {
+    let found = node.store().get(&group.id(name)?)?;
+    Ok(found.map(|(document, _)| StoredSource::of(&document)))
+}
+
+/// Calls `visit` with each document of a group, until it returns an error.
+pub(crate) fn scan(
+    node: &Node,
+    group: ShelfGroup,
+    mut visit: impl FnMut(StoredSource) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut pass = StoreVisit {
+        scope: ViewScope::Groups(vec![group.group()]),
+        wanted: PAGE,
+        ..StoreVisit::all(&[DOOR_TYPE])
+    };
+    loop {
+        let page = node.store().visit(&pass)?;
+        for visited in page.visited {
+            if let VisitedVersion::Document(document, _) = visited {
+                visit(StoredSource::of(&document))?;
+            }
+        }
+        match page.continuation {
+            Some(continuation) => pass.continuation = Some(continuation),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Drops all documents of a group, at a cost that does not depend on their number.
+pub(crate) fn drop_group(node: &Node, group: ShelfGroup) -> Result<(), Error> {
+    let Some(cluster) = node.cluster() else {
+        return Ok(node.store().drop_group(Some(DOOR_TYPE), &group.group())?);
+    };
+    let (group, part) = (group.group(), None);
+    let horizon = cluster.drop_horizon(&group, part)?;
+    let (sender, receiver) = channel();
+    let dropped = DroppedGroup { document_type: DOOR_TYPE.to_owned(), group, part, horizon };
+    let done = Box::new(move |outcome| {
+        // The caller may have left.
+        let _ = sender.send(outcome);
+    });
+    cluster.drop_group(dropped, Instant::now() + PATIENCE, done);
+    finish(&receiver).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_kinds_are_kept() {
+        for name in ["a", "a/b", "%2F", "a\u{0}b", "line\nbreak", "ä€𐍈", "x:y", "."] {
+            let id = ShelfGroup(7).id(name).expect("every name makes an id");
+            assert_eq!(name_of(&id), name);
+        }
+        assert!(ShelfGroup(7).id("").is_err(), "an empty name is refused");
+    }
+
+    #[test]
+    fn groups_share_the_owner_and_nothing_else() {
+        let bits = |number| ShelfGroup(number).group().location_bits();
+        assert_eq!(bits(1), bits(2));
+        assert_ne!(ShelfGroup(1).group(), ShelfGroup(2).group());
+    }
+}

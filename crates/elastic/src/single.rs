@@ -1,0 +1,366 @@
+//! `_doc`, `_create`, `_update`, `_source` and `_mget`: single documents, written and read.
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::bulk::{RefreshPolicy, check_pipeline};
+use crate::catalog::OpenIndex;
+use crate::door::ElasticDoor;
+use crate::fields;
+use crate::names::{self, NameOptions};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::shelf::{self, StoredSource};
+use crate::source::SourceFilter;
+use crate::update::UpdateBody;
+use crate::writing::{SingleWrite, VersionRule, WriteAction, WriteConditions};
+
+/// A write of one document by a request of its own.
+pub(crate) fn write(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    action: WriteAction,
+    index: &str,
+    id: Option<&str>,
+) -> Result<DoorReply, Error> {
+    let action = match parameters.get("op_type") {
+        Some("create") if action == WriteAction::Index => WriteAction::Create,
+        None | Some("index" | "create") => action,
+        Some(other) => {
+            return Err(Error::IllegalArgument(format!(
+                "opType must be 'create' or 'index', found: [{other}]"
+            )));
+        }
+    };
+    let refresh = RefreshPolicy::of(parameters)?;
+    check_pipeline(door, parameters.get("pipeline"))?;
+    let mut conditions = WriteConditions {
+        version: parameters.integer("version")?,
+        rule: parameters.get("version_type").map_or(Ok(VersionRule::Internal), VersionRule::parse)?,
+        if_seq_no: parameters.integer("if_seq_no")?,
+        if_primary_term: parameters.integer("if_primary_term")?,
+    };
+    let mut shown = SourceFilter::of_parameters(parameters);
+    let (mut update, mut source) = (None, std::sync::Arc::from(""));
+    match action {
+        WriteAction::Update => {
+            let mut body = UpdateBody::parse(object_of(&request.body)?)?;
+            shown = body.shown.take().or(shown);
+            conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);
+            conditions.if_primary_term = conditions.if_primary_term.or(body.if_primary_term);
+            update = Some(body);
+        }
+        WriteAction::Delete => {}
+        WriteAction::Index | WriteAction::Create => {
+            if request.body.iter().all(u8::is_ascii_whitespace) {
+                return Err(Error::Validation(vec!["source is missing".to_owned()]));
+            }
+            let text = std::str::from_utf8(&request.body).map_err(|error| Error::Mapping {
+                reason: "failed to parse".to_owned(),
+                cause: Some(("json_parse_exception", error.to_string())),
+            })?;
+            source = text.trim().into();
+        }
+    }
+    let single = SingleWrite {
+        action,
+        id: id.map(str::to_owned),
+        routing: parameters.get("routing").map(str::to_owned),
+        conditions,
+        source,
+        update,
+        shown,
+    };
+    let require_alias = parameters.flag("require_alias")?.unwrap_or(false);
+    let placed = door.place(index, single, require_alias)?;
+    let index = placed.index.clone();
+    let result = door.begin(placed)?.wait()?;
+    if refresh != RefreshPolicy::None {
+        index.refresh_for(&result.id);
+    }
+    let status = result.status;
+    let forced = refresh == RefreshPolicy::Now && result.result != "noop";
+    Ok(DoorReply::Json(status, Value::Object(result.object(forced))))
+}
+
+/// Conditions and form of a read.
+struct ReadOptions {
+    routing: Option<String>,
+    is_realtime: bool,
+    version: Option<i64>,
+    rule: VersionRule,
+    shown: Option<SourceFilter>,
+    stored_fields: Vec<String>,
+}
+
+impl ReadOptions {
+    fn of(parameters: &DoorParameters) -> Result<Self, Error> {
+        Ok(ReadOptions {
+            routing: parameters.get("routing").map(str::to_owned),
+            is_realtime: parameters.flag("realtime")?.unwrap_or(true),
+            version: parameters.integer("version")?,
+            rule: parameters.get("version_type").map_or(Ok(VersionRule::Internal), VersionRule::parse)?,
+            shown: SourceFilter::of_parameters(parameters),
+            stored_fields: parameters.list("stored_fields").unwrap_or_default(),
+        })
+    }
+}
+
+/// Index that a document is read from.
+fn read_index(door: &ElasticDoor, name: &str) -> Result<OpenIndex, Error> {
+    let entries = door.catalog.read()?;
+    let found = names::resolve(&entries, name, NameOptions::LENIENT)?;
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Error::no_index(name)),
+        several => Err(Error::IllegalArgument(format!(
+            "alias [{name}] has more than one index associated with it [{}], can't execute a single index op",
+            several.iter().map(|index| index.entry.name.as_str()).collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
+/// Document as a read with these options sees it.
+fn find(
+    door: &ElasticDoor,
+    index: &OpenIndex,
+    id: &str,
+    options: &ReadOptions,
+) -> Result<Option<StoredSource>, Error> {
+    let hidden = match options.is_realtime {
+        true => None,
+        false => index.live.hidden().remove(id),
+    };
+    let found = match hidden {
+        Some(before) => before,
+        None => shelf::get(&door.node, index.group(), id)?,
+    };
+    let Some(found) = found.filter(|stored| index.finds(stored, options.routing.as_deref())) else {
+        return Ok(None);
+    };
+    if let Some(version) = options.version {
+        let is_right = match options.rule {
+            VersionRule::ExternalGte => found.version <= version,
+            _ => found.version == version,
+        };
+        if !is_right {
+            return Err(Error::VersionConflict {
+                id: id.to_owned(),
+                reason: format!(
+                    "current version [{}] is different than the one provided [{version}]",
+                    found.version
+                ),
+                index: index.entry.name.clone(),
+            });
+        }
+    }
+    Ok(Some(found))
+}
+
+/// True if an index keeps the text of documents for answers.
+fn keeps_source(index: &OpenIndex) -> bool {
+    let source = index.entry.mappings.get("_source").and_then(|source| source.get("enabled"));
+    source.is_none_or(|enabled| *enabled != Value::Bool(false) && *enabled != "false")
+}
+
+/// Document as an object of an answer.
+fn found_object(
+    index: &OpenIndex,
+    id: &str,
+    found: Option<&StoredSource>,
+    options: &ReadOptions,
+) -> Result<Map<String, Value>, Error> {
+    let mut object = Map::new();
+    object.insert("_index".to_owned(), index.entry.name.as_str().into());
+    object.insert("_id".to_owned(), id.into());
+    let Some(found) = found else {
+        object.insert("found".to_owned(), false.into());
+        return Ok(object);
+    };
+    object.insert("_version".to_owned(), found.version.into());
+    object.insert("_seq_no".to_owned(), found.seq_no.into());
+    object.insert("_primary_term".to_owned(), 1.into());
+    if let Some(routing) = &found.routing {
+        object.insert("_routing".to_owned(), routing.as_str().into());
+    }
+    object.insert("found".to_owned(), true.into());
+    let document = parsed(found)?;
+    let shown = match &options.shown {
+        Some(shown) => Some(shown.clone()),
+        None if options.stored_fields.is_empty()
+            || options.stored_fields.iter().any(|name| name == "_source") =>
+        {
+            Some(SourceFilter::default())
+        }
+        None => None,
+    };
+    if let Some(shown) = shown.filter(|shown| !shown.is_off && keeps_source(index)) {
+        object.insert("_source".to_owned(), Value::Object(shown.apply(&document)));
+    }
+    let stored = fields::stored(index, &document, &options.stored_fields);
+    if !stored.is_empty() {
+        object.insert("fields".to_owned(), Value::Object(stored));
+    }
+    Ok(object)
+}
+
+/// Document as JSON.
+pub(crate) fn parsed(stored: &StoredSource) -> Result<Map<String, Value>, Error> {
+    serde_json::from_str(&stored.source)
+        .map_err(|error| Error::Internal(format!("the document [{}] is damaged: {error}", stored.id)))
+}
+
+/// `GET` and `HEAD` of a document.
+pub(crate) fn get(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    index: &str,
+    id: &str,
+) -> Result<DoorReply, Error> {
+    let options = ReadOptions::of(parameters)?;
+    let index = read_index(door, index)?;
+    refresh_first(&index, parameters)?;
+    let found = find(door, &index, id, &options)?;
+    let status = if found.is_some() { 200 } else { 404 };
+    Ok(DoorReply::Json(status, Value::Object(found_object(&index, id, found.as_ref(), &options)?)))
+}
+
+/// Shows all writes of an index before a read, if the request says so.
+fn refresh_first(index: &OpenIndex, parameters: &DoorParameters) -> Result<(), Error> {
+    if parameters.flag("refresh")?.unwrap_or(false) {
+        index.live.refresh();
+    }
+    Ok(())
+}
+
+/// `GET` and `HEAD` of a document's text.
+pub(crate) fn get_source(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    index: &str,
+    id: &str,
+) -> Result<DoorReply, Error> {
+    let options = ReadOptions::of(parameters)?;
+    let index = read_index(door, index)?;
+    refresh_first(&index, parameters)?;
+    let name = index.entry.name.as_str();
+    match find(door, &index, id, &options)? {
+        Some(found) if keeps_source(&index) => {
+            let shown = options.shown.unwrap_or_default();
+            DoorReply::ok(Value::Object(shown.apply(&parsed(&found)?)))
+        }
+        Some(_) => Err(Error::NotFound(format!("Source not found [{name}]/[_doc]/[{id}]"))),
+        None => Err(Error::NotFound(format!("Document not found [{name}]/[_doc]/[{id}]"))),
+    }
+}
+
+/// `_mget`: several documents.
+pub(crate) fn multi_get(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    index: Option<&str>,
+) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    let wanted = wanted(&body, index)?;
+    let mut documents = Vec::with_capacity(wanted.len());
+    for one in wanted {
+        let mut options = ReadOptions::of(parameters)?;
+        options.routing = one.routing.or(options.routing);
+        options.version = one.version.or(options.version);
+        options.rule = one.rule.unwrap_or(options.rule);
+        options.shown = one.shown.or(options.shown);
+        if !one.stored_fields.is_empty() {
+            options.stored_fields = one.stored_fields;
+        }
+        let outcome = read_index(door, &one.index).and_then(|index| {
+            refresh_first(&index, parameters)?;
+            let found = find(door, &index, &one.id, &options)?;
+            found_object(&index, &one.id, found.as_ref(), &options)
+        });
+        documents.push(match outcome {
+            Ok(object) => Value::Object(object),
+            Err(error) => {
+                let described = error.body();
+                json!({ "_index": one.index, "_id": one.id, "error": described["error"] })
+            }
+        });
+    }
+    DoorReply::ok(json!({ "docs": documents }))
+}
+
+/// A document that `_mget` names.
+struct WantedDocument {
+    index: String,
+    id: String,
+    routing: Option<String>,
+    version: Option<i64>,
+    rule: Option<VersionRule>,
+    shown: Option<SourceFilter>,
+    stored_fields: Vec<String>,
+}
+
+fn wanted(body: &Map<String, Value>, index: Option<&str>) -> Result<Vec<WantedDocument>, Error> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let plain = |id: String, index: Option<&str>| WantedDocument {
+        index: index.unwrap_or_default().to_owned(),
+        id,
+        routing: None,
+        version: None,
+        rule: None,
+        shown: None,
+        stored_fields: Vec::new(),
+    };
+    let mut wanted = Vec::new();
+    let mut wrong = Vec::new();
+    for (name, value) in body {
+        let Value::Array(elements) = value else {
+            return Err(Error::Parsing(format!("unexpected token [{}], expected [START_ARRAY]", value)));
+        };
+        for element in elements {
+            match (name.as_str(), element) {
+                ("ids", id) => wanted.push(plain(text(id), index)),
+                ("docs", Value::Object(members)) => {
+                    let mut one = plain(String::new(), index);
+                    for (name, value) in members {
+                        match name.as_str() {
+                            "_index" => one.index = text(value),
+                            "_id" => one.id = text(value),
+                            "routing" => one.routing = Some(text(value)),
+                            "version" => one.version = value.as_i64(),
+                            "version_type" => one.rule = Some(VersionRule::parse(&text(value))?),
+                            "_source" => one.shown = Some(SourceFilter::of_value(value)?),
+                            "stored_fields" => one.stored_fields = fields::names_of(value),
+                            other => {
+                                return Err(Error::Parsing(format!(
+                                    "Unknown key [{other}] in multi get action"
+                                )));
+                            }
+                        }
+                    }
+                    wanted.push(one);
+                }
+                _ => {
+                    return Err(Error::Parsing(format!(
+                        "unknown key [{name}] for a VALUE_STRING, expected [docs] or [ids]"
+                    )));
+                }
+            }
+        }
+    }
+    for one in &wanted {
+        if one.index.is_empty() {
+            wrong.push("index is missing".to_owned());
+        }
+        if one.id.is_empty() {
+            wrong.push("id is missing".to_owned());
+        }
+    }
+    if wanted.is_empty() {
+        wrong.push("no documents to get".to_owned());
+    }
+    if wrong.is_empty() { Ok(wanted) } else { Err(Error::Validation(wrong)) }
+}

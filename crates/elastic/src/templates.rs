@@ -1,0 +1,278 @@
+//! Templates of indexes, and data streams.
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
+use crate::door::ElasticDoor;
+use crate::fields::names_of;
+use crate::index_admin;
+use crate::names::check_index_name;
+use crate::patterns::glob;
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+
+/// Parts of indexes that the templates for a name give, those that count less first.
+pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, Value>> {
+    if let Some((_, template)) = best(entries, name) {
+        let parts = template.get("composed_of").map(names_of).unwrap_or_default();
+        let components = parts
+            .iter()
+            .filter_map(|part| entries.named(NamedKind::ComponentTemplate, part))
+            .collect::<Vec<_>>();
+        let all = components.into_iter().chain([template]);
+        return all.filter_map(|template| template.get("template")?.as_object().cloned()).collect();
+    }
+    let mut older: Vec<&Value> = entries
+        .all_named(NamedKind::LegacyTemplate)
+        .map(|(_, template)| template)
+        .filter(|template| covers(template, name))
+        .collect();
+    older.sort_by_key(|template| template.get("order").and_then(Value::as_i64).unwrap_or(0));
+    let part = |template: &Value| {
+        let mut part = template.as_object().cloned().unwrap_or_default();
+        part.retain(|name, _| ["settings", "mappings", "aliases"].contains(&name.as_str()));
+        part
+    };
+    older.into_iter().map(part).collect()
+}
+
+fn covers(template: &Value, name: &str) -> bool {
+    let patterns = template.get("index_patterns").map(names_of).unwrap_or_default();
+    patterns.iter().any(|pattern| glob(pattern, name))
+}
+
+/// Composable template with the highest priority for a name.
+fn best<'e>(entries: &'e CatalogEntries, name: &str) -> Option<(&'e str, &'e Value)> {
+    let all = entries.all_named(NamedKind::IndexTemplate).filter(|(_, template)| covers(template, name));
+    all.max_by_key(|(_, template)| template.get("priority").and_then(Value::as_i64).unwrap_or(0))
+}
+
+/// Template that makes a data stream of this name.
+pub(crate) fn stream_template(entries: &CatalogEntries, name: &str) -> Option<String> {
+    let (template_name, template) = best(entries, name)?;
+    template.get("data_stream").map(|_| template_name.to_owned())
+}
+
+/// Makes a data stream with its first backing index.
+pub(crate) fn create_stream(
+    change: &mut CatalogChange<'_>,
+    name: &str,
+    template: &str,
+) -> Result<OpenIndex, Error> {
+    check_index_name(name)?;
+    if change.indexes.contains_key(name) || change.streams.contains_key(name) {
+        return Err(Error::Exists {
+            reason: format!("data_stream [{name}] already exists"),
+            index: name.to_owned(),
+        });
+    }
+    let field = change.named(NamedKind::IndexTemplate, template).and_then(|template| {
+        template.get("data_stream")?.get("timestamp_field")?.get("name")?.as_str().map(str::to_owned)
+    });
+    let mut stream = StreamEntry {
+        name: name.to_owned(),
+        indexes: Vec::new(),
+        generation: 0,
+        template: template.to_owned(),
+        timestamp_field: field.unwrap_or_else(|| "@timestamp".to_owned()),
+    };
+    let index = next_index(change, &mut stream)?;
+    change.put_stream(stream)?;
+    Ok(index)
+}
+
+/// Makes the next backing index of a data stream.
+fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Result<OpenIndex, Error> {
+    stream.generation += 1;
+    let name = format!(".ds-{}-{:06}", stream.name, stream.generation);
+    // The templates for the stream's name count, and its time field is a date.
+    let mut body = Map::new();
+    let mut mappings = json!({ "properties": { stream.timestamp_field.as_str(): { "type": "date" } } });
+    for part in matching(change, &stream.name) {
+        for (member, value) in part {
+            match (member.as_str(), value) {
+                ("mappings", Value::Object(of)) => {
+                    if let Value::Object(own) = &mut mappings {
+                        crate::mapping::merge(own, &of)?;
+                    }
+                }
+                ("settings", Value::Object(of)) => {
+                    let settings = body.entry("settings").or_insert_with(|| json!({}));
+                    if let Value::Object(settings) = settings {
+                        settings.extend(of);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    body.insert("mappings".to_owned(), mappings);
+    let settings = body.entry("settings").or_insert_with(|| json!({}));
+    settings["index.hidden"] = json!("true");
+    let index = index_admin::create(change, &name, body)?;
+    stream.indexes.push(name);
+    Ok(index)
+}
+
+/// `PUT` of a data stream.
+pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<DoorReply, Error> {
+    let mut change = door.catalog.change()?;
+    let Some(template) = stream_template(&change, name) else {
+        return Err(Error::IllegalArgument(format!(
+            "no matching index template found for data stream [{name}]"
+        )));
+    };
+    create_stream(&mut change, name, &template)?;
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `DELETE` of data streams.
+pub(crate) fn delete_stream(door: &ElasticDoor, pattern: &str) -> Result<DoorReply, Error> {
+    let mut change = door.catalog.change()?;
+    let names: Vec<String> = change.streams.keys().filter(|name| glob(pattern, name)).cloned().collect();
+    if names.is_empty() && !pattern.contains('*') {
+        return Err(Error::no_index(pattern));
+    }
+    names.iter().try_for_each(|name| change.delete_stream(name))?;
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `GET` of data streams.
+pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply, Error> {
+    let entries = door.catalog.read()?;
+    let wanted = |name: &String| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
+    let shown = entries.streams.values().filter(|stream| wanted(&stream.name)).map(|stream| {
+        let indexes = stream.indexes.iter().filter_map(|name| entries.indexes.get(name));
+        let indexes: Vec<Value> = indexes
+            .map(|index| json!({ "index_name": index.entry.name, "index_uuid": index.entry.uuid }))
+            .collect();
+        json!({
+            "name": stream.name,
+            "timestamp_field": { "name": stream.timestamp_field },
+            "indices": indexes,
+            "generation": stream.generation,
+            "status": "GREEN",
+            "template": stream.template,
+        })
+    });
+    let shown: Vec<Value> = shown.collect();
+    if shown.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
+        return Err(Error::no_index(pattern));
+    }
+    DoorReply::ok(json!({ "data_streams": shown }))
+}
+
+/// `_rollover` of a data stream.
+pub(crate) fn rollover(door: &ElasticDoor, name: &str) -> Result<DoorReply, Error> {
+    let mut change = door.catalog.change()?;
+    let Some(stream) = change.streams.get(name) else {
+        return Err(Error::IllegalArgument(format!("rollover target [{name}] is not a data stream")));
+    };
+    let mut stream = stream.clone();
+    let old = stream.indexes.last().cloned();
+    next_index(&mut change, &mut stream)?;
+    let new = stream.indexes.last().cloned();
+    change.put_stream(stream)?;
+    DoorReply::ok(json!({
+        "acknowledged": true, "shards_acknowledged": true, "old_index": old, "new_index": new,
+        "rolled_over": true, "dry_run": false, "conditions": {},
+    }))
+}
+
+/// `PUT` of a named object.
+pub(crate) fn put_named(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    kind: NamedKind,
+    name: &str,
+) -> Result<DoorReply, Error> {
+    let mut body = object_of(&request.body)?;
+    let is_template = matches!(kind, NamedKind::IndexTemplate | NamedKind::LegacyTemplate);
+    if is_template {
+        if let Some(Value::String(pattern)) = body.get("index_patterns").cloned() {
+            body.insert("index_patterns".to_owned(), json!([pattern]));
+        }
+        let patterns = body.get("index_patterns").map(names_of).unwrap_or_default();
+        if patterns.is_empty() {
+            return Err(Error::Validation(vec!["index patterns are missing".to_owned()]));
+        }
+    }
+    if kind == NamedKind::Pipeline
+        && body.get("processors").and_then(Value::as_array).is_none_or(|all| !all.is_empty())
+    {
+        return Err(Error::unsupported("a pipeline with processors"));
+    }
+    let of = body.get("template").and_then(Value::as_object).unwrap_or(&body);
+    if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
+        crate::mapping::check(mappings.get("_doc").and_then(Value::as_object).unwrap_or(mappings))?;
+    }
+    let mut change = door.catalog.change()?;
+    if parameters.flag("create")?.unwrap_or(false) && change.named(kind, name).is_some() {
+        return Err(Error::IllegalArgument(format!("index_template [{name}] already exists")));
+    }
+    if kind == NamedKind::IndexTemplate {
+        let parts = body.get("composed_of").map(names_of).unwrap_or_default();
+        let missing: Vec<String> = parts
+            .into_iter()
+            .filter(|part| change.named(NamedKind::ComponentTemplate, part).is_none())
+            .collect();
+        if !missing.is_empty() {
+            return Err(Error::IllegalArgument(format!(
+                "index template [{name}] specifies component templates [{}] that do not exist",
+                missing.join(", ")
+            )));
+        }
+    }
+    change.put_named(kind, name, Value::Object(body))?;
+    DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `GET` and `HEAD` of named objects.
+pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
+    let entries = door.catalog.read()?;
+    let wanted = |name: &str| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
+    let found: Vec<(&str, &Value)> = entries.all_named(kind).filter(|(name, _)| wanted(name)).collect();
+    if found.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
+        return Err(Error::NotFound(format!("index template matching [{pattern}] not found")));
+    }
+    let list = |member: &str, inner: &str| {
+        let all = found.iter().map(|(name, value)| json!({ "name": name, inner: value }));
+        json!({ member: all.collect::<Vec<_>>() })
+    };
+    DoorReply::ok(match kind {
+        NamedKind::IndexTemplate => list("index_templates", "index_template"),
+        NamedKind::ComponentTemplate => list("component_templates", "component_template"),
+        NamedKind::LegacyTemplate | NamedKind::Pipeline | NamedKind::ClusterSettings => {
+            let shown = |(name, value): &(&str, &Value)| {
+                let mut value = (*value).clone();
+                if kind == NamedKind::LegacyTemplate {
+                    for (member, empty) in [
+                        ("order", json!(0)),
+                        ("settings", json!({})),
+                        ("mappings", json!({})),
+                        ("aliases", json!({})),
+                    ] {
+                        if value.get(member).is_none() {
+                            value[member] = empty;
+                        }
+                    }
+                }
+                ((*name).to_owned(), value)
+            };
+            Value::Object(found.iter().map(shown).collect())
+        }
+    })
+}
+
+/// `DELETE` of named objects.
+pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
+    let mut change = door.catalog.change()?;
+    let found: Vec<String> =
+        change.all_named(kind).map(|(name, _)| name.to_owned()).filter(|name| glob(pattern, name)).collect();
+    if found.is_empty() && !pattern.contains('*') {
+        return Err(Error::NotFound(format!("index_template [{pattern}] missing")));
+    }
+    found.iter().try_for_each(|name| change.delete_named(kind, name))?;
+    DoorReply::ok(json!({ "acknowledged": true }))
+}

@@ -1,0 +1,175 @@
+//! Updates: a part of a document merged into the stored one.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::catalog::OpenIndex;
+use crate::shelf::StoredSource;
+use crate::source::SourceFilter;
+
+/// Body of an update.
+#[derive(Debug, Clone)]
+pub(crate) struct UpdateBody {
+    pub(crate) doc: Option<Map<String, Value>>,
+    pub(crate) upsert: Option<Map<String, Value>>,
+    pub(crate) doc_as_upsert: bool,
+    pub(crate) detect_noop: bool,
+    pub(crate) shown: Option<SourceFilter>,
+    pub(crate) if_seq_no: Option<i64>,
+    pub(crate) if_primary_term: Option<i64>,
+}
+
+/// Effect of an update.
+pub(crate) enum UpdateEffect {
+    /// The document stays.
+    Noop,
+    /// The document becomes this one.
+    Write(Arc<str>),
+}
+
+impl UpdateBody {
+    /// Parses the body of an update.
+    ///
+    /// # Errors
+    /// It has a script, or members that no update has.
+    pub(crate) fn parse(body: Map<String, Value>) -> Result<Self, Error> {
+        let mut parsed = UpdateBody {
+            doc: None,
+            upsert: None,
+            doc_as_upsert: false,
+            detect_noop: true,
+            shown: None,
+            if_seq_no: None,
+            if_primary_term: None,
+        };
+        let object = |name: &str, value: Value| match value {
+            Value::Object(object) => Ok(Some(object)),
+            _ => Err(Error::Content(format!("[UpdateRequest] {name} doesn't support values of this type"))),
+        };
+        let flag = |name: &str, value: &Value| match value {
+            Value::Bool(flag) => Ok(*flag),
+            Value::String(text) if text == "true" || text == "false" => Ok(text == "true"),
+            _ => Err(Error::Content(format!("[UpdateRequest] failed to parse field [{name}]"))),
+        };
+        for (name, value) in body {
+            match name.as_str() {
+                "doc" => parsed.doc = object("doc", value)?,
+                "upsert" => parsed.upsert = object("upsert", value)?,
+                "doc_as_upsert" => parsed.doc_as_upsert = flag("doc_as_upsert", &value)?,
+                "detect_noop" => parsed.detect_noop = flag("detect_noop", &value)?,
+                "_source" => parsed.shown = Some(SourceFilter::of_value(&value)?),
+                "if_seq_no" => parsed.if_seq_no = value.as_i64(),
+                "if_primary_term" => parsed.if_primary_term = value.as_i64(),
+                "script" | "scripted_upsert" => {
+                    return Err(Error::unsupported("an update by a script"));
+                }
+                other => {
+                    let best = if other.contains("doc") { "doc" } else { "upsert" };
+                    return Err(Error::Content(format!(
+                        "[1:1] [UpdateRequest] unknown field [{other}] did you mean [{best}]?"
+                    )));
+                }
+            }
+        }
+        if parsed.doc.is_none() {
+            let reason = match parsed.doc_as_upsert {
+                true => "doc must be specified if doc_as_upsert is enabled",
+                false => "script or doc is missing",
+            };
+            return Err(Error::Validation(vec![reason.to_owned()]));
+        }
+        Ok(parsed)
+    }
+}
+
+/// Applies an update to the stored document.
+///
+/// # Errors
+/// There is no document, and nothing to insert.
+pub(crate) fn apply(
+    index: &OpenIndex,
+    id: &str,
+    body: &UpdateBody,
+    stored: Option<&StoredSource>,
+) -> Result<UpdateEffect, Error> {
+    let text = |document: &Map<String, Value>| {
+        serde_json::to_string(document).expect("JSON with names for keys has a text").into()
+    };
+    let Some(stored) = stored else {
+        let inserted = match body.doc_as_upsert {
+            true => body.doc.as_ref(),
+            false => body.upsert.as_ref(),
+        };
+        return match inserted {
+            Some(document) => Ok(UpdateEffect::Write(text(document))),
+            None => Err(Error::NoDocument { id: id.to_owned(), index: index.entry.name.clone() }),
+        };
+    };
+    let mut document: Map<String, Value> = serde_json::from_str(&stored.source)
+        .map_err(|error| Error::Internal(format!("the document [{id}] is damaged: {error}")))?;
+    let changed = body.doc.as_ref().is_some_and(|doc| merge(&mut document, doc));
+    if !changed && body.detect_noop {
+        return Ok(UpdateEffect::Noop);
+    }
+    Ok(UpdateEffect::Write(text(&document)))
+}
+
+/// Merges objects into objects; other values replace. True if anything changed.
+fn merge(document: &mut Map<String, Value>, part: &Map<String, Value>) -> bool {
+    let mut changed = false;
+    for (name, value) in part {
+        match (document.get_mut(name), value) {
+            (Some(Value::Object(own)), Value::Object(part)) => changed |= merge(own, part),
+            (Some(own), value) if own == value => {}
+            (Some(own), value) => {
+                *own = value.clone();
+                changed = true;
+            }
+            (None, value) => {
+                document.insert(name.clone(), value.clone());
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn parts_are_merged() {
+        let merged = |document: Value, part: Value| {
+            let mut document = document.as_object().expect("an object").clone();
+            let changed = merge(&mut document, part.as_object().expect("an object"));
+            (Value::Object(document), changed)
+        };
+        assert_eq!(
+            merged(json!({ "a": { "b": 1 }, "c": [1] }), json!({ "a": { "d": 2 }, "c": [2] })),
+            (json!({ "a": { "b": 1, "d": 2 }, "c": [2] }), true)
+        );
+        assert_eq!(
+            merged(json!({ "a": { "b": 1 } }), json!({ "a": { "b": 1 } })),
+            (json!({ "a": { "b": 1 } }), false)
+        );
+        assert_eq!(merged(json!({}), json!({ "a": null })), (json!({ "a": null }), true));
+    }
+
+    #[test]
+    fn bodies_that_are_none_are_refused() {
+        for (body, kind) in [
+            (json!({ "script": "x" }), "illegal_argument_exception"),
+            (json!({}), "action_request_validation_exception"),
+            (json!({ "doc_as_upsert": true }), "action_request_validation_exception"),
+            (json!({ "dac": {} }), "x_content_parse_exception"),
+            (json!({ "doc": 1 }), "x_content_parse_exception"),
+        ] {
+            let error = UpdateBody::parse(body.as_object().expect("an object").clone()).expect_err("refused");
+            assert_eq!((error.kind(), error.status()), (kind, 400), "{body}");
+        }
+    }
+}

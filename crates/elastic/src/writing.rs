@@ -1,0 +1,343 @@
+//! Writes of single documents: index, create, update and delete, with their conditions and results.
+
+use std::sync::Arc;
+
+use millrace_node::Node;
+use millrace_store::{DocumentWrite, StoreChange, StoreModification};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::catalog::{OpenIndex, random_text};
+use crate::shelf::{self, CommitReceiver, StoredSource};
+use crate::source::SourceFilter;
+use crate::update::{self, UpdateBody};
+
+/// Longest id of a document in bytes.
+const ID_BYTES_MAX: usize = 512;
+
+/// Kind of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteAction {
+    Index,
+    Create,
+    Update,
+    Delete,
+}
+
+impl WriteAction {
+    /// Name in bulks.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            WriteAction::Index => "index",
+            WriteAction::Create => "create",
+            WriteAction::Update => "update",
+            WriteAction::Delete => "delete",
+        }
+    }
+}
+
+/// Rule by which the version of a write is compared with that of the stored document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum VersionRule {
+    #[default]
+    Internal,
+    /// It must be higher.
+    External,
+    /// It must be as high or higher.
+    ExternalGte,
+}
+
+impl VersionRule {
+    /// Parses `version_type`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        match text {
+            "internal" => Ok(VersionRule::Internal),
+            "external" | "external_gt" => Ok(VersionRule::External),
+            "external_gte" => Ok(VersionRule::ExternalGte),
+            other => Err(Error::IllegalArgument(format!("No version type match [{other}]"))),
+        }
+    }
+}
+
+/// Conditions of a write.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WriteConditions {
+    pub(crate) version: Option<i64>,
+    pub(crate) rule: VersionRule,
+    pub(crate) if_seq_no: Option<i64>,
+    pub(crate) if_primary_term: Option<i64>,
+}
+
+/// A write of one document.
+#[derive(Debug, Clone)]
+pub(crate) struct SingleWrite {
+    pub(crate) action: WriteAction,
+    pub(crate) id: Option<String>,
+    pub(crate) routing: Option<String>,
+    pub(crate) conditions: WriteConditions,
+    /// Text of the document; of an update, none.
+    pub(crate) source: Arc<str>,
+    pub(crate) update: Option<UpdateBody>,
+    /// Part of the document that the answer of an update has.
+    pub(crate) shown: Option<SourceFilter>,
+}
+
+/// Result of a write.
+#[derive(Debug, Clone)]
+pub(crate) struct WriteResult {
+    pub(crate) index: String,
+    pub(crate) id: String,
+    pub(crate) version: i64,
+    pub(crate) seq_no: i64,
+    pub(crate) result: &'static str,
+    pub(crate) status: u16,
+    /// Document after an update, if it was asked for.
+    pub(crate) get: Option<Value>,
+}
+
+impl WriteResult {
+    /// The result as an object.
+    pub(crate) fn object(&self, forced_refresh: bool) -> Map<String, Value> {
+        let written = u8::from(self.result != "noop");
+        let mut object = Map::new();
+        object.insert("_index".to_owned(), self.index.as_str().into());
+        object.insert("_id".to_owned(), self.id.as_str().into());
+        object.insert("_version".to_owned(), self.version.into());
+        object.insert("result".to_owned(), self.result.into());
+        if forced_refresh {
+            object.insert("forced_refresh".to_owned(), true.into());
+        }
+        object.insert("_shards".to_owned(), json!({ "total": written, "successful": written, "failed": 0 }));
+        object.insert("_seq_no".to_owned(), self.seq_no.into());
+        object.insert("_primary_term".to_owned(), 1.into());
+        if let Some(get) = &self.get {
+            object.insert("get".to_owned(), get.clone());
+        }
+        object
+    }
+}
+
+/// A write that has begun.
+pub(crate) struct PendingSingle {
+    receiver: CommitReceiver,
+    slot: Arc<Mutex<Option<Result<WriteResult, Error>>>>,
+}
+
+impl PendingSingle {
+    /// Waits until the write is durable, or refused.
+    pub(crate) fn wait(self) -> Result<WriteResult, Error> {
+        let committed = shelf::finish(&self.receiver);
+        match self.slot.lock().take() {
+            Some(Ok(result)) => committed.map(|_| result),
+            Some(Err(refused)) => Err(refused),
+            None => Err(match committed {
+                Err(error) => error,
+                Ok(_) => Error::Internal("a write was confirmed, but not decided".to_owned()),
+            }),
+        }
+    }
+}
+
+/// Checks a write before anything is done.
+pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
+    let WriteConditions { version, rule, if_seq_no, if_primary_term } = &write.conditions;
+    if let Some(id) = &write.id {
+        if id.is_empty() {
+            return Err(Error::IllegalArgument("if _id is specified it must not be empty".to_owned()));
+        }
+        if id.len() > ID_BYTES_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "id [{id}] is too long, must be no longer than {ID_BYTES_MAX} bytes but was: {}",
+                id.len()
+            )));
+        }
+    }
+    let mut wrong = Vec::new();
+    if write.action == WriteAction::Create && (*rule != VersionRule::Internal || version.is_some()) {
+        wrong.push("create operations only support internal versioning. use index instead".to_owned());
+    }
+    if *rule != VersionRule::Internal && version.is_none() {
+        wrong.push("illegal version value [-1] for version type [EXTERNAL]".to_owned());
+    }
+    if *rule == VersionRule::Internal && version.is_some() && write.action != WriteAction::Create {
+        wrong.push(
+            "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and `if_primary_term` instead"
+                .to_owned(),
+        );
+    }
+    if version.is_some_and(|version| version < 0) {
+        wrong.push("illegal version value".to_owned());
+    }
+    if if_seq_no.is_some() != if_primary_term.is_some() {
+        wrong.push(match if_seq_no {
+            Some(_) => "ifSeqNo is set, but primary term is [0]".to_owned(),
+            None => "ifSeqNo is unassigned, but primary term is set".to_owned(),
+        });
+    }
+    if write.action == WriteAction::Update && (*rule != VersionRule::Internal || version.is_some()) {
+        wrong = vec![
+            "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and `if_primary_term` instead"
+                .to_owned(),
+        ];
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Error::Validation(wrong)) }
+}
+
+/// Begins a write, which was checked, and whose fields the mapping of the index has. The decision is taken
+/// when the write's turn among those of its document comes.
+pub(crate) fn begin(node: &Node, index: &OpenIndex, write: SingleWrite) -> Result<PendingSingle, Error> {
+    let name = write.id.clone().unwrap_or_else(|| random_text(20));
+    let id = index.group().id(&name)?;
+    let slot = Arc::new(Mutex::new(None));
+    let (decided, index) = (Arc::clone(&slot), index.clone());
+    let stored_id = id.clone();
+    let change = StoreChange::Modify(Box::new(move |stored| {
+        let stored = stored.map(|(document, _)| StoredSource::of(&document));
+        let decision = decide(&index, &name, &write, stored.as_ref());
+        let modification = match &decision {
+            Ok((_, Some(Some(after)))) => StoreModification::Put(after.document(stored_id)),
+            Ok((_, Some(None))) => StoreModification::Remove,
+            Ok((_, None)) | Err(_) => StoreModification::Nothing,
+        };
+        if index.hides_writes() && !matches!(modification, StoreModification::Nothing) {
+            index.live.hide(&name, stored);
+        }
+        *decided.lock() = Some(decision.map(|(result, _)| result));
+        Ok(modification)
+    }));
+    Ok(PendingSingle { receiver: shelf::begin(node, DocumentWrite { id, change }), slot })
+}
+
+/// Result of a write, and its effect: nothing, a removal or a new version.
+type WriteDecision = (WriteResult, Option<Option<StoredSource>>);
+
+fn decide(
+    index: &OpenIndex,
+    id: &str,
+    write: &SingleWrite,
+    stored: Option<&StoredSource>,
+) -> Result<WriteDecision, Error> {
+    // Documents with a routing value are found by it alone, as on a shard of their own.
+    let stored_here = stored.filter(|stored| {
+        write.action != WriteAction::Update || index.finds(stored, write.routing.as_deref())
+    });
+    let version = check_conditions(index, id, write, stored_here)?;
+    let mut result = WriteResult {
+        index: index.entry.name.clone(),
+        id: id.to_owned(),
+        version,
+        seq_no: 0,
+        result: "created",
+        status: 201,
+        get: None,
+    };
+    let source = match (write.action, stored_here) {
+        (WriteAction::Delete, _) => {
+            result.seq_no = index.live.next_seq_no();
+            index.live.removed(id, version);
+            (result.result, result.status) =
+                if stored_here.is_some() { ("deleted", 200) } else { ("not_found", 404) };
+            return Ok((result, stored_here.map(|_| None)));
+        }
+        (WriteAction::Update, _) => {
+            let body = write.update.as_ref().expect("the parser gives every update a body");
+            match update::apply(index, id, body, stored_here)? {
+                update::UpdateEffect::Noop => {
+                    let stored = stored_here.expect("only a stored document can stay as it is");
+                    (result.version, result.seq_no) = (stored.version, stored.seq_no);
+                    (result.result, result.status) = ("noop", 200);
+                    result.get = shown_after(write, stored);
+                    return Ok((result, None));
+                }
+                update::UpdateEffect::Write(source) => source,
+            }
+        }
+        (WriteAction::Index | WriteAction::Create, _) => Arc::clone(&write.source),
+    };
+    if stored_here.is_some() {
+        (result.result, result.status) = ("updated", 200);
+    }
+    result.seq_no = index.live.next_seq_no();
+    index.live.returned(id);
+    let after = StoredSource {
+        id: id.to_owned(),
+        source,
+        version: result.version,
+        seq_no: result.seq_no,
+        routing: write.routing.clone(),
+    };
+    result.get = shown_after(write, &after);
+    Ok((result, Some(Some(after))))
+}
+
+/// Member `get` of the answer of an update.
+fn shown_after(write: &SingleWrite, after: &StoredSource) -> Option<Value> {
+    let filter =
+        write.shown.as_ref().filter(|filter| !filter.is_off && write.action == WriteAction::Update)?;
+    let document: Map<String, Value> = serde_json::from_str(&after.source).ok()?;
+    Some(json!({
+        "_seq_no": after.seq_no,
+        "_primary_term": 1,
+        "found": true,
+        "_source": filter.apply(&document),
+    }))
+}
+
+/// Version of the document after the write, if its conditions hold.
+fn check_conditions(
+    index: &OpenIndex,
+    id: &str,
+    write: &SingleWrite,
+    stored: Option<&StoredSource>,
+) -> Result<i64, Error> {
+    let conflict = |reason: String| {
+        Err(Error::VersionConflict { id: id.to_owned(), reason, index: index.entry.name.clone() })
+    };
+    let WriteConditions { version, rule, if_seq_no, if_primary_term } = &write.conditions;
+    if write.action == WriteAction::Create
+        && let Some(stored) = stored
+    {
+        return conflict(format!("document already exists (current version [{}])", stored.version));
+    }
+    if let (Some(seq_no), Some(term)) = (if_seq_no, if_primary_term) {
+        match stored {
+            Some(stored) if stored.seq_no == *seq_no && *term == 1 => {}
+            Some(stored) => {
+                return conflict(format!(
+                    "required seqNo [{seq_no}], primary term [{term}]. current document has seqNo [{}] and primary term [1]",
+                    stored.seq_no
+                ));
+            }
+            None if write.action == WriteAction::Update => {}
+            None => {
+                return conflict(format!(
+                    "required seqNo [{seq_no}], primary term [{term}]. but no document was found"
+                ));
+            }
+        }
+    }
+    let current = match stored {
+        Some(stored) => Some(stored.version),
+        None => index.live.tombstone(id),
+    };
+    match (rule, version) {
+        (VersionRule::Internal, _) | (_, None) => Ok(current.unwrap_or(0) + 1),
+        (rule, Some(version)) => {
+            let is_lower = |current: i64| match rule {
+                VersionRule::ExternalGte => *version < current,
+                _ => *version <= current,
+            };
+            match current {
+                Some(current) if is_lower(current) => {
+                    let relation =
+                        if *rule == VersionRule::ExternalGte { "higher" } else { "higher or equal" };
+                    conflict(format!(
+                        "current version [{current}] is {relation} to the one provided [{version}]"
+                    ))
+                }
+                _ => Ok(*version),
+            }
+        }
+    }
+}

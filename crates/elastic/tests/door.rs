@@ -1,0 +1,269 @@
+//! The door from request to answer: text in, text out, over a node in a directory of its own.
+
+use std::sync::Arc;
+
+use millrace_elastic::{DoorRequest, ElasticDoor};
+use millrace_node::{Node, Settings};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A node with its door.
+struct TestDoor {
+    node: Arc<Node>,
+    door: ElasticDoor,
+}
+
+impl TestDoor {
+    fn open(directory: &TempDir) -> Self {
+        let node = Node::open(Settings::new(directory.path().join("data"))).expect("the node opens");
+        TestDoor { door: ElasticDoor::new(Arc::clone(&node)), node }
+    }
+
+    /// Status and JSON of the answer to `METHOD PATH[?QUERY]`.
+    fn ask(&self, request: &str, body: &str) -> (u16, Value) {
+        let (method, target) = request.split_once(' ').expect("a request has a method and a path");
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let answer = self.door.answer(&DoorRequest {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            body: body.as_bytes().to_vec(),
+            ..DoorRequest::default()
+        });
+        let json = match answer.body.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&answer.body).expect("the answer is JSON"),
+        };
+        (answer.status, json)
+    }
+
+    /// Answer to a request that succeeds.
+    #[track_caller]
+    fn get(&self, request: &str, body: &str) -> Value {
+        let (status, answer) = self.ask(request, body);
+        assert!((200..300).contains(&status), "{request}: {status} {answer}");
+        answer
+    }
+}
+
+impl Drop for TestDoor {
+    fn drop(&mut self) {
+        self.node.close();
+    }
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir().expect("there is room for a directory")
+}
+
+#[test]
+fn bulks_are_written_item_by_item_and_survive_a_restart() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let body = r#"{"index":{"_index":"a","_id":"1"}}
+{"n":1,"t":"one"}
+{"create":{"_index":"a","_id":"1"}}
+{"n":2}
+{"update":{"_index":"a","_id":"1"}}
+{"doc":{"m":2}}
+{"index":{"_index":"a","_id":"2"}}
+{"n":"x"}
+{"delete":{"_index":"a","_id":"9"}}
+{"update":{"_index":"a","_id":"8"}}
+{"doc":{}}
+{"index":{"_index":"B"}}
+{}
+"#;
+    let answer = door.get("POST /_bulk", body);
+    let of = |item: &Value| {
+        let (action, item) = item.as_object().expect("an item").iter().next().expect("has one action");
+        json!([action, item["status"], item.get("result").unwrap_or(&item["error"]["type"])])
+    };
+    let items: Vec<Value> = answer["items"].as_array().expect("items").iter().map(of).collect();
+    assert_eq!(
+        Value::Array(items),
+        json!([
+            ["index", 201, "created"],
+            ["create", 409, "version_conflict_engine_exception"],
+            ["update", 200, "updated"],
+            ["index", 400, "mapper_parsing_exception"],
+            ["delete", 404, "not_found"],
+            ["update", 404, "document_missing_exception"],
+            ["index", 400, "invalid_index_name_exception"],
+        ])
+    );
+    assert_eq!(answer["errors"], true);
+    let seq_no = door.get("GET /a/_doc/1", "")["_seq_no"].as_i64().expect("a number");
+    drop(door);
+    let door = TestDoor::open(&directory);
+    let found = door.get("GET /a/_doc/1", "");
+    assert_eq!(found["_source"], json!({ "n": 1, "t": "one", "m": 2 }));
+    assert_eq!((found["_version"].clone(), found["_seq_no"].as_i64()), (json!(2), Some(seq_no)));
+    assert_eq!(door.get("GET /a/_mapping", "")["a"]["mappings"]["properties"]["n"]["type"], "long");
+    let next = door.get("PUT /a/_doc/3", "{}")["_seq_no"].as_i64().expect("a number");
+    assert!(next > seq_no, "sequence numbers are not given twice: {next} after {seq_no}");
+}
+
+#[test]
+fn deleted_indexes_leave_nothing_behind() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a/_doc/1", r#"{"n":1}"#);
+    door.get("DELETE /a", "");
+    assert_eq!(door.ask("GET /a/_doc/1", "").0, 404);
+    door.get("PUT /a/_doc/2", r#"{"n":"text"}"#);
+    assert_eq!(door.get("GET /a/_count", "")["count"], 1);
+    drop(door);
+    let door = TestDoor::open(&directory);
+    assert_eq!(door.get("GET /a/_count", "")["count"], 1);
+}
+
+#[test]
+fn every_refusal_has_its_type_and_status() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"dynamic":"strict","properties":{"n":{"type":"long"}}},"aliases":{"b":{}}}"#,
+    );
+    door.get("PUT /a/_doc/1", r#"{"n":1}"#);
+    door.get("PUT /c", "{}");
+    door.get("PUT /c/_alias/many", "");
+    door.get("PUT /a/_alias/many", "");
+    door.get("PUT /closed", "{}");
+    door.get("POST /closed/_close", "");
+    for (request, body, status, kind) in [
+        ("PUT /a", "", 400, "resource_already_exists_exception"),
+        ("PUT /b", "", 400, "invalid_index_name_exception"),
+        ("PUT /A", "", 400, "invalid_index_name_exception"),
+        ("PUT /x", r#"{"what":{}}"#, 400, "parsing_exception"),
+        ("PUT /x", r#"{"mappings":{"properties":{"a":{"type":"what"}}}}"#, 400, "mapper_parsing_exception"),
+        ("PUT /x", "{", 400, "json_parse_exception"),
+        ("PUT /x", r#"{"settings":{"number_of_shards":0}}"#, 400, "illegal_argument_exception"),
+        ("GET /none", "", 404, "index_not_found_exception"),
+        ("GET /none/_search", "", 404, "index_not_found_exception"),
+        ("DELETE /none", "", 404, "index_not_found_exception"),
+        ("DELETE /b", "", 400, "illegal_argument_exception"),
+        ("GET /none/_doc/1", "", 404, "index_not_found_exception"),
+        ("PUT /a/_create/1", r#"{"n":2}"#, 409, "version_conflict_engine_exception"),
+        (
+            "PUT /a/_doc/1?if_seq_no=7&if_primary_term=1",
+            r#"{"n":2}"#,
+            409,
+            "version_conflict_engine_exception",
+        ),
+        ("PUT /a/_doc/1?if_seq_no=0", r#"{"n":2}"#, 400, "action_request_validation_exception"),
+        (
+            "PUT /a/_doc/1?version=1&version_type=external",
+            r#"{"n":2}"#,
+            409,
+            "version_conflict_engine_exception",
+        ),
+        ("PUT /a/_doc/1?version=1", r#"{"n":2}"#, 400, "action_request_validation_exception"),
+        ("PUT /a/_doc/2", r#"{"x":2}"#, 400, "strict_dynamic_mapping_exception"),
+        ("PUT /a/_doc/2", r#"{"n":"x"}"#, 400, "mapper_parsing_exception"),
+        ("PUT /a/_doc/2", "[]", 400, "mapper_parsing_exception"),
+        ("PUT /a/_doc/2", "{", 400, "mapper_parsing_exception"),
+        ("PUT /a/_doc/2", "", 400, "action_request_validation_exception"),
+        ("PUT /a/_doc/2?pipeline=p", r#"{"n":2}"#, 400, "illegal_argument_exception"),
+        ("PUT /a/_doc/2?refresh=soon", r#"{"n":2}"#, 400, "illegal_argument_exception"),
+        ("PUT /a/_doc/2?op_type=put", r#"{"n":2}"#, 400, "illegal_argument_exception"),
+        ("PUT /many/_doc/2", r#"{"n":2}"#, 400, "illegal_argument_exception"),
+        ("PUT /new/_doc/2?require_alias=true", r#"{"n":2}"#, 404, "index_not_found_exception"),
+        ("PUT /closed/_doc/1", "{}", 400, "index_closed_exception"),
+        ("POST /a/_update/9", r#"{"doc":{}}"#, 404, "document_missing_exception"),
+        ("POST /a/_update/1", r#"{"script":"x"}"#, 400, "illegal_argument_exception"),
+        ("POST /a/_update/1", "{}", 400, "action_request_validation_exception"),
+        ("DELETE /none/_doc/1", "", 404, "index_not_found_exception"),
+        ("POST /_bulk", "", 400, "action_request_validation_exception"),
+        ("POST /_bulk", "{}\n", 400, "illegal_argument_exception"),
+        ("POST /_bulk", "{\"index\":{\"_index\":\"a\"}}", 400, "illegal_argument_exception"),
+        ("POST /_mget", "{}", 400, "action_request_validation_exception"),
+        ("GET /a/_search", r#"{"query":{"what":{}}}"#, 400, "parsing_exception"),
+        ("GET /a/_search", r#"{"what":1}"#, 400, "parsing_exception"),
+        ("GET /a/_search?size=-1", "", 400, "illegal_argument_exception"),
+        ("GET /a/_search?size=10001", "", 400, "illegal_argument_exception"),
+        ("GET /a/_search?q=(", "", 400, "parsing_exception"),
+        ("GET /a/_search", r#"{"aggs":{"x":{"what":{}}}}"#, 400, "parsing_exception"),
+        ("GET /a/_count", r#"{"match":{}}"#, 400, "parsing_exception"),
+        ("GET /_search/scroll?scroll_id=x", "", 404, "resource_not_found_exception"),
+        ("GET /_index_template/x", "", 404, "resource_not_found_exception"),
+        ("PUT /_ingest/pipeline/p", r#"{"processors":[{"set":{}}]}"#, 400, "illegal_argument_exception"),
+        ("PUT /_data_stream/x", "", 400, "illegal_argument_exception"),
+        ("GET /a/_what", "", 400, "illegal_argument_exception"),
+        ("GET /_what", "", 400, "illegal_argument_exception"),
+    ] {
+        let (found, answer) = door.ask(request, body);
+        assert_eq!(
+            (found, answer["error"]["type"].as_str()),
+            (status, Some(kind)),
+            "{request} {body}: {answer}"
+        );
+        assert_eq!(answer["status"], status, "{request}");
+        assert_eq!(answer["error"]["root_cause"][0]["type"], kind, "{request}");
+    }
+    assert_eq!(door.ask("PATCH /a", "").0, 405);
+}
+
+#[test]
+fn searches_are_sorted_paged_and_aggregated() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let lines: String = (0..30)
+        .map(|n| {
+            format!(
+                "{{\"index\":{{\"_id\":\"{n}\"}}}}\n{{\"n\":{n},\"k\":\"{}\",\"d\":\"2024-01-{:02}\"}}\n",
+                n % 3,
+                n + 1
+            )
+        })
+        .collect();
+    door.get("POST /a/_bulk", &lines);
+    let ids = |answer: &Value| -> Vec<String> {
+        let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
+        hits.map(|hit| hit["_id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let sorted = door.get("GET /a/_search", r#"{"sort":[{"n":"desc"}],"size":3,"search_after":[28]}"#);
+    assert_eq!(ids(&sorted), ["27", "26", "25"]);
+    let paged = door.get("GET /a/_search?q=n:%5B10%20TO%2020%5D&sort=n&from=8&size=9", "");
+    assert_eq!(
+        (ids(&paged), &paged["hits"]["total"]["value"]),
+        (vec!["18".into(), "19".into(), "20".into()], &json!(11))
+    );
+    let body = r#"{"size":0,"aggs":{"k":{"terms":{"field":"k.keyword"},"aggs":{"s":{"stats":{"field":"n"}}}},
+        "m":{"date_histogram":{"field":"d","calendar_interval":"month"}}}}"#;
+    let aggregated = door.get("GET /a/_search", body);
+    let first = &aggregated["aggregations"]["k"]["buckets"][0];
+    assert_eq!((&first["doc_count"], &first["s"]["sum"]), (&json!(10), &json!(135.0)));
+    let months = &aggregated["aggregations"]["m"]["buckets"];
+    assert_eq!(months[0]["key_as_string"], "2024-01-01T00:00:00.000Z");
+    let mut page = door.get("GET /a/_search?scroll=1m&size=7&sort=n", "");
+    door.get("DELETE /a/_doc/29", "");
+    let mut seen = Vec::new();
+    while page["hits"]["hits"].as_array().is_some_and(|hits| !hits.is_empty()) {
+        seen.extend(ids(&page));
+        let id = page["_scroll_id"].as_str().expect("an id").to_owned();
+        page = door.get("POST /_search/scroll", &json!({ "scroll_id": id }).to_string());
+    }
+    assert_eq!(seen, (0..30).map(|n| n.to_string()).collect::<Vec<_>>(), "a scroll shows one instant");
+}
+
+#[test]
+fn templates_make_data_streams() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /_index_template/logs",
+        r#"{"index_patterns":["logs-*"],"data_stream":{},"template":{"mappings":{"properties":{"level":{"type":"keyword"}}}}}"#,
+    );
+    let body = "{\"create\":{\"_index\":\"logs-a\"}}\n{\"@timestamp\":\"2024-01-01\",\"level\":\"warn\"}\n";
+    assert_eq!(door.get("POST /_bulk", body)["errors"], false);
+    let body = "{\"index\":{\"_index\":\"logs-a\"}}\n{}\n";
+    assert_eq!(door.get("POST /_bulk", body)["items"][0]["index"]["status"], 400);
+    door.get("POST /logs-a/_rollover", "");
+    let streams = door.get("GET /_data_stream/logs-a", "");
+    assert_eq!(streams["data_streams"][0]["indices"].as_array().map(Vec::len), Some(2));
+    assert_eq!(door.get("GET /logs-a/_count?q=level:warn", "")["count"], 1);
+    door.get("DELETE /_data_stream/logs-a", "");
+    assert_eq!(door.ask("GET /logs-a/_count", "").0, 404);
+}

@@ -1,0 +1,203 @@
+//! Elasticsearch's interfaces over HTTP: on a port of their own, and below `/elastic/` on the data port.
+//!
+//! In a cluster, all requests go to the node that owns the documents of the door.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::any;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Method, StatusCode};
+use millrace_access::{AccessRight, RequestCaller, WantedGroups};
+use millrace_elastic::{DoorAnswer, DoorRequest, ElasticDoor};
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
+use tokio::sync::Semaphore;
+
+use crate::GatewayState;
+use crate::edge::{RequestGuard, caller_of, guard_elastic};
+use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
+use crate::http;
+
+/// Path of the door on the data port.
+const BELOW: &str = "/elastic";
+
+/// Requests of the door that run at a time. Each has a thread, which waits for the disk most of the time.
+const RUNNING_MAX: usize = 64;
+
+/// Time limit of a request on its way through a cluster.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Header by which clients of Elasticsearch know a server that they support.
+const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
+
+/// Media types of bodies that web pages send to other sites without a preflight. No client of the door has
+/// them.
+const FORM_TYPES: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
+
+/// The door of a node with its place on the ports.
+pub(crate) struct ElasticApi {
+    node: Arc<GatewayState>,
+    door: Arc<ElasticDoor>,
+    running: Semaphore,
+}
+
+impl ElasticApi {
+    /// Creates the door of a node.
+    pub(crate) fn new(node: Arc<GatewayState>) -> Arc<Self> {
+        let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())));
+        Arc::new(ElasticApi { node, door, running: Semaphore::new(RUNNING_MAX) })
+    }
+
+    /// Routes below `/elastic/` of the data port, whose guard admits requests.
+    pub(crate) fn below_data_port(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/elastic", any(handle))
+            .route("/elastic/", any(handle))
+            .route("/elastic/{*path}", any(handle))
+            .with_state(Arc::clone(self))
+            .layer(from_fn(http::compress_response))
+    }
+
+    /// Routes of the door's own port, behind a guard.
+    pub(crate) fn own_port(self: &Arc<Self>) -> Router {
+        let guarded = RequestGuard::new(Arc::clone(&self.node));
+        Router::new()
+            .fallback(handle)
+            .with_state(Arc::clone(self))
+            .layer(from_fn(http::compress_response))
+            .layer(from_fn_with_state(guarded, guard_elastic))
+    }
+}
+
+async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Response {
+    let shown = DoorRequest {
+        method: request.method().as_str().to_owned(),
+        path: path_of(request.uri().path()).to_owned(),
+        query: request.uri().query().unwrap_or_default().to_owned(),
+        content_type: header(request.headers(), &CONTENT_TYPE),
+        accept: header(request.headers(), &ACCEPT),
+        body: Vec::new(),
+    };
+    match route(&api, &shown, request).await {
+        Ok(response) => response,
+        Err(error) => {
+            let is_unsettled = matches!(error, Error::Unsettled(_));
+            let mut response = written(ElasticDoor::refuse(&shown, error));
+            if is_unsettled {
+                forwarding::unsettled(response.headers_mut());
+            }
+            response
+        }
+    }
+}
+
+/// Path within the door.
+fn path_of(path: &str) -> &str {
+    match path.strip_prefix(BELOW) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
+        _ => path,
+    }
+}
+
+fn header(headers: &HeaderMap, name: &HeaderName) -> String {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+/// Forwards a request to the node that owns the door's documents, or answers it here.
+async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> Result<Response, Error> {
+    check_media_type(shown)?;
+    check_caller(&*caller_of(&request)?, shown)?;
+    if api.node.is_from_client(request.headers()) {
+        let (quotas, metrics) = (api.node.quotas(), api.node.metrics());
+        quotas.admit_address(request.extensions().get(), Instant::now(), metrics)?;
+    }
+    if api.node.cluster().is_none() {
+        return operate(api, shown.clone(), request, false).await;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let hop = forwarding::hop_of(request.headers())?;
+    let mut request = ForwardedRequest::of(&api.node, request, api.node.body_bounds()).await?;
+    let query = if shown.query.is_empty() { String::new() } else { format!("?{}", shown.query) };
+    request.target = format!("{BELOW}{}{query}", shown.path);
+    let home = ElasticDoor::home();
+    let location = millrace_document::Location::new(u64::from(home.location_bits().unwrap_or(0)));
+    let mut looks = RouteBackoff::until(deadline);
+    loop {
+        let subject = RouteSubject { location, group: Some(&home), part: None };
+        let access = AccessKind::Write;
+        match forwarding::hand_on(&api.node, subject, access, &hop, &request, deadline).await? {
+            RoutingOutcome::There(response) => return Ok(response),
+            RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
+        }
+        match operate(api, shown.clone(), request.clone().into_request(), true).await {
+            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && looks.again().await => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Operations that read, although their method is `POST`.
+const READS: [&str; 8] =
+    ["_search", "_count", "_mget", "_msearch", "_field_caps", "_explain", "_validate", "scroll"];
+
+/// Checks that the caller may do it: an index has documents of all groups, and a request may name any.
+///
+/// # Errors
+/// The caller is restricted to groups, or lacks the right.
+fn check_caller(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
+    caller.permit(WantedGroups::All)?;
+    let is_safe = ["GET", "HEAD", "OPTIONS"].contains(&shown.method.as_str());
+    let last = shown.path.rsplit('/').next().unwrap_or_default();
+    let reads = is_safe || (shown.method == "POST" && READS.contains(&last));
+    caller.check_right(if reads { &[AccessRight::Read] } else { &[AccessRight::Write] })?;
+    Ok(())
+}
+
+/// Refuses bodies that a web form could send.
+fn check_media_type(shown: &DoorRequest) -> Result<(), Error> {
+    let media_type = shown.content_type.split(';').next().unwrap_or_default().trim();
+    let is_write = [Method::POST.as_str(), Method::PUT.as_str()].contains(&shown.method.as_str());
+    match is_write && FORM_TYPES.iter().any(|known| known.eq_ignore_ascii_case(media_type)) {
+        true => Err(Error::BadRequest(format!(
+            "Content-Type header [{}] is not supported; send application/json or application/x-ndjson",
+            shown.content_type
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Answers a request on this node.
+async fn operate(
+    api: &Arc<ElasticApi>,
+    shown: DoorRequest,
+    request: Request,
+    is_reserved: bool,
+) -> Result<Response, Error> {
+    let (parts, body) = request.into_parts();
+    let bounds = http::BodyBounds { is_reserved, ..api.node.body_bounds() };
+    let (body, _room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
+    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, api.running.acquire());
+    let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
+    let door = Arc::clone(&api.door);
+    let request = DoorRequest { body: Vec::from(body), ..shown };
+    let answered = tokio::task::spawn_blocking(move || door.answer(&request)).await;
+    let answer = answered.map_err(|error| Error::Internal(format!("a request of the door: {error}")))?;
+    Ok(written(answer))
+}
+
+/// Writes an answer with the headers that clients of Elasticsearch expect.
+fn written(answer: DoorAnswer) -> Response {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));
+    headers.extend(HeaderValue::from_str(&answer.content_type).ok().map(|value| (CONTENT_TYPE, value)));
+    headers.extend(answer.retry_after_s.map(|after| (RETRY_AFTER, HeaderValue::from(after))));
+    response
+}
