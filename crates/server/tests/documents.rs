@@ -115,7 +115,7 @@ fn writes_are_traced() {
     let (first, second) = (timestamp(trace("1")), timestamp(trace("9")));
     assert!(first.is_some() && first < second, "{first:?} {second:?}");
     let (status, answer) = server.get("/document/v1/n/note/docid/2?tracelevel=9");
-    assert_eq!((status, &answer["trace"][0]["message"]), (404, &json!("There is no such document")));
+    assert_eq!((status, &answer["trace"][0]["message"]), (404, &json!("The document does not exist")));
 }
 
 #[test]

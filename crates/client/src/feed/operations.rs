@@ -57,10 +57,7 @@ impl Iterator for OperationReader {
         Some(next.map_err(UnreadableOperation::from).and_then(|FeedOperation { kind, id, json, place }| {
             let end = place.offset + json.len() as u64;
             let (target, body) = match kind {
-                OperationKind::Remove => {
-                    let unreadable = |reason| UnreadableOperation { place, reason, ends: false };
-                    (removal_path(&id, &json).map_err(unreadable)?, Vec::new())
-                }
+                OperationKind::Remove => (removal_path(&id, &json, place)?, Vec::new()),
                 _ => (path_of(&id), json),
             };
             Ok(PreparedOperation { target, id, kind, body, place, end })
@@ -72,12 +69,13 @@ impl Iterator for OperationReader {
 ///
 /// # Errors
 /// The condition is not a text.
-fn removal_path(id: &DocumentId, json: &[u8]) -> Result<String, String> {
-    let operation: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+fn removal_path(id: &DocumentId, json: &[u8], place: FeedPosition) -> Result<String, UnreadableOperation> {
+    let unreadable = |reason: String| UnreadableOperation { place, reason, ends: false };
+    let operation: Value = serde_json::from_slice(json).map_err(|error| unreadable(error.to_string()))?;
     match operation.get("condition") {
         None | Some(Value::Null) => Ok(path_of(id)),
         Some(Value::String(condition)) => Ok(format!("{}?condition={}", path_of(id), encoded(condition))),
-        Some(other) => Err(format!("the condition of a remove is not a text: {other}")),
+        Some(other) => Err(unreadable(format!("the condition of a remove is not a text: {other}"))),
     }
 }
 

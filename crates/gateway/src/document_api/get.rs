@@ -56,7 +56,7 @@ pub(super) async fn document(
         });
     let rendered = call.within(async { rendered.await? }).await?;
     call.node.metrics().count(CountedMetric::Gets);
-    let effect = || if rendered.is_some() { "The document was read" } else { "There is no such document" };
+    let effect = || if rendered.is_some() { "The document was read" } else { "The document does not exist" };
     if let Some(trace) = call.trace(|| effect().to_owned())? {
         answer.insert("trace".to_owned(), trace);
     }

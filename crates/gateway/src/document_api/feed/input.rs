@@ -57,7 +57,7 @@ pub(super) struct FeedItem {
     /// Offset in bytes of its end.
     pub(super) end: u64,
     /// The operation, or the reason why the text is not one.
-    pub(super) operation: Result<FeedOperation, String>,
+    pub(super) operation: Result<FeedOperation, FeedBreak>,
 }
 
 /// Operations that follow each other.
@@ -148,7 +148,8 @@ impl OperationSplitter {
                 Err(millrace_document::Error::Operation { place, reason }) => {
                     gathered.end = gathered.end.max(place.offset);
                     let end = gathered.end;
-                    gathered.piece.items.push(FeedItem { number, place, end, operation: Err(reason) });
+                    let operation = Err(FeedBreak { status: 400, message: reason });
+                    gathered.piece.items.push(FeedItem { number, place, end, operation });
                 }
                 Err(error) => {
                     gathered.piece.stopped = Some(

@@ -141,13 +141,9 @@ fn is_forwarded(call: &DocumentCall, kind: &DocumentKind) -> bool {
 fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: FeedItem) -> PreparedItem {
     let FeedItem { number, place, end, operation } = item;
     let step = match operation {
-        Err(message) => PreparedStep::Failed(FailedOperation {
-            number,
-            place,
-            id: String::new(),
-            status: super::StatusCode::BAD_REQUEST.as_u16(),
-            message,
-        }),
+        Err(FeedBreak { status, message }) => {
+            PreparedStep::Failed(FailedOperation { number, place, id: String::new(), status, message })
+        }
         Ok(operation) => match prepared_step(call, deployment, operation) {
             Ok(step) => step,
             Err((operation, error)) => {
