@@ -284,6 +284,8 @@ impl From<millrace_node::Error> for Error {
             ErrorKind::Overloaded => Error::Rejected(message),
             ErrorKind::Storage => Error::DiskFull(message),
             ErrorKind::Unavailable | ErrorKind::Timeout => Error::Unavailable(message),
+            // The guard of the port answers those without a credential.
+            ErrorKind::Unauthenticated | ErrorKind::Forbidden => Error::Forbidden(message),
             ErrorKind::Internal => Error::Internal(message),
         }
     }
