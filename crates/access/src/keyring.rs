@@ -129,7 +129,7 @@ impl Keyring {
 
     /// Creates the keyring of a server without credentials: every request is permitted.
     pub fn open() -> Self {
-        Keyring::parse(&KeyringSources::default()).expect("there is no file that could be malformed")
+        Keyring::parse(&KeyringSources::default()).expect("without a file, nothing is malformed")
     }
 
     /// Returns true if requests need no credential.
