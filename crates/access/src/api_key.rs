@@ -113,8 +113,8 @@ impl KeyRecord {
     ///
     /// # Errors
     /// Place, cause and cure.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let wrong = |reason: &str| Err(format!("key '{}': {reason}", self.id));
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |reason: &str| Err(Error::Key { id: self.id.clone(), reason: reason.to_owned() });
         let is_hash = self.hash.len() == 64 && self.hash.bytes().all(|byte| byte.is_ascii_hexdigit());
         match () {
             () if !is_hash => wrong("the hash is not 64 hexadecimal digits; create the key again"),
@@ -122,7 +122,7 @@ impl KeyRecord {
             () if self.groups.iter().any(|group| group.is_empty() || group.chars().any(char::is_control)) => {
                 wrong("a group has an empty name or a control character")
             }
-            () => self.limits.check().or_else(|reason| wrong(&reason)),
+            () => self.limits.check().or_else(|error| wrong(&error.to_string())),
         }
     }
 }

@@ -96,12 +96,12 @@ impl CallerLimits {
     ///
     /// # Errors
     /// A limit is not above 0.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if self.queries.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-            return Err("limits.queries is not a number of requests a second above 0".to_owned());
+            return Err(Error::Limit("limits.queries is not a number of requests a second above 0"));
         }
         match self.concurrent {
-            Some(0) => Err("limits.concurrent is not a number of requests above 0".to_owned()),
+            Some(0) => Err(Error::Limit("limits.concurrent is not a number of requests above 0")),
             _ => Ok(()),
         }
     }

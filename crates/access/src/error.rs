@@ -49,6 +49,9 @@ pub enum Error {
     /// A claim of the signed token is missing or has another type.
     #[error("the claims of the token cannot be used: {0}")]
     Claims(String),
+    /// A limit is out of its range.
+    #[error("{0}")]
+    Limit(&'static str),
     /// The token is on the deny list.
     #[error("the token was revoked; sign a new one with another jti")]
     Denied,
@@ -67,6 +70,14 @@ pub enum Error {
         caller: String,
         /// The requested documents, in words.
         wanted: String,
+    },
+    /// A key of a file cannot be used.
+    #[error("key '{id}': {reason}")]
+    Key {
+        /// Id of the key.
+        id: String,
+        /// Cause and cure.
+        reason: String,
     },
     /// A file of credentials is malformed.
     #[error("{file}: {reason}")]

@@ -41,7 +41,7 @@ impl AccessFile {
         let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
         let mut ids = BTreeSet::new();
         for key in &file.keys {
-            key.check().map_err(wrong)?;
+            key.check().map_err(|error| wrong(error.to_string()))?;
             if !ids.insert(&key.id) {
                 return Err(wrong(format!("two keys have the id '{}'; remove one", key.id)));
             }
@@ -129,7 +129,7 @@ impl Keyring {
 
     /// Creates the keyring of a server without credentials: every request is permitted.
     pub fn open() -> Self {
-        Keyring::parse(&KeyringSources::default()).expect("there is no file that could be malformed")
+        Keyring::parse(&KeyringSources::default()).expect("without a file, nothing is malformed")
     }
 
     /// Returns true if requests need no credential.

@@ -14,7 +14,7 @@ pub enum WantedGroups<'g> {
 /// Permission to read and write documents.
 ///
 /// Only [`crate::RequestCaller::permit`] makes one for a request, and [`Permit::of_server`] for work of the
-/// server itself. It retains the groups of the caller, so that a later function can check a narrower request again.
+/// server itself. It retains the groups of the caller: a later function can check a narrower request again.
 #[derive(Debug, Clone)]
 pub struct Permit {
     groups: CallerGroups,

@@ -127,7 +127,7 @@ impl TokenKeys {
         for (at, jwk) in set.keys.iter().enumerate() {
             let name = jwk.common.key_id.clone().unwrap_or_default();
             let of_key = |reason: String| wrong(format!("key {} ('{name}'): {reason}", at + 1));
-            let key = TokenKey::of(jwk).map_err(of_key)?;
+            let key = TokenKey::of(jwk).map_err(|error| wrong(error.to_string()))?;
             if keys.insert(name.clone(), key).is_some() {
                 return Err(of_key("another key has the same id; give each its own kid".to_owned()));
             }
@@ -173,15 +173,19 @@ impl TokenKeys {
         if claims.sub.is_empty() || claims.permissions.is_empty() {
             return Err(Error::Claims("'sub' and 'permissions' are not empty".to_owned()));
         }
-        claims.limits.check().map_err(Error::Claims)?;
+        claims.limits.check().map_err(|error| Error::Claims(error.to_string()))?;
         Ok(claims)
     }
 }
 
 impl TokenKey {
-    fn of(jwk: &Jwk) -> Result<Self, String> {
+    fn of(jwk: &Jwk) -> Result<Self, Error> {
+        let wrong = |reason: String| {
+            let id = jwk.common.key_id.clone().unwrap_or_default();
+            Error::Key { id, reason }
+        };
         if jwk.common.public_key_use.as_ref().is_some_and(|of| *of != PublicKeyUse::Signature) {
-            return Err("its use is not 'sig'; leave keys for encryption out".to_owned());
+            return Err(wrong("its use is not 'sig'; leave keys for encryption out".to_owned()));
         }
         let (algorithm, bytes) = match &jwk.algorithm {
             AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
@@ -192,21 +196,21 @@ impl TokenKey {
             }
             AlgorithmParameters::OctetKey(_) => (Algorithm::HS256, SECRET_BYTES_MIN..=1024),
             _ => {
-                return Err(
-                    "its kind is not supported; use Ed25519, P-256 or a shared secret (oct)".to_owned()
-                );
+                return Err(wrong(
+                    "its kind is not supported; use Ed25519, P-256 or a shared secret (oct)".to_owned(),
+                ));
             }
         };
         if jwk.common.key_algorithm.is_some_and(|named| named.to_string() != format!("{algorithm:?}")) {
-            return Err(format!("its 'alg' is not {algorithm:?}, which its kind has"));
+            return Err(wrong(format!("its 'alg' is not {algorithm:?}, which its kind has")));
         }
-        let key = DecodingKey::from_jwk(jwk).map_err(|error| error.to_string())?;
-        let length = key.try_get_as_bytes().map_err(|error| error.to_string())?.len();
+        let key = DecodingKey::from_jwk(jwk).map_err(|error| wrong(error.to_string()))?;
+        let length = key.try_get_as_bytes().map_err(|error| wrong(error.to_string()))?.len();
         match bytes.contains(&length) {
             true => Ok(TokenKey { algorithm, key }),
-            false => {
-                Err(format!("its length of {length} bytes is not in the range of {algorithm:?}: {bytes:?}"))
-            }
+            false => Err(wrong(format!(
+                "its length of {length} bytes is not in the range of {algorithm:?}: {bytes:?}"
+            ))),
         }
     }
 }

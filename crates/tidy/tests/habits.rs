@@ -51,7 +51,7 @@ const TEXT_ERRORS: [(&str, usize); 18] = [
     ("rules", 1),
     ("schema", 8),
     ("selection", 1),
-    ("server", 7),
+    ("server", 8),
     ("sim", 4),
     ("tensor", 3),
     ("trust", 3),
