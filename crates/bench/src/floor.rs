@@ -25,12 +25,12 @@ use crate::application::{self, TYPE};
 use crate::node::cores;
 
 /// The server, on a free port.
-pub(crate) struct FloorServer {
+pub(crate) struct BaselineServer {
     url: String,
     serving: Option<(Runtime, watch::Sender<bool>, JoinHandle<()>)>,
 }
 
-impl FloorServer {
+impl BaselineServer {
     /// Starts it, with as many threads as a node has.
     pub fn start() -> Result<Self, Error> {
         let schema = application::schema(&application::application()?)?;
@@ -48,7 +48,7 @@ impl FloorServer {
             stopped,
             Duration::from_secs(1),
         ));
-        Ok(FloorServer { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
+        Ok(BaselineServer { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
     }
 
     /// Returns the address of the server.
@@ -57,7 +57,7 @@ impl FloorServer {
     }
 }
 
-impl Drop for FloorServer {
+impl Drop for BaselineServer {
     fn drop(&mut self) {
         if let Some((runtime, stop, task)) = self.serving.take() {
             // The server may have ended by itself; then there is no receiver, and nothing to wait for.

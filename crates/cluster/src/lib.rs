@@ -39,8 +39,8 @@ pub use message::{
 };
 pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
 pub use protocol::PROTOCOL;
-pub use rate::MovementRate;
-pub use spread::GroupDivisions;
+pub use rate::TransferRateLimiter;
+pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};
 pub use time::MachineTime;
 

@@ -2,7 +2,7 @@
 ///
 /// A protocol covers everything that nodes read from each other: requests and replies, transfers and the
 /// files and rows in them, forwarded requests, and the contents of coordination. Each node registers with its
-/// number ([`Registration::protocol`](crate::controller::Registration::protocol)); the cluster state has the
+/// number ([`NodeRegistration::protocol`](crate::controller::NodeRegistration::protocol)); the cluster state has the
 /// number that is spoken ([`ClusterState::protocol`](crate::ClusterState::protocol)): the lowest of all
 /// nodes', but never lower than before.
 ///

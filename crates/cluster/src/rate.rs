@@ -5,12 +5,12 @@ use std::time::Duration;
 ///
 /// For each kind of request, the 99th percentile of the foreground's latency is compared with its most recent
 /// value while nothing moved. If there are requests, moving begins slowly. While one kind is above
-/// [`MovementRate::TOLERANCE`] times its baseline, the rate shrinks by a third at each observation; while
+/// [`TransferRateLimiter::TOLERANCE`] times its baseline, the rate shrinks by a third at each observation; while
 /// none is, it grows by a quarter, until there is no limit. Without requests there is no limit at once. A
 /// latency that stays high when next to nothing moves has other causes: it becomes the baseline from then on.
 /// The queue of the device need not be examined: requests that wait in it are slow.
 #[derive(Debug, Clone)]
-pub struct MovementRate {
+pub struct TransferRateLimiter {
     cap: Option<u64>,
     limit: Option<u64>,
     /// Baseline latency for each kind of request.
@@ -22,7 +22,7 @@ pub struct MovementRate {
     observed: Duration,
 }
 
-impl MovementRate {
+impl TransferRateLimiter {
     /// Permitted ratio of the 99th percentile of a second's requests to its baseline while data moves. It is
     /// somewhat below the limit that is promised for all requests, since an excess is noticed only
     /// afterwards.
@@ -42,7 +42,7 @@ impl MovementRate {
 
     /// Creates an unlimited rate, or one below a cap in bytes per second.
     pub fn new(cap: Option<u64>) -> Self {
-        MovementRate {
+        TransferRateLimiter {
             cap,
             limit: None,
             baselines: Vec::new(),
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn it_shrinks_while_the_foreground_suffers_and_grows_back_while_it_does_not() {
-        let mut rate = MovementRate::new(None);
+        let mut rate = TransferRateLimiter::new(None);
         let mut second = 0;
-        let mut observe = |rate: &mut MovementRate, moved: u64, p99: u64| {
+        let mut observe = |rate: &mut TransferRateLimiter, moved: u64, p99: u64| {
             second += 1;
             rate.take(Duration::from_secs(second), moved);
             rate.observe(Duration::from_secs(second), &[None, Some(millis(p99))]);
@@ -161,7 +161,7 @@ mod tests {
         for _ in 0..20 {
             limit = observe(&mut rate, 2 * MB, 90);
         }
-        assert_eq!(limit, Some(MovementRate::FLOOR));
+        assert_eq!(limit, Some(TransferRateLimiter::FLOOR));
         for _ in 0..100 {
             limit = observe(&mut rate, MB, 90);
         }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn one_kind_of_request_that_suffers_is_enough() {
-        let mut rate = MovementRate::new(None);
+        let mut rate = TransferRateLimiter::new(None);
         let mut observe = |second: u64, moved: u64, slowest: [Option<u64>; 2]| {
             rate.take(Duration::from_secs(second), moved);
             rate.observe(Duration::from_secs(second), &slowest.map(|p99| p99.map(millis)));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_cap_holds_whatever_the_foreground_does() {
-        let mut rate = MovementRate::new(Some(10 * MB));
+        let mut rate = TransferRateLimiter::new(Some(10 * MB));
         let mut now = Duration::ZERO;
         let mut waited = Duration::ZERO;
         for _ in 0..100 {

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// are only divided further.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct GroupDivisions(BTreeMap<u32, u8>);
+pub struct DividedGroups(BTreeMap<u32, u8>);
 
-impl GroupDivisions {
+impl DividedGroups {
     /// Numbers of bits that a bucket of a divided group may use.
     pub const BITS: RangeInclusive<u8> = BucketId::GROUP_BITS + 1..=BucketId::GROUP_BITS + 10;
 
@@ -25,7 +25,7 @@ impl GroupDivisions {
     /// Returns the same spread with groups divided at least as far as wanted. Each wish is the low bits of a
     /// group's locations, and the number of bits that its buckets should use. A wish beyond the bounds is met
     /// as far as they allow.
-    pub fn with(&self, wanted: impl IntoIterator<Item = (u32, u8)>) -> GroupDivisions {
+    pub fn with(&self, wanted: impl IntoIterator<Item = (u32, u8)>) -> DividedGroups {
         let mut groups = self.0.clone();
         for (low, bits) in wanted {
             if !groups.contains_key(&low) && groups.len() >= Self::GROUPS_MAX {
@@ -35,7 +35,7 @@ impl GroupDivisions {
             let known = groups.entry(low).or_insert(bits);
             *known = bits.max(*known);
         }
-        GroupDivisions(groups)
+        DividedGroups(groups)
     }
 
     /// True if no group is divided.
@@ -83,7 +83,7 @@ impl GroupDivisions {
 
     /// Buckets that this state divides differently than the previous one, where undivided buckets use `bits`
     /// bits: earlier knowledge of them is not valid any more.
-    pub(crate) fn changed(&self, before: &GroupDivisions, bits: u8) -> Vec<BucketId> {
+    pub(crate) fn changed(&self, before: &DividedGroups, bits: u8) -> Vec<BucketId> {
         let differs = |(low, now): (u32, u8)| {
             let then = before.0.get(&low).copied();
             (then != Some(now)).then_some((low, then))
@@ -108,13 +108,13 @@ mod tests {
 
     #[test]
     fn groups_are_divided_further_and_never_joined() {
-        let once = GroupDivisions::default().with([(7, 34), (9, 60), (11, 1)]);
+        let once = DividedGroups::default().with([(7, 34), (9, 60), (11, 1)]);
         assert_eq!(once.groups().collect::<Vec<_>>(), [(7, 34), (9, 42), (11, 33)]);
         assert_eq!(once.with([(7, 33)]), once);
         assert_eq!(once.with([(7, 35)]).groups().next(), Some((7, 35)));
-        let full = GroupDivisions::default().with((0..5000).map(|low| (low, 33)));
-        assert_eq!(full.groups().count(), GroupDivisions::GROUPS_MAX);
-        let can = |spread: &GroupDivisions, bits| spread.can_divide(BucketId::new(bits, 9));
+        let full = DividedGroups::default().with((0..5000).map(|low| (low, 33)));
+        assert_eq!(full.groups().count(), DividedGroups::GROUPS_MAX);
+        let can = |spread: &DividedGroups, bits| spread.can_divide(BucketId::new(bits, 9));
         assert_eq!([10, 32, 41, 42].map(|bits| can(&once, bits)), [true, true, true, false]);
         assert_eq!([10, 32, 41, 42].map(|bits| can(&full, bits)), [false, false, true, false]);
         assert!(full.is_valid());
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_changes_is_forgotten() {
-        let before = GroupDivisions::default().with([(0x107, 33), (0x3, 34)]);
+        let before = DividedGroups::default().with([(0x107, 33), (0x3, 34)]);
         let after = before.with([(0x107, 34), (0x201, 33)]);
         let changed = after.changed(&before, 8);
         let expected = [BucketId::new(33, 0x107), BucketId::new(33, 1 << 32 | 0x107), BucketId::new(8, 1)];

@@ -4,7 +4,7 @@ use millrace_bucket::{BucketId, ClusterConfiguration, IdealState, NodeHierarchy,
 use millrace_document::{DocumentGroup, Location};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, GroupDivisions, PROTOCOL, SupersededState, protocol};
+use crate::{DividedGroups, Error, PROTOCOL, SupersededState, protocol};
 
 /// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct NodeEntry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaDistribution {
     /// Number of lowest location bits that the documents of a bucket share, except in divided groups
-    /// ([`GroupDivisions`]). Never changes in the life of a cluster.
+    /// ([`DividedGroups`]). Never changes in the life of a cluster.
     pub bits: u8,
     /// Number of replicas of each bucket.
     pub redundancy: u16,
@@ -68,7 +68,7 @@ pub struct ClusterState {
     distribution: ReplicaDistribution,
     /// Ideal state of the nodes that should have replicas.
     ideal: IdealState,
-    spread: GroupDivisions,
+    spread: DividedGroups,
     earlier: Vec<SupersededState>,
 }
 
@@ -80,8 +80,8 @@ struct StateOnWire {
     protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: ReplicaDistribution,
-    #[serde(default, skip_serializing_if = "GroupDivisions::is_empty")]
-    spread: GroupDivisions,
+    #[serde(default, skip_serializing_if = "DividedGroups::is_empty")]
+    spread: DividedGroups,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     earlier: Vec<SupersededState>,
 }
@@ -105,7 +105,7 @@ impl ClusterState {
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
         };
         let ideal = topology.ideal(has_place);
-        let (protocol, spread) = (protocol::first(), GroupDivisions::default());
+        let (protocol, spread) = (protocol::first(), DividedGroups::default());
         Ok(ClusterState { version, protocol, nodes, distribution, ideal, spread, earlier: Vec::new() })
     }
 
@@ -142,7 +142,7 @@ impl ClusterState {
     }
 
     /// Returns the same state with groups divided by `spread`.
-    pub fn spreading(self, spread: GroupDivisions) -> Self {
+    pub fn spreading(self, spread: DividedGroups) -> Self {
         ClusterState { spread, ..self }
     }
 
@@ -200,7 +200,7 @@ impl ClusterState {
     }
 
     /// Groups that are divided into several buckets.
-    pub fn spread(&self) -> &GroupDivisions {
+    pub fn spread(&self) -> &DividedGroups {
         &self.spread
     }
 
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_divided_group_is_in_several_buckets_on_several_nodes() {
         let whole = state("uuuu", 1);
-        let divided = whole.clone().spreading(GroupDivisions::default().with([(0x1_2345, 36), (5, 34)]));
+        let divided = whole.clone().spreading(DividedGroups::default().with([(0x1_2345, 36), (5, 34)]));
         let group = DocumentGroup::Number(0x1_2345);
         let parts = divided.buckets_of(&group);
         assert_eq!((whole.buckets_of(&group).len(), parts.len()), (1, 16));
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_state_is_what_was_written() {
-        let written = state("urmd", 3).spreading(GroupDivisions::default().with([(5, 34)]));
+        let written = state("urmd", 3).spreading(DividedGroups::default().with([(5, 34)]));
         assert_eq!(ClusterState::from_json(&written.to_json()), Ok(written));
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use millrace_cluster::controller::{
-    Controller, ControllerInputs, NodeAssignments, NodeWish, Registration, Settings,
+    Controller, ControllerInputs, NodeAssignments, NodeRegistration, RequestedNodeState, Settings,
 };
 use millrace_cluster::{
     ClusterConfiguration, ClusterState, ConfiguredNode, NodeHierarchy, NodeKey, NodeState,
@@ -13,9 +13,9 @@ use millrace_cluster::{
 /// A cluster with a controller and all its inputs.
 struct ControlledCluster {
     configuration: ClusterConfiguration,
-    registrations: BTreeMap<String, Registration>,
-    departed: BTreeMap<String, Registration>,
-    wishes: BTreeMap<String, NodeWish>,
+    registrations: BTreeMap<String, NodeRegistration>,
+    departed: BTreeMap<String, NodeRegistration>,
+    wishes: BTreeMap<String, RequestedNodeState>,
     assignments: NodeAssignments,
     controller: Controller,
     state: Option<ClusterState>,
@@ -110,7 +110,7 @@ impl ControlledCluster {
         match event {
             "start" => {
                 self.starts += 1;
-                let registration = Registration {
+                let registration = NodeRegistration {
                     address: format!("{name}:1"),
                     incarnation: self.starts,
                     adopted: 0,
@@ -402,7 +402,7 @@ fn whoever_joins_a_cluster_of_groups_goes_where_it_says_or_where_the_fewest_are(
     let mut cluster = ControlledCluster::new(grouped(0.0));
     cluster.run("0 start a b c d\n1 start x\n2 start y");
     cluster.starts += 1;
-    let asks = Registration { group: vec![7], incarnation: 99, ..cluster.registrations["a"].clone() };
+    let asks = NodeRegistration { group: vec![7], incarnation: 99, ..cluster.registrations["a"].clone() };
     cluster.registrations.insert("z".to_owned(), asks);
     cluster.run("3");
     let state = cluster.state.as_ref().expect("there is a state");
@@ -556,6 +556,8 @@ fn what_cannot_be_placed_is_refused() {
         "node 5 has a place",
     );
     assert!(
-        "gone".parse::<NodeWish>().is_err_and(|error| error.to_string().contains("expected up, retired"))
+        "gone"
+            .parse::<RequestedNodeState>()
+            .is_err_and(|error| error.to_string().contains("expected up, retired"))
     );
 }

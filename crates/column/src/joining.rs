@@ -21,12 +21,12 @@ pub type ColumnPart<'a> = (Option<&'a Column>, Range<usize>);
 
 /// The fields of rows that are in no value column.
 #[derive(Debug, Clone, Default)]
-pub struct RestRows {
+pub struct OverflowRows {
     rows: Vec<Vec<(Arc<str>, DocumentValue)>>,
     moved: usize,
 }
 
-impl RestRows {
+impl OverflowRows {
     /// The rows of rest columns, one after another.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl RestRows {
                 Some(_) => return Err(Error::Corrupt("the rest of the documents is not bytes")),
             }
         }
-        Ok(RestRows { rows, moved: 0 })
+        Ok(OverflowRows { rows, moved: 0 })
     }
 
     /// Returns true if a row has a field.
@@ -110,7 +110,7 @@ pub fn join_values(
     field: &str,
     declared: Option<&ValueLayout>,
     parts: &[ColumnPart<'_>],
-    rest: &mut RestRows,
+    rest: &mut OverflowRows,
 ) -> Result<Option<Column>, Error> {
     let counted = parts.iter().filter_map(|(column, rows)| Some(present((*column)?, rows.clone())));
     let before = counted.sum::<usize>() + rest.values();
@@ -159,7 +159,7 @@ fn push_value(
     builder: &mut ValueBuilder,
     own: Option<DocumentValue>,
     field: &str,
-    rest: &mut RestRows,
+    rest: &mut OverflowRows,
     row: usize,
 ) {
     match own {

@@ -34,7 +34,7 @@ pub use buffer::{AlignedBuffer, BufferBuilder};
 pub use bytes::{BytesBuilder, BytesColumn};
 pub use error::Error;
 pub use fixed::{CellKind, FixedBuilder, FixedColumn};
-pub use joining::{ColumnPart, RestRows, join_values};
+pub use joining::{ColumnPart, OverflowRows, join_values};
 pub use layout::{ValueLayout, layout};
 pub use memory::MemoryView;
 pub use presence::Presence;
@@ -42,7 +42,7 @@ pub use store_layout::StoreLayout;
 pub use stored::StoredValues;
 pub use tokens::{ELEMENT_BOUNDARY, TokenDictionary, TokenIds, TokensBuilder, TokensColumn};
 pub use values::{ValueBuilder, value};
-pub use view::{PathChoice, ReadError, View, ViewChunk};
+pub use view::{ExecutionPaths, ReadError, View, ViewChunk};
 
 /// Maximum number of documents per chunk.
 pub const CHUNK_DOCS: usize = 1024;

@@ -7,7 +7,7 @@ use crate::{Column, ColumnKey};
 /// Tests compare the two; no other code has a reason to use the plain one. It is passed down with the data,
 /// never a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PathChoice {
+pub enum ExecutionPaths {
     /// The fast one where it can be taken.
     #[default]
     Fast,
@@ -15,10 +15,10 @@ pub enum PathChoice {
     Plain,
 }
 
-impl PathChoice {
+impl ExecutionPaths {
     /// Returns true if fast paths are allowed.
     pub fn is_fast(self) -> bool {
-        self == PathChoice::Fast
+        self == ExecutionPaths::Fast
     }
 }
 
@@ -55,8 +55,8 @@ pub trait View: Send + Sync {
     fn will_read(&self, _key: &ColumnKey, _range: Range<usize>) {}
 
     /// The paths that its readers take.
-    fn paths(&self) -> PathChoice {
-        PathChoice::Fast
+    fn paths(&self) -> ExecutionPaths {
+        ExecutionPaths::Fast
     }
 }
 
@@ -81,7 +81,7 @@ where
         (**self).will_read(key, range);
     }
 
-    fn paths(&self) -> PathChoice {
+    fn paths(&self) -> ExecutionPaths {
         (**self).paths()
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use millrace_column::{
-    BytesBuilder, BytesColumn, CellKind, Column, FixedBuilder, RestRows, StoredValues, ValueBuilder,
+    BytesBuilder, BytesColumn, CellKind, Column, FixedBuilder, OverflowRows, StoredValues, ValueBuilder,
     ValueLayout, join_values, layout, value,
 };
 use millrace_document::{DataType, DocumentValue, wire};
@@ -49,7 +49,7 @@ fn joined(
 ) -> (Vec<Option<DocumentValue>>, Vec<DocumentValue>) {
     let parts: Vec<_> = columns.iter().map(|column| (Some(*column), 0..column.len())).collect();
     let none: Vec<_> = columns.iter().map(|column| (None, 0..column.len())).collect();
-    let mut rest = RestRows::decode(&none).expect("there is none");
+    let mut rest = OverflowRows::decode(&none).expect("there is none");
     let declared_layout = declared.map(layout);
     let column = join_values("f", declared_layout.as_ref(), &parts, &mut rest).expect("joined");
     let column = column.expect("there are values");
@@ -142,7 +142,7 @@ fn columns_without_a_record_are_believed_as_far_as_they_can_be() {
     assert_eq!((hidden, rest.len()), (vec![None], 1));
     let row = wire::encode_named(&[(Arc::from("f"), rest[0].clone())]);
     let rest = bytes(&[&row]);
-    let mut rest = RestRows::decode(&[(Some(&rest), 0..1)]).expect("named values");
+    let mut rest = OverflowRows::decode(&[(Some(&rest), 0..1)]).expect("named values");
     let back = join_values("f", Some(&layout(&declared)), &[(None, 0..1)], &mut rest).expect("joined");
     assert_eq!(value(&back.expect("a column"), &declared, 0), Some(zeros));
     assert_eq!(rest.values(), 0);

@@ -8,19 +8,19 @@ use millrace_cluster::NodeFailure;
 use millrace_cluster::replica::KeeperJob;
 use millrace_store::{ArrivedSegment, Store};
 
-use crate::pull::WholeReplica;
+use crate::pull::FetchedReplica;
 use crate::storage;
 
 /// Files that wait to be installed.
 #[derive(Default)]
 pub(crate) struct InstallQueue {
-    waiting: Vec<(KeeperJob, WholeReplica)>,
+    waiting: Vec<(KeeperJob, FetchedReplica)>,
     under_way: bool,
 }
 
 impl InstallQueue {
     /// Adds the complete content of a bucket.
-    pub(crate) fn add(&mut self, job: KeeperJob, whole: WholeReplica) {
+    pub(crate) fn add(&mut self, job: KeeperJob, whole: FetchedReplica) {
         self.waiting.push((job, whole));
     }
 
@@ -41,12 +41,12 @@ impl InstallQueue {
 }
 
 /// Files that are installed together.
-pub(crate) struct InstallBatch(Vec<(KeeperJob, WholeReplica)>);
+pub(crate) struct InstallBatch(Vec<(KeeperJob, FetchedReplica)>);
 
 impl InstallBatch {
     /// Installs them durably.
     pub(crate) fn install(&self, store: &Store) -> Result<(), NodeFailure> {
-        let all: Vec<&WholeReplica> = self.0.iter().map(|(_, whole)| whole).collect();
+        let all: Vec<&FetchedReplica> = self.0.iter().map(|(_, whole)| whole).collect();
         install(store, &all)
     }
 
@@ -57,7 +57,7 @@ impl InstallBatch {
 }
 
 /// Installs the complete content of buckets, with one manifest.
-pub(crate) fn install(store: &Store, all: &[&WholeReplica]) -> Result<(), NodeFailure> {
+pub(crate) fn install(store: &Store, all: &[&FetchedReplica]) -> Result<(), NodeFailure> {
     let mut drops = all.iter().flat_map(|whole| whole.drops.iter().map(|drop| (whole.bucket, drop)));
     drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;
     let mut files: Vec<(&Arc<ArrivedSegment>, Vec<BucketId>)> = Vec::new();

@@ -8,8 +8,8 @@ use millrace_cluster::distributor::DropHorizon;
 use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_membership::ClusterMembership;
 use millrace_node::cluster::{
-    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentReach, Done, DroppedGroup,
-    MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
+    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_store::DocumentWrite;
 
@@ -107,7 +107,7 @@ impl ClusterView for JoiningCluster {
         self.node()?.buckets()
     }
 
-    fn reach(&self) -> Result<DocumentReach, ClusterError> {
+    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
         self.node()?.reach()
     }
 
@@ -155,7 +155,7 @@ impl ClusterView for JoiningCluster {
         self.node()?.drop_horizon(group, part)
     }
 
-    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
+    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {
         match self.node() {
             Ok(node) => node.drop_group(dropped, deadline, done),
             Err(error) => done(Err(error)),

@@ -28,7 +28,7 @@ use crate::TransferThrottle;
 use crate::finishing::HandedOverWrite;
 use crate::incoming::{IncomingTransfer, IncomingTransfers};
 use crate::installing::InstallQueue;
-use crate::pull::{FetchHandle, LaidAside, NodeFetches, WantedReplica};
+use crate::pull::{FetchHandle, FetchedPart, NodeFetches, WantedReplica};
 use crate::storage::StoreReplicas;
 
 /// Callback for the outcome of a write.
@@ -86,7 +86,7 @@ pub(crate) enum MachineInput {
     /// A fetch has brought a part, or ended.
     Fetched {
         job: KeeperJob,
-        outcome: Result<Option<LaidAside>, NodeFailure>,
+        outcome: Result<Option<FetchedPart>, NodeFailure>,
     },
     /// The owner of a bucket was asked to finish a write, and has answered; or no answer will come.
     Finished {
@@ -112,7 +112,7 @@ pub(crate) struct ContentMachine {
 }
 
 /// Components that the machines use.
-pub(crate) struct MachineParts {
+pub(crate) struct MachineDependencies {
     pub(crate) me: NodeKey,
     pub(crate) incarnation: u64,
     pub(crate) replicas: Arc<StoreReplicas>,
@@ -125,7 +125,7 @@ pub(crate) struct MachineParts {
 
 impl ContentMachine {
     /// Starts the thread.
-    pub(crate) fn start(parts: MachineParts) -> std::io::Result<Self> {
+    pub(crate) fn start(parts: MachineDependencies) -> std::io::Result<Self> {
         let (inputs, queue) = mpsc::channel();
         let settings = distributor::Settings::default();
         let confirm = settings.confirm;
@@ -217,7 +217,7 @@ enum ReplyCaller {
 }
 
 pub(crate) struct MachineDriver {
-    pub(crate) parts: MachineParts,
+    pub(crate) parts: MachineDependencies,
     base: Instant,
     pub(crate) inputs: Sender<MachineInput>,
     distributor: Arc<Mutex<Distributor>>,
@@ -237,7 +237,7 @@ pub(crate) struct MachineDriver {
     calls: HashMap<KeeperCall, ReplyCaller>,
     fetching: NodeFetches,
     fetches: HashMap<KeeperJob, FetchHandle>,
-    laid_aside: HashMap<KeeperJob, LaidAside>,
+    laid_aside: HashMap<KeeperJob, FetchedPart>,
     installing: InstallQueue,
 }
 
@@ -353,7 +353,7 @@ impl MachineDriver {
         self.keep([replica::KeeperEvent::Done { job, response }]);
     }
 
-    fn fetched(&mut self, job: KeeperJob, outcome: Result<Option<LaidAside>, NodeFailure>) {
+    fn fetched(&mut self, job: KeeperJob, outcome: Result<Option<FetchedPart>, NodeFailure>) {
         // A cancelled fetch may still have reported an outcome.
         if !self.fetches.contains_key(&job) {
             return;
@@ -440,7 +440,7 @@ impl MachineDriver {
 
     fn install(&mut self, job: KeeperJob) {
         match self.laid_aside.remove(&job) {
-            Some(LaidAside::Whole(whole)) => {
+            Some(FetchedPart::Whole(whole)) => {
                 self.installing.add(job, whole);
                 self.install_next();
             }

@@ -8,20 +8,20 @@ use millrace_node::cluster::BucketReaders;
 /// If nodes are in groups, each with a copy of everything, one group answers a query: that of the node with
 /// the request; others are asked only for documents that no node there has. Without groups the owner answers
 /// for all documents it has, since it was asked anyway.
-pub(crate) struct NodeNearness {
+pub(crate) struct ReaderPreference {
     near: NodeKey,
     /// Nodes of the group; empty without groups.
     group: BTreeSet<NodeKey>,
     owner: NodeKey,
 }
 
-impl NodeNearness {
+impl ReaderPreference {
     /// Creates the order for requests that came to `near`, about buckets of `owner`.
     pub(crate) fn new(state: &ClusterState, near: NodeKey, owner: NodeKey) -> Self {
         let leaves = state.distribution().layout.leaves();
         let is_own = |leaf: &&(Vec<u16>, &[NodeKey])| leaves.len() > 1 && leaf.1.contains(&near);
         let group = leaves.iter().find(is_own).map(|(_, nodes)| nodes.iter().copied().collect());
-        NodeNearness { near, group: group.unwrap_or_default(), owner }
+        ReaderPreference { near, group: group.unwrap_or_default(), owner }
     }
 
     /// Sorts the nodes.
@@ -67,7 +67,7 @@ mod tests {
         fn check(state: &ClusterState, near: u16, owner: u16, nodes: Vec<NodeKey>, expected: Vec<NodeKey>) {
             let mut readers =
                 BucketReaders { bucket: BucketId::new(8, 0), nodes, full: true, soon: false, documents: 0 };
-            NodeNearness::new(state, NodeKey(near), NodeKey(owner)).sort(&mut readers);
+            ReaderPreference::new(state, NodeKey(near), NodeKey(owner)).sort(&mut readers);
             assert_eq!(readers.nodes, expected);
         }
         let flat = state(NodeHierarchy::Nodes(keys(&[0, 1, 2, 3])));

@@ -14,8 +14,8 @@ use millrace_document::{
 };
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
-    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentReach, Done, DroppedGroup,
-    MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
+    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
 use millrace_store::{CommittedWrite, DocumentWrite, Store};
@@ -29,8 +29,8 @@ use crate::TransferThrottle;
 use crate::gauges;
 use crate::growth;
 use crate::incoming::IncomingTransfer;
-use crate::machine::{ContentMachine, MachineInput, MachineParts};
-use crate::nearness::NodeNearness;
+use crate::machine::{ContentMachine, MachineDependencies, MachineInput};
+use crate::nearness::ReaderPreference;
 use crate::notes;
 use crate::source::StoreSource;
 use crate::storage::StoreReplicas;
@@ -103,7 +103,7 @@ impl ContentNode {
         let adopted = runtime.spawn_blocking(move || adopting.adopt(bits)).await;
         adopted.map_err(std::io::Error::other)?.map_err(std::io::Error::other)?;
         let peers = Arc::new(PeerConnections::new(runtime.clone(), trust.clone()));
-        let machine = Arc::new(ContentMachine::start(MachineParts {
+        let machine = Arc::new(ContentMachine::start(MachineDependencies {
             me,
             incarnation,
             replicas: Arc::clone(&replicas),
@@ -152,7 +152,7 @@ impl ContentNode {
     }
 
     /// Figures of the buckets that this node owns: their distance from the ideal state.
-    pub fn figures(&self) -> distributor::DistributorFigures {
+    pub fn figures(&self) -> distributor::DistributorMetrics {
         self.machine.ask(|distributor, _| distributor.figures())
     }
 
@@ -380,7 +380,7 @@ impl ClusterView for ContentNode {
         if !buckets.iter().all(|bucket| state.has_bucket(*bucket)) {
             return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
         }
-        let nearness = NodeNearness::new(&state, near, self.me);
+        let nearness = ReaderPreference::new(&state, near, self.me);
         let found = self.machine.ask(|distributor, now| {
             let mut found = Vec::with_capacity(buckets.len());
             for bucket in buckets {
@@ -437,14 +437,14 @@ impl ClusterView for ContentNode {
         Ok((state.distribution().bits, state.spread().buckets().collect()))
     }
 
-    fn reach(&self) -> Result<DocumentReach, ClusterError> {
+    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
         let state = self.state()?;
         // A node that never registered has no data.
         let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
         Ok(match away.count() {
-            0 => DocumentReach::All,
-            away if away < usize::from(state.distribution().redundancy) => DocumentReach::Most,
-            _ => DocumentReach::Some,
+            0 => DocumentAvailability::All,
+            away if away < usize::from(state.distribution().redundancy) => DocumentAvailability::Most,
+            _ => DocumentAvailability::Some,
         })
     }
 
@@ -492,8 +492,8 @@ impl ClusterView for ContentNode {
         horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
     }
 
-    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
-        let DroppedGroup { document_type, group, part, horizon } = dropped;
+    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {
+        let GroupDropRequest { document_type, group, part, horizon } = dropped;
         let bucket = match self.dropped_bucket(&group, part) {
             Ok(bucket) => bucket,
             Err(error) => return done(Err(error)),

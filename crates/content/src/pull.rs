@@ -23,20 +23,20 @@ use crate::storage::{self, StoreReplicas};
 const BODIES: usize = 256;
 
 /// A part that has arrived and is not installed.
-pub(crate) enum LaidAside {
+pub(crate) enum FetchedPart {
     /// All of a bucket.
-    Whole(WholeReplica),
+    Whole(FetchedReplica),
     Versions(Vec<DocumentVersion>),
     Drops(BucketId, Vec<DroppedScope>),
 }
 
-impl LaidAside {
+impl FetchedPart {
     /// Installs it durably.
     pub(crate) fn install(self, store: &Store) -> Result<(), NodeFailure> {
         match self {
-            LaidAside::Whole(whole) => installing::install(store, &[&whole]),
-            LaidAside::Versions(versions) => storage::apply(store, versions),
-            LaidAside::Drops(bucket, drops) => {
+            FetchedPart::Whole(whole) => installing::install(store, &[&whole]),
+            FetchedPart::Versions(versions) => storage::apply(store, versions),
+            FetchedPart::Drops(bucket, drops) => {
                 drops.iter().try_for_each(|drop| store.apply_drop(bucket, drop).map_err(storage::failure))
             }
         }
@@ -44,7 +44,7 @@ impl LaidAside {
 }
 
 /// All that a node has of a bucket.
-pub(crate) struct WholeReplica {
+pub(crate) struct FetchedReplica {
     pub(crate) bucket: BucketId,
     /// Drops of many documents at once: to be installed first, since older rows may still arrive.
     pub(crate) drops: Vec<DroppedScope>,
@@ -53,7 +53,7 @@ pub(crate) struct WholeReplica {
 }
 
 /// Callback of a fetch: the next part, or `None` at its end.
-pub(crate) type Told = dyn Fn(Result<Option<LaidAside>, NodeFailure>) + Send + Sync;
+pub(crate) type Told = dyn Fn(Result<Option<FetchedPart>, NodeFailure>) + Send + Sync;
 
 /// A running fetch. Dropping it ends it.
 pub(crate) enum FetchHandle {
@@ -206,7 +206,7 @@ impl MissingVersions {
     }
 
     /// Hands over a part, and waits until it is installed.
-    fn lay_aside(&self, part: LaidAside) -> Result<(), FetchEnd> {
+    fn lay_aside(&self, part: FetchedPart) -> Result<(), FetchEnd> {
         (self.told)(Ok(Some(part)));
         self.wait.recv().map_err(|_| FetchEnd::Cancelled)
     }
@@ -216,7 +216,7 @@ impl MissingVersions {
         let known = self.replicas.store().drops(self.bucket)?;
         let mut drops = bulk.drops(self.bucket)?;
         drops.retain(|drop| !known.contains(drop));
-        if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(self.bucket, drops)) }
+        if drops.is_empty() { Ok(()) } else { self.lay_aside(FetchedPart::Drops(self.bucket, drops)) }
     }
 
     /// Fetches the newest versions of these documents, in as many answers as necessary.
@@ -231,7 +231,7 @@ impl MissingVersions {
             let bytes = versions.iter().map(bytes).sum();
             self.throttle.pass(bytes);
             self.transfer.add_bytes(bytes);
-            self.lay_aside(LaidAside::Versions(versions))?;
+            self.lay_aside(FetchedPart::Versions(versions))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::NodeFailure;
 use millrace_document::DroppedScope;
 use millrace_peer::{ParcelHead, TransferConnection};
-use millrace_store::{ArrivedSegment, BucketShare, SegmentImport, Store};
+use millrace_store::{ArrivedSegment, ParcelBucket, SegmentImport, Store};
 use millrace_trust::NodeTrust;
 
 use crate::incoming::IncomingTransfer;
@@ -43,7 +43,7 @@ pub(crate) trait ReceiveListener: Sync {
     fn dropped(&self, bucket: BucketId, drops: Vec<DroppedScope>);
 
     /// Receives the parcels to come, except those that have arrived. A later plan replaces the previous one.
-    fn planned(&self, parcels: &[(Option<u64>, &[BucketShare])]);
+    fn planned(&self, parcels: &[(Option<u64>, &[ParcelBucket])]);
 
     /// Receives a parcel, which is durable and checked.
     fn arrived(&self, identity: Option<u64>, parcel: ArrivedSegment);
@@ -166,9 +166,9 @@ impl ReceiveRequest<'_> {
     }
 
     /// The requested part of a parcel: a file can contain more.
-    fn shares(&self, head: &ParcelHead) -> Vec<BucketShare> {
+    fn shares(&self, head: &ParcelHead) -> Vec<ParcelBucket> {
         let own = head.shares.iter().filter(|(bucket, ..)| self.buckets.contains(bucket));
-        own.map(|(bucket, bytes, documents)| BucketShare {
+        own.map(|(bucket, bytes, documents)| ParcelBucket {
             bucket: *bucket,
             bytes: *bytes,
             documents: *documents,
@@ -227,7 +227,7 @@ struct AnnouncedParcel {
     /// Index in the export.
     place: usize,
     identity: Option<u64>,
-    shares: Vec<BucketShare>,
+    shares: Vec<ParcelBucket>,
 }
 
 /// Writes the data that arrives, until its end.

@@ -11,12 +11,12 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::{NodeFailure, NodeKey};
 use millrace_document::DroppedScope;
-use millrace_store::{ArrivedSegment, BucketShare};
+use millrace_store::{ArrivedSegment, ParcelBucket};
 use millrace_trust::NodeTrust;
 
 use crate::TransferThrottle;
 use crate::incoming::{IncomingTransfer, IncomingTransfers};
-use crate::pull::{LaidAside, Told, WholeReplica, broke_off, no_thread, spawn_fetch};
+use crate::pull::{FetchedPart, FetchedReplica, Told, broke_off, no_thread, spawn_fetch};
 use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
 use crate::storage::StoreReplicas;
 
@@ -170,7 +170,11 @@ impl FetchSession<'_> {
             let BucketParcels { drops, arrived, .. } = parts.remove(&of.bucket).unwrap_or_default();
             let files: Vec<Arc<ArrivedSegment>> = arrived.into_iter().map(|(_, parcel)| parcel).collect();
             let some = !drops.is_empty() || !files.is_empty();
-            (of.told)(Ok(some.then_some(LaidAside::Whole(WholeReplica { bucket: of.bucket, drops, files }))));
+            (of.told)(Ok(some.then_some(FetchedPart::Whole(FetchedReplica {
+                bucket: of.bucket,
+                drops,
+                files,
+            }))));
         }
     }
 }
@@ -180,7 +184,7 @@ impl ReceiveListener for FetchSession<'_> {
         self.parts().entry(bucket).or_default().drops = drops;
     }
 
-    fn planned(&self, parcels: &[(Option<u64>, &[BucketShare])]) {
+    fn planned(&self, parcels: &[(Option<u64>, &[ParcelBucket])]) {
         let mut parts = self.parts();
         for of_bucket in parts.values_mut() {
             of_bucket.missing = 0;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use millrace_bucket::BucketId;
 use millrace_cluster::{NodeFailure, NodeKey};
 use millrace_document::DroppedScope;
-use millrace_store::{ArrivedSegment, BucketShare, Store};
+use millrace_store::{ArrivedSegment, ParcelBucket, Store};
 
 use crate::incoming::IncomingTransfers;
 use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
@@ -52,7 +52,7 @@ impl ReceiveListener for KeepAllPolicy {
         self.drops.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket, drops);
     }
 
-    fn planned(&self, _: &[(Option<u64>, &[BucketShare])]) {}
+    fn planned(&self, _: &[(Option<u64>, &[ParcelBucket])]) {}
 
     fn arrived(&self, _: Option<u64>, parcel: ArrivedSegment) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);

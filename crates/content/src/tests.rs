@@ -10,7 +10,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, FenceRefusal, GroupDivisions, NodeHierarchy, NodeKey, NodeReply,
+    ClusterConfiguration, ClusterState, DividedGroups, FenceRefusal, NodeHierarchy, NodeKey, NodeReply,
     NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaDistribution, ReplicaOrigin, ReplicatedRow,
     ReportedReplica, RequestFence, RowContent,
 };
@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::pull::{LaidAside, NodeFetches, WantedReplica};
+use crate::pull::{FetchedPart, NodeFetches, WantedReplica};
 use crate::source::StoreSource;
 use crate::storage::StoreReplicas;
 use crate::{ContentNode, PeerPort, TransferPace, TransferThrottle};
@@ -139,7 +139,7 @@ impl ModelledNode {
     fn pull(&self, bucket: BucketId, source: &ModelledNode, pull: PullMode) {
         let (sender, told) = mpsc::channel();
         let wanted = WantedReplica { bucket, from: NodeKey(0), address: source.address.clone(), pull };
-        let tell = move |outcome: Result<Option<LaidAside>, _>| {
+        let tell = move |outcome: Result<Option<FetchedPart>, _>| {
             // The receiver is gone if the caller has failed.
             let _ = sender.send(outcome);
         };
@@ -226,7 +226,7 @@ fn equal(infos: &[Option<ReportedReplica>]) -> Vec<bool> {
 }
 
 /// A state in which these groups are divided; its other parts are not used.
-fn divided(spread: GroupDivisions) -> ClusterState {
+fn divided(spread: DividedGroups) -> ClusterState {
     let distribution =
         ReplicaDistribution { bits: BITS, redundancy: 1, layout: NodeHierarchy::Nodes(Vec::new()) };
     let state = ClusterState::new(1, BTreeMap::new(), distribution);
@@ -263,7 +263,7 @@ fn check_same(nodes: &[ModelledNode], state: &ClusterState, what: &str) {
 fn live(seed: u64, runtime: &Runtime) {
     let (mut random, start) = (TestRandom(seed), start());
     let mut nodes: Vec<ModelledNode> = (0..3).map(|_| ModelledNode::new(runtime)).collect();
-    let mut state = divided(GroupDivisions::default());
+    let mut state = divided(DividedGroups::default());
     for step in 0..120 {
         let place = random.below(3) as usize;
         let group = random.below(GROUPS);
@@ -402,7 +402,7 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
         for to in [1, 2, 3] {
             nodes[to].pull(bucket, &nodes[0], PullMode::Missing);
         }
-        check_same(&nodes, &divided(GroupDivisions::default()), "all have all");
+        check_same(&nodes, &divided(DividedGroups::default()), "all have all");
         let whole = nodes[0].info(bucket).0.map(|info| info.content).unwrap_or_default();
         assert_eq!(whole.documents, 3 * DOCUMENTS);
         for node in &nodes[1..] {

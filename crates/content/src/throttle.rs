@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::MovementRate;
+use millrace_cluster::TransferRateLimiter;
 
 /// Slows transfers down while they disturb requests, and to a cap.
 pub struct TransferThrottle {
-    rate: Mutex<MovementRate>,
+    rate: Mutex<TransferRateLimiter>,
     base: Instant,
     moved: AtomicU64,
     /// Time and bytes moved at the last observation, and the bytes per second before it.
@@ -21,7 +21,7 @@ impl TransferThrottle {
     /// Creates a throttle, with an optional cap in bytes per second.
     pub fn new(cap: Option<u64>) -> Self {
         TransferThrottle {
-            rate: Mutex::new(MovementRate::new(cap)),
+            rate: Mutex::new(TransferRateLimiter::new(cap)),
             base: Instant::now(),
             moved: AtomicU64::new(0),
             observed: Mutex::default(),
@@ -64,7 +64,7 @@ impl TransferThrottle {
         self.moved.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, MovementRate> {
+    fn lock(&self) -> MutexGuard<'_, TransferRateLimiter> {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

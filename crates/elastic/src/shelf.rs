@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
 use millrace_node::Node;
-use millrace_node::cluster::{ClusterError, DroppedGroup};
+use millrace_node::cluster::{ClusterError, GroupDropRequest};
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreVisit, ViewScope, VisitedVersion};
 
 use crate::Error;
@@ -210,7 +210,7 @@ pub(crate) fn drop_group(node: &Node, group: ShelfGroup) -> Result<(), Error> {
     let (group, part) = (group.group(), None);
     let horizon = cluster.drop_horizon(&group, part)?;
     let (sender, receiver) = channel();
-    let dropped = DroppedGroup { document_type: DOOR_TYPE.to_owned(), group, part, horizon };
+    let dropped = GroupDropRequest { document_type: DOOR_TYPE.to_owned(), group, part, horizon };
     let done = Box::new(move |outcome| {
         // The caller may have left.
         let _ = sender.send(outcome);

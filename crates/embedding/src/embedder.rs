@@ -11,7 +11,9 @@ use millrace_model::{
     SequencePurpose, SequenceStates, TokenizedText,
 };
 use millrace_remote::OutboundHttp;
-use millrace_schema::{self as schema, EmbedderKind, EmbedderMeans, ModelFile, PrependTexts, TokenPooling};
+use millrace_schema::{
+    self as schema, EmbedderImplementation, EmbedderKind, ModelFile, PrependTexts, TokenPooling,
+};
 use millrace_tensor::{Tensor, TensorBuilder, TensorType};
 
 use crate::remote::RemoteEmbedder;
@@ -89,7 +91,7 @@ impl TextEmbedder {
             })
         };
         let means = match &config.means {
-            EmbedderMeans::Transformer(transformer) => {
+            EmbedderImplementation::Transformer(transformer) => {
                 let (model, tokenizer) = (path(&transformer.model)?, path(&transformer.tokenizer)?);
                 EmbeddingMeans::Model(TransformerEmbedder::load(
                     &config.id,
@@ -99,8 +101,10 @@ impl TextEmbedder {
                     services.scheduler,
                 )?)
             }
-            EmbedderMeans::Tokenizer(file) => EmbeddingMeans::Tokens(BoundedTokenizer::plain(path(file)?)?),
-            EmbedderMeans::Remote(remote) => {
+            EmbedderImplementation::Tokenizer(file) => {
+                EmbeddingMeans::Tokens(BoundedTokenizer::plain(path(file)?)?)
+            }
+            EmbedderImplementation::Remote(remote) => {
                 let http = (services.http)().map_err(Error::Setup)?;
                 http.policy().check_url(&remote.endpoint).map_err(Error::Setup)?;
                 let request = |name| SecretRequest { name, endpoint: &remote.endpoint };

@@ -15,7 +15,7 @@ use crate::{AppendFile, Disk, ReadFile, RealDisk};
 ///
 /// Files written in the directory without this disk count as synced, but their names do not.
 #[derive(Debug, Clone)]
-pub struct ForgetfulDisk {
+pub struct PowerLossDisk {
     durable: Arc<Mutex<DurableTree>>,
 }
 
@@ -38,7 +38,7 @@ enum DurableEntry {
     File(PathBuf),
 }
 
-impl ForgetfulDisk {
+impl PowerLossDisk {
     /// Creates a disk over the real directory `root`. Second names of its files are in `kept`, on the same
     /// file system and outside of it.
     pub fn new(root: &Path, kept: &Path) -> Self {
@@ -49,7 +49,7 @@ impl ForgetfulDisk {
             directories: BTreeMap::new(),
             synced: BTreeMap::new(),
         };
-        ForgetfulDisk { durable: Arc::new(Mutex::new(tree)) }
+        PowerLossDisk { durable: Arc::new(Mutex::new(tree)) }
     }
 
     /// Fills the directory `to` with the state of the root after a loss of power at this instant.
@@ -119,7 +119,7 @@ impl DurableTree {
     }
 }
 
-impl Disk for ForgetfulDisk {
+impl Disk for PowerLossDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
         let inner = RealDisk.create(path)?;
         let number = fs::metadata(path)?.ino();
@@ -174,7 +174,7 @@ struct ForgetfulFile {
     inner: Box<dyn AppendFile>,
     number: u64,
     written: u64,
-    disk: ForgetfulDisk,
+    disk: PowerLossDisk,
 }
 
 impl AppendFile for ForgetfulFile {

@@ -2,7 +2,7 @@
 //!
 //! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`],
 //! [`SystemClock`]) and one controlled by tests ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
-//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power, and an
+//! writes short, flips bits. A [`PowerLossDisk`] shows the state after a loss of power, and an
 //! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open
 //! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield. A
 //! [`ModelCaller`] is a waiting request, as models and remote services see it. [`error_causes`] and
@@ -35,7 +35,7 @@ pub use disk::{AppendFile, Disk, ReadFile};
 pub use error_chain::{error_causes, text_with_causes};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
-pub use forgetful::ForgetfulDisk;
+pub use forgetful::PowerLossDisk;
 pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;

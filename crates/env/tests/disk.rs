@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_env::{BoundedDisk, Disk, DiskFault, FaultyDisk, ForgetfulDisk, RealDisk};
+use millrace_env::{BoundedDisk, Disk, DiskFault, FaultyDisk, PowerLossDisk, RealDisk};
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = disk.create(path)?;
@@ -116,7 +116,7 @@ fn a_loss_of_power_leaves_what_was_synced() {
     let place = tempfile::tempdir().expect("a directory");
     let [root, kept, left] = ["root", "kept", "left"].map(|name| place.path().join(name));
     [&root, &kept].iter().for_each(|path| std::fs::create_dir(path).expect("made"));
-    let disk = ForgetfulDisk::new(&root, &kept);
+    let disk = PowerLossDisk::new(&root, &kept);
     let write = |name: &str, synced: &str, more: &str| {
         let mut file = disk.create(&root.join(name)).expect("made");
         file.append(synced.as_bytes()).expect("written");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_env::SystemClock;
-use millrace_indexing::{DocumentColumns, MachineSurroundings, NoComponents, SchemaScripts};
+use millrace_indexing::{DocumentColumns, IndexingEnvironment, NoComponents, SchemaScripts};
 use millrace_ranking::CompiledProfile;
 use millrace_schema::Application;
 use millrace_selection::DocumentSelection;
@@ -43,7 +43,7 @@ fn deploy(files: &[(&str, &str)]) {
 /// The steps of a deployment before the package becomes active.
 fn compile(application: &Application) {
     DocumentColumns::new(application);
-    let surroundings = Arc::new(MachineSurroundings::new(Arc::new(SystemClock), "localhost", 1));
+    let surroundings = Arc::new(IndexingEnvironment::new(Arc::new(SystemClock), "localhost", 1));
     for schema in application.schemas.values() {
         let scripts = SchemaScripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
         for error in scripts.err().into_iter().flatten() {

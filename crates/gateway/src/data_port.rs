@@ -21,7 +21,7 @@ use hyper_util::service::TowerToHyperService;
 use millrace_access::PortKind;
 
 use crate::access_log::ConnectionPeer;
-use crate::edge::{GuardVerdict, RequestGuard, shared_with};
+use crate::edge::{AdmissionDecision, RequestGuard, shared_with};
 use crate::{
     GatewayState, access_log, document_api, forwarding, http, mcp, model_evaluation, search_api, status_api,
 };
@@ -66,8 +66,8 @@ impl Service<Request<Incoming>> for DataPort {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.guard.resolve(&mut request);
         let origin = match self.guard.check(&request) {
-            GuardVerdict::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
-            GuardVerdict::Pass(origin) => origin,
+            AdmissionDecision::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
+            AdmissionDecision::Pass(origin) => origin,
         };
         let answer: Self::Future = match self.guard.admit(PortKind::Data, &mut request) {
             Err(refused) => Box::pin(async move { Ok(*refused) }),

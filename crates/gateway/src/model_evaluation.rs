@@ -13,11 +13,11 @@ use millrace_tensor::json::TensorFormat;
 use serde_json::{Value, json};
 
 use crate::GatewayState;
-use crate::http::{self, BodyShare, RequestParameters};
+use crate::http::{self, BudgetReservation, RequestParameters};
 use crate::status::HttpError;
-use millrace_node::CallerGuard;
+use millrace_node::CancelOnDrop;
 use millrace_node::models::StatelessModel;
-use millrace_node::pool::WorkSize;
+use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
 
@@ -105,7 +105,7 @@ async fn evaluate(
         None => TensorFormat::default(),
     };
     let (deployment, model) = (Arc::clone(deployment), model.to_owned());
-    let caller = CallerGuard::default();
+    let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
     let began = Instant::now();
     let work = move || {
@@ -120,7 +120,7 @@ async fn evaluate(
 /// Arguments of a model, and the bytes that they take of the budget of bodies.
 struct EvaluationArguments {
     parameters: RequestParameters,
-    _room: Option<BodyShare>,
+    _room: Option<BudgetReservation>,
 }
 
 /// Reads the parameters of the request line and, for a posted form, those in its body.
@@ -142,7 +142,7 @@ async fn parameters(node: &GatewayState, request: Request) -> Result<EvaluationA
     let size = body.len();
     share.work(WorkKind::Arguments, &body).await?;
     let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
-    let parameters = node.pool().run_sized(WorkSize::of_query(size), read).await??;
+    let parameters = node.pool().run_sized(BodySizeClass::of_query(size), read).await??;
     Ok(EvaluationArguments { parameters, _room: Some(share) })
 }
 

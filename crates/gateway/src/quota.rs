@@ -20,7 +20,7 @@ use millrace_access::RequestCaller;
 use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 
-use self::allowances::AllowanceTable;
+use self::allowances::TokenBuckets;
 use crate::Settings;
 use crate::access_log::ConnectionPeer;
 use millrace_node::Error;
@@ -33,8 +33,8 @@ const KEYS_MAX: usize = 100_000;
 pub(crate) struct ClientQuotas {
     groups: RateLimit<DocumentGroup>,
     addresses: RateLimit<IpAddr>,
-    claims: Mutex<AllowanceTable<String>>,
-    callers: Mutex<AllowanceTable<String>>,
+    claims: Mutex<TokenBuckets<String>>,
+    callers: Mutex<TokenBuckets<String>>,
     /// Requests in flight of callers that have a limit on them.
     in_flight: Arc<Mutex<HashMap<String, u32>>>,
 }
@@ -60,12 +60,12 @@ impl Drop for CallerTurn {
 struct RateLimit<K> {
     /// Limit; `None` for no limit.
     per_second: Option<f64>,
-    left: Mutex<AllowanceTable<K>>,
+    left: Mutex<TokenBuckets<K>>,
 }
 
 impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
     fn new(per_second: Option<f64>) -> Self {
-        RateLimit { per_second, left: Mutex::new(AllowanceTable::new(KEYS_MAX)) }
+        RateLimit { per_second, left: Mutex::new(TokenBuckets::new(KEYS_MAX)) }
     }
 
     /// Returns the limit that a request exceeds, if any.
@@ -79,14 +79,14 @@ impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
 
 /// Statement of a query about its client.
 #[derive(Debug, PartialEq)]
-pub(crate) struct QuotaClaim {
+pub(crate) struct QuotaHints {
     id: String,
     quota: f64,
     cost: f64,
     dry_run: bool,
 }
 
-impl QuotaClaim {
+impl QuotaHints {
     /// Parses a query's parameters; `None` if they lack an id or a quota.
     pub fn of(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
         let get = |name| parameters.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
@@ -100,7 +100,7 @@ impl QuotaClaim {
         };
         let (quota, cost) = (number("rate.quota")?, number("rate.cost")?.unwrap_or(1.0));
         let dry_run = get("rate.dryRun") == Some("true");
-        let claim = |(id, quota): (&str, f64)| QuotaClaim { id: id.to_owned(), quota, cost, dry_run };
+        let claim = |(id, quota): (&str, f64)| QuotaHints { id: id.to_owned(), quota, cost, dry_run };
         Ok(get("rate.id").zip(quota).map(claim))
     }
 }
@@ -110,8 +110,8 @@ impl ClientQuotas {
         ClientQuotas {
             groups: RateLimit::new(settings.group_rate_max),
             addresses: RateLimit::new(settings.address_rate_max),
-            claims: Mutex::new(AllowanceTable::new(KEYS_MAX)),
-            callers: Mutex::new(AllowanceTable::new(KEYS_MAX)),
+            claims: Mutex::new(TokenBuckets::new(KEYS_MAX)),
+            callers: Mutex::new(TokenBuckets::new(KEYS_MAX)),
             in_flight: Arc::default(),
         }
     }
@@ -208,7 +208,7 @@ impl ClientQuotas {
     ///
     /// # Errors
     /// [`Error::OverQuota`].
-    pub fn admit_claim(&self, claim: &QuotaClaim, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
+    pub fn admit_claim(&self, claim: &QuotaHints, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
         // As above.
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         if claims.take(&claim.id, claim.quota, claim.cost, now) {
@@ -231,10 +231,10 @@ mod tests {
 
     use super::*;
 
-    fn claim(text: &str) -> Result<Option<QuotaClaim>, String> {
+    fn claim(text: &str) -> Result<Option<QuotaHints>, String> {
         let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
         let parameters = pairs.map(|(name, value)| (format!("rate.{name}"), value.to_owned())).collect();
-        QuotaClaim::of(&parameters).map_err(|error| error.to_string())
+        QuotaHints::of(&parameters).map_err(|error| error.to_string())
     }
 
     fn quotas(group: Option<f64>, address: Option<f64>) -> ClientQuotas {
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_a_query_says() {
-        let full = QuotaClaim { id: "a".to_owned(), quota: 2.5, cost: 3.0, dry_run: true };
+        let full = QuotaHints { id: "a".to_owned(), quota: 2.5, cost: 3.0, dry_run: true };
         assert_eq!(claim("id=a&quota=2.5&cost=3&dryRun=true"), Ok(Some(full)));
         assert_eq!(claim("id=a"), Ok(None));
         assert_eq!(claim("quota=2"), Ok(None));

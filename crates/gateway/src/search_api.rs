@@ -19,14 +19,14 @@ use millrace_query::Query;
 
 pub(crate) use self::benchmark::QueryFigures;
 use self::format::ResultFormat;
-use self::language::LanguageQuestion;
+use self::language::PromptRequest;
 use crate::edge::caller_of;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
-use crate::http::BodyShare;
-use crate::quota::QuotaClaim;
+use crate::http::BudgetReservation;
+use crate::quota::QuotaHints;
 use crate::status::HttpError;
 use crate::{GatewayState, http};
-use millrace_node::CallerGuard;
+use millrace_node::CancelOnDrop;
 use millrace_node::ErrorKind;
 use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteSubject};
 use millrace_node::metrics::CountedMetric;
@@ -82,13 +82,13 @@ enum SearchAnswer {
 #[derive(Clone)]
 enum OutputKind {
     Result(ResultFormat),
-    Prompt(Arc<LanguageQuestion>),
+    Prompt(Arc<PromptRequest>),
 }
 
 /// Output for the hits of a query.
 enum SearchOutput {
     Result(Vec<u8>, QueryFigures),
-    Prompt(Arc<LanguageQuestion>, String),
+    Prompt(Arc<PromptRequest>, String),
 }
 
 impl SearchOutput {
@@ -114,7 +114,7 @@ struct SearchRequest {
     /// Permission of its caller to read the documents.
     permit: Permit,
     /// Memory that it takes of the budget.
-    room: Arc<BodyShare>,
+    room: Arc<BudgetReservation>,
 }
 
 /// Next step for a query on this node, or the answer of the node that has processed it.
@@ -167,7 +167,7 @@ async fn search(
     }
     let timeout = query.timeout;
     let deadline = started + timeout;
-    let caller = CallerGuard::default();
+    let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
     loop {
         let here = match route(node, &query, &headers, &hop, started).await? {
@@ -221,11 +221,11 @@ async fn asked(
     let container = &deployment.application.container;
     if container.limits_rates
         && is_from_client
-        && let Some(claim) = QuotaClaim::of(&parameters)?
+        && let Some(claim) = QuotaHints::of(&parameters)?
     {
         node.quotas().admit_claim(&claim, started, node.metrics())?;
     }
-    let question = LanguageQuestion::of(deployment, &mut parameters, headers)?;
+    let question = PromptRequest::of(deployment, &mut parameters, headers)?;
     if matches!(format, ResultFormat::Events) && question.is_none() {
         let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
         return Err(Error::parameter("presentation.format", reason.to_owned()));
@@ -243,7 +243,7 @@ async fn asked(
     };
     let RewrittenQuery { query, told } = rewritten;
     // A prompt without a search reads no documents, and names no group.
-    let searches = question.as_ref().is_none_or(LanguageQuestion::searches);
+    let searches = question.as_ref().is_none_or(PromptRequest::searches);
     let permit = match searches {
         true => {
             let parts = apart.iter().flat_map(SourceQueries::queries);

@@ -24,9 +24,9 @@ const HANDED_MAX: usize = 64;
 /// Intake for connections over which other nodes of the cluster forward requests: each is served like one to
 /// the data port.
 #[derive(Clone)]
-pub struct ForwardIntake(mpsc::Sender<Connection>);
+pub struct ForwardedConnections(mpsc::Sender<Connection>);
 
-impl ForwardIntake {
+impl ForwardedConnections {
     /// Serves a connection of a node that has shown its certificate. If the server has stopped, or too many
     /// are waiting, the connection is closed.
     pub fn take(&self, connection: Connection) {
@@ -43,7 +43,7 @@ pub struct NodeServer {
     config: TcpListener,
     elastic: Option<TcpListener>,
     tls: Option<Arc<http::RenewedCertificate>>,
-    handed: (ForwardIntake, mpsc::Receiver<Connection>),
+    handed: (ForwardedConnections, mpsc::Receiver<Connection>),
     /// Additional endpoints of other crates: on the data port, and on the deployment port.
     beside: (Router, Router),
 }
@@ -72,7 +72,7 @@ impl NodeServer {
             state.bound(address.port());
         }
         let (sender, receiver) = mpsc::channel(HANDED_MAX);
-        let handed = (ForwardIntake(sender), receiver);
+        let handed = (ForwardedConnections(sender), receiver);
         Ok(NodeServer { state, data, config, elastic, tls, handed, beside: Default::default() })
     }
 
@@ -103,7 +103,7 @@ impl NodeServer {
     }
 
     /// Intake for connections of other nodes.
-    pub fn intake(&self) -> ForwardIntake {
+    pub fn intake(&self) -> ForwardedConnections {
         self.handed.0.clone()
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentId, DocumentValue};
-use millrace_node::cluster::DocumentReach;
+use millrace_node::cluster::DocumentAvailability;
 use millrace_store::{DocumentWrite, StoreChange};
 use serde_json::{Value, json};
 use support::{TestNodes, low_bits};
@@ -107,7 +107,7 @@ fn is_clean(nodes: &TestNodes, node: usize) -> bool {
 }
 
 /// Changes the cluster state: these documents are on serving nodes.
-fn reaches(nodes: &TestNodes, reach: DocumentReach) {
+fn reaches(nodes: &TestNodes, reach: DocumentAvailability) {
     *nodes.world.reach.lock().unwrap() = reach;
     nodes.world.next_version();
 }
@@ -174,14 +174,14 @@ fn what_was_read_while_the_cluster_state_changed_is_done_again() {
 #[test]
 fn nothing_is_done_while_documents_may_be_on_nodes_that_are_away() {
     let nodes = with_notes();
-    reaches(&nodes, DocumentReach::Some);
+    reaches(&nodes, DocumentAvailability::Some);
     begin(&nodes, &[0, 1, 2], &shouting());
     let looked = || nodes.world.notes_read.lock().unwrap().values().min().copied().unwrap_or_default();
     let before = looked();
     until("all have looked", &true, || looked() > before + 6);
     assert_eq!(status(&nodes, 0)["ready"]["note"]["progress"], 0.0);
     assert!(made(&nodes).values().all(|count| *count == 0));
-    reaches(&nodes, DocumentReach::All);
+    reaches(&nodes, DocumentAvailability::All);
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
     assert!(all(&nodes));
 }
@@ -189,7 +189,7 @@ fn nothing_is_done_while_documents_may_be_on_nodes_that_are_away() {
 #[test]
 fn what_nodes_have_alone_that_were_away_is_done_when_they_are_back() {
     let nodes = with_notes();
-    reaches(&nodes, DocumentReach::Most);
+    reaches(&nodes, DocumentAvailability::Most);
     begin(&nodes, &[0, 1, 2], &shouting());
     until("all that is there is done", &true, || all(&nodes));
     until("it is told", &json!(1.0), || status(&nodes, 0)["ready"]["note"]["progress"].clone());
@@ -209,7 +209,7 @@ fn what_nodes_have_alone_that_were_away_is_done_when_they_are_back() {
     });
     assert_eq!(written.recv(), Ok(true));
     assert_eq!((at_owner(), state(&nodes, 0)), (Value::Null, "running".to_owned()));
-    reaches(&nodes, DocumentReach::All);
+    reaches(&nodes, DocumentAvailability::All);
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
     assert_eq!(at_owner(), "alone again");
 }

@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millrace_column::{CellKind, Column, PathChoice, View};
+use millrace_column::{CellKind, Column, ExecutionPaths, View};
 use serde::{Deserialize, Serialize};
 
 use crate::GroupingFailure;
@@ -295,7 +295,7 @@ struct BatchCollector<'b> {
     part: u32,
     chunk: usize,
     slack: usize,
-    paths: PathChoice,
+    paths: ExecutionPaths,
 }
 
 impl<'b> BatchCollector<'b> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_env::{Disk, ForgetfulDisk, RealDisk};
+use millrace_env::{Disk, PowerLossDisk, RealDisk};
 use millrace_index::{BlockCache, Error, IndexChange, IndexCopy, IndexOptions};
 use millrace_keys::KeyRange;
 use proptest::prelude::*;
@@ -195,7 +195,7 @@ fn damage_is_found() {
 fn a_loss_of_power_leaves_the_copy_of_a_flush() {
     for power in 0..24_u64 {
         let [directory, kept, after] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
-        let disk = Arc::new(ForgetfulDisk::new(directory.path(), kept.path()));
+        let disk = Arc::new(PowerLossDisk::new(directory.path(), kept.path()));
         let copy = open_on(&directory.path().join("copy"), disk.clone()).expect("a copy");
         let mut flushed = 0;
         for round in 1..=power {

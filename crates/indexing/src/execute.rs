@@ -9,7 +9,7 @@ use crate::script::{
     IndexingStep, SwitchExpression,
 };
 use crate::{
-    ComponentCall, ComponentFailure, IndexingCaller, IndexingComponents, MachineSurroundings,
+    ComponentCall, ComponentFailure, IndexingCaller, IndexingComponents, IndexingEnvironment,
     StatementFailure,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct ScriptExecution<'a> {
     pub schema: &'a Schema,
     pub components: &'a dyn IndexingComponents,
-    pub surroundings: &'a MachineSurroundings,
+    pub surroundings: &'a IndexingEnvironment,
     /// The original document.
     pub document: &'a Document,
     /// Values written so far, by field name, in order.

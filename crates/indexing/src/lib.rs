@@ -37,4 +37,4 @@ pub use components::{
 pub use error::Error;
 pub(crate) use error::StatementFailure;
 pub use scripts::SchemaScripts;
-pub use surroundings::MachineSurroundings;
+pub use surroundings::IndexingEnvironment;

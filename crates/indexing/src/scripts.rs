@@ -8,7 +8,7 @@ use crate::execute::{ComponentResults, ScriptExecution};
 use crate::parser;
 use crate::resolve::StatementResolver;
 use crate::script::{IndexingExpression, IndexingScript, IndexingStatement, IndexingStep, ValueFunction};
-use crate::{Error, IndexingCaller, IndexingComponents, MachineSurroundings};
+use crate::{Error, IndexingCaller, IndexingComponents, IndexingEnvironment};
 
 /// Compiled indexing statements of a schema.
 ///
@@ -17,7 +17,7 @@ use crate::{Error, IndexingCaller, IndexingComponents, MachineSurroundings};
 pub struct SchemaScripts {
     schema: Arc<Schema>,
     components: Arc<dyn IndexingComponents>,
-    surroundings: Arc<MachineSurroundings>,
+    surroundings: Arc<IndexingEnvironment>,
     fields: Vec<FieldScript>,
 }
 
@@ -44,7 +44,7 @@ impl SchemaScripts {
     pub fn compile(
         schema: &Arc<Schema>,
         components: Arc<dyn IndexingComponents>,
-        surroundings: Arc<MachineSurroundings>,
+        surroundings: Arc<IndexingEnvironment>,
     ) -> Result<SchemaScripts, Vec<Error>> {
         let (mut fields, mut errors) = (Vec::new(), Vec::new());
         for field in in_order(schema) {

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millrace_env::WallClock;
 
 /// Environment of statements: `now`, `hostname`, `random`.
-pub struct MachineSurroundings {
+pub struct IndexingEnvironment {
     clock: Arc<dyn WallClock>,
     hostname: String,
     random: AtomicU64,
 }
 
-impl MachineSurroundings {
+impl IndexingEnvironment {
     /// Creates the environment of a host with this name. The same seed gives the same sequence of random
     /// numbers.
     pub fn new(clock: Arc<dyn WallClock>, hostname: impl Into<String>, seed: u64) -> Self {
-        MachineSurroundings { clock, hostname: hostname.into(), random: AtomicU64::new(seed) }
+        IndexingEnvironment { clock, hostname: hostname.into(), random: AtomicU64::new(seed) }
     }
 
     pub(crate) fn now_s(&self) -> i64 {

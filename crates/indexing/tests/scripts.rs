@@ -13,7 +13,7 @@ use millrace_document::{
 use millrace_env::ManualClock;
 use millrace_indexing::{
     ComponentCall, ComponentFailure, Error, GeneratorTarget, IndexingCaller, IndexingComponents,
-    MachineSurroundings, SchemaScripts,
+    IndexingEnvironment, SchemaScripts,
 };
 use millrace_schema::{
     FieldMatching, FieldStemming, IndexSettings, Schema, SchemaField, SourcePosition, SourcedText,
@@ -143,7 +143,7 @@ impl IndexingComponents for LengthEmbedder {
 
 fn compile(schema: &Arc<Schema>) -> Result<SchemaScripts, String> {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
-    let surroundings = Arc::new(MachineSurroundings::new(clock, "box", 1));
+    let surroundings = Arc::new(IndexingEnvironment::new(clock, "box", 1));
     SchemaScripts::compile(schema, Arc::new(LengthEmbedder::default()), surroundings)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }

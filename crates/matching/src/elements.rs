@@ -1,4 +1,4 @@
-use millrace_column::PathChoice;
+use millrace_column::ExecutionPaths;
 use millrace_document::DocumentValue;
 use millrace_plan::{LeafId, Plan, PlanNode};
 
@@ -29,7 +29,7 @@ impl<'p> MatchedElements<'p> {
     pub fn new(plan: &'p Plan, field: &str) -> Result<Self, Error> {
         let mut conditions = Vec::new();
         collect(plan, &plan.root, field, &mut conditions);
-        Ok(MatchedElements { ready: ReadyPlan::new(plan, PathChoice::Fast)?, conditions })
+        Ok(MatchedElements { ready: ReadyPlan::new(plan, ExecutionPaths::Fast)?, conditions })
     }
 
     /// Indices of the matching elements, ascending.

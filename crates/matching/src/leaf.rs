@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_column::{
-    BytesColumn, Column, ColumnKey, FixedColumn, PathChoice, TokensColumn, ValueLayout, layout,
+    BytesColumn, Column, ColumnKey, ExecutionPaths, FixedColumn, TokensColumn, ValueLayout, layout,
 };
 use millrace_document::{DataType, DocumentValue};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
@@ -27,7 +27,7 @@ pub(crate) struct ReadyLeaf {
     dot_product_above: Option<f64>,
     /// True if documents without a value match: a missing truth value is false.
     absent: bool,
-    paths: PathChoice,
+    paths: ExecutionPaths,
 }
 
 /// Matching method of a leaf.
@@ -57,7 +57,7 @@ pub(crate) struct LeafPath {
 const TEXT_GAP: u32 = 1_000_000;
 
 impl ReadyLeaf {
-    pub(crate) fn new(plan: &Plan, leaf: &PlanLeaf, paths: PathChoice) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &Plan, leaf: &PlanLeaf, paths: ExecutionPaths) -> Result<Self, Error> {
         let (name, path) = leaf.field.split_once('.').map_or((&*leaf.field, ""), |(name, path)| (name, path));
         let fail = |reason| Error::Field {
             field: leaf.field.to_string(),
@@ -274,8 +274,10 @@ impl ReadyLeaf {
         let mut weights: Vec<(u32, i32)> = Vec::with_capacity(listed.len());
         for (stem, weight) in listed {
             match self.paths {
-                PathChoice::Fast => tokens.stemmed(stem.as_bytes(), |number| weights.push((number, *weight))),
-                PathChoice::Plain => {
+                ExecutionPaths::Fast => {
+                    tokens.stemmed(stem.as_bytes(), |number| weights.push((number, *weight)))
+                }
+                ExecutionPaths::Plain => {
                     let numbers = tokens.stemmed_plainly(stem.as_bytes());
                     weights.extend(numbers.into_iter().map(|number| (number, *weight)));
                 }

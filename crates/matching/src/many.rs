@@ -1,6 +1,6 @@
 //! Search for many words, each a leaf of its own, in one pass over the tokens of a chunk.
 
-use millrace_column::{PathChoice, TokenIds, TokensColumn};
+use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::pattern::WordMatcher;
@@ -53,7 +53,7 @@ impl LeafTable {
             }
             // For each set of before, its extension by this word.
             let mut extended = vec![0; table.sets.len()];
-            for number in TokenNumbers::of(matcher, tokens, PathChoice::Fast).iter() {
+            for number in TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).iter() {
                 let set = &mut table.numbers[number as usize];
                 let extension: &mut u16 = &mut extended[usize::from(*set)];
                 if *extension == 0 {
@@ -137,7 +137,7 @@ mod tests {
             let all: Vec<&WordMatcher> = matchers.iter().collect();
             let found = find_each(&all, &tokens, &live);
             for (matcher, found) in matchers.iter().zip(found) {
-                let alone = words::find(std::slice::from_ref(matcher), &tokens, &live, PathChoice::Plain);
+                let alone = words::find(std::slice::from_ref(matcher), &tokens, &live, ExecutionPaths::Plain);
                 prop_assert_eq!(found, alone);
             }
         }

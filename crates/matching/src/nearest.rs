@@ -3,19 +3,19 @@
 use std::collections::BinaryHeap;
 
 use half::bf16;
-use millrace_column::{BytesColumn, CellKind, Column, FixedColumn, PathChoice};
+use millrace_column::{BytesColumn, CellKind, Column, ExecutionPaths, FixedColumn};
 use millrace_document::{DataType, DocumentValue, ValueRef};
 use millrace_schema::DistanceMetric;
 use millrace_tensor::kernels::{self, KernelCell, KernelSum};
 use millrace_tensor::{CellType, Tensor, TensorCells, TensorType};
 
 use crate::geo;
-use crate::kernels::BrainQuery;
+use crate::kernels::Bfloat16Query;
 
 /// A query vector, in a representation that rounds none of its cells.
 enum QueryVector {
     /// The cells, also split for rows of bfloat16 numbers if that is faster.
-    Single(Vec<f32>, Option<BrainQuery>),
+    Single(Vec<f32>, Option<Bfloat16Query>),
     Double,
     /// Bits packed into bytes.
     Bits(Vec<i8>),
@@ -50,7 +50,7 @@ impl NearestLeaf {
             }
             _ => {
                 let cells: Vec<f32> = doubles.iter().map(|cell| *cell as f32).collect();
-                let split = BrainQuery::is_fast().then(|| BrainQuery::new(&cells));
+                let split = Bfloat16Query::is_fast().then(|| Bfloat16Query::new(&cells));
                 QueryVector::Single(cells, split)
             }
         };
@@ -70,7 +70,7 @@ impl NearestLeaf {
         column: &Column,
         data_type: &DataType,
         rows: &[u16],
-        paths: PathChoice,
+        paths: ExecutionPaths,
     ) -> Vec<f64> {
         let mut distances = vec![f64::INFINITY; rows.len()];
         match column {

@@ -6,7 +6,7 @@ mod narrowing;
 
 use std::collections::HashMap;
 
-use millrace_column::{Column, ColumnKey, PathChoice, View};
+use millrace_column::{Column, ColumnKey, ExecutionPaths, View};
 use millrace_document::DataType;
 use millrace_plan::{LeafId, Plan, PlanNode};
 
@@ -88,7 +88,7 @@ impl ResidualTree {
 pub(crate) struct ReadyPlan<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) leaves: Vec<ReadyLeaf>,
-    pub(crate) paths: PathChoice,
+    pub(crate) paths: ExecutionPaths,
     narrowings: Vec<NarrowingOperator<'p>>,
     /// True if leaves may take no part in a document that matches.
     has_idle_parts: bool,
@@ -97,7 +97,7 @@ pub(crate) struct ReadyPlan<'p> {
 }
 
 impl<'p> ReadyPlan<'p> {
-    pub(crate) fn new(plan: &'p Plan, paths: PathChoice) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &'p Plan, paths: ExecutionPaths) -> Result<Self, Error> {
         let ready = |leaf| ReadyLeaf::new(plan, leaf, paths);
         let leaves = plan.leaves.iter().map(ready).collect::<Result<_, _>>()?;
         let mut ready = ReadyPlan {

@@ -6,7 +6,7 @@
 //! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
 //!    them is a boundary, which no set contains.
 
-use millrace_column::{PathChoice, TokenIds, TokensColumn};
+use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::dictionary;
@@ -24,10 +24,10 @@ pub(crate) enum TokenNumbers {
 
 impl TokenNumbers {
     /// Numbers of the words that `matcher` accepts.
-    pub(crate) fn of(matcher: &WordMatcher, tokens: &TokensColumn, paths: PathChoice) -> Self {
+    pub(crate) fn of(matcher: &WordMatcher, tokens: &TokensColumn, paths: ExecutionPaths) -> Self {
         match paths {
-            PathChoice::Fast => Self::looked_up(matcher, tokens),
-            PathChoice::Plain => Self::gone_through(matcher, tokens),
+            ExecutionPaths::Fast => Self::looked_up(matcher, tokens),
+            ExecutionPaths::Plain => Self::gone_through(matcher, tokens),
         }
     }
 
@@ -236,7 +236,7 @@ pub(crate) fn find(
     matchers: &[WordMatcher],
     tokens: &TokensColumn,
     live: &DocumentBits,
-    paths: PathChoice,
+    paths: ExecutionPaths,
 ) -> ChunkPositions {
     let mut sets = Vec::with_capacity(matchers.len());
     for matcher in matchers {
@@ -382,8 +382,8 @@ mod tests {
         let matcher =
             |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned()), false).unwrap();
         let matchers: Vec<WordMatcher> = words.split_whitespace().map(matcher).collect();
-        let fast = find(&matchers, tokens, &DocumentBits::first(1), PathChoice::Fast);
-        let plain = find(&matchers, tokens, &DocumentBits::first(1), PathChoice::Plain);
+        let fast = find(&matchers, tokens, &DocumentBits::first(1), ExecutionPaths::Fast);
+        let plain = find(&matchers, tokens, &DocumentBits::first(1), ExecutionPaths::Plain);
         assert_eq!(fast.of(0), plain.of(0), "{words}");
         fast.of(0).to_vec()
     }

@@ -61,21 +61,21 @@ impl ActivityRecord {
 
 /// Time at which this node took part in the cluster last, in microseconds since 1970; 0 if unknown.
 #[derive(Debug, Default)]
-pub(crate) struct TookPart(AtomicU64);
+pub(crate) struct LastParticipation(AtomicU64);
 
-impl TookPart {
+impl LastParticipation {
     /// Reads the time from the node's directory. A node without data cannot restore removed documents.
     pub(crate) fn read(directory: &Path, is_empty: bool) -> Result<Self, Error> {
         if is_empty {
-            return Ok(TookPart::default());
+            return Ok(LastParticipation::default());
         }
         let path = directory.join(TOOK_PART);
         let Some(bytes) = read_file(&RealDisk, &path).map_err(|error| Error::Disk(error.to_string()))? else {
-            return Ok(TookPart::default());
+            return Ok(LastParticipation::default());
         };
         let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok());
         let fail = || Error::Disk(format!("{} should hold a number; delete it", path.display()));
-        Ok(TookPart(AtomicU64::new(number.ok_or_else(fail)?)))
+        Ok(LastParticipation(AtomicU64::new(number.ok_or_else(fail)?)))
     }
 
     pub(crate) fn note(&self) {

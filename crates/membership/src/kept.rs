@@ -13,7 +13,7 @@ use crate::Error;
 use crate::membership::MembershipShared;
 
 /// Local state in the node's own directory.
-pub(crate) struct MemberDirectory {
+pub(crate) struct MemberLocalState {
     directory: PathBuf,
     /// Random number, created with the directory.
     pub(crate) home: u64,
@@ -44,7 +44,7 @@ fn failed(error: io::Error) -> Error {
     Error::Disk(error.to_string())
 }
 
-impl MemberDirectory {
+impl MemberLocalState {
     /// Opens the directory of the node with this name; a directory of another node is refused.
     pub(crate) fn open(directory: &Path, name: &str) -> Result<Self, Error> {
         let disk = RealDisk;
@@ -77,7 +77,7 @@ impl MemberDirectory {
                 None
             }
         });
-        Ok(MemberDirectory { directory: directory.to_owned(), home, state })
+        Ok(MemberLocalState { directory: directory.to_owned(), home, state })
     }
 
     /// Makes this node the owner of the directory from now on.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::controller::{Controller, ControllerInputs, ControllerStep, NodeWish, Registration};
+use millrace_cluster::controller::{
+    Controller, ControllerInputs, ControllerStep, NodeRegistration, RequestedNodeState,
+};
 use millrace_cluster::{ClusterState, NodeEntry, PROTOCOL};
 use millrace_coordination::{
     Election, KeyCondition, KeyOperation, Leadership, LeaseKeeper, StoreRevision, Transaction,
@@ -12,7 +14,7 @@ use millrace_coordination::{
 
 use crate::absence;
 use crate::membership::MembershipShared;
-use crate::{CoordinationPicture, Error, NodeRole, RegisteredNode};
+use crate::{CoordinationSnapshot, Error, NodeRole, RegisteredNode};
 
 /// Pause after a failure of coordination.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -106,15 +108,15 @@ async fn lead(shared: &MembershipShared, leadership: &Leadership) {
 fn decide(
     controller: &mut Controller,
     now: Duration,
-    picture: &CoordinationPicture,
+    picture: &CoordinationSnapshot,
     known: Option<&ClusterState>,
 ) -> Option<ControllerStep> {
     let has_documents = |member: &RegisteredNode| member.roles.contains(&NodeRole::Content);
     let content = picture.members.iter().filter(|(_, member)| has_documents(member));
     let others = picture.members.values().filter(|member| !has_documents(member));
-    let registrations: BTreeMap<String, Registration> =
+    let registrations: BTreeMap<String, NodeRegistration> =
         content.map(|(name, member)| (name.clone(), member.registration.clone())).collect();
-    let wishes: BTreeMap<String, NodeWish> =
+    let wishes: BTreeMap<String, RequestedNodeState> =
         picture.wishes.iter().map(|(name, record)| (name.clone(), record.wish)).collect();
     let inputs = ControllerInputs {
         configuration: picture.configuration.as_deref()?,
@@ -147,7 +149,7 @@ enum PublishOutcome {
 async fn publish(
     shared: &MembershipShared,
     leadership: &Leadership,
-    picture: &CoordinationPicture,
+    picture: &CoordinationSnapshot,
     step: &ControllerStep,
 ) -> Result<PublishOutcome, Error> {
     let keys = &shared.keys;

@@ -33,5 +33,5 @@ pub use kept::resident;
 pub use membership::{ClusterMembership, ConfirmedState};
 pub use notes::NodeNote;
 pub use packages::{PACKAGE_BYTES_MAX, PackagePublication, PublishedPackage};
-pub use picture::{CoordinationPicture, RegisteredNode, WishRecord};
+pub use picture::{CoordinationSnapshot, RegisteredNode, RequestedStateRecord};
 pub use settings::{NodeRole, Settings};

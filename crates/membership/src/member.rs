@@ -1,4 +1,4 @@
-//! Registration of the node, and confirmation that the known state is the newest.
+//! NodeRegistration of the node, and confirmation that the known state is the newest.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

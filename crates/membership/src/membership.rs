@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::controller::{NodeWish, Registration};
+use millrace_cluster::controller::{NodeRegistration, RequestedNodeState};
 use millrace_cluster::{ClusterState, NodeKey, PROTOCOL};
 use millrace_coordination::{Coordination, KeyOperation, PrefixWatch};
 use millrace_env::{SystemClock, WallClock, await_or_exit};
@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::absence::{self, TookPart};
-use crate::kept::MemberDirectory;
+use crate::absence::{self, LastParticipation};
+use crate::kept::MemberLocalState;
 use crate::keys::ClusterKeys;
 use crate::picture::read_state;
 use crate::standing::{CoordinationReach, come_back};
 use crate::{
-    CoordinationPicture, Error, NodeRole, PublishedPackage, RegisteredNode, Settings, WishRecord, leader,
-    member,
+    CoordinationSnapshot, Error, NodeRole, PublishedPackage, RegisteredNode, RequestedStateRecord, Settings,
+    leader, member,
 };
 
 /// Maximum time that a stopping node waits until the others know.
@@ -37,11 +37,11 @@ pub(crate) struct MembershipShared {
     pub(crate) keys: ClusterKeys,
     /// The newest known state; its version never decreases.
     states: watch::Sender<Option<Arc<ClusterState>>>,
-    pictures: watch::Sender<Arc<CoordinationPicture>>,
+    pictures: watch::Sender<Arc<CoordinationSnapshot>>,
     confirmations: watch::Sender<Option<ConfirmedState>>,
     stopped: watch::Sender<bool>,
     pub(crate) reach: CoordinationReach,
-    pub(crate) took_part: TookPart,
+    pub(crate) took_part: LastParticipation,
 }
 
 /// The state that coordination confirmed as the newest while the node was registered.
@@ -80,9 +80,9 @@ impl ClusterMembership {
     /// The name is invalid or belongs to another node; the directory cannot be used.
     pub async fn join(coordination: Arc<dyn Coordination>, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
-        let kept = MemberDirectory::open(&settings.directory, &settings.name)?;
+        let kept = MemberLocalState::open(&settings.directory, &settings.name)?;
         let own = RegisteredNode {
-            registration: Registration {
+            registration: NodeRegistration {
                 address: settings.address.clone(),
                 incarnation: SystemClock.now_us().max(1),
                 adopted: 0,
@@ -104,7 +104,7 @@ impl ClusterMembership {
             return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
         }
         kept.take(&settings.name)?;
-        let took_part = TookPart::read(&settings.directory, settings.is_empty)?;
+        let took_part = LastParticipation::read(&settings.directory, settings.is_empty)?;
         let shared = Arc::new(MembershipShared {
             keys,
             states: watch::Sender::new(kept.state.clone()),
@@ -123,7 +123,7 @@ impl ClusterMembership {
         let (own, member) = watch::channel(own);
         // Read before coordination has answered.
         let first = shared.pictures();
-        let kept = MemberDirectory::follow(kept.directory().to_owned(), Arc::clone(&shared));
+        let kept = MemberLocalState::follow(kept.directory().to_owned(), Arc::clone(&shared));
         let mut running = vec![
             essential("the task that keeps the cluster state on disk", kept),
             essential("the task that notes when the node took part", absence::follow(Arc::clone(&shared))),
@@ -186,7 +186,7 @@ impl ClusterMembership {
     }
 
     /// All knowledge about the cluster, as it changes.
-    pub fn pictures(&self) -> watch::Receiver<Arc<CoordinationPicture>> {
+    pub fn pictures(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
         self.shared.pictures.subscribe()
     }
 
@@ -194,7 +194,7 @@ impl ClusterMembership {
     ///
     /// # Errors
     /// No node has the name; coordination is unreachable.
-    pub async fn wish(&self, name: &str, wish: NodeWish, reason: &str) -> Result<bool, Error> {
+    pub async fn wish(&self, name: &str, wish: RequestedNodeState, reason: &str) -> Result<bool, Error> {
         let picture = Arc::clone(&self.shared.pictures.borrow());
         let known = picture.names();
         // A removed node is known by its wish only.
@@ -203,21 +203,22 @@ impl ClusterMembership {
             return Err(Error::UnknownNode { name: name.to_owned(), known });
         }
         let key = self.shared.keys.wish(name);
-        let record = WishRecord { wish, reason: reason.to_owned() };
+        let record = RequestedStateRecord { wish, reason: reason.to_owned() };
         let operation = match wish {
-            NodeWish::Up => KeyOperation::Delete(key.clone()),
+            RequestedNodeState::Up => KeyOperation::Delete(key.clone()),
             _ => {
                 let value = serde_json::to_vec(&record).expect("texts always have a JSON form");
                 KeyOperation::put(key.clone(), value)
             }
         };
         let before = self.shared.coordination.get(key).await?;
-        let before = before.and_then(|entry| serde_json::from_slice::<WishRecord>(&entry.value).ok());
+        let before =
+            before.and_then(|entry| serde_json::from_slice::<RequestedStateRecord>(&entry.value).ok());
         self.shared.coordination.apply(operation).await?;
-        Ok(before.map_or(NodeWish::Up, |record| record.wish) != wish)
+        Ok(before.map_or(RequestedNodeState::Up, |record| record.wish) != wish)
     }
 
-    /// Reports that this node has had no space for a while, see [`Registration::out_of_space`].
+    /// Reports that this node has had no space for a while, see [`NodeRegistration::out_of_space`].
     pub fn out_of_space(&self) {
         let own = &self.tasks.own;
         own.send_if_modified(|own| !std::mem::replace(&mut own.registration.out_of_space, true));
@@ -230,7 +231,7 @@ impl ClusterMembership {
             .send_if_modified(|own| std::mem::replace(&mut own.generation, generation) != generation);
     }
 
-    /// Reports the groups that this node has found too large, see [`Registration::too_large`].
+    /// Reports the groups that this node has found too large, see [`NodeRegistration::too_large`].
     pub fn too_large(&self, groups: BTreeSet<(u32, u8)>) {
         let own = &self.tasks.own;
         own.send_if_modified(|own| {
@@ -238,7 +239,7 @@ impl ClusterMembership {
         });
     }
 
-    /// Reports the cluster state that this node acts by, see [`Registration::adopted`].
+    /// Reports the cluster state that this node acts by, see [`NodeRegistration::adopted`].
     pub fn adopted(&self, version: u64) {
         self.tasks
             .own
@@ -327,7 +328,7 @@ impl MembershipShared {
         self.confirmations.send_replace(Some(confirmation));
     }
 
-    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<CoordinationPicture>> {
+    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
         self.pictures.subscribe()
     }
 
@@ -351,7 +352,7 @@ fn essential(work: &'static str, task: impl Future<Output = ()> + Send + 'static
 /// Follows all contents of coordination about the cluster.
 async fn follow(shared: Arc<MembershipShared>) {
     let mut watch = PrefixWatch::new(Arc::clone(&shared.coordination), shared.keys.followed());
-    let mut picture = CoordinationPicture::default();
+    let mut picture = CoordinationSnapshot::default();
     loop {
         let changes = tokio::select! {
             changes = watch.next() => changes,

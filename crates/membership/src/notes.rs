@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millrace_coordination::{KeyCondition, KeyOperation, StoreRevision, Transaction};
 
-use crate::{ClusterMembership, CoordinationPicture, Error};
+use crate::{ClusterMembership, CoordinationSnapshot, Error};
 
 /// Maximum time to wait until a written note is known here. It is written in any case.
 const HEARD_MAX: Duration = Duration::from_secs(3);
@@ -56,7 +56,7 @@ impl ClusterMembership {
     }
 
     /// Waits until the condition holds, or for the maximum time.
-    async fn heard(&self, mut what: impl FnMut(&CoordinationPicture) -> bool) {
+    async fn heard(&self, mut what: impl FnMut(&CoordinationSnapshot) -> bool) {
         let mut pictures = self.pictures();
         // After a timeout the caller continues with the known notes.
         let _ = tokio::time::timeout(HEARD_MAX, pictures.wait_for(|picture| what(picture))).await;

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millrace_cluster::controller::{NodeAssignments, NodeWish, Registration};
+use millrace_cluster::controller::{NodeAssignments, NodeRegistration, RequestedNodeState};
 use millrace_cluster::{
     ClusterConfiguration, ClusterState, NodeEntry, NodeHierarchy, NodeKey, NodeState, PROTOCOL,
     ReplicaDistribution,
@@ -18,7 +18,7 @@ use crate::{NodeNote, NodeRole, PublishedPackage};
 pub struct RegisteredNode {
     /// Part of the record that the controller reads.
     #[serde(flatten)]
-    pub registration: Registration,
+    pub registration: NodeRegistration,
     /// Its roles.
     pub roles: Vec<NodeRole>,
     /// URL at which it serves documents and queries.
@@ -31,20 +31,20 @@ pub struct RegisteredNode {
 
 /// An operator's wish for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WishRecord {
+pub struct RequestedStateRecord {
     /// The wish.
-    pub wish: NodeWish,
+    pub wish: RequestedNodeState,
     /// Reason, in the operator's words.
     pub reason: String,
 }
 
 /// The contents of coordination about the cluster, as known at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct CoordinationPicture {
+pub struct CoordinationSnapshot {
     /// Running nodes, by name.
     pub members: BTreeMap<String, RegisteredNode>,
     /// Wishes of operators, by the names of nodes.
-    pub wishes: BTreeMap<String, WishRecord>,
+    pub wishes: BTreeMap<String, RequestedStateRecord>,
     /// Other values that nodes share, by name.
     pub notes: BTreeMap<String, NodeNote>,
     /// Configuration of the cluster in the application; `None` before there is one.
@@ -63,7 +63,7 @@ pub struct CoordinationPicture {
     /// these are older.
     pub(crate) unread: BTreeSet<String>,
     /// Last reports of nodes that no longer run, as far as this node has received them.
-    pub(crate) departed: BTreeMap<String, Registration>,
+    pub(crate) departed: BTreeMap<String, NodeRegistration>,
     pub(crate) state_changed: Option<StoreRevision>,
     pub(crate) assignments_changed: Option<StoreRevision>,
     pub(crate) revision: StoreRevision,
@@ -71,7 +71,7 @@ pub struct CoordinationPicture {
     pub(crate) history: u64,
 }
 
-impl CoordinationPicture {
+impl CoordinationSnapshot {
     /// Picture of a node that is in no cluster: it runs, and has all data. Its key is 0, its name empty.
     pub(crate) fn alone(url: &str) -> Self {
         let (key, name) = (NodeKey(0), String::new());
@@ -87,7 +87,7 @@ impl CoordinationPicture {
             ReplicaDistribution { bits: 1, redundancy: 1, layout: NodeHierarchy::Nodes(vec![key]) };
         let state = ClusterState::new(0, BTreeMap::from([(key, entry)]), distribution)
             .expect("one node that is in the list is a topology");
-        let registration = Registration {
+        let registration = NodeRegistration {
             address: String::new(),
             incarnation: 0,
             adopted: 0,
@@ -100,10 +100,10 @@ impl CoordinationPicture {
         };
         let member =
             RegisteredNode { registration, roles: Vec::new(), url: url.to_owned(), home: 0, generation: 0 };
-        CoordinationPicture {
+        CoordinationSnapshot {
             members: BTreeMap::from([(name, member)]),
             state: Some(Arc::new(state)),
-            ..CoordinationPicture::default()
+            ..CoordinationSnapshot::default()
         }
     }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::controller::{NodeWish, removed_reason};
+use millrace_cluster::controller::{RequestedNodeState, removed_reason};
 use millrace_cluster::{ClusterState, NodeState};
 use millrace_coordination::{KeyCondition, KeyOperation, Transaction};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::membership::MembershipShared;
-use crate::{ClusterMembership, CoordinationPicture, Error};
+use crate::{ClusterMembership, CoordinationSnapshot, Error};
 
 /// Pause before the next check.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -75,10 +75,10 @@ impl ClusterMembership {
     }
 }
 
-impl CoordinationPicture {
+impl CoordinationSnapshot {
     /// True if an operator has removed a node.
     pub(crate) fn is_removed(&self, name: &str) -> bool {
-        self.wishes.get(name).is_some_and(|record| record.wish == NodeWish::Removed)
+        self.wishes.get(name).is_some_and(|record| record.wish == RequestedNodeState::Removed)
     }
 }
 
@@ -86,7 +86,7 @@ impl CoordinationPicture {
 /// documents; its log says that an operator has to decide.
 pub(crate) async fn come_back(
     shared: Arc<MembershipShared>,
-    mut pictures: watch::Receiver<Arc<CoordinationPicture>>,
+    mut pictures: watch::Receiver<Arc<CoordinationSnapshot>>,
 ) {
     let name = &*shared.settings.name;
     // The first answer of coordination is complete. A node that is removed later must not come back by
@@ -117,7 +117,7 @@ pub(crate) async fn come_back(
 
 /// Revokes a removal, if the node is not in the cluster state: a node in it is known with its data. Returns
 /// true if it was revoked.
-async fn take_in(shared: &MembershipShared, picture: &CoordinationPicture) -> Result<bool, Error> {
+async fn take_in(shared: &MembershipShared, picture: &CoordinationSnapshot) -> Result<bool, Error> {
     let name = &*shared.settings.name;
     let has = |state: &ClusterState| state.nodes().values().any(|node| node.name == name);
     if shared.known().is_some_and(|state| has(&state)) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 use crate::lazy::LazyModel;
-use crate::onnx::{OnnxModel, RunTerms, list};
+use crate::onnx::{ModelRunOptions, OnnxModel, list};
 use crate::scheduler::{ModelJob, ModelJobs};
 use crate::{CellElement, Error, ModelPort, ModelScheduler, ModelThreads, ModelUsage, RunGrant, values};
 
@@ -240,7 +240,7 @@ impl ModelEvaluator {
         let outputs: Vec<BoundOutput> = outputs.iter().map(output).collect();
         let mut plan = RunPlan { evaluator: Arc::clone(self), inputs, outputs, is_batched: false };
         let grant = RunGrant::new(true);
-        let terms = RunTerms::new(&grant, true).map_err(|error| self.jobs.fail(error))?;
+        let terms = ModelRunOptions::new(&grant, true).map_err(|error| self.jobs.fail(error))?;
         let one = plan.row(1);
         let first = match plan.raw(&model, &one, 0..1, &terms) {
             Ok(first) => first,
@@ -323,7 +323,7 @@ impl RunPlan {
         model: &OnnxModel,
         rows: &ModelRows,
         range: Range<usize>,
-        terms: &RunTerms<'_>,
+        terms: &ModelRunOptions<'_>,
     ) -> ort::Result<Vec<(Vec<usize>, TensorCells)>> {
         let value = |input: &BoundInput, cells: &[f64]| {
             let mut shape = input.shape.clone();
@@ -351,7 +351,7 @@ impl RunPlan {
         model: &OnnxModel,
         rows: &ModelRows,
         range: Range<usize>,
-        terms: &RunTerms<'_>,
+        terms: &ModelRunOptions<'_>,
         found: &mut [TensorCells],
     ) -> ort::Result<()> {
         let outputs = self.raw(model, rows, range.clone(), terms)?;
@@ -394,7 +394,8 @@ impl RunPlan {
         let jobs = &self.evaluator.jobs;
         let model = self.evaluator.model.get()?;
         // Shared by all runs: when one is stopped, so are the others.
-        let terms = RunTerms::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
+        let terms =
+            ModelRunOptions::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
         let mut found = self.no_outputs(range.len());
         for first in range.clone().step_by(rows_max) {
             let together = first..range.end.min(first + rows_max);

@@ -207,7 +207,7 @@ impl OnnxModel {
         &self,
         inputs: &[(&str, DynValue)],
         outputs: &[&str],
-        terms: &RunTerms<'_>,
+        terms: &ModelRunOptions<'_>,
     ) -> ort::Result<Vec<DynValue>> {
         let (session, threads) = match &self.alone {
             Some(alone) if !terms.grant.spreads() => (alone, 1),
@@ -248,12 +248,12 @@ impl OnnxModel {
 }
 
 /// Conditions under which a model runs, once or several times.
-pub(crate) struct RunTerms<'g> {
+pub(crate) struct ModelRunOptions<'g> {
     options: Arc<RunOptions<NoSelectedOutputs>>,
     grant: &'g RunGrant,
 }
 
-impl<'g> RunTerms<'g> {
+impl<'g> ModelRunOptions<'g> {
     /// Conditions for runs that end when no caller waits for them. A `large` run returns the memory it
     /// additionally used.
     pub fn new(grant: &'g RunGrant, large: bool) -> ort::Result<Self> {
@@ -267,7 +267,7 @@ impl<'g> RunTerms<'g> {
             // A run that cannot be stopped ends by itself, only later.
             let _ = terminate.terminate();
         });
-        Ok(RunTerms { options, grant })
+        Ok(ModelRunOptions { options, grant })
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
     /// The file's only output for a row of ones.
     fn score(model: &OnnxModel, grant: &RunGrant) -> Vec<f32> {
         let row = Tensor::from_array(([1, 64], vec![1.0_f32; 64])).expect("a value").into_dyn();
-        let terms = RunTerms::new(grant, false).expect("options");
+        let terms = ModelRunOptions::new(grant, false).expect("options");
         let outputs = model.run(&[("features", row)], &["score"], &terms).expect("it runs");
         outputs[0].try_extract_tensor::<f32>().expect("floats").1.to_vec()
     }

@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals the work in progress, when dropped, that its caller has left.
 #[derive(Default)]
-pub struct CallerGuard {
+pub struct CancelOnDrop {
     /// Set to true on drop.
     pub gone: Arc<AtomicBool>,
 }
 
-impl Drop for CallerGuard {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }

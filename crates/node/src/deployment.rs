@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
-use millrace_indexing::{DocumentColumns, MachineSurroundings, SchemaScripts};
+use millrace_indexing::{DocumentColumns, IndexingEnvironment, SchemaScripts};
 use millrace_ranking::{CompiledProfile, check_constants};
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, ApplicationChanges};
 use millrace_schema::{
-    Application, ApplicationDraft, ContentCluster, DocumentMode, InputType, MistakenParts, PackageFindings,
-    PackageMistake, RankProfile, Schema, SnippetSettings,
+    Application, ApplicationDraft, ContentCluster, DocumentMode, InputType, PackageFindings, PackageMistake,
+    RankProfile, Schema, SnippetSettings, UnusableParts,
 };
 use millrace_selection::{DocumentSelection, SelectionOutcome};
 use millrace_store::StoreLayout;
@@ -42,7 +42,7 @@ pub struct CompiledApplication {
     pub made_ms: u64,
     /// Effects of the deployment on documents that exist already.
     pub changes: ApplicationChanges,
-    kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
+    kinds: HashMap<Arc<str>, Arc<CompiledDocumentType>>,
     columns: Arc<DocumentColumns>,
     components: Arc<ApplicationComponents>,
     stateless: StatelessModels,
@@ -54,11 +54,11 @@ pub struct CompiledApplication {
 }
 
 /// Compiled state for the documents of one type.
-pub struct DocumentKind {
+pub struct CompiledDocumentType {
     /// Its schema.
     pub schema: Arc<Schema>,
     /// Content clusters of the type, in the order of services.xml; at least one.
-    pub clusters: Vec<ClusterOfKind>,
+    pub clusters: Vec<TypeInCluster>,
     /// Its indexing statements.
     pub scripts: SchemaScripts,
     /// Rank profiles by name.
@@ -69,7 +69,7 @@ pub struct DocumentKind {
 
 /// Content cluster, as seen by the documents of one type. A document is stored once; the clusters are views
 /// that show it if their selections allow it.
-pub struct ClusterOfKind {
+pub struct TypeInCluster {
     /// Id of the cluster.
     pub id: Arc<str>,
     /// Document mode of the type in this cluster.
@@ -116,7 +116,7 @@ impl CompiledApplication {
             && embedders.len() == configured.embedders.len();
         let components = Arc::new(ApplicationComponents::new(embedders, generators, complete));
         let surroundings =
-            Arc::new(MachineSurroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
+            Arc::new(IndexingEnvironment::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let rank_models = RankModels::new(models, &application);
         let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
         for schema in application.schemas.values() {
@@ -132,7 +132,7 @@ impl CompiledApplication {
                     Ok(scripts) => {
                         let block = BlockBytes::of_document(&schema.document_type);
                         let schema = Arc::clone(schema);
-                        let kind = DocumentKind { schema, clusters, scripts, profiles, block };
+                        let kind = CompiledDocumentType { schema, clusters, scripts, profiles, block };
                         kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
                     }
                     Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
@@ -141,7 +141,7 @@ impl CompiledApplication {
         }
         let stateless = StatelessModels::load(&application, models, &blamed, &mut findings);
         let indexes = indexes::definitions(&application, &mut findings);
-        let slow = kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles());
+        let slow = kinds.values().flat_map(|kind: &Arc<CompiledDocumentType>| kind.slow_profiles());
         findings.warnings.extend(slow);
         application.warnings = findings.finish()?;
         let columns = Arc::new(DocumentColumns::new(&application));
@@ -172,7 +172,7 @@ impl CompiledApplication {
     ///
     /// # Errors
     /// The application has no such type, or no content cluster has it.
-    pub fn kind(&self, document_type: &str) -> Result<&Arc<DocumentKind>, Error> {
+    pub fn kind(&self, document_type: &str) -> Result<&Arc<CompiledDocumentType>, Error> {
         self.kinds.get(document_type).ok_or_else(|| {
             let mut known: Vec<&str> = self.kinds.keys().map(|name| &**name).collect();
             known.sort_unstable();
@@ -228,7 +228,7 @@ impl CompiledApplication {
     }
 
     /// Compiled state of every document type.
-    pub fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
+    pub fn kinds(&self) -> impl Iterator<Item = &Arc<CompiledDocumentType>> {
         self.kinds.values()
     }
 
@@ -259,7 +259,7 @@ fn input_block(application: &Application) -> BlockBytes {
     }))
 }
 
-impl DocumentKind {
+impl CompiledDocumentType {
     /// Warnings for people about profiles that run a model over every matching document.
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
@@ -289,7 +289,7 @@ impl DocumentKind {
         Cow::Owned(shown)
     }
 
-    /// Removes from a stored document the values that the schema hides, as [`DocumentKind::shown`] does.
+    /// Removes from a stored document the values that the schema hides, as [`CompiledDocumentType::shown`] does.
     pub fn show_only(&self, stored: &mut Document) {
         stored.show_only(|field| self.data_type(field));
     }
@@ -324,7 +324,7 @@ impl DocumentKind {
     }
 }
 
-impl ClusterOfKind {
+impl TypeInCluster {
     /// True if a document belongs to the cluster.
     pub fn accepts(&self, document: &Document) -> bool {
         self.belongs.as_ref().is_none_or(|belongs| belongs.matches(document, now_s()))
@@ -335,7 +335,7 @@ impl ClusterOfKind {
 /// profiles that inherit either are left out. Unreadable files are `blamed` once for all profiles.
 fn rank_profiles(
     schema: &Schema,
-    broken: &MistakenParts,
+    broken: &UnusableParts,
     models: &RankModels<'_>,
     blamed: &mut BTreeSet<String>,
     findings: &mut PackageFindings,
@@ -406,7 +406,7 @@ fn clusters_of(
     application: &Application,
     schema: &Schema,
     findings: &mut PackageFindings,
-) -> Vec<ClusterOfKind> {
+) -> Vec<TypeInCluster> {
     let mut clusters = Vec::new();
     for cluster in &application.content {
         let Some(document) = cluster.document(&schema.name) else { continue };
@@ -417,7 +417,7 @@ fn clusters_of(
             });
             findings.keep(selection).map(Arc::new)
         });
-        clusters.push(ClusterOfKind {
+        clusters.push(TypeInCluster {
             id: Arc::clone(&cluster.id),
             mode: document.mode,
             belongs,

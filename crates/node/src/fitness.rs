@@ -12,7 +12,7 @@ const SPACE_MIN: u64 = 1 << 20;
 
 /// The reason why a node should not be counted on for documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnfitReason {
+pub enum UnhealthyReason {
     /// A sync failed. No write can be promised until the process starts again and reads the state of the
     /// disk.
     #[error("documents cannot be made durable: {0}; nothing is written until the server is started again")]
@@ -34,9 +34,9 @@ pub enum UnfitReason {
 
 /// Time since which the disk is full, as of the last check.
 #[derive(Debug, Default)]
-pub struct SpaceWatch(Mutex<Option<Instant>>);
+pub struct DiskSpaceMonitor(Mutex<Option<Instant>>);
 
-impl SpaceWatch {
+impl DiskSpaceMonitor {
     /// Time for which the disk has been full; zero if it is not.
     fn look(&self, is_full: bool) -> Duration {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,14 +56,14 @@ impl Node {
     /// call on.
     ///
     /// Reads the store's figures.
-    pub fn unfit(&self) -> Option<UnfitReason> {
+    pub fn unfit(&self) -> Option<UnhealthyReason> {
         let StoreStatus { refusing, disk_free: free, .. } = self.store().status();
         if let Some(reason) = refusing {
-            return Some(UnfitReason::CannotSync(reason));
+            return Some(UnhealthyReason::CannotSync(reason));
         }
         let reserve = self.settings().disk_reserve;
         let full_for = self.space_watch().look(free < reserve.max(SPACE_MIN));
         let is_long = full_for > self.settings().space_patience;
-        is_long.then_some(UnfitReason::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
+        is_long.then_some(UnhealthyReason::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
     }
 }

@@ -29,10 +29,10 @@ mod settings;
 mod upkeep;
 pub mod work;
 
-pub use caller::CallerGuard;
+pub use caller::CancelOnDrop;
 pub use deployment::{CompiledApplication, pack};
 pub use error::{Error, ErrorKind, StartError, remote_kind};
-pub use fitness::UnfitReason;
+pub use fitness::UnhealthyReason;
 pub use millrace_remote::{AddressRange, OutboundPolicy, SecretBinding};
 pub use node::{Node, PublishedApplication};
 pub use pool::WORK_SLICE;

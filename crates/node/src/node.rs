@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
-use millrace_column::PathChoice;
+use millrace_column::ExecutionPaths;
 use millrace_document::{DropScope, DroppedScope, Timestamp};
 use millrace_env::{BoundedDisk, Disk as _, RealDisk};
 use millrace_indexing::DocumentColumns;
@@ -19,7 +19,7 @@ use millrace_store::{Store, StoreOptions, StoreTuning};
 use crate::cluster::{ClusterView, NodeTransport};
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
-use crate::fitness::SpaceWatch;
+use crate::fitness::DiskSpaceMonitor;
 use crate::indexes::NodeIndexes;
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{MetricGauge, NodeMetrics};
@@ -44,7 +44,7 @@ pub struct Node {
     cluster: OnceLock<Arc<dyn ClusterView>>,
     /// Means to ask other nodes, once the node serves requests.
     transport: OnceLock<Arc<dyn NodeTransport>>,
-    space_watch: SpaceWatch,
+    space_watch: DiskSpaceMonitor,
 }
 
 /// An application as published by a cluster.
@@ -98,7 +98,7 @@ impl Node {
             indexes,
             cluster: OnceLock::new(),
             transport: OnceLock::new(),
-            space_watch: SpaceWatch::default(),
+            space_watch: DiskSpaceMonitor::default(),
             settings,
             store,
             deployments,
@@ -200,11 +200,11 @@ impl Node {
     }
 
     /// Code paths that requests take.
-    pub fn paths(&self) -> PathChoice {
+    pub fn paths(&self) -> ExecutionPaths {
         self.settings.paths()
     }
 
-    pub(crate) fn space_watch(&self) -> &SpaceWatch {
+    pub(crate) fn space_watch(&self) -> &DiskSpaceMonitor {
         &self.space_watch
     }
 

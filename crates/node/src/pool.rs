@@ -27,7 +27,7 @@ use millrace_model::BusyCores;
 use tokio::sync::oneshot;
 
 pub use self::flow::WorkFlow;
-pub use self::sized::WorkSize;
+pub use self::sized::BodySizeClass;
 pub use self::turns::WORK_SLICE;
 use self::turns::{FlowIndex, FlowTurn, QUANTUM, QueueBounds, TurnAdmission, TurnScheduler};
 use crate::Error;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millrace_column::PathChoice;
+use millrace_column::ExecutionPaths;
 use millrace_plan::PlanContext;
 use millrace_remote::{OutboundPolicy, SecretBinding};
 
@@ -38,8 +38,8 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the code paths that requests take.
-    pub fn paths(&self) -> PathChoice {
-        if self.plain_paths { PathChoice::Plain } else { PathChoice::Fast }
+    pub fn paths(&self) -> ExecutionPaths {
+        if self.plain_paths { ExecutionPaths::Plain } else { ExecutionPaths::Fast }
     }
 
     /// Creates the default settings.

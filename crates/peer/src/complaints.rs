@@ -11,11 +11,11 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// Log of nodes that cannot work together, for lack of trust or of a common protocol: that persists, and
 /// recurs many times a second.
 #[derive(Default)]
-pub(crate) struct PeerComplaints {
+pub(crate) struct RejectedPeerLog {
     last: Mutex<Option<Instant>>,
 }
 
-impl PeerComplaints {
+impl RejectedPeerLog {
     /// Logs such an error for operators now and then; any other error at debug level.
     pub(crate) fn of(&self, address: &str, error: io::Error) {
         let error = millrace_trust::explained(error);

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::complaints::PeerComplaints;
+use crate::complaints::RejectedPeerLog;
 use crate::message::{read_reply, write_request};
 use crate::stream::{Halves, PeerStream};
 use crate::{Error, MESSAGE_BYTES_MAX, REQUESTS};
@@ -114,7 +114,7 @@ impl PeerConnections {
 
 /// Maintains the connection to one node while there are requests.
 async fn run(address: String, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Receiver<OutgoingFrame>) {
-    let complaints = PeerComplaints::default();
+    let complaints = RejectedPeerLog::default();
     while let Some(first) = queue.recv().await {
         let (reading, writing) = match connect(&address, trust.as_deref()).await {
             Ok(halves) => halves,
@@ -225,7 +225,7 @@ async fn read(
     stream: impl AsyncRead + Unpin,
     waiting: &WaitingReply,
     address: &str,
-    complaints: &PeerComplaints,
+    complaints: &RejectedPeerLog,
 ) -> io::Error {
     let mut stream = BufReader::with_capacity(64 << 10, stream);
     loop {

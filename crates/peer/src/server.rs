@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::bulk::{self, TransferSource};
 use crate::codec::MessageReader;
-use crate::complaints::PeerComplaints;
+use crate::complaints::RejectedPeerLog;
 use crate::message::{read_fence, read_request, write_reply};
 use crate::peers::{read_frame, write_frame};
 use crate::stream::PeerStream;
@@ -48,7 +48,7 @@ pub async fn serve(
     service: Arc<dyn PeerService>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let complaints = Arc::new(PeerComplaints::default());
+    let complaints = Arc::new(RejectedPeerLog::default());
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -83,7 +83,7 @@ async fn serve_connection(
     stream: TcpStream,
     trust: Option<&NodeTrust>,
     service: Arc<dyn PeerService>,
-    complaints: &PeerComplaints,
+    complaints: &RejectedPeerLog,
 ) -> io::Result<()> {
     let address = stream.peer_addr()?.to_string();
     let mut stream = match trust {
@@ -110,7 +110,7 @@ async fn serve_requests(
     stream: PeerStream,
     service: Arc<dyn PeerService>,
     address: &str,
-    complaints: &PeerComplaints,
+    complaints: &RejectedPeerLog,
 ) -> io::Result<()> {
     let (reading, writing) = stream.split();
     let (replies, mut queue) = mpsc::unbounded_channel::<(u64, NodeReply, OwnedSemaphorePermit)>();

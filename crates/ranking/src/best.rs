@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use millrace_column::PathChoice;
+use millrace_column::ExecutionPaths;
 
 use crate::RankedHit;
 
@@ -46,7 +46,7 @@ impl PartialOrd for WorstFirst {
 }
 
 impl TopHits {
-    pub fn new(count: usize, paths: PathChoice) -> Self {
+    pub fn new(count: usize, paths: ExecutionPaths) -> Self {
         // Memory grows with the hits: the count comes from the request and may be far too large.
         TopHits {
             count,
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_best_are_kept_and_the_earlier_of_equals() {
         let check = |count: usize, expected: &[(usize, u16)]| {
-            for paths in [PathChoice::Fast, PathChoice::Plain] {
+            for paths in [ExecutionPaths::Fast, ExecutionPaths::Plain] {
                 let mut best = TopHits::new(count, paths);
                 best.offer(0, &[1, 2, 5], &[1.0, 3.0, 3.0]);
                 best.offer(2, &[0, 7], &[3.0, f64::NEG_INFINITY]);

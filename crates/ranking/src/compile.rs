@@ -10,8 +10,8 @@ use millrace_expression::{
     ParsedExpression,
 };
 use millrace_schema::{
-    InputType, MistakenParts, OnnxModelConfig, PackageFindings, RankProfile, Schema, SchemaConstant,
-    SourcePosition, SourcedText,
+    InputType, OnnxModelConfig, PackageFindings, RankProfile, Schema, SchemaConstant, SourcePosition,
+    SourcedText, UnusableParts,
 };
 use millrace_tensor::json::TensorSeed;
 use millrace_tensor::{Tensor, TensorType};
@@ -57,7 +57,7 @@ pub(crate) struct ProfileCompiler<'a> {
     /// File of the model that could not be read.
     blamed: RefCell<Option<String>>,
     /// Functions that cannot be parsed, and their callers.
-    broken: MistakenParts,
+    broken: UnusableParts,
 }
 
 impl<'a> ProfileCompiler<'a> {
@@ -80,7 +80,7 @@ impl<'a> ProfileCompiler<'a> {
             steps: RefCell::default(),
             open: RefCell::default(),
             blamed: RefCell::default(),
-            broken: MistakenParts::default(),
+            broken: UnusableParts::default(),
         };
         for (name, function) in &profile.functions {
             compiler.declare(name, &function.parameters, &function.body, errors);
@@ -125,7 +125,7 @@ impl<'a> ProfileCompiler<'a> {
     /// Marks functions that call a broken function as broken.
     fn pass_over(&mut self) {
         let functions = &self.setup.profile.functions;
-        let calls = |name: &str, broken: &MistakenParts| {
+        let calls = |name: &str, broken: &UnusableParts| {
             !broken.has(name)
                 && functions.get(name).is_some_and(|function| broken.is_in(&function.body.value))
         };
@@ -379,8 +379,8 @@ impl<'a> ProfileCompiler<'a> {
 
 /// Checks all constants of a schema, also those that no expression uses. Reports constants that are not a
 /// value of their type, and returns their names.
-pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> MistakenParts {
-    let mut broken = MistakenParts::default();
+pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> UnusableParts {
+    let mut broken = UnusableParts::default();
     for (name, constant) in &schema.constants {
         if let InputType::Tensor(declared) = &constant.constant_type
             && let Err(error) = parse_constant(&constant.value.value, declared)

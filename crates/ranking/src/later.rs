@@ -7,7 +7,7 @@ use millrace_plan::Plan;
 
 use crate::features::{HitsTogether, PerHit};
 use crate::profile::{CompiledPhase, defined};
-use crate::stage::{ProfileStage, StageInput};
+use crate::stage::{BoundPrograms, StageInput};
 use crate::{CompiledProfile, Error, FirstPhase, RankOutcome, RankedDocuments, RankedHit};
 
 /// The hits that later phases of a profile rank again, for one request.
@@ -113,14 +113,14 @@ fn range<P>(hits: &[(P, f64)]) -> Option<(f64, f64)> {
 
 /// Data over all hits, including those on other nodes, and model outputs for the local hits.
 #[derive(Default)]
-pub struct KnownHits(HitsTogether);
+pub struct GlobalHitValues(HitsTogether);
 
-impl KnownHits {
+impl GlobalHitValues {
     /// Creates it from the hits that later phases may rank again, each with its first-phase rank from 1, and
     /// the highest score of that phase.
     pub fn new(hits: impl Iterator<Item = (RankedHit, u32)>, max: Option<f64>) -> Self {
         let ranks = hits.map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect();
-        KnownHits(HitsTogether { ranks, max, ..HitsTogether::default() })
+        GlobalHitValues(HitsTogether { ranks, max, ..HitsTogether::default() })
     }
 }
 
@@ -175,7 +175,7 @@ impl CompiledProfile {
         }
         let ranks = best.hits.iter().copied().zip(1..).enumerate();
         let kept = ranks.filter(|(at, _)| *at < depth || chosen.get(*at).is_some_and(|chosen| *chosen));
-        let mut known = KnownHits::new(kept.map(|(_, hit)| hit), best.max);
+        let mut known = GlobalHitValues::new(kept.map(|(_, hit)| hit), best.max);
         let seen = |standing: &RankedList<(usize, u16)>, phase: PhaseRerank| -> Vec<RankedHit> {
             standing.best(phase.count).iter().map(ranked).collect()
         };
@@ -216,7 +216,7 @@ impl CompiledProfile {
         &self,
         over: &RankedDocuments<'_>,
         hits: &[RankedHit],
-        known: &mut KnownHits,
+        known: &mut GlobalHitValues,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<f64>>, Error> {
         let Some(second) = &self.second else { return Ok(None) };
@@ -236,7 +236,7 @@ impl CompiledProfile {
         &self,
         over: &RankedDocuments<'_>,
         hits: &[RankedHit],
-        known: &mut KnownHits,
+        known: &mut GlobalHitValues,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<Vec<f64>>>, Error> {
         let Some(global) = &self.global else { return Ok(None) };
@@ -251,7 +251,7 @@ impl CompiledProfile {
         }
         let programs = self.normalizers.iter().map(|normalizer| &normalizer.input).collect();
         let over = StageInput { earlier: Some(&known.0), ..over };
-        let mut stage = ProfileStage::new(&over, &self.features, programs);
+        let mut stage = BoundPrograms::new(&over, &self.features, programs);
         crate::profile::each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |at, output| {
                 places.iter().enumerate().for_each(|(row, place)| numbers[at][*place] = output.number(row));
@@ -280,7 +280,7 @@ impl CompiledProfile {
         over: &RankedDocuments<'_>,
         hits: &[RankedHit],
         normalized: &[Vec<f64>],
-        known: &mut KnownHits,
+        known: &mut GlobalHitValues,
     ) -> Result<Vec<f64>, Error> {
         let Some(global) = &self.global else { return Ok(hits.iter().map(|hit| hit.score).collect()) };
         let per_hit = |numbers: &Vec<f64>| -> PerHit {
@@ -300,7 +300,7 @@ impl CompiledProfile {
         over: &StageInput<'_>,
         hits: &[RankedHit],
     ) -> Result<Vec<f64>, Error> {
-        let mut stage = ProfileStage::new(over, &self.features, vec![&phase.score]);
+        let mut stage = BoundPrograms::new(over, &self.features, vec![&phase.score]);
         let mut scores = vec![f64::NEG_INFINITY; hits.len()];
         crate::profile::each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |_, output| {

@@ -31,7 +31,7 @@ pub use compile::check_constants;
 pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
 pub use forests::TreeModel;
-pub use later::{KnownHits, PhaseRerank, PhaseReranking, RankedList};
+pub use later::{GlobalHitValues, PhaseRerank, PhaseReranking, RankedList};
 pub use onnx::{ModelFailure, ModelInputRows, ModelSource, NoModels, RankModelEvaluation, RankModelFile};
 pub use profile::{BestHits, CompiledProfile, FirstPhase, RankOutcome, RankedDocuments, RankedHit};
 pub use shown::{Features, ShownFeatures};

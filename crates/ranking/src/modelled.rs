@@ -4,7 +4,7 @@ use crate::compile::CompiledExpression;
 use crate::features::HitsTogether;
 use crate::onnx::{ModelFailure, ModelInputRows, ModelOutputs};
 use crate::profile::{CompiledProfile, each_hit};
-use crate::stage::{ProfileStage, StageInput};
+use crate::stage::{BoundPrograms, StageInput};
 use crate::{Error, RankedHit};
 
 impl CompiledProfile {
@@ -53,7 +53,7 @@ impl CompiledProfile {
             let mut rows = ModelInputRows { count: hits.len(), inputs: cells };
             let inputs = model.inputs.iter().collect();
             let mut stage =
-                ProfileStage::new(&StageInput { earlier: Some(earlier), ..*over }, &self.features, inputs);
+                BoundPrograms::new(&StageInput { earlier: Some(earlier), ..*over }, &self.features, inputs);
             each_hit(over.matches, hits, |places, chunk| {
                 stage.run(chunk, |input, output| {
                     let (width, cells) = (widths[input], &mut rows.inputs[input]);

@@ -15,7 +15,7 @@ use crate::features::{HitsTogether, RankFeature};
 use crate::global::HitNormalizer;
 use crate::onnx::{ModelSource, ModelStep, NoModels};
 use crate::shown::{ReturnedFeature, named};
-use crate::stage::{ProfileStage, StageInput};
+use crate::stage::{BoundPrograms, StageInput};
 
 /// Default number of hits that the second phase, and the global phase, rank again.
 const RERANK_COUNT: usize = 100;
@@ -330,7 +330,7 @@ impl CompiledProfile {
                 return Ok(());
             }
             let over = StageInput { earlier: uses_models.then_some(&earlier), ..*over };
-            let mut stage = ProfileStage::new(&over, &self.features, vec![&self.first.score]);
+            let mut stage = BoundPrograms::new(&over, &self.features, vec![&self.first.score]);
             for chunk in chunks {
                 if stop() {
                     *stopped = true;

@@ -12,7 +12,7 @@ use millrace_schema::SourcedText;
 use crate::compile::{CompiledExpression, ProfileCompiler};
 use crate::features::HitsTogether;
 use crate::profile::{CompiledProfile, each_hit};
-use crate::stage::{ProfileStage, StageInput};
+use crate::stage::{BoundPrograms, StageInput};
 use crate::{Error, RankedHit};
 
 /// The features of one hit, in order.
@@ -67,7 +67,7 @@ impl CompiledProfile {
         self.run_models(&over, hits, programs.iter().copied(), stop, &mut earlier)?;
         let uses_models = self.uses_models(programs.iter().copied());
         let over = StageInput { earlier: uses_models.then_some(&earlier), ..over };
-        let mut stage = ProfileStage::new(&over, &self.features, programs);
+        let mut stage = BoundPrograms::new(&over, &self.features, programs);
         each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |program, output| {
                 let ReturnedFeature { name, value } = &named[program];

@@ -17,7 +17,7 @@ use crate::features::{
 const CHUNKS_AT_ONCE: usize = 16;
 
 /// Some programs of a profile over one request.
-pub(crate) struct ProfileStage<'q> {
+pub(crate) struct BoundPrograms<'q> {
     view: &'q dyn View,
     programs: Vec<&'q CompiledExpression>,
     /// For each profile feature that a program uses, its executor and its last values.
@@ -66,7 +66,7 @@ struct ChunkColumns {
     columns: Vec<Vec<Option<Column>>>,
 }
 
-impl<'q> ProfileStage<'q> {
+impl<'q> BoundPrograms<'q> {
     pub fn new(
         over: &StageInput<'q>,
         features: &'q [(FeatureName, Box<dyn RankFeature>)],
@@ -83,7 +83,7 @@ impl<'q> ProfileStage<'q> {
         };
         let bound =
             features.iter().enumerate().map(|(at, feature)| used(at).then(|| bind(feature))).collect();
-        ProfileStage {
+        BoundPrograms {
             view: over.view,
             programs,
             features: bound,

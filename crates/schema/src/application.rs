@@ -13,8 +13,8 @@ use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
     EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType,
-    LanguageModelConfig, MistakenParts, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles,
-    Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
+    LanguageModelConfig, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles, Schema,
+    SearchChain, SignificanceModels, SourceTarget, UnusableParts, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -215,7 +215,7 @@ impl Application {
 /// declare them. If the types are unknown (`None`), rank profiles with query features cannot be validated.
 fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorType>>) {
     let Some(features) = features else {
-        let mut unknown = MistakenParts::default();
+        let mut unknown = UnusableParts::default();
         unknown.add("query");
         Arc::make_mut(schema).rank_profiles.retain(|_, profile| !profile.depends_on(&unknown));
         return;

@@ -8,7 +8,7 @@ pub struct EmbedderConfig {
     /// Id of the embedder.
     pub id: String,
     /// Implementation of the embedder.
-    pub means: EmbedderMeans,
+    pub means: EmbedderImplementation,
     /// Prefix of a text.
     pub prepend: PrependTexts,
     /// Location in services.xml.
@@ -19,16 +19,18 @@ impl EmbedderConfig {
     /// Files of the embedder.
     pub fn files(&self) -> Vec<&ModelFile> {
         match &self.means {
-            EmbedderMeans::Transformer(transformer) => vec![&transformer.model, &transformer.tokenizer],
-            EmbedderMeans::Tokenizer(file) => vec![file],
-            EmbedderMeans::Remote(_) => Vec::new(),
+            EmbedderImplementation::Transformer(transformer) => {
+                vec![&transformer.model, &transformer.tokenizer]
+            }
+            EmbedderImplementation::Tokenizer(file) => vec![file],
+            EmbedderImplementation::Remote(_) => Vec::new(),
         }
     }
 }
 
 /// Implementation of an embedder.
 #[derive(Debug, Clone, PartialEq)]
-pub enum EmbedderMeans {
+pub enum EmbedderImplementation {
     /// A local model.
     Transformer(TransformerConfig),
     /// `hugging-face-tokenizer`, with its `tokenizer.json`: outputs the token ids.

@@ -36,7 +36,7 @@ pub struct FieldGenerator {
     /// True if the answer is JSON of the field's type; otherwise the answer is the value, a text.
     pub structured: bool,
     /// Handling of an answer that is not a value of the field's type.
-    pub on_misfit: OnMisfit,
+    pub on_misfit: InvalidAnswerPolicy,
     /// Location of its component.
     pub place: SourcePosition,
 }
@@ -92,7 +92,7 @@ impl PromptTemplate {
 
 /// Handling of an answer that is not a value of the field's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnMisfit {
+pub enum InvalidAnswerPolicy {
     /// The field stays empty.
     Discard,
     /// The field stays empty, with a log entry.

@@ -53,8 +53,9 @@ pub use application::{
     DocumentMode, SnippetLengths, SnippetSettings,
 };
 pub use embedder::{
-    ColbertTokens, EmbedderConfig, EmbedderKind, EmbedderMeans, EmbeddingService, ModelExecution, ModelFile,
-    PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames, VectorQuantization,
+    ColbertTokens, EmbedderConfig, EmbedderImplementation, EmbedderKind, EmbeddingService, ModelExecution,
+    ModelFile, PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames,
+    VectorQuantization,
 };
 pub use error::{Error, SourcePosition};
 pub use federation::{FederatedSource, FederationConfig, FederationOptions, SourceChain, SourceTarget};
@@ -64,10 +65,10 @@ pub use field::{
 };
 pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use language::{
-    FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
+    FieldGenerator, InvalidAnswerPolicy, LanguageChain, LanguageModelConfig, PromptTemplate, SearchChain,
 };
 pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
-pub use mistakes::{MistakenParts, PackageFindings, PackageMistake, PackageMistakes};
+pub use mistakes::{PackageFindings, PackageMistake, PackageMistakes, UnusableParts};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;
 pub use profile::{FunctionDef, InputDef, InputType, RankPhase, RankProfile, SourcedText};

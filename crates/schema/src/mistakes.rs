@@ -118,9 +118,9 @@ impl PackageFindings {
 /// Names of invalid parts. A part that refers to one of them depends on it and is skipped, so that
 /// consequential errors are not reported.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MistakenParts(BTreeSet<String>);
+pub struct UnusableParts(BTreeSet<String>);
 
-impl MistakenParts {
+impl UnusableParts {
     /// Adds the name of an invalid part.
     pub fn add(&mut self, name: impl Into<String>) {
         self.0.insert(name.into());
@@ -146,7 +146,7 @@ impl MistakenParts {
     }
 
     /// Adds the names in `other`.
-    pub(crate) fn extend(&mut self, other: &MistakenParts) {
+    pub(crate) fn extend(&mut self, other: &UnusableParts) {
         self.0.extend(other.0.iter().cloned());
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use millrace_tensor::TensorType;
 
-use crate::{MistakenParts, OnnxModelConfig, SchemaConstant, SourcePosition};
+use crate::{OnnxModelConfig, SchemaConstant, SourcePosition, UnusableParts};
 
 /// Text of another language with its location.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +64,7 @@ pub struct RankProfile {
 
 impl RankProfile {
     /// True if one of its expressions refers to an invalid part.
-    pub fn depends_on(&self, broken: &MistakenParts) -> bool {
+    pub fn depends_on(&self, broken: &UnusableParts) -> bool {
         let functions = self.functions.values().map(|function| &function.body);
         let phases = [&self.first_phase, &self.second_phase, &self.global_phase];
         let phases = phases.into_iter().filter_map(|phase| phase.expression.as_ref());

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use millrace_schema::{
-    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, FederationConfig,
-    FederationOptions, ModelFile, OnMisfit, PackageMistakes, SourceTarget, TokenPooling, VectorQuantization,
+    Application, DocumentMode, EmbedderImplementation, EmbedderKind, EmbeddingService, FederationConfig,
+    FederationOptions, InvalidAnswerPolicy, ModelFile, PackageMistakes, SourceTarget, TokenPooling,
+    VectorQuantization,
 };
 
 fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, PackageMistakes> {
@@ -90,7 +91,7 @@ fn clusters_are_read() {
     );
     let [e5, far, tokens] = container.embedders.as_slice() else { panic!("three embedders") };
     assert_eq!((e5.prepend.query.as_str(), e5.prepend.document.as_str()), ("query: ", ""));
-    let EmbedderMeans::Transformer(transformer) = &e5.means else { panic!("a transformer") };
+    let EmbedderImplementation::Transformer(transformer) = &e5.means else { panic!("a transformer") };
     let path = |path: &str| ModelFile::Path(path.to_owned());
     assert_eq!((e5.id.as_str(), transformer.max_tokens), ("e5", 512));
     assert_eq!(transformer.model, path("models/e5.onnx"));
@@ -99,13 +100,13 @@ fn clusters_are_read() {
     let names = &transformer.names;
     assert_eq!((names.types.as_deref(), names.output.as_str()), (None, "last_hidden_state"));
     assert_eq!(transformer.execution.intra_op_threads, Some(2));
-    let EmbedderMeans::Remote(remote) = &far.means else { panic!("another service") };
+    let EmbedderImplementation::Remote(remote) = &far.means else { panic!("another service") };
     assert_eq!((remote.model.as_str(), remote.dimensions, remote.batch_max), ("m-1", 256, 8));
     assert_eq!(remote.secret.as_deref(), Some("key"));
     assert_eq!(remote.endpoint, "https://api.openai.com/v1/embeddings");
     assert_eq!(
         tokens.means,
-        EmbedderMeans::Tokenizer(ModelFile::Url {
+        EmbedderImplementation::Tokenizer(ModelFile::Url {
             url: "https://a.b/tokenizer.json".to_owned(),
             sha256: None
         })
@@ -473,7 +474,7 @@ fn embedders_of_other_services_are_read() {
     let check =
         |kind: &str, settings: &str, service: EmbeddingService, endpoint: &str, cells: VectorQuantization| {
             let application = application(&component(kind, settings), &[]).expect(settings);
-            let EmbedderMeans::Remote(remote) = &application.container.embedders[0].means else {
+            let EmbedderImplementation::Remote(remote) = &application.container.embedders[0].means else {
                 panic!("another service")
             };
             assert_eq!((remote.service, remote.endpoint.as_str()), (service, endpoint));
@@ -546,22 +547,29 @@ fn field_generators_are_read() {
         );
         application(&services, &[("prompts/ask.txt", PROMPT), ("prompts/none.txt", "{Input}")])
     };
-    let check = |config: &str, model: &str, structured: bool, on_misfit: OnMisfit, prompt: &str| {
-        let application = read(config).unwrap();
-        let [generator] = &application.container.generators[..] else { panic!("one generator") };
-        assert_eq!((generator.id.as_str(), generator.model.as_str()), ("ask", model));
-        assert_eq!((generator.structured, generator.on_misfit), (structured, on_misfit), "{config}");
-        assert_eq!(generator.template.fill("the {jsonSchema} {input}", "{}"), prompt);
-        assert_eq!(application.warnings, Vec::<String>::new());
-    };
-    check("<providerId>other</providerId>", "other", true, OnMisfit::Discard, "the {jsonSchema} {input}");
+    let check =
+        |config: &str, model: &str, structured: bool, on_misfit: InvalidAnswerPolicy, prompt: &str| {
+            let application = read(config).unwrap();
+            let [generator] = &application.container.generators[..] else { panic!("one generator") };
+            assert_eq!((generator.id.as_str(), generator.model.as_str()), ("ask", model));
+            assert_eq!((generator.structured, generator.on_misfit), (structured, on_misfit), "{config}");
+            assert_eq!(generator.template.fill("the {jsonSchema} {input}", "{}"), prompt);
+            assert_eq!(application.warnings, Vec::<String>::new());
+        };
+    check(
+        "<providerId>other</providerId>",
+        "other",
+        true,
+        InvalidAnswerPolicy::Discard,
+        "the {jsonSchema} {input}",
+    );
     let all = "<promptTemplate>{input}!</promptTemplate><responseFormatType>TEXT</responseFormatType>
                <invalidResponseFormatPolicy>FAIL</invalidResponseFormatPolicy>";
-    check(all, "far", false, OnMisfit::Fail, "the {jsonSchema} {input}!");
+    check(all, "far", false, InvalidAnswerPolicy::Fail, "the {jsonSchema} {input}!");
     let file = "<promptTemplate>no</promptTemplate><promptTemplateFile>prompts/ask.txt</promptTemplateFile>
                 <invalidResponseFormatPolicy>WARN</invalidResponseFormatPolicy>";
     let prompt = "About the {jsonSchema} {input}, as {}: the {jsonSchema} {input}\n";
-    check(file, "far", true, OnMisfit::Warn, prompt);
+    check(file, "far", true, InvalidAnswerPolicy::Warn, prompt);
     for (config, expected) in [
         ("<promptTemplate>why?</promptTemplate>", "the prompt template has no {input}"),
         ("<promptTemplateFile>prompts/none.txt</promptTemplateFile>", "the prompt template has no {input}"),

@@ -19,7 +19,9 @@ use millrace_ranking::{PhaseRerank, PhaseReranking, RankedList};
 use millrace_result::{GroupingResult, PartialResult, ResultHit, SearchCoverage};
 
 use crate::collapse::CollapseKeys;
-use crate::share::{NodeShare, OfSchema, RerankRequest, ShareGroups, ShareReply, ShareRequest, ShareSession};
+use crate::share::{
+    NodeShare, RerankRequest, SchemaShare, ShareGroups, ShareReply, ShareRequest, ShareSession,
+};
 use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace};
 
 /// Next action of a gathering.
@@ -332,7 +334,7 @@ struct MergedHits {
 
 impl MergedHits {
     /// Adds the share of a node; returns its groups.
-    fn add(&mut self, node: u32, of_schema: OfSchema) -> Vec<Option<ShareGroups>> {
+    fn add(&mut self, node: u32, of_schema: SchemaShare) -> Vec<Option<ShareGroups>> {
         self.total_count += of_schema.total_count;
         self.coverage.merge(&of_schema.coverage);
         let keys = of_schema.collapse_keys.into_iter().chain(std::iter::repeat_with(Vec::new));

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, PathChoice, ReadError, View, ViewChunk};
+use millrace_column::{Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
 use millrace_document::{Document, DocumentId};
 use millrace_schema::Schema;
 use millrace_selection::DocumentSelection;
@@ -77,7 +77,7 @@ impl<V: View> View for SelectedView<V> {
         self.view.will_read(key, range);
     }
 
-    fn paths(&self) -> PathChoice {
+    fn paths(&self) -> ExecutionPaths {
         self.view.paths()
     }
 }

@@ -10,7 +10,7 @@ use millrace_selection::DocumentSelection;
 use crate::collapse::CollapseKeys;
 use crate::deadline::SearchStep;
 use crate::narrowed::is_live;
-use crate::trace::PartWatch;
+use crate::trace::StepStopwatch;
 use crate::{Error, PreparedSearch, SearchDeadline, SearchTrace, SelectedView, SortedHit};
 
 /// Maximum number of chunks of a group for which the ids of hits are read ahead while documents are matched:
@@ -48,7 +48,7 @@ pub fn run_all(
         passes.push(pass);
     }
     let requests = searches.iter().map(|(search, _)| search.grouping_requests()).max().unwrap_or(0);
-    let mut watch = PartWatch::start();
+    let mut watch = StepStopwatch::start();
     let mut groupings = Vec::with_capacity(requests);
     for request in 0..requests {
         let mut merged: Option<GroupingExecution> = None;
@@ -129,7 +129,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
     /// Matches the documents of a view.
     pub fn new(search: S, view: V, deadline: &SearchDeadline) -> Result<Self, Error> {
         let mut trace = SearchTrace::default();
-        let mut watch = PartWatch::start();
+        let mut watch = StepStopwatch::start();
         let plan = &*search.plan;
         let within: Vec<&DocumentSelection> = search.within.iter().map(|selection| &**selection).collect();
         let seen = [within, search.selection().into_iter().collect()];
@@ -160,7 +160,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
 
     fn pass(&mut self, part: u32, of_several: bool, deadline: &SearchDeadline) -> Result<PassResult, Error> {
         let mut trace = self.trace;
-        let mut watch = PartWatch::start();
+        let mut watch = StepStopwatch::start();
         let (search, view, matches) = (&*self.search, self.view(), &self.matches);
         let first = search.first_phase(view, matches, deadline)?;
         let mut best = None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_column::View;
 use millrace_grouping::{CollectedGroups, GroupingExecution, HitRef};
 use millrace_matching::TermStatistics;
-use millrace_ranking::{CompiledProfile, KnownHits, RankedDocuments, RankedHit};
+use millrace_ranking::{CompiledProfile, GlobalHitValues, RankedDocuments, RankedHit};
 use millrace_result::{PartialResult, ResultHit, SearchCoverage};
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ impl ShareReply {
     /// documents, and coverage says so. `None` if the question was about hits of that node.
     pub fn of_nobody(ask: &ShareRequest, schemas: usize) -> Option<ShareReply> {
         let has_none = |agains: &[RerankRequest]| agains.iter().all(|again| again.hits.is_empty());
-        let nothing = || OfSchema {
+        let nothing = || SchemaShare {
             total_count: 0,
             hits: Vec::new(),
             collapse_keys: Vec::new(),
@@ -99,11 +99,11 @@ impl ShareReply {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NodeShare {
     /// One for each schema, in order.
-    pub(crate) schemas: Vec<OfSchema>,
+    pub(crate) schemas: Vec<SchemaShare>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct OfSchema {
+pub(crate) struct SchemaShare {
     pub total_count: u64,
     /// Best hits of this node, filled.
     pub hits: Vec<ResultHit>,
@@ -127,7 +127,7 @@ pub(crate) struct ShareGroups {
 /// every answer is about the same documents.
 pub struct ShareSession {
     passes: Vec<SearchPass<Arc<PreparedSearch>, Arc<dyn View>>>,
-    known: Vec<KnownHits>,
+    known: Vec<GlobalHitValues>,
 }
 
 /// Input of a later phase: the hits of one schema.
@@ -137,7 +137,7 @@ struct LaterPhaseHits<'a> {
     profile: &'a CompiledProfile,
     over: RankedDocuments<'a>,
     hits: Vec<RankedHit>,
-    known: &'a mut KnownHits,
+    known: &'a mut GlobalHitValues,
 }
 
 impl ShareSession {
@@ -152,7 +152,7 @@ impl ShareSession {
         assert_grouped(searches.iter().map(|(search, _)| &**search));
         let pass = |(search, view)| SearchPass::new(search, view, deadline);
         let passes: Vec<_> = searches.into_iter().map(pass).collect::<Result<_, Error>>()?;
-        let known = passes.iter().map(|_| KnownHits::default()).collect();
+        let known = passes.iter().map(|_| GlobalHitValues::default()).collect();
         Ok(ShareSession { passes, known })
     }
 
@@ -206,7 +206,7 @@ impl ShareSession {
     ) -> Result<Vec<T>, Error> {
         for ((pass, known), again) in self.passes.iter().zip(&mut self.known).zip(schemas) {
             let ranks = again.hits.iter().map(|hit| hit.3);
-            *known = KnownHits::new(again.hits(pass.view())?.into_iter().zip(ranks), again.max);
+            *known = GlobalHitValues::new(again.hits(pass.view())?.into_iter().zip(ranks), again.max);
         }
         self.each_known(schemas, rank)
     }
@@ -260,7 +260,14 @@ impl ShareSession {
             let groups = groups.collect::<Result<Vec<Option<ShareGroups>>, Error>>()?;
             let PassOutcome { result, collapse_keys, .. } = passed.outcome;
             let PartialResult { total_count, hits, coverage, .. } = result;
-            schemas.push(OfSchema { total_count, hits, collapse_keys, best: passed.best, coverage, groups });
+            schemas.push(SchemaShare {
+                total_count,
+                hits,
+                collapse_keys,
+                best: passed.best,
+                coverage,
+                groups,
+            });
         }
         Ok(NodeShare { schemas })
     }

@@ -20,11 +20,11 @@ pub struct SearchTrace {
 }
 
 /// Stopwatch that is read at the end of each part.
-pub(crate) struct PartWatch(Instant);
+pub(crate) struct StepStopwatch(Instant);
 
-impl PartWatch {
+impl StepStopwatch {
     pub(crate) fn start() -> Self {
-        PartWatch(Instant::now())
+        StepStopwatch(Instant::now())
     }
 
     /// Time since the last reading.

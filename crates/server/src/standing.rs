@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_content::JoiningCluster;
 use millrace_membership::ClusterMembership;
-use millrace_node::{Node, UnfitReason};
+use millrace_node::{Node, UnhealthyReason};
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -35,8 +35,8 @@ pub async fn watch(node: Arc<Node>, membership: ClusterMembership, joining: Arc<
         let Ok(unfit) = tokio::task::spawn_blocking(move || looking.unfit()).await else { continue };
         match unfit {
             None => {}
-            Some(UnfitReason::OutOfSpace { .. }) => membership.out_of_space(),
-            Some(reason @ UnfitReason::CannotSync(_)) => give_up(&reason, &membership, &joining).await,
+            Some(UnhealthyReason::OutOfSpace { .. }) => membership.out_of_space(),
+            Some(reason @ UnhealthyReason::CannotSync(_)) => give_up(&reason, &membership, &joining).await,
         }
     }
 }
@@ -50,7 +50,7 @@ fn tell(name: &str, standing: Option<&str>) {
 
 /// Ends the process, so that other nodes take over its buckets: at once, because it revokes its registration.
 /// It does not announce the stop, so that a node that gives up repeatedly is kept out for longer each time.
-async fn give_up(reason: &UnfitReason, membership: &ClusterMembership, joining: &JoiningCluster) {
+async fn give_up(reason: &UnhealthyReason, membership: &ClusterMembership, joining: &JoiningCluster) {
     tracing::error!(%reason, "this node gives its buckets up and ends");
     let part = joining.part().cloned();
     let end = async {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::controller::{
-    Controller, ControllerInputs, NodeAssignment, NodeAssignments, NodeWish, Registration, Settings,
+    Controller, ControllerInputs, NodeAssignment, NodeAssignments, NodeRegistration, RequestedNodeState,
+    Settings,
 };
 use millrace_cluster::{ClusterConfiguration, ClusterState, NodeKey, PROTOCOL};
 
@@ -31,8 +32,8 @@ pub(crate) struct SimCoordination {
     configuration: ClusterConfiguration,
     assignments: NodeAssignments,
     /// Registrations by name, each with the end of its lease.
-    registrations: BTreeMap<String, (Registration, Duration)>,
-    wishes: BTreeMap<String, NodeWish>,
+    registrations: BTreeMap<String, (NodeRegistration, Duration)>,
+    wishes: BTreeMap<String, RequestedNodeState>,
     /// Groups reported as too large by any node.
     too_large: BTreeMap<u32, u8>,
     state: Option<Arc<ClusterState>>,
@@ -82,7 +83,7 @@ impl SimCoordination {
     pub fn beat(&mut self, node: NodeKey, beat: &NodeBeat, now: Duration) -> bool {
         let NodeBeat { incarnation, adopted, out_of_space } = *beat;
         let name = name(node);
-        let registration = Registration {
+        let registration = NodeRegistration {
             address: format!("{name}:1"),
             incarnation,
             adopted,
@@ -102,11 +103,11 @@ impl SimCoordination {
         // A late message contains no news.
         let adopted = if known.0.incarnation == incarnation { known.0.adopted.max(adopted) } else { adopted };
         let out_of_space = out_of_space || (known.0.incarnation == incarnation && known.0.out_of_space);
-        *known = (Registration { adopted, out_of_space, ..registration }, known.1.max(now + LEASE));
+        *known = (NodeRegistration { adopted, out_of_space, ..registration }, known.1.max(now + LEASE));
         true
     }
 
-    pub fn wish(&mut self, node: NodeKey, wish: NodeWish) {
+    pub fn wish(&mut self, node: NodeKey, wish: RequestedNodeState) {
         self.wishes.insert(name(node), wish);
     }
 
@@ -115,7 +116,7 @@ impl SimCoordination {
         self.too_large.insert(low, bits);
     }
 
-    pub fn wishes(&self, wish: NodeWish) -> usize {
+    pub fn wishes(&self, wish: RequestedNodeState) -> usize {
         self.wishes.values().filter(|known| **known == wish).count()
     }
 
@@ -123,7 +124,7 @@ impl SimCoordination {
     pub fn publish(&mut self, now: Duration) -> Option<Arc<ClusterState>> {
         let (living, gone): (Vec<_>, Vec<_>) =
             self.registrations.iter().partition(|(_, (_, lease))| *lease > now);
-        let said = |(name, (registration, _)): (&String, &(Registration, Duration))| {
+        let said = |(name, (registration, _)): (&String, &(NodeRegistration, Duration))| {
             (name.clone(), registration.clone())
         };
         let registrations = living.into_iter().map(said).collect();

@@ -1,5 +1,5 @@
 use millrace_cluster::NodeKey;
-use millrace_cluster::controller::NodeWish;
+use millrace_cluster::controller::RequestedNodeState;
 
 use crate::disk::SimDisk;
 use crate::network::SimAddress;
@@ -51,13 +51,17 @@ pub(crate) fn strike(world: &mut SimWorld) {
         }
         17 => {
             let wish = match world.random.below(5) {
-                0 if world.coordination.wishes(NodeWish::Retired) * 2 < keys.len() => NodeWish::Retired,
-                1 if world.coordination.wishes(NodeWish::Maintenance) == 0 => NodeWish::Maintenance,
-                // The operator's wish confirms that such a node has ended.
-                2 if world.coordination.wishes(NodeWish::Down) == 0 && !world.nodes[&key].alive => {
-                    NodeWish::Down
+                0 if world.coordination.wishes(RequestedNodeState::Retired) * 2 < keys.len() => {
+                    RequestedNodeState::Retired
                 }
-                _ => NodeWish::Up,
+                1 if world.coordination.wishes(RequestedNodeState::Maintenance) == 0 => {
+                    RequestedNodeState::Maintenance
+                }
+                // The operator's wish confirms that such a node has ended.
+                2 if world.coordination.wishes(RequestedNodeState::Down) == 0 && !world.nodes[&key].alive => {
+                    RequestedNodeState::Down
+                }
+                _ => RequestedNodeState::Up,
             };
             world.note(|| format!("n{key} is wished {wish:?}"));
             world.wish(key, wish);
@@ -172,6 +176,6 @@ pub(crate) fn heal(world: &mut SimWorld) {
                 node.disk = SimDisk::Works;
             }
         }
-        world.wish(key, NodeWish::Up);
+        world.wish(key, RequestedNodeState::Up);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::controller::NodeWish;
+use millrace_cluster::controller::RequestedNodeState;
 use millrace_cluster::distributor;
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
 use millrace_cluster::{
@@ -582,7 +582,7 @@ impl SimWorld {
         self.distribute(key, Vec::new());
     }
 
-    pub fn wish(&mut self, key: NodeKey, wish: NodeWish) {
+    pub fn wish(&mut self, key: NodeKey, wish: RequestedNodeState) {
         self.coordination.wish(key, wish);
     }
 }

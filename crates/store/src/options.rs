@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_column::PathChoice;
+use millrace_column::ExecutionPaths;
 use millrace_env::{Disk, RealDisk, SystemClock, WallClock};
 
 use crate::StoreTuning;
@@ -32,7 +32,7 @@ pub struct StoreOptions {
     pub maintenance: bool,
     /// Read paths: plain ones use neither caches nor precomputed properties of a group as a whole. Default:
     /// fast.
-    pub paths: PathChoice,
+    pub paths: ExecutionPaths,
     /// Tells the time.
     pub clock: Arc<dyn WallClock>,
     /// Holds segments and the manifest.
@@ -53,7 +53,7 @@ impl StoreOptions {
             queue_bytes: 64 << 20,
             tuning: StoreTuning::default(),
             maintenance: true,
-            paths: PathChoice::Fast,
+            paths: ExecutionPaths::Fast,
             clock: Arc::new(SystemClock),
             disk: Arc::new(RealDisk),
         }

@@ -13,10 +13,10 @@ use millrace_segment::{SegmentCache, SegmentFile};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::read::masks::MaskCache;
-use crate::read::settled::SettledCache;
+use crate::read::settled::JoinedColumnCache;
 use crate::replica::counts::CountCache;
 use crate::state::StoreState;
-use crate::state::manifest::{InPlace, UnwrittenManifest};
+use crate::state::manifest::{ManifestWriteError, RenameDurability};
 use crate::state::marks::{DropMark, MarkScope, MarkTime};
 use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
@@ -30,7 +30,7 @@ use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
 /// requests of clients that keep it busy.
 const LULL: Duration = Duration::from_millis(5);
 
-pub(crate) struct StoreShared {
+pub(crate) struct StoreContext {
     pub options: StoreOptions,
     pub tails: Box<dyn TailFactory>,
     pub timestamps: TimestampSource,
@@ -55,7 +55,7 @@ pub(crate) struct ReadCaches {
     pub segments: Arc<SegmentCache>,
     pub masks: MaskCache,
     pub tail_chunks: TailChunkCache,
-    pub settled: Arc<SettledCache>,
+    pub settled: Arc<JoinedColumnCache>,
 }
 
 /// Health of the store: whether writes are accepted, and errors in the background.
@@ -89,7 +89,7 @@ pub(crate) struct StoreCounters {
     pub seal_wanted: AtomicBool,
 }
 
-impl StoreShared {
+impl StoreContext {
     pub fn new(
         options: StoreOptions,
         tails: Box<dyn TailFactory>,
@@ -99,13 +99,13 @@ impl StoreShared {
     ) -> Self {
         let OpenedStore { state, next_number, timestamps } = opened;
         let small = options.cache_bytes / 16;
-        StoreShared {
+        StoreContext {
             tails,
             timestamps,
             caches: ReadCaches {
                 segments,
                 masks: MaskCache::new(small / 2),
-                settled: Arc::new(SettledCache::new(small / 2)),
+                settled: Arc::new(JoinedColumnCache::new(small / 2)),
                 tail_chunks: TailChunkCache::new(options.cache_bytes / 4),
             },
             health: StoreHealth::default(),
@@ -148,17 +148,17 @@ impl StoreShared {
         Ok(self.try_publish(change)?)
     }
 
-    /// As [`StoreShared::publish`]; an error includes if the new state may be the one that the next start
+    /// As [`StoreContext::publish`]; an error includes if the new state may be the one that the next start
     /// finds.
     pub fn try_publish(
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
-    ) -> Result<(), UnwrittenManifest> {
+    ) -> Result<(), ManifestWriteError> {
         let _one_at_a_time = self.publishing.lock();
         self.replace(&self.state(), change)
     }
 
-    /// As [`StoreShared::publish`], while no row is appended: the change sees all rows that exist until it
+    /// As [`StoreContext::publish`], while no row is appended: the change sees all rows that exist until it
     /// takes effect. Writes are blocked in the meantime.
     pub fn publish_alone(
         &self,
@@ -174,8 +174,9 @@ impl StoreShared {
         &self,
         old: &StoreState,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
-    ) -> Result<(), UnwrittenManifest> {
-        let new = change(old).map_err(|error| UnwrittenManifest { error, in_place: InPlace::No })?;
+    ) -> Result<(), ManifestWriteError> {
+        let new =
+            change(old).map_err(|error| ManifestWriteError { error, in_place: RenameDurability::No })?;
         new.assert_whole();
         let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
@@ -198,7 +199,7 @@ impl StoreShared {
         self.roll_alone(&one_at_a_time)
     }
 
-    /// As [`StoreShared::roll`], but where a new state is just being made, nothing is done: it is for threads
+    /// As [`StoreContext::roll`], but where a new state is just being made, nothing is done: it is for threads
     /// that must not wait.
     pub fn try_roll(&self) -> bool {
         let Some(one_at_a_time) = self.publishing.try_lock() else { return false };

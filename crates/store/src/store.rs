@@ -12,7 +12,7 @@ use millrace_segment::SegmentCache;
 use parking_lot::Mutex;
 
 use crate::read::{get, sweep, view, visiting};
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
@@ -37,7 +37,7 @@ pub struct Store {
 }
 
 struct StoreInner {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     writes: Arc<PendingWrites>,
     sealer: Arc<TailSealer>,
     threads: Mutex<StoreThreads>,
@@ -77,7 +77,7 @@ impl Store {
         let cache_bytes = if options.paths.is_fast() { options.cache_bytes } else { 0 };
         let cache = Arc::new(SegmentCache::new(cache_bytes / 16 * 11));
         let opened = open(&options, &*tails, &cache)?;
-        let shared = Arc::new(StoreShared::new(options, tails, layout, cache, opened));
+        let shared = Arc::new(StoreContext::new(options, tails, layout, cache, opened));
         let writes = Arc::new(PendingWrites::new(Arc::clone(&shared)));
         let roller = Arc::new(TailRoller::new(Arc::clone(&shared)));
         let sealer = Arc::new(TailSealer::new(Arc::clone(&shared), Arc::clone(&roller)));
@@ -238,7 +238,7 @@ impl Store {
         self.mark(MarkScope::Locations(first, last), MarkTime::Now)
     }
 
-    pub(crate) fn shared(&self) -> &Arc<StoreShared> {
+    pub(crate) fn shared(&self) -> &Arc<StoreContext> {
         &self.inner.shared
     }
 
@@ -389,7 +389,7 @@ fn join(thread: JoinHandle<()>) {
 
 impl StoreThreads {
     fn start(
-        shared: &Arc<StoreShared>,
+        shared: &Arc<StoreContext>,
         writes: &Arc<PendingWrites>,
         roller: &Arc<TailRoller>,
         sealer: &Arc<TailSealer>,
@@ -426,7 +426,7 @@ impl StoreThreads {
 }
 
 /// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
-fn background(shared: &StoreShared, rest: Rest, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
+fn background(shared: &StoreContext, rest: Rest, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
     ThreadClass::Background.enter();
     pace::keep(rest);
     let mut seen = 0;

@@ -13,7 +13,7 @@ pub(crate) struct TimeScale {
 
 /// Histogram of a step's durations, exact to one eighth.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepTimes {
+pub struct DurationHistogram {
     counts: Vec<u64>,
 }
 
@@ -22,9 +22,9 @@ pub struct StepTimes {
 pub struct WriteTimes {
     /// Time from acceptance until the commit that has the write begins: mostly the rest of the previous
     /// commit.
-    pub waited: StepTimes,
+    pub waited: DurationHistogram,
     /// Time of the commit: appending to the log, syncing it, and adding to the rows in memory.
-    pub committed: StepTimes,
+    pub committed: DurationHistogram,
 }
 
 impl Default for TimeScale {
@@ -40,16 +40,16 @@ impl TimeScale {
     }
 
     /// Returns the counts.
-    pub fn times(&self) -> StepTimes {
-        StepTimes { counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() }
+    pub fn times(&self) -> DurationHistogram {
+        DurationHistogram { counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() }
     }
 }
 
-impl StepTimes {
+impl DurationHistogram {
     /// Counts added after `earlier` was taken.
-    pub fn since(&self, earlier: &StepTimes) -> StepTimes {
+    pub fn since(&self, earlier: &DurationHistogram) -> DurationHistogram {
         let counts = self.counts.iter().zip(&earlier.counts);
-        StepTimes { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
+        DurationHistogram { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
     }
 
     /// Duration that this share of the counts (0 to 1) does not exceed; zero if there are none.

@@ -70,7 +70,7 @@ const OWNED_CALLS: [OwnedCall; 4] = [
             "gateway/src/access_log.rs",
             "node/src/indexes/service.rs",
             "node/src/pool.rs",
-            "node/src/upkeep/mod.rs",
+            "node/src/upkeep.rs",
             "peer/src/server.rs",
             "content/src/machine.rs",
             "content/src/pull.rs",

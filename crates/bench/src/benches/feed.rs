@@ -4,7 +4,7 @@
 //! If others use the cores as well, rates say little. So the total processor time per document is reported
 //! too: of the client, the server, the commit, sealing and merging.
 //!
-//! The limit is the same server stack, restricted to reading and parsing the same bodies ([`FloorServer`]),
+//! The limit is the same server stack, restricted to reading and parsing the same bodies ([`BaselineServer`]),
 //! with the same clients, in turns. With a slow disk there is another one: all concurrent puts can share one
 //! fsync, but no put can be answered before it.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{Benchmark, Settings};
 use crate::clients::{ClientLatencies, HttpClients};
-use crate::floor::FloorServer;
+use crate::floor::BaselineServer;
 use crate::limit::append_durably;
 use crate::measure::{TimeSamples, process_time};
 use crate::node::LocalNode;
@@ -45,7 +45,7 @@ const REFUSED_MAX: f64 = 0.01;
 fn run(settings: &Settings, name: &'static str, body: PutBody) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
-    let floor = FloorServer::start()?;
+    let floor = BaselineServer::start()?;
     let (of_node, of_floor) = (HttpClients::new(local.url())?, HttpClients::new(floor.url())?);
     let (requests, bytes) = puts(body)?;
     let (mut node, mut parsing) = (ClientLatencies::default(), ClientLatencies::default());

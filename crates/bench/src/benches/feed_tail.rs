@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::feed::{IN_FLIGHT, row_bytes};
 use super::{Benchmark, Settings};
 use crate::clients::{HttpClients, PacedLatencies, Requests};
-use crate::floor::FloorServer;
+use crate::floor::BaselineServer;
 use crate::limit::{append_durably, append_when_due};
 use crate::measure::TimeSamples;
 use crate::node::LocalNode;
@@ -111,6 +111,6 @@ fn appending_meanwhile(
 
 /// Sends the same puts at the same rate to a server that stores nothing.
 fn parse_only(rate: f64, settings: &Settings, requests: &Requests) -> Result<PacedLatencies, Error> {
-    let floor = FloorServer::start()?;
+    let floor = BaselineServer::start()?;
     HttpClients::new(floor.url())?.at_rate(rate, settings.time_per_case * FLOOR_TURNS, 0, requests)
 }

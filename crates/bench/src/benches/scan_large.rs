@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{
-    ClusterState, GroupDivisions, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution,
+    ClusterState, DividedGroups, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution,
 };
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_result::PartialResult;
@@ -152,7 +152,7 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
     let distribution = ReplicaDistribution { bits: BITS, redundancy: 1, layout };
     let entries = (0..nodes).map(|key| (NodeKey(key), entry(key))).collect();
     let state = ClusterState::new(1, entries, distribution).map_err(Error::failed)?;
-    let state = state.spreading(GroupDivisions::default().with([(low, PART_BITS)]));
+    let state = state.spreading(DividedGroups::default().with([(low, PART_BITS)]));
     let mut parts = vec![Vec::new(); usize::from(nodes)];
     for bucket in state.buckets_of(&group) {
         for NodeKey(node) in state.ideal(bucket) {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::node::{NodeJudgement, NodeRecord};
-use super::{ControllerInputs, NodeWish};
+use super::node::{NodeRecord, NodeStateProposal};
+use super::{ControllerInputs, RequestedNodeState};
 use crate::{ClusterState, NodeKey, SupersededState};
 
 /// States by which enough nodes may still act to continue, including the previous one.
@@ -34,7 +34,8 @@ impl FollowedStates {
         SupersededState::that_matter(&mut earlier);
         let stopped = records.iter().filter(|(_, record)| record.stopped());
         let given_up = inputs.wishes.iter().filter(|(name, wish)| {
-            matches!(wish, NodeWish::Down | NodeWish::Removed) && !inputs.registrations.contains_key(*name)
+            matches!(wish, RequestedNodeState::Down | RequestedNodeState::Removed)
+                && !inputs.registrations.contains_key(*name)
         });
         let ended = stopped.map(|(name, _)| name).chain(given_up.map(|(name, _)| name)).cloned().collect();
         FollowedStates { earlier, ended }
@@ -46,7 +47,7 @@ impl FollowedStates {
         &self,
         inputs: &ControllerInputs<'_>,
         previous: Option<&ClusterState>,
-        judged: &mut BTreeMap<NodeKey, (String, NodeJudgement)>,
+        judged: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
     ) -> Vec<String> {
         let there: Vec<NodeKey> = judged
             .iter()
@@ -70,7 +71,7 @@ impl FollowedStates {
 
     /// True if each node that votes may have confirmed has a vote from a serving node that will keep its
     /// promise.
-    pub(super) fn votes_are_kept(&self, judged: &BTreeMap<NodeKey, (String, NodeJudgement)>) -> bool {
+    pub(super) fn votes_are_kept(&self, judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>) -> bool {
         // A node that has ended may have voted shortly before.
         self.left_behind(judged, &BTreeSet::new()).is_empty()
     }
@@ -84,7 +85,7 @@ impl FollowedStates {
     /// they are too few.
     fn left_behind(
         &self,
-        judged: &BTreeMap<NodeKey, (String, NodeJudgement)>,
+        judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
         ended: &BTreeSet<String>,
     ) -> Vec<String> {
         let serving = judged.values().filter(|(_, judgement)| judgement.state.serves());

@@ -56,7 +56,7 @@ impl Settings {
 
 /// Report of a running node about itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Registration {
+pub struct NodeRegistration {
     /// Address for other nodes, as `host:port`.
     pub address: String,
     /// Identifies this run of the process: its start in microseconds since 1970.
@@ -94,7 +94,7 @@ fn one() -> f64 {
 /// State of a node requested by an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum NodeWish {
+pub enum RequestedNodeState {
     /// The node serves if it can.
     #[default]
     Up,
@@ -108,28 +108,30 @@ pub enum NodeWish {
     Removed,
 }
 
-impl NodeWish {
+impl RequestedNodeState {
     /// All wishes with their names.
-    const NAMES: [(NodeWish, &'static str); 5] = [
-        (NodeWish::Up, "up"),
-        (NodeWish::Retired, "retired"),
-        (NodeWish::Maintenance, "maintenance"),
-        (NodeWish::Down, "down"),
-        (NodeWish::Removed, "removed"),
+    const NAMES: [(RequestedNodeState, &'static str); 5] = [
+        (RequestedNodeState::Up, "up"),
+        (RequestedNodeState::Retired, "retired"),
+        (RequestedNodeState::Maintenance, "maintenance"),
+        (RequestedNodeState::Down, "down"),
+        (RequestedNodeState::Removed, "removed"),
     ];
 }
 
-impl fmt::Display for NodeWish {
+impl fmt::Display for RequestedNodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(NodeWish::NAMES.iter().find(|(wish, _)| wish == self).map_or("", |(_, name)| name))
+        f.write_str(
+            RequestedNodeState::NAMES.iter().find(|(wish, _)| wish == self).map_or("", |(_, name)| name),
+        )
     }
 }
 
-impl FromStr for NodeWish {
+impl FromStr for RequestedNodeState {
     type Err = crate::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = NodeWish::NAMES.iter().find(|(_, name)| *name == text);
+        let found = RequestedNodeState::NAMES.iter().find(|(_, name)| *name == text);
         found.map(|(wish, _)| *wish).ok_or_else(|| crate::Error::Wish(text.to_owned()))
     }
 }
@@ -140,12 +142,12 @@ pub struct ControllerInputs<'a> {
     /// Configuration in the application package.
     pub configuration: &'a ClusterConfiguration,
     /// Nodes that are present, by name.
-    pub registrations: &'a BTreeMap<String, Registration>,
+    pub registrations: &'a BTreeMap<String, NodeRegistration>,
     /// Last reports of nodes that are no longer present, as far as received: so a leader knows of nodes that
     /// left before it led, or between two of its steps.
-    pub departed: &'a BTreeMap<String, Registration>,
+    pub departed: &'a BTreeMap<String, NodeRegistration>,
     /// Wishes of operators, by the names of nodes.
-    pub wishes: &'a BTreeMap<String, NodeWish>,
+    pub wishes: &'a BTreeMap<String, RequestedNodeState>,
     /// Keys of all nodes that were ever known.
     pub assignments: &'a NodeAssignments,
     /// The newest protocol spoken by all processes that are not among the registrations: leaders, and nodes
@@ -154,7 +156,7 @@ pub struct ControllerInputs<'a> {
 }
 
 impl ControllerInputs<'_> {
-    pub(super) fn wish(&self, name: &str) -> NodeWish {
+    pub(super) fn wish(&self, name: &str) -> RequestedNodeState {
         self.wishes.get(name).copied().unwrap_or_default()
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{NodeWish, Registration, Settings};
+use super::{NodeRegistration, RequestedNodeState, Settings};
 use crate::{NodeEntry, NodeState};
 
 /// Knowledge of a leader about a node, beside the cluster state.
@@ -29,7 +29,7 @@ struct NodeRun {
 }
 
 impl NodeRun {
-    fn hear(&mut self, registration: &Registration) {
+    fn hear(&mut self, registration: &NodeRegistration) {
         self.stopped |= registration.stopping;
         self.adopted = self.adopted.max(registration.adopted);
     }
@@ -65,7 +65,7 @@ pub(super) struct ControllerTurn {
 
 /// Proposed state of a node.
 #[derive(Debug, Clone)]
-pub(super) struct NodeJudgement {
+pub(super) struct NodeStateProposal {
     pub(super) state: NodeState,
     /// Reason for which it is not up; empty if it is.
     pub(super) reason: String,
@@ -91,7 +91,7 @@ impl NodeRecord {
 
     /// Updates the record with the last report of its run, which this leader may not have seen while the run
     /// was present.
-    pub(super) fn recall(&mut self, last: &Registration) {
+    pub(super) fn recall(&mut self, last: &NodeRegistration) {
         if let Some(run) = self.run.as_mut().filter(|run| run.incarnation == last.incarnation) {
             run.hear(last);
         }
@@ -114,14 +114,14 @@ impl NodeRecord {
         &mut self,
         settings: &Settings,
         turn: &ControllerTurn,
-        registration: Option<&Registration>,
+        registration: Option<&NodeRegistration>,
         entry: Option<&NodeEntry>,
-    ) -> NodeJudgement {
+    ) -> NodeStateProposal {
         let ControllerTurn { now, began, protocol } = *turn;
         let Some(registration) = registration else { return self.absent(settings, now, began, entry) };
         let from = self.note(settings, now, registration);
         self.seen = true;
-        let judgement = |state, reason: String, wake| NodeJudgement {
+        let judgement = |state, reason: String, wake| NodeStateProposal {
             state,
             reason,
             address: registration.address.clone(),
@@ -150,9 +150,11 @@ impl NodeRecord {
             let held = judgement(state, reason, wake.into_iter().chain([from + hold]).min());
             // The new process counts only once it is up.
             return match entry {
-                Some(entry) => {
-                    NodeJudgement { incarnation: entry.incarnation, address: entry.address.clone(), ..held }
-                }
+                Some(entry) => NodeStateProposal {
+                    incarnation: entry.incarnation,
+                    address: entry.address.clone(),
+                    ..held
+                },
                 None => held,
             };
         }
@@ -162,7 +164,7 @@ impl NodeRecord {
 
     /// Records the present process, and a crash of the one before it, if it crashed. Returns the start time
     /// of the present one.
-    fn note(&mut self, settings: &Settings, now: Duration, registration: &Registration) -> Duration {
+    fn note(&mut self, settings: &Settings, now: Duration, registration: &NodeRegistration) -> Duration {
         match &mut self.run {
             Some(run) if run.incarnation == registration.incarnation => {
                 run.hear(registration);
@@ -203,9 +205,9 @@ impl NodeRecord {
         now: Duration,
         began: Duration,
         entry: Option<&NodeEntry>,
-    ) -> NodeJudgement {
+    ) -> NodeStateProposal {
         let away = *self.away.get_or_insert(now);
-        let judgement = |state, reason: &str, wake| NodeJudgement {
+        let judgement = |state, reason: &str, wake| NodeStateProposal {
             state,
             reason: reason.to_owned(),
             address: entry.map_or_else(String::new, |entry| entry.address.clone()),
@@ -249,19 +251,23 @@ fn long_away(
     }
 }
 
-impl NodeJudgement {
+impl NodeStateProposal {
     /// Applies an operator's wish.
-    pub(super) fn wished(self, wish: NodeWish) -> Self {
+    pub(super) fn wished(self, wish: RequestedNodeState) -> Self {
         let (state, reason) = match wish {
-            NodeWish::Retired if self.state == NodeState::Up => {
+            RequestedNodeState::Retired if self.state == NodeState::Up => {
                 (NodeState::Retired, "an operator retired it")
             }
-            NodeWish::Maintenance => (NodeState::Maintenance, "an operator set it under maintenance"),
-            NodeWish::Down => (NodeState::Down, "an operator set it down"),
+            RequestedNodeState::Maintenance => {
+                (NodeState::Maintenance, "an operator set it under maintenance")
+            }
+            RequestedNodeState::Down => (NodeState::Down, "an operator set it down"),
             // The previous state may be the result of an earlier wish.
-            NodeWish::Up if self.state == NodeState::Retired => (NodeState::Up, ""),
-            NodeWish::Up | NodeWish::Removed | NodeWish::Retired => return self,
+            RequestedNodeState::Up if self.state == NodeState::Retired => (NodeState::Up, ""),
+            RequestedNodeState::Up | RequestedNodeState::Removed | RequestedNodeState::Retired => {
+                return self;
+            }
         };
-        NodeJudgement { state, reason: reason.to_owned(), ..self }
+        NodeStateProposal { state, reason: reason.to_owned(), ..self }
     }
 }

@@ -7,7 +7,7 @@ use crate::{NodeKey, ReplicaOrigin, ReportedReplica};
 
 /// A replica on a serving node, as far as the owner knows.
 #[derive(Debug, Clone)]
-pub(super) struct KnownReplica {
+pub(super) struct TrackedReplica {
     pub node: NodeKey,
     /// Its contents when last queried.
     pub info: ReportedReplica,
@@ -19,7 +19,7 @@ pub(super) struct KnownReplica {
 #[derive(Debug, Default)]
 pub(super) struct OwnedBucket {
     /// Replicas on serving nodes; each gets every row.
-    pub replicas: Vec<KnownReplica>,
+    pub replicas: Vec<TrackedReplica>,
     /// Serving nodes that should have a replica, the most preferred first.
     pub ideal: Vec<NodeKey>,
     /// True if all nodes have reported their replicas of it; until then nothing is written.
@@ -37,11 +37,11 @@ pub(super) struct OwnedBucket {
 }
 
 impl OwnedBucket {
-    pub fn replica(&self, node: NodeKey) -> Option<&KnownReplica> {
+    pub fn replica(&self, node: NodeKey) -> Option<&TrackedReplica> {
         self.replicas.iter().find(|replica| replica.node == node)
     }
 
-    pub fn replica_mut(&mut self, node: NodeKey) -> Option<&mut KnownReplica> {
+    pub fn replica_mut(&mut self, node: NodeKey) -> Option<&mut TrackedReplica> {
         self.replicas.iter_mut().find(|replica| replica.node == node)
     }
 

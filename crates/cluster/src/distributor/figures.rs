@@ -7,7 +7,7 @@ use millrace_bucket::BucketId;
 /// Metrics of the buckets that a node owns: their distance from the ideal state. Computing them visits every
 /// bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DistributorFigures {
+pub struct DistributorMetrics {
     /// Owned buckets with replicas.
     pub buckets: u64,
     /// Owned buckets whose replicas are not known yet.
@@ -103,13 +103,13 @@ pub enum OperationProgress {
 
 impl Distributor {
     /// Returns the current metrics.
-    pub fn figures(&self) -> DistributorFigures {
-        let mut figures = DistributorFigures {
+    pub fn figures(&self) -> DistributorMetrics {
+        let mut figures = DistributorMetrics {
             buckets: self.buckets.len() as u64,
             running: self.upkeep.operations.len() as u64,
             requests: self.requests.slots.len() as u64,
             ended: self.upkeep.ended,
-            ..DistributorFigures::default()
+            ..DistributorMetrics::default()
         };
         for bucket in self.buckets.values() {
             figures.unknown += u64::from(!bucket.open);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 
-use super::buckets::{KnownReplica, OwnedBucket};
+use super::buckets::{OwnedBucket, TrackedReplica};
 use super::machine::Distributor;
 use super::peers::RequestPurpose;
 use super::requests::{RequestId, RequestStage};
@@ -220,7 +220,7 @@ impl Distributor {
             there.insert(id);
             let bucket = self.buckets.entry(id).or_default();
             if bucket.replica(from).is_none() {
-                bucket.replicas.push(KnownReplica { node: from, info, birth: None });
+                bucket.replicas.push(TrackedReplica { node: from, info, birth: None });
                 if bucket.open {
                     // It was absent, and may lack rows, or have rows that no other node has.
                     bucket.settled = false;
@@ -231,7 +231,7 @@ impl Distributor {
         }
         self.read_again(&grown, effects);
         for (id, bucket) in &mut self.buckets {
-            let gone = |replica: &KnownReplica| {
+            let gone = |replica: &TrackedReplica| {
                 replica.node == from && replica.birth.is_none() && !there.contains(id)
             };
             if bucket.open && bucket.replicas.iter().any(gone) {

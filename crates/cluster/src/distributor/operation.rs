@@ -16,7 +16,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 
 use super::DistributorEffect;
-use super::buckets::{KnownReplica, OwnedBucket};
+use super::buckets::{OwnedBucket, TrackedReplica};
 use super::machine::Distributor;
 use super::peers::RequestPurpose;
 use crate::checkers::{BucketAction, OperationProposal};
@@ -174,7 +174,7 @@ impl Distributor {
                 if let Some(entry) = self.buckets.get_mut(&bucket)
                     && entry.replica(from).is_none()
                 {
-                    entry.replicas.push(KnownReplica {
+                    entry.replicas.push(TrackedReplica {
                         node: from,
                         info: ReportedReplica::default(),
                         birth: None,
@@ -362,7 +362,11 @@ impl Distributor {
             for node in unheard {
                 entry.settled = false;
                 if entry.replica(node).is_none() {
-                    entry.replicas.push(KnownReplica { node, info: ReportedReplica::default(), birth: None });
+                    entry.replicas.push(TrackedReplica {
+                        node,
+                        info: ReportedReplica::default(),
+                        birth: None,
+                    });
                 }
             }
         }
@@ -376,7 +380,7 @@ impl Distributor {
 /// choice depends on the bucket, so that no node has all the work.
 fn pulls(bucket: BucketId, entry: &OwnedBucket, first: bool) -> Vec<(NodeKey, NodeKey, PullMode)> {
     let turn = |node: NodeKey| (bucket.bits() ^ u64::from(node.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let rank = |replica: &&KnownReplica| {
+    let rank = |replica: &&TrackedReplica| {
         let info = replica.info;
         (info.complete, info.content.documents, turn(replica.node))
     };

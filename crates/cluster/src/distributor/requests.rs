@@ -35,7 +35,7 @@ pub(super) struct ClientRequest {
 /// Kind of a client's operation.
 pub(super) enum ClientRequestKind {
     /// A row that is known from the start.
-    Blind(BlindRow),
+    Blind(UnconditionalRow),
     /// A function that decides; taken out when it runs, or already run by the previous owner.
     Modify {
         modify: Option<Modify>,
@@ -63,7 +63,7 @@ impl ClientRequestKind {
         const OVERHEAD: usize = 256;
         OVERHEAD
             + match self {
-                ClientRequestKind::Blind(BlindRow::Put(body)) => body.len(),
+                ClientRequestKind::Blind(UnconditionalRow::Put(body)) => body.len(),
                 _ => 0,
             }
     }
@@ -85,7 +85,7 @@ impl ClientRequest {
     pub fn drops_within(&self, state: &ClusterState) -> bool {
         let scope = match (&self.kind, self.row.as_deref()) {
             (_, Some(RowContent::Drop(DroppedScope { scope, .. }))) => scope,
-            (ClientRequestKind::Blind(BlindRow::Drop { scope, .. }), _) => scope,
+            (ClientRequestKind::Blind(UnconditionalRow::Drop { scope, .. }), _) => scope,
             _ => return true,
         };
         match scope {
@@ -97,7 +97,7 @@ impl ClientRequest {
     /// Horizon that it was decided by, if it is a drop with one that has not been sent.
     pub fn horizon(&self) -> Option<DropHorizon> {
         match (&self.kind, self.sent()) {
-            (ClientRequestKind::Blind(BlindRow::Drop { until, .. }), None) => *until,
+            (ClientRequestKind::Blind(UnconditionalRow::Drop { until, .. }), None) => *until,
             _ => None,
         }
     }
@@ -141,20 +141,20 @@ impl ClientRequest {
     pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
         if self.row.is_none() {
             let body = match &mut self.kind {
-                ClientRequestKind::Blind(BlindRow::Drop { scope, until }) => {
+                ClientRequestKind::Blind(UnconditionalRow::Drop { scope, until }) => {
                     let timestamp = until.map_or_else(timestamp, |horizon| horizon.until);
                     let drop = DroppedScope { scope: scope.clone(), timestamp };
                     self.row = Some(Arc::new(RowContent::Drop(drop)));
                     return self.row.clone();
                 }
-                ClientRequestKind::Blind(BlindRow::Put(body)) => Some(Arc::clone(body)),
-                ClientRequestKind::Blind(BlindRow::Remove) => None,
+                ClientRequestKind::Blind(UnconditionalRow::Put(body)) => Some(Arc::clone(body)),
+                ClientRequestKind::Blind(UnconditionalRow::Remove) => None,
                 ClientRequestKind::Modify { decided, .. } => match decided.take()? {
                     DecidedModification::Put(body) => Some(body),
                     DecidedModification::Remove => None,
                     DecidedModification::Nothing => return None,
                 },
-                ClientRequestKind::Blind(BlindRow::Finish) | ClientRequestKind::Read => return None,
+                ClientRequestKind::Blind(UnconditionalRow::Finish) | ClientRequestKind::Read => return None,
             };
             let id = self.id.clone()?;
             self.row =
@@ -165,7 +165,7 @@ impl ClientRequest {
 }
 
 /// A row that does not depend on the document's previous version.
-pub(super) enum BlindRow {
+pub(super) enum UnconditionalRow {
     Put(Arc<[u8]>),
     Remove,
     Drop {
@@ -187,13 +187,13 @@ pub(super) enum RequestStage {
     /// Waits for the function.
     Deciding,
     /// Waits for replicas to make the row durable.
-    Flying(RowFlight),
+    Flying(InFlightRow),
     /// Durable on this number of replicas; waits for the confirmation of the state.
     Durable(u16),
 }
 
 /// A row that is being sent to replicas.
-pub(super) struct RowFlight {
+pub(super) struct InFlightRow {
     pub waiting_for: Vec<NodeKey>,
     pub reached: u16,
     pub failure: Option<NodeFailure>,
@@ -202,7 +202,7 @@ pub(super) struct RowFlight {
     pub may_be_there: bool,
 }
 
-impl RowFlight {
+impl InFlightRow {
     /// Records that a replica could not take the row.
     pub fn fail(&mut self, failure: NodeFailure) {
         self.may_be_there |= !matches!(failure, NodeFailure::DiskFull { .. });

@@ -115,7 +115,7 @@ impl Distributor {
     pub(super) fn context(&self, bucket: BucketId) -> Option<CheckContext> {
         let state = self.state()?;
         let entry = self.buckets.get(&bucket).filter(|entry| entry.open)?;
-        let view = |replica: &super::buckets::KnownReplica| ReplicaView {
+        let view = |replica: &super::buckets::TrackedReplica| ReplicaView {
             node: replica.node,
             complete: replica.info.complete,
             documents: replica.info.content.documents,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentVersion, Timestamp, WriteRefusal};
 
-use super::buckets::KnownReplica;
+use super::buckets::TrackedReplica;
 use super::event::{BoxedModify, DecisionId};
 use super::machine::Distributor;
 use super::peers::OutgoingRow;
 use super::requests::{
-    BlindRow, ClientRequest, ClientRequestKind, ClientRequests, ModificationInput, RequestId, RequestStage,
-    RowFlight,
+    ClientRequest, ClientRequestKind, ClientRequests, InFlightRow, ModificationInput, RequestId,
+    RequestStage, UnconditionalRow,
 };
 use super::{
     ClientWrite, DecidedModification, DistributorEffect, DocumentChange, DropHorizon, DurableWrite, Modify,
@@ -56,17 +56,17 @@ impl Distributor {
         let mut row = None;
         let (bucket, id, kind) = match change {
             DocumentChange::Put { id, body } => {
-                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(BlindRow::Put(body)))
+                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(UnconditionalRow::Put(body)))
             }
             DocumentChange::Remove(id) => {
-                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(BlindRow::Remove))
+                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(UnconditionalRow::Remove))
             }
             DocumentChange::Modify { id, modify } => {
                 let kind = ClientRequestKind::Modify { modify: Some(modify), found: None, decided: None };
                 (state.bucket(id.location()), Some(id), kind)
             }
             DocumentChange::Drop { bucket, scope, until } => {
-                (bucket, None, ClientRequestKind::Blind(BlindRow::Drop { scope, until }))
+                (bucket, None, ClientRequestKind::Blind(UnconditionalRow::Drop { scope, until }))
             }
             DocumentChange::Finish(UnfinishedRow { bucket, content, base }) => {
                 let id = match &*content {
@@ -76,7 +76,7 @@ impl Distributor {
                 // The bucket may have been divided since.
                 let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
                 let kind = match base {
-                    None => ClientRequestKind::Blind(BlindRow::Finish),
+                    None => ClientRequestKind::Blind(UnconditionalRow::Finish),
                     Some(timestamp) => {
                         let found = ModificationInput { exists: timestamp > Timestamp::default(), timestamp };
                         ClientRequestKind::Modify { modify: None, found: Some(found), decided: None }
@@ -237,7 +237,7 @@ impl Distributor {
         }
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         request.stage =
-            RequestStage::Flying(RowFlight { waiting_for, reached: 0, failure: None, may_be_there });
+            RequestStage::Flying(InFlightRow { waiting_for, reached: 0, failure: None, may_be_there });
     }
 
     /// Creates replicas with the next row of a bucket that has too few.
@@ -259,7 +259,7 @@ impl Distributor {
         }
         for node in nodes {
             let info = ReportedReplica { complete: new, ..ReportedReplica::default() };
-            entry.replicas.push(KnownReplica { node, info, birth: Some(birth) });
+            entry.replicas.push(TrackedReplica { node, info, birth: Some(birth) });
         }
         self.upkeep.look_at(bucket);
     }
@@ -305,7 +305,7 @@ impl Distributor {
                     // The replica was considered gone, and exists.
                     (None, true) => {
                         let info = ReportedReplica::default();
-                        entry.replicas.push(KnownReplica { node: from, info, birth: None });
+                        entry.replicas.push(TrackedReplica { node: from, info, birth: None });
                         entry.settled = false;
                         self.upkeep.look_at(bucket);
                     }
@@ -313,7 +313,7 @@ impl Distributor {
                 },
                 Some(NodeFailure::NoReplica) => {
                     // A row that was sent before the replica was to be created implies nothing about it.
-                    let expected = |replica: &KnownReplica| replica.node == from && replica.birth.is_none();
+                    let expected = |replica: &TrackedReplica| replica.node == from && replica.birth.is_none();
                     if entry.replicas.iter().any(expected) {
                         entry.forget_replica(from);
                         self.upkeep.look_at(bucket);

@@ -236,7 +236,7 @@ impl ReplicaKeeper {
         }
     }
 
-    /// Version to register as [`Registration::adopted`](crate::controller::Registration::adopted).
+    /// Version to register as [`NodeRegistration::adopted`](crate::controller::NodeRegistration::adopted).
     pub fn adopted(&self) -> u64 {
         self.adopted
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_coordination::{Coordination, EmbeddedCoordination, Error, KeyOperation, PrefixWatch};
-use millrace_env::{DiskFault, FaultyDisk, ForgetfulDisk, RealDisk};
+use millrace_env::{DiskFault, FaultyDisk, PowerLossDisk, RealDisk};
 
 fn open(directory: &Path) -> Arc<dyn Coordination> {
     Arc::new(EmbeddedCoordination::open(directory).expect("it opens"))
@@ -65,7 +65,7 @@ async fn a_loss_of_power_forgets_nothing_that_was_applied() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let [root, kept, left] = ["root", "kept", "left"].map(|name| place.path().join(name));
     [&root, &kept].iter().for_each(|path| std::fs::create_dir(path).expect("it is made"));
-    let disk = Arc::new(ForgetfulDisk::new(&root, &kept));
+    let disk = Arc::new(PowerLossDisk::new(&root, &kept));
     let embedded = EmbeddedCoordination::open_on(disk.clone(), &root.join("cluster/one")).expect("it opens");
     let coordination: Arc<dyn Coordination> = Arc::new(embedded);
     for round in 1..=3 {

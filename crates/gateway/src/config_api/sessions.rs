@@ -42,7 +42,7 @@ pub(crate) struct SessionDisk {
 }
 
 /// Bytes of a [`SessionDisk`], free again when it is dropped.
-pub(crate) struct DiskShare {
+pub(crate) struct SessionReservation {
     of: Arc<SessionDisk>,
     bytes: u64,
 }
@@ -97,8 +97,8 @@ impl UploadSessions {
     }
 
     /// A share of the bytes on disk, initially empty.
-    pub(crate) fn disk_share(&self) -> DiskShare {
-        DiskShare { of: Arc::clone(&self.disk), bytes: 0 }
+    pub(crate) fn disk_share(&self) -> SessionReservation {
+        SessionReservation { of: Arc::clone(&self.disk), bytes: 0 }
     }
 
     /// Bytes on disk of all sessions and uploads.
@@ -199,7 +199,7 @@ fn locked(session: &Mutex<UploadSession>) -> MutexGuard<'_, UploadSession> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl DiskShare {
+impl SessionReservation {
     /// Reserves `bytes` more.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ impl DiskShare {
     }
 }
 
-impl Drop for DiskShare {
+impl Drop for SessionReservation {
     fn drop(&mut self) {
         self.shrink(self.bytes);
     }

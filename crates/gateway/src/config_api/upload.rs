@@ -10,9 +10,9 @@ use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use millrace_schema::{ApplicationDraft, PackageMistakes};
 
-use super::sessions::DiskShare;
+use super::sessions::SessionReservation;
 use crate::GatewayState;
-use crate::http::{self, BodyReader, BodyShare};
+use crate::http::{self, BodyReader, BudgetReservation};
 use millrace_node::Error;
 
 /// Packages contain models and may be larger than other requests by this factor.
@@ -56,7 +56,7 @@ pub(super) struct PackageUpload {
     file: File,
     /// Size of the archive.
     bytes: u64,
-    disk: DiskShare,
+    disk: SessionReservation,
 }
 
 /// Receives the archive in the body.
@@ -104,7 +104,10 @@ impl PackageUpload {
     ///
     /// # Errors
     /// It is not an archive, or its content is not a package; there is no room for it.
-    pub(super) async fn unpacked(self, node: &GatewayState) -> Result<(ApplicationDraft, BodyShare), Error> {
+    pub(super) async fn unpacked(
+        self,
+        node: &GatewayState,
+    ) -> Result<(ApplicationDraft, BudgetReservation), Error> {
         let packed = usize::try_from(self.bytes).unwrap_or(usize::MAX);
         let room = node.budget().package(packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_FREE)).await?;
         let read = move || match self.archive {

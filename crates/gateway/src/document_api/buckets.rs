@@ -24,7 +24,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Buckets that a request reaches: all of a cluster's, in the order in which documents are stored, then those
 /// of divided groups; or those of one divided group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ReachedBuckets {
+pub(super) struct VisitedBuckets {
     /// Number of bits of the buckets outside of divided groups; `None`: none of them is reached.
     bits: Option<u8>,
     divided: Arc<[BucketId]>,
@@ -35,7 +35,7 @@ pub(super) struct ReachedBuckets {
 /// digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VisitPosition {
-    buckets: ReachedBuckets,
+    buckets: VisitedBuckets,
     number: usize,
     /// Position in the bucket, as returned by the node with it; `None` for its beginning.
     inner: Option<String>,
@@ -49,7 +49,7 @@ pub(super) enum BucketAnswer {
     There(StatusCode, Bytes),
 }
 
-impl ReachedBuckets {
+impl VisitedBuckets {
     /// Buckets of the cluster of the node; those of one group, if there is one.
     pub(super) fn of(node: &GatewayState, group: Option<&DocumentGroup>) -> Result<Self, Error> {
         let Some(cluster) = node.cluster() else {
@@ -64,7 +64,7 @@ impl ReachedBuckets {
                 (Some(bits.min(31)), divided)
             }
         };
-        Ok(ReachedBuckets { bits, divided: divided.into() })
+        Ok(VisitedBuckets { bits, divided: divided.into() })
     }
 
     /// Number of buckets outside of divided groups.
@@ -145,7 +145,7 @@ impl VisitPosition {
         if let Some(next) = self.after(inner) {
             return Ok(Some(next));
         }
-        let buckets = ReachedBuckets::of(node, group)?;
+        let buckets = VisitedBuckets::of(node, group)?;
         let known = |bucket: &BucketId| self.buckets.divided.iter().any(|known| known.covers(*bucket));
         let new = buckets.divided.iter().position(|bucket| !known(bucket));
         Ok(new.map(|new| VisitPosition { number: buckets.others() + new, inner: None, buckets }))
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn places_go_through_all_buckets_in_the_order_of_documents() {
-        let buckets = ReachedBuckets { bits: Some(3), divided: Arc::new([]) };
+        let buckets = VisitedBuckets { bits: Some(3), divided: Arc::new([]) };
         let mut place = buckets.clone().resume(None).unwrap();
         let mut order = vec![place.bucket()];
         while let Some(next) = place.after(None) {
@@ -242,7 +242,7 @@ mod tests {
     fn divided_groups_come_last_or_alone() {
         let part = |bits, part: u64| BucketId::new(bits, part << 32 | 5);
         let divided: Arc<[BucketId]> = Arc::new([part(33, 0), part(33, 1)]);
-        let all = ReachedBuckets { bits: Some(1), divided: Arc::clone(&divided) };
+        let all = VisitedBuckets { bits: Some(1), divided: Arc::clone(&divided) };
         let mut place = all.clone().resume(Some("1.".to_owned())).unwrap();
         let mut texts = Vec::new();
         while let Some(next) = place.after(None) {
@@ -252,12 +252,12 @@ mod tests {
         }
         assert_eq!(texts, ["33-5.", "33-100000005."]);
         assert_eq!(place.bucket(), part(33, 1));
-        let alone = ReachedBuckets { bits: None, divided };
+        let alone = VisitedBuckets { bits: None, divided };
         assert_eq!(alone.clone().resume(None).unwrap().bucket(), part(33, 0));
         assert!(alone.clone().resume(Some("1.".to_owned())).is_err());
         // The bucket was divided further since.
         let further =
-            ReachedBuckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
+            VisitedBuckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
         assert_eq!(further.resume(Some("33-100000005.g0.00".to_owned())).unwrap().bucket(), part(34, 1));
     }
 
@@ -271,7 +271,7 @@ mod tests {
             body: Bytes::new(),
             room: None,
         };
-        let buckets = ReachedBuckets { bits: Some(3), divided: Arc::new([]) };
+        let buckets = VisitedBuckets { bits: Some(3), divided: Arc::new([]) };
         let place = buckets.resume(Some("2.g0.00".to_owned())).unwrap();
         let asked = place.request(&request, &[("stream", None), ("wantedDocumentCount", Some("5"))]);
         assert_eq!(

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::DocumentCall;
 use super::visit::WholeGroup;
 use millrace_node::Error;
-use millrace_node::cluster::{ClusterView, DroppedGroup, ReadFence};
+use millrace_node::cluster::{ClusterView, GroupDropRequest, ReadFence};
 use millrace_node::pool::WorkFlow;
 
 /// Result of dropping a group.
@@ -74,7 +74,7 @@ pub(super) async fn drop_group(
     match (cluster, horizon) {
         (Some(cluster), Some(horizon)) => {
             let horizon = millrace_cluster::distributor::DropHorizon { until: counted.newest, ..horizon };
-            drop_everywhere(call, &cluster, DroppedGroup { document_type, group, part, horizon }).await?;
+            drop_everywhere(call, &cluster, GroupDropRequest { document_type, group, part, horizon }).await?;
         }
         _ => {
             let own = WantedGroups::These(std::slice::from_ref(&group));
@@ -91,7 +91,7 @@ pub(super) async fn drop_group(
 async fn drop_everywhere(
     call: &DocumentCall,
     cluster: &Arc<dyn ClusterView>,
-    dropped: DroppedGroup,
+    dropped: GroupDropRequest,
 ) -> Result<(), Error> {
     let (sender, receiver) = oneshot::channel();
     let done = move |result| {

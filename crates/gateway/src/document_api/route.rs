@@ -4,7 +4,7 @@
 //! document may belong to.
 
 use super::DocumentCall;
-use millrace_node::deployment::DocumentKind;
+use millrace_node::deployment::CompiledDocumentType;
 use millrace_node::{CompiledApplication, Error};
 
 /// Content clusters that an operation is sent to.
@@ -19,7 +19,7 @@ impl WriteDestination {
     pub(super) fn of(
         call: &DocumentCall,
         deployment: &CompiledApplication,
-        kind: &DocumentKind,
+        kind: &CompiledDocumentType,
     ) -> Result<Self, Error> {
         if let Some(cluster) = call.parameters.get("cluster") {
             deployment.cluster(cluster)?;

@@ -18,17 +18,17 @@ use millrace_store::{DocumentWrite, StoreChange, StoreModification, VisitedVersi
 use serde_json::{Value, json as object};
 
 use super::DocumentCall;
-use super::buckets::{self, BucketAnswer, ReachedBuckets};
+use super::buckets::{self, BucketAnswer, VisitedBuckets};
 use super::group_drop::{GroupDrop, drop_group};
 use super::path::DocumentScope;
 use super::visit::VisitPass;
 use super::write::{apply, commit};
-use crate::http::{self, BodyShare};
+use crate::http::{self, BudgetReservation};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ReadFence};
-use millrace_node::deployment::DocumentKind;
+use millrace_node::deployment::CompiledDocumentType;
 use millrace_node::metrics::CountedMetric;
-use millrace_node::pool::WorkSize;
+use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 
 /// Number of documents changed at one time.
@@ -100,10 +100,10 @@ fn check_parameters(call: &DocumentCall) -> Result<(), Error> {
 
 async fn read_update(
     call: &DocumentCall,
-    kind: &DocumentKind,
+    kind: &CompiledDocumentType,
     namespace: &str,
     request: Request,
-) -> Result<(DocumentUpdate, BodyShare), Error> {
+) -> Result<(DocumentUpdate, BudgetReservation), Error> {
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     // The update is applied to many documents; parsing wants one id, which is not used after that.
@@ -115,7 +115,7 @@ async fn read_update(
     call.within(room.work(WorkKind::Document(kind.block), &body)).await?;
     let size = body.len();
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
-    let operation = call.node.pool().run_sized(WorkSize::of_document(size), parse).await??;
+    let operation = call.node.pool().run_sized(BodySizeClass::of_document(size), parse).await??;
     match operation.action {
         OperationAction::Update(update) => Ok((update, room)),
         OperationAction::Put(_) | OperationAction::Remove(_) => {
@@ -189,7 +189,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let (count, continuation) = going.here(call, portion).await?;
         return Ok(answer(call, &going.pass, count, continuation));
     };
-    let mut place = ReachedBuckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
+    let mut place = VisitedBuckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
     let mut count = 0;
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));

@@ -12,7 +12,7 @@ use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use self::pages::{PageForm, VisitPages};
+use self::pages::{VisitPageFormat, VisitPages};
 pub(super) use self::pass::{VisitPass, WholeGroup};
 pub(super) use self::sliced::forwarded;
 use super::DocumentCall;
@@ -49,7 +49,7 @@ pub(super) async fn documents(
     call.node.metrics().count(CountedMetric::Visits);
     let deadline = Instant::now() + call.left().saturating_sub(MARGIN);
     let streams = call.parameters.flag("stream")?.unwrap_or(false);
-    let form = if streams && lines { PageForm::Lines } else { PageForm::List };
+    let form = if streams && lines { VisitPageFormat::Lines } else { VisitPageFormat::List };
     let pages = VisitPages::new(call, pass, shape, form, deadline);
     if streams {
         return Ok(stream::answer(&call.path, pages, deadline));

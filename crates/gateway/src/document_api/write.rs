@@ -21,11 +21,11 @@ use tokio::sync::oneshot;
 use super::DocumentCall;
 use super::route::WriteDestination;
 use crate::GatewayState;
-use crate::http::{self, BodyShare};
+use crate::http::{self, BudgetReservation};
 use millrace_node::cluster::ClusterError;
-use millrace_node::deployment::{DocumentKind, MISFIT, now_s};
+use millrace_node::deployment::{CompiledDocumentType, MISFIT, now_s};
 use millrace_node::metrics::CountedMetric;
-use millrace_node::pool::WorkSize;
+use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
 
@@ -74,7 +74,7 @@ async fn read(
     kind: OperationKind,
     id: &DocumentId,
     request: Request,
-) -> Result<(DocumentOperation, BodyShare), Error> {
+) -> Result<(DocumentOperation, BudgetReservation), Error> {
     let deployment = call.deployment()?;
     let kind_of_document = deployment.kind(id.document_type())?;
     let (parts, body) = request.into_parts();
@@ -86,7 +86,7 @@ async fn read(
     };
     let (body, mut room) = body.into_parts();
     call.within(room.work(WorkKind::Document(kind_of_document.block), &body)).await?;
-    let size = WorkSize::of_document(body.len());
+    let size = BodySizeClass::of_document(body.len());
     let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
     let parse = move || json::parse(&body, kind, id, &document_type.document_type, options);
     let operation = call.node.pool().run_sized(size, parse).await??;
@@ -150,7 +150,7 @@ fn effect(committed: Option<&CommittedWrite>) -> String {
 async fn change(
     call: &DocumentCall,
     deployment: &Arc<CompiledApplication>,
-    kind: &Arc<DocumentKind>,
+    kind: &Arc<CompiledDocumentType>,
     destination: &WriteDestination,
     operation: DocumentOperation,
 ) -> Result<Option<StoreChange>, Error> {
@@ -171,7 +171,7 @@ async fn change(
 pub(super) fn change_here(
     call: &DocumentCall,
     deployment: &CompiledApplication,
-    kind: &Arc<DocumentKind>,
+    kind: &Arc<CompiledDocumentType>,
     operation: DocumentOperation,
 ) -> Result<Option<StoreChange>, Error> {
     assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
@@ -199,7 +199,7 @@ struct IndexedOperation {
 
 /// Returns the modification for the store; `None` if no cluster takes the document.
 fn decided(
-    kind: &Arc<DocumentKind>,
+    kind: &Arc<CompiledDocumentType>,
     destination: &WriteDestination,
     operation: IndexedOperation,
 ) -> Option<StoreChange> {
@@ -234,11 +234,11 @@ fn decided(
 /// thread that may wait.
 async fn indexed(
     call: &DocumentCall,
-    kind: &Arc<DocumentKind>,
+    kind: &Arc<CompiledDocumentType>,
     document: Document,
 ) -> Result<Document, Error> {
     let outcome = if kind.scripts.waits() {
-        let waits = millrace_node::CallerGuard::default();
+        let waits = millrace_node::CancelOnDrop::default();
         let caller =
             IndexingCaller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
         let kind = Arc::clone(kind);
@@ -264,7 +264,7 @@ fn not_indexed(call: &DocumentCall, error: millrace_indexing::Error) -> Error {
 
 /// Applies an update to the stored document.
 fn modify(
-    kind: Arc<DocumentKind>,
+    kind: Arc<CompiledDocumentType>,
     update: DocumentUpdate,
     condition: Option<WriteCondition>,
     create: bool,
@@ -284,7 +284,7 @@ fn modify(
 
 /// Returns the document after the update, with the output of its indexing statements.
 pub(super) fn apply(
-    kind: &DocumentKind,
+    kind: &CompiledDocumentType,
     update: &DocumentUpdate,
     document: Option<Document>,
     caller: &IndexingCaller,
@@ -307,14 +307,14 @@ pub(super) fn apply(
 
 /// A test-and-set condition.
 struct WriteCondition {
-    kind: Arc<DocumentKind>,
+    kind: Arc<CompiledDocumentType>,
     text: String,
     selection: DocumentSelection,
 }
 
 fn condition(
     deployment: &CompiledApplication,
-    kind: &Arc<DocumentKind>,
+    kind: &Arc<CompiledDocumentType>,
     text: &str,
 ) -> Result<WriteCondition, Error> {
     let selection =

@@ -18,7 +18,7 @@ use millrace_trust::NodeTrust;
 use super::encrypted::TrustedConnector;
 use super::hop::{HOP, hop_value};
 use crate::GatewayState;
-use crate::http::{self, BodyBounds, BodyShare};
+use crate::http::{self, BodyBounds, BudgetReservation};
 use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
 
@@ -38,7 +38,7 @@ pub(crate) struct ForwardedRequest {
     /// Body, compressed or not, as the headers say.
     pub(crate) body: Bytes,
     /// Bytes that it takes of the budget of bodies, if it came from a client.
-    pub(crate) room: Option<Arc<BodyShare>>,
+    pub(crate) room: Option<Arc<BudgetReservation>>,
 }
 
 impl ForwardedRequest {

@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 
 use millrace_node::Error;
-use millrace_node::cluster::{BucketReaders, ForwardKind, HasAll};
+use millrace_node::cluster::{BucketReaders, ForwardKind, ReplicaCompleteness};
 
 /// Header with the purpose of a forwarded request, and with the kind of its answer. Used only between nodes
 /// of a cluster: a request from outside does not have it.
@@ -65,7 +65,7 @@ fn parse(text: &str) -> Option<ForwardKind> {
     let hop = match kind {
         "share" => ForwardKind::Share,
         "reader" | "some-reader" => {
-            let all = if kind == "reader" { HasAll::Yes } else { HasAll::Perhaps };
+            let all = if kind == "reader" { ReplicaCompleteness::Yes } else { ReplicaCompleteness::Perhaps };
             let part = match words.next() {
                 Some(text) => Some((bucket(text)?, words.next()?.parse().ok()?)),
                 None => None,
@@ -88,7 +88,7 @@ pub(crate) fn hop_value(hop: &ForwardKind) -> Option<HeaderValue> {
         ForwardKind::Client => return None,
         ForwardKind::Owner(near, bucket) => format!("owner {near}{}", part(bucket)),
         ForwardKind::Reader(all, of) => {
-            let kind = if *all == HasAll::Yes { "reader" } else { "some-reader" };
+            let kind = if *all == ReplicaCompleteness::Yes { "reader" } else { "some-reader" };
             of.map_or(kind.to_owned(), |(bucket, version)| {
                 format!("{kind} {} {version}", bucket_text(bucket))
             })
@@ -119,8 +119,11 @@ mod tests {
         let hops = [
             (ForwardKind::Owner(near, None), "owner 3"),
             (ForwardKind::Owner(near, Some(bucket)), "owner 3 40.3f00000001"),
-            (ForwardKind::Reader(HasAll::Yes, None), "reader"),
-            (ForwardKind::Reader(HasAll::Perhaps, Some((bucket, 17))), "some-reader 40.3f00000001 17"),
+            (ForwardKind::Reader(ReplicaCompleteness::Yes, None), "reader"),
+            (
+                ForwardKind::Reader(ReplicaCompleteness::Perhaps, Some((bucket, 17))),
+                "some-reader 40.3f00000001 17",
+            ),
             (ForwardKind::Share, "share"),
         ];
         for (hop, text) in hops {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{NodeForwarder, is_unsettled};
 use crate::GatewayState;
-use crate::http::{FrameReader, frame};
+use crate::http::{BodyValueReader, frame};
 use crate::status::kind_of;
 use millrace_node::cluster::{
     ForwardKind, NodeAnswer, OpenedShare, ShareStart, ShareTalk, bucket_of, parts_of,
@@ -70,7 +70,7 @@ pub(super) async fn open(
         let message = String::from_utf8_lossy(&body).into_owned();
         return Err(Error::Remote { kind: kind_of(status), message });
     }
-    let replies = FrameReader::new(answer.into_body(), MESSAGE_BYTES_MAX, None);
+    let replies = BodyValueReader::new(answer.into_body(), MESSAGE_BYTES_MAX, None);
     let mut talk = HttpShareTalk { address, asks, replies };
     let reply = talk.reply().await?;
     Ok(OpenedShare { talk: Box::new(talk), reply })
@@ -80,7 +80,7 @@ pub(super) async fn open(
 struct HttpShareTalk {
     address: String,
     asks: Sender<Bytes, Infallible>,
-    replies: FrameReader,
+    replies: BodyValueReader,
 }
 
 impl HttpShareTalk {
@@ -123,7 +123,7 @@ pub(crate) async fn answer_share(
     }
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let mut asks = FrameReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(state.budget().share()));
+    let mut asks = BodyValueReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(state.budget().share()));
     let begin: Option<ShareBegin> = asks.next().await.map_err(unreadable)?;
     let ShareBegin { parameters, buckets, version, ask } =
         begin.ok_or_else(|| unreadable("there is none".to_owned()))?;

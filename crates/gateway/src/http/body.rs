@@ -12,10 +12,10 @@ use hyper::header::CONTENT_ENCODING;
 use libdeflater::Decompressor;
 use tokio::time::Instant;
 
-use super::budget::BodyShare;
+use super::budget::BudgetReservation;
 use crate::GatewayState;
 use millrace_node::Error;
-use millrace_node::pool::WorkSize;
+use millrace_node::pool::BodySizeClass;
 
 /// Size that a body may always unpack to, in bytes, however small it is packed.
 const RATIO_FREE: usize = 1 << 20;
@@ -46,7 +46,7 @@ pub(crate) struct BodyBounds {
 /// A body in memory, with its share of the budget, which is released when the body is dropped.
 pub(crate) struct ReadBody {
     bytes: Bytes,
-    share: BodyShare,
+    share: BudgetReservation,
 }
 
 impl Deref for ReadBody {
@@ -60,7 +60,7 @@ impl Deref for ReadBody {
 impl ReadBody {
     /// Returns the bytes and their share of the budget, which must be kept as long as anything made from
     /// them.
-    pub(crate) fn into_parts(self) -> (Bytes, BodyShare) {
+    pub(crate) fn into_parts(self) -> (Bytes, BudgetReservation) {
         (self.bytes, self.share)
     }
 }
@@ -130,7 +130,7 @@ pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds)
 async fn append(
     bytes: &mut Vec<u8>,
     data: &[u8],
-    share: &mut BodyShare,
+    share: &mut BudgetReservation,
     exact: Option<usize>,
     bounds: BodyBounds,
 ) -> Result<(), Error> {
@@ -230,7 +230,8 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
     let size = unpacked_size(&packed, bounds)?;
     let ReadBody { bytes, mut share } = packed;
     share.grow(size).await?;
-    let unpacked = node.pool().run_sized(WorkSize::of_document(size), move || gunzip(&bytes, size)).await??;
+    let unpacked =
+        node.pool().run_sized(BodySizeClass::of_document(size), move || gunzip(&bytes, size)).await??;
     // The packed bytes are gone.
     share.shrink_to(size);
     Ok(ReadBody { bytes: unpacked.into(), share })

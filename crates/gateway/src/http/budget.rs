@@ -204,8 +204,8 @@ impl RequestBudget {
     }
 
     /// Creates a share without any bytes yet.
-    pub(crate) fn share(self: &Arc<Self>) -> BodyShare {
-        BodyShare { budget: Arc::clone(self), bytes: 0, work: 0 }
+    pub(crate) fn share(self: &Arc<Self>) -> BudgetReservation {
+        BudgetReservation { budget: Arc::clone(self), bytes: 0, work: 0 }
     }
 
     /// State of the bytes of bodies.
@@ -229,7 +229,7 @@ impl RequestBudget {
     ///
     /// # Errors
     /// [`Error::NoRoom`] if there was none for a minute.
-    pub(crate) async fn package(self: &Arc<Self>, bytes: usize) -> Result<BodyShare, Error> {
+    pub(crate) async fn package(self: &Arc<Self>, bytes: usize) -> Result<BudgetReservation, Error> {
         let until = Instant::now() + PACKAGE_PATIENCE;
         let mut share = self.share();
         let half = bytes.min(self.bodies.capacity / 2);
@@ -281,13 +281,13 @@ impl RequestBudget {
 
 /// Bytes of a [`RequestBudget`] that one request has reserved, for its body and for the work over it;
 /// released when the share is dropped. It must be dropped after what was made of the body.
-pub(crate) struct BodyShare {
+pub(crate) struct BudgetReservation {
     budget: Arc<RequestBudget>,
     bytes: usize,
     work: usize,
 }
 
-impl BodyShare {
+impl BudgetReservation {
     /// Reserves `bytes` more for the body, and waits for them if there is no room.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl BodyShare {
     /// Reserves up to `bytes` in all for the body.
     ///
     /// # Errors
-    /// As [`BodyShare::grow`].
+    /// As [`BudgetReservation::grow`].
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), Error> {
         match bytes.checked_sub(self.bytes) {
             Some(more) if more > 0 => self.grow(more).await,
@@ -343,7 +343,7 @@ impl BodyShare {
         self.work_by(bytes, Instant::now() + self.budget.patience).await
     }
 
-    /// As [`BodyShare::work`], for several texts that take so many bytes together.
+    /// As [`BudgetReservation::work`], for several texts that take so many bytes together.
     ///
     /// # Errors
     /// [`Error::NoRoom`] if there was none for as long as a request waits.
@@ -370,7 +370,7 @@ impl BodyShare {
     }
 }
 
-impl Drop for BodyShare {
+impl Drop for BudgetReservation {
     fn drop(&mut self) {
         self.return_memory();
         self.budget.bodies.give_back(self.bytes);

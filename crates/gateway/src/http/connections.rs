@@ -42,7 +42,7 @@ impl OpenConnections {
 
     /// Admits one more connection from `address`. Returns `None` if the limit is reached, and counts the
     /// refusal.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPlace> {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let mut by_address = self.lock();
         let of_address = by_address.get(&address).copied().unwrap_or(0);
         if self.open.load(Ordering::Relaxed) >= self.most || of_address >= self.most_of_address {
@@ -52,7 +52,7 @@ impl OpenConnections {
         by_address.insert(address, of_address + 1);
         self.open.fetch_add(1, Ordering::Relaxed);
         drop(by_address);
-        Some(ConnectionPlace { of: Arc::clone(self), address })
+        Some(ConnectionPermit { of: Arc::clone(self), address })
     }
 
     /// Number of open connections.
@@ -72,12 +72,12 @@ impl OpenConnections {
 }
 
 /// The place of one open connection, released when it is dropped.
-pub(crate) struct ConnectionPlace {
+pub(crate) struct ConnectionPermit {
     of: Arc<OpenConnections>,
     address: IpAddr,
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut by_address = self.of.lock();
         self.of.open.fetch_sub(1, Ordering::Relaxed);
@@ -100,10 +100,10 @@ pub(crate) struct ConnectionActivity {
 
 impl ConnectionActivity {
     /// Counts a request as in flight until its response is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlightRequest {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
-        UnderWay(Arc::clone(self))
+        InFlightRequest(Arc::clone(self))
     }
 
     /// Returns once the connection was inactive for `first` before the first request, or for `idle` after it.
@@ -125,16 +125,16 @@ impl ConnectionActivity {
 }
 
 /// A request in flight.
-pub(crate) struct UnderWay(Arc<ConnectionActivity>);
+pub(crate) struct InFlightRequest(Arc<ConnectionActivity>);
 
-impl Drop for UnderWay {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.steps.fetch_add(1, Ordering::Relaxed);
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl UnderWay {
+impl InFlightRequest {
     /// Returns the response, with which the request ends: at once if it is in memory (its writing is noted
     /// separately), else with its stream, which may be silent for long.
     pub(crate) fn until_answered(self, response: Response) -> Response {

@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::budget::BodyShare;
+use super::budget::BudgetReservation;
 
 /// Encodes a value as a frame.
 ///
@@ -22,18 +22,18 @@ pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, String> {
 }
 
 /// Reader of the values in a body.
-pub(crate) struct FrameReader {
+pub(crate) struct BodyValueReader {
     body: Body,
     read: Vec<u8>,
     /// Maximum size of one value, in bytes.
     limit: usize,
     /// Share of the memory budget of bodies for the longest value so far; set if the sender may be anyone.
-    share: Option<BodyShare>,
+    share: Option<BudgetReservation>,
 }
 
-impl FrameReader {
-    pub(crate) fn new(body: Body, limit: usize, share: Option<BodyShare>) -> Self {
-        FrameReader { body, read: Vec::new(), limit, share }
+impl BodyValueReader {
+    pub(crate) fn new(body: Body, limit: usize, share: Option<BudgetReservation>) -> Self {
+        BodyValueReader { body, read: Vec::new(), limit, share }
     }
 
     /// Returns the next value; `None` at the end.
@@ -84,17 +84,17 @@ mod tests {
         let patience = Duration::ZERO;
         let bounds = BudgetBounds { bodies: 1000, work: 0, answers: 0, patience, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
-        let mut frames = FrameReader::new(Body::from(all.clone()), 100, Some(budget.share()));
+        let mut frames = BodyValueReader::new(Body::from(all.clone()), 100, Some(budget.share()));
         for text in ["one", "", "three"] {
             assert_eq!(frames.next::<String>().await, Ok(Some(text.to_owned())));
         }
         assert_eq!(frames.next::<String>().await, Ok(None));
         let mut broken =
-            FrameReader::new(Body::from(all[..all.len() - 1].to_vec()), 100, Some(budget.share()));
+            BodyValueReader::new(Body::from(all[..all.len() - 1].to_vec()), 100, Some(budget.share()));
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_err());
-        let mut long = FrameReader::new(Body::from(vec![255; 8]), 100, Some(budget.share()));
+        let mut long = BodyValueReader::new(Body::from(vec![255; 8]), 100, Some(budget.share()));
         assert!(long.next::<String>().await.is_err());
     }
 }

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::answer::counted;
 use super::budget::RequestBudget;
-use super::connections::{ConnectionActivity, ConnectionPlace, OpenConnections, WatchedConnection};
+use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
 
@@ -146,7 +146,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 /// A connected client.
 struct ServedClient {
     address: SocketAddr,
-    place: ConnectionPlace,
+    place: ConnectionPermit,
     limits: PortLimits,
 }
 

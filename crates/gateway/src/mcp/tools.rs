@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::RpcRefusal;
-use crate::http::BodyShare;
+use crate::http::BudgetReservation;
 use crate::{GatewayState, search_api};
 
 /// Call of a tool.
@@ -63,7 +63,7 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
 pub(super) async fn call(
     node: &Arc<GatewayState>,
     parameters: Option<&RawValue>,
-    room: &Arc<BodyShare>,
+    room: &Arc<BudgetReservation>,
     caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
@@ -108,7 +108,7 @@ fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
 async fn query(
     node: &Arc<GatewayState>,
     arguments: Option<&RawValue>,
-    room: &Arc<BodyShare>,
+    room: &Arc<BudgetReservation>,
     caller: &Arc<RequestCaller>,
 ) -> Result<(String, bool), String> {
     let most = node.settings().limits.parameters_max;

@@ -14,7 +14,7 @@ const FORGOTTEN_AT_ONCE: usize = 2;
 /// allowance first: it gains least by that, and all others are held to theirs.
 ///
 /// Cost of a request: logarithmic in the number of keys.
-pub(super) struct AllowanceTable<K> {
+pub(super) struct TokenBuckets<K> {
     keys_max: usize,
     left: HashMap<K, RateAllowance>,
     /// All keys of `left`, by when they have all of their allowance.
@@ -29,9 +29,9 @@ struct RateAllowance {
     full: Instant,
 }
 
-impl<K: Clone + Eq + Hash + Ord> AllowanceTable<K> {
+impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
     pub fn new(keys_max: usize) -> Self {
-        AllowanceTable { keys_max, left: HashMap::new(), by_full: BTreeSet::new() }
+        TokenBuckets { keys_max, left: HashMap::new(), by_full: BTreeSet::new() }
     }
 
     /// Takes `cost` from what is left to a key, whose allowance fills by `quota` a second up to `quota`.
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_allowance_is_spent_and_fills_again() {
-        let (mut table, start) = (AllowanceTable::new(100), Instant::now());
+        let (mut table, start) = (TokenBuckets::new(100), Instant::now());
         let mut takes = |key: &str, quota: f64, cost: f64, millis: u64| {
             table.take(&key.to_owned(), quota, cost, at(start, millis))
         };
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn new_keys_push_out_those_that_gain_least_by_it() {
-        let (mut table, start) = (AllowanceTable::new(100), Instant::now());
-        let spend = |table: &mut AllowanceTable<String>, key: &str, count: usize| {
+        let (mut table, start) = (TokenBuckets::new(100), Instant::now());
+        let spend = |table: &mut TokenBuckets<String>, key: &str, count: usize| {
             (0..count).filter(|_| table.take(&key.to_owned(), 10.0, 1.0, start)).count()
         };
         assert_eq!(spend(&mut table, "greedy", 50), 10);

@@ -32,7 +32,7 @@ const NOTHING: &str = "select * from sources * where false";
 const SEARCHED: &[&str] = &["yql", "model.queryString", "select", "select.where"];
 
 /// Question of a request to a language model.
-pub(super) struct LanguageQuestion {
+pub(super) struct PromptRequest {
     language: Arc<DeployedLanguageModel>,
     asking: LanguageChain,
     template: String,
@@ -43,7 +43,7 @@ pub(super) struct LanguageQuestion {
     secret: Option<String>,
 }
 
-impl LanguageQuestion {
+impl PromptRequest {
     /// The question of the request's chain; `None` if it asks nothing. Parameters without a search are
     /// completed by a query that finds nothing.
     ///
@@ -78,7 +78,7 @@ impl LanguageQuestion {
         if !searches {
             parameters.insert("yql".to_owned(), NOTHING.to_owned());
         }
-        Ok(Some(LanguageQuestion { language, asking, template, query, searches, inference, secret }))
+        Ok(Some(PromptRequest { language, asking, template, query, searches, inference, secret }))
     }
 
     /// True if a search comes first.

@@ -11,9 +11,9 @@ use hyper::{HeaderMap, Method};
 use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
 
 use crate::GatewayState;
-use crate::http::{self, BodyBounds, BodyShare, RequestParameters};
+use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
 use millrace_node::cluster::ForwardKind;
-use millrace_node::pool::WorkSize;
+use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
 
@@ -27,7 +27,7 @@ pub(super) struct ReadParameters {
     /// Limits of the query.
     pub(super) limits: QueryLimits,
     /// Memory that the query takes of the budget, held until it is answered.
-    pub(super) room: Arc<BodyShare>,
+    pub(super) room: Arc<BudgetReservation>,
 }
 
 /// Limit of the groups and hits of a grouping. As in Vespa, only query profiles may set it.
@@ -51,7 +51,7 @@ pub(super) async fn read(
     let text = parts.uri.query().unwrap_or("");
     let line = RequestParameters::parse(text, most)?;
     let kind = WorkKind::Query(deployment.input_block);
-    let reserved = parts.extensions.remove::<Arc<BodyShare>>();
+    let reserved = parts.extensions.remove::<Arc<BudgetReservation>>();
     let bounds = BodyBounds { is_reserved: reserved.is_some(), ..bounds };
     let room;
     let mut parameters: BTreeMap<String, String> = BTreeMap::new();
@@ -74,7 +74,7 @@ pub(super) async fn read(
                 }
             };
             let read = move || media.parameters(line, &body, most);
-            parameters = node.pool().run_sized(WorkSize::of_query(size), read).await??;
+            parameters = node.pool().run_sized(BodySizeClass::of_query(size), read).await??;
         }
         other => {
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });

@@ -10,7 +10,7 @@ use super::format::ResultFormat;
 use super::trace;
 use millrace_node::Error;
 use millrace_node::ErrorKind;
-use millrace_node::search::{SearchNotices, SearchOutcome, SourceFound};
+use millrace_node::search::{SearchNotices, SearchOutcome, SourceSearchOutcome};
 
 /// Renders the answer to a query.
 pub(super) fn result(
@@ -71,7 +71,7 @@ fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
 }
 
 /// Errors of a separately searched source.
-fn of_source(source: &SourceFound) -> Vec<ErrorMessage> {
+fn of_source(source: &SourceSearchOutcome) -> Vec<ErrorMessage> {
     let errors = match &source.notices {
         Ok(of_result) => notices(of_result),
         Err(error) => vec![message(error)],

@@ -17,8 +17,8 @@ use millrace_cluster::{DroppedTypes, NodeKey};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
-    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentReach, Done, DroppedGroup,
-    MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
+    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -61,7 +61,7 @@ pub struct TestCluster {
     /// True if no node is known to have everything that it should.
     pub partial: AtomicBool,
     /// Documents that are on nodes that serve.
-    pub reach: Mutex<DocumentReach>,
+    pub reach: Mutex<DocumentAvailability>,
     /// Notes shared by the nodes, and the number of writes.
     pub notes: Mutex<BTreeMap<String, SharedNote>>,
     noted: AtomicU64,
@@ -280,8 +280,8 @@ impl ClusterView for TestMember {
         Ok(DropHorizon { until, version: 1, finishes: 0 })
     }
 
-    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
-        let DroppedGroup { document_type, group, part, horizon } = dropped;
+    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {
+        let GroupDropRequest { document_type, group, part, horizon } = dropped;
         let bucket = part.unwrap_or_else(|| self.world.buckets_of(&group)[0]);
         // Each document is written just before the drop of its own part.
         let meanwhile = {
@@ -301,7 +301,7 @@ impl ClusterView for TestMember {
         done(Ok(CommittedWrite { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
-    fn reach(&self) -> Result<DocumentReach, ClusterError> {
+    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
         Ok(*self.world.reach.lock().unwrap())
     }
 
@@ -373,7 +373,7 @@ impl TestNodes {
             emptied: Mutex::default(),
             listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
-            reach: Mutex::new(DocumentReach::All),
+            reach: Mutex::new(DocumentAvailability::All),
             notes: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),

@@ -14,13 +14,13 @@ const PREFETCH_ROWS: usize = 8;
 
 /// A query prepared for rows of bfloat16 numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct BrainQuery {
+pub(crate) struct Bfloat16Query {
     /// The even cells, then the odd cells, 16 at a time, padded with zeros.
     blocks: Vec<[[f32; 16]; 2]>,
     width: usize,
 }
 
-impl BrainQuery {
+impl Bfloat16Query {
     /// True if the machine has the instructions that make this kernel worthwhile. Otherwise the kernels of
     /// crate `tensor` are faster.
     pub(crate) fn is_fast() -> bool {
@@ -37,7 +37,7 @@ impl BrainQuery {
             cells.iter().enumerate().for_each(|(place, cell)| block[place % 2][place / 2] = *cell);
             block
         };
-        BrainQuery { blocks: query.chunks(32).map(block).collect(), width: query.len() }
+        Bfloat16Query { blocks: query.chunks(32).map(block).collect(), width: query.len() }
     }
 
     /// Computes for each of `rows` the sum over the pairs of cells of the query and that row of `cells`. Rows
@@ -56,7 +56,7 @@ impl BrainQuery {
         self.sum_rows_plain(pairs, cells, rows, sums);
     }
 
-    /// Plain implementation of [`BrainQuery::sum_rows`].
+    /// Plain implementation of [`Bfloat16Query::sum_rows`].
     fn sum_rows_plain(&self, pairs: KernelSum, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
         for (sum, row) in sums.iter_mut().zip(rows) {
             let row = self.row(cells, *row);
@@ -88,11 +88,11 @@ mod x86 {
     use half::bf16;
     use millrace_tensor::kernels::KernelSum;
 
-    use super::{BrainQuery, PREFETCH_ROWS};
+    use super::{Bfloat16Query, PREFETCH_ROWS};
 
     #[target_feature(enable = "avx512bw")]
     pub(super) fn rows<const DIFFERENCE: bool>(
-        query: &BrainQuery,
+        query: &Bfloat16Query,
         cells: &[bf16],
         rows: &[u16],
         sums: &mut [f64],
@@ -119,7 +119,7 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512bw")]
     fn sum_four<const DIFFERENCE: bool>(
-        query: &BrainQuery,
+        query: &Bfloat16Query,
         rows: [&[bf16]; 4],
         ahead: *const bf16,
     ) -> [f32; 4] {
@@ -191,7 +191,7 @@ mod tests {
         ) {
             let query: Vec<f32> = numbers[..width].iter().map(|n| f32::from(*n)).collect();
             let cells: Vec<bf16> = numbers.iter().map(|n| bf16::from_f32(f32::from(*n))).collect();
-            let split = BrainQuery::new(&query);
+            let split = Bfloat16Query::new(&query);
             for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
                 let (mut fast, mut plain) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
                 split.sum_rows(pairs, &cells, &rows, &mut fast);

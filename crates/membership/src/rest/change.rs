@@ -2,14 +2,14 @@
 
 use axum::extract::Request;
 use http_body_util::{BodyExt, Limited};
-use millrace_cluster::controller::NodeWish;
+use millrace_cluster::controller::RequestedNodeState;
 use millrace_cluster::{NodeKey, NodeState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tree::RestTree;
 use super::{OperatedCluster, RestPath, RestRefusal};
-use crate::CoordinationPicture;
+use crate::CoordinationSnapshot;
 
 /// Maximum size of a body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -59,14 +59,14 @@ pub(super) async fn set(
     let body: WishBody = serde_json::from_slice(&bytes)
         .map_err(|error| RestRefusal::wrong(format!("the body: {error}; expected {EXAMPLE}")))?;
     let wish = match body.state.user.state.parse() {
-        Ok(NodeWish::Removed) => {
+        Ok(RequestedNodeState::Removed) => {
             return Err(RestRefusal::wrong("to remove a node, send DELETE instead of PUT"));
         }
         Ok(wish) => wish,
         Err(error) => return Err(RestRefusal::wrong(format!("{error}"))),
     };
     if body.condition == WishCondition::Safe
-        && matches!(wish, NodeWish::Maintenance | NodeWish::Down)
+        && matches!(wish, RequestedNodeState::Maintenance | RequestedNodeState::Down)
         && let Some(other) = not_serving(&picture, key)
     {
         let reason =
@@ -90,14 +90,14 @@ pub(super) async fn remove(
     if !forced && let Some(reason) = needed(operated, &picture, key) {
         return Ok(json!({ "wasModified": false, "reason": reason }));
     }
-    let modified = operated.wish(name, NodeWish::Removed, String::new()).await?;
+    let modified = operated.wish(name, RequestedNodeState::Removed, String::new()).await?;
     Ok(json!({ "wasModified": modified, "reason": "ok" }))
 }
 
 /// The node of a path.
 fn node(
     operated: &dyn OperatedCluster,
-    picture: &CoordinationPicture,
+    picture: &CoordinationSnapshot,
     path: &str,
 ) -> Result<(NodeKey, String), RestRefusal> {
     let place = RestPath::parse(path, operated)?;
@@ -114,14 +114,14 @@ fn node(
 }
 
 /// Another node that does not serve.
-fn not_serving(picture: &CoordinationPicture, key: NodeKey) -> Option<String> {
+fn not_serving(picture: &CoordinationSnapshot, key: NodeKey) -> Option<String> {
     let nodes = picture.state.iter().flat_map(|state| state.nodes());
     let mut others = nodes.filter(|(other, _)| **other != key);
     others.find(|(_, entry)| !entry.state.serves()).map(|(_, entry)| entry.name.clone())
 }
 
 /// Reason why a node cannot be removed yet.
-fn needed(operated: &dyn OperatedCluster, picture: &CoordinationPicture, key: NodeKey) -> Option<String> {
+fn needed(operated: &dyn OperatedCluster, picture: &CoordinationSnapshot, key: NodeKey) -> Option<String> {
     let state = picture.state.as_ref()?;
     const CURE: &str = "or remove it with force, and lose what no other node has";
     match state.node_state(key) {

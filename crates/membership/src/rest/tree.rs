@@ -6,7 +6,7 @@ use millrace_cluster::{ClusterState, NodeKey, NodeState};
 use serde_json::{Map, Value, json};
 
 use super::{OperatedCluster, RestPath, RestRefusal};
-use crate::CoordinationPicture;
+use crate::CoordinationSnapshot;
 
 /// Services of a cluster. Every node has both.
 pub(super) const SERVICES: [&str; 2] = ["storage", "distributor"];
@@ -26,7 +26,7 @@ pub(super) fn depth(query: Option<&str>) -> Result<usize, RestRefusal> {
 /// The tree, as of one moment.
 pub(super) struct RestTree<'a> {
     operated: &'a dyn OperatedCluster,
-    picture: Arc<CoordinationPicture>,
+    picture: Arc<CoordinationSnapshot>,
 }
 
 impl<'a> RestTree<'a> {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::ClusterState;
-use millrace_cluster::controller::NodeWish;
+use millrace_cluster::controller::RequestedNodeState;
 use millrace_coordination::KeyOperation;
 use millrace_membership::{
-    ClusterMembership, ConfirmedState, CoordinationPicture, Error, NodeRole, PackagePublication,
+    ClusterMembership, ConfirmedState, CoordinationSnapshot, Error, NodeRole, PackagePublication,
     RegisteredNode, Settings,
 };
 use tokio::time::timeout;
@@ -78,7 +78,7 @@ async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
     assert!(all.nodes().values().all(|node| !node.lease_ended));
     b.adopted(all.version());
     let adopted =
-        |picture: &Arc<millrace_membership::CoordinationPicture>| picture.members["b"].registration.adopted;
+        |picture: &Arc<millrace_membership::CoordinationSnapshot>| picture.members["b"].registration.adopted;
     sees(&a, |picture| adopted(picture) == all.version()).await;
     // It only stops responding; its lease ends by itself.
     drop(b);
@@ -127,14 +127,14 @@ async fn operators_wishes_reach_the_state() {
         .expect("it is published");
     reaches(&b, "a:up b:up").await;
     let wish = async |wish| b.wish("a", wish, "for the test").await.expect("it is wished");
-    assert!(wish(NodeWish::Retired).await);
+    assert!(wish(RequestedNodeState::Retired).await);
     reaches(&a, "a:retired b:up").await;
-    assert!(!wish(NodeWish::Retired).await);
-    assert!(wish(NodeWish::Removed).await);
+    assert!(!wish(RequestedNodeState::Retired).await);
+    assert!(wish(RequestedNodeState::Removed).await);
     reaches(&a, "b:up").await;
-    assert!(wish(NodeWish::Up).await);
+    assert!(wish(RequestedNodeState::Up).await);
     reaches(&a, "a:up b:up").await;
-    let refused = b.wish("c", NodeWish::Up, "").await.expect_err("there is none").to_string();
+    let refused = b.wish("c", RequestedNodeState::Up, "").await.expect_err("there is none").to_string();
     assert_eq!(refused, "no node 'c'; the cluster has a, b");
 }
 
@@ -147,7 +147,7 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
         .expect("it is published");
     reaches(&a, "a:up b:up").await;
     b.leave().await;
-    a.wish("b", NodeWish::Removed, "").await.expect("it is removed");
+    a.wish("b", RequestedNodeState::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
 
     // It has data: an operator has to decide.
@@ -167,7 +167,7 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
     reaches(&b, "a:up b:up").await;
     assert_eq!(b.serves(), Ok(()));
     // Removed while it runs, it stays out.
-    a.wish("b", NodeWish::Removed, "").await.expect("it is removed");
+    a.wish("b", RequestedNodeState::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
     sees(&b, |picture| picture.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
     assert!(b.serves().is_err());
@@ -226,7 +226,9 @@ async fn another_state_is_confirmed_at_once() {
         .await
         .expect("it is published");
     let b = cluster.join("b").await;
-    for (wish, expected) in [(NodeWish::Up, "a:up b:up"), (NodeWish::Retired, "a:up b:retired")] {
+    for (wish, expected) in
+        [(RequestedNodeState::Up, "a:up b:up"), (RequestedNodeState::Retired, "a:up b:retired")]
+    {
         sees(&b, |picture| picture.names().contains("b")).await;
         b.wish("b", wish, "a test").await.expect("it is wished");
         let version = reaches(&a, expected).await.version();
@@ -273,7 +275,7 @@ async fn notes_are_written_while_what_was_read_is_true_and_known_to_all() {
     let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
     let note = |name: &str, value: &str| (name.to_owned(), Some(value.as_bytes().to_vec()));
-    let text = |picture: &CoordinationPicture, name: &str| {
+    let text = |picture: &CoordinationSnapshot, name: &str| {
         picture.notes.get(name).map(|note| String::from_utf8_lossy(&note.value).into_owned())
     };
     let first = [note("plan", "one"), note("plan/a", "begun")];

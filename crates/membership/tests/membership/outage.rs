@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::ClusterState;
-use millrace_cluster::controller::NodeWish;
+use millrace_cluster::controller::RequestedNodeState;
 use millrace_coordination::{Coordination, EtcdCoordination, KeyOperation};
 use millrace_membership::{ClusterMembership, NodeRole, PackagePublication, Settings};
 
@@ -107,7 +107,7 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     etcd.restart().await;
     let c = join("c").await;
     let before = reaches(&c, "a:up b:up c:up").await;
-    a.wish("b", NodeWish::Retired, "to have one more state").await.expect("it is known");
+    a.wish("b", RequestedNodeState::Retired, "to have one more state").await.expect("it is known");
     reaches(&c, "a:up b:retired c:up").await;
 
     etcd.kill();

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 
 use millrace_cluster::PROTOCOL;
-use millrace_cluster::controller::{NodeWish, Registration};
+use millrace_cluster::controller::{NodeRegistration, RequestedNodeState};
 use millrace_coordination::{KeyCondition, KeyOperation, Transaction};
 use millrace_membership::{
-    ClusterMembership, CoordinationPicture, NodeRole, PackagePublication, PublishedPackage,
+    ClusterMembership, CoordinationSnapshot, NodeRole, PackagePublication, PublishedPackage,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn has_all(value: &Value, of: &Value) -> bool {
 }
 
 /// Value of a key in a picture, as it is written.
-fn written(picture: &CoordinationPicture, key: &str) -> Value {
+fn written(picture: &CoordinationSnapshot, key: &str) -> Value {
     let value = match key.strip_prefix("/millrace/v1/").expect("it is followed").split_once('/') {
         Some(("nodes", name)) => serde_json::to_value(&picture.members[name]),
         Some(("wishes", name)) => serde_json::to_value(&picture.wishes[name]),
@@ -85,7 +85,7 @@ async fn nodes_write_where_they_ever_did() {
         .await
         .expect("it is published");
     reaches(&b, "a:up b:up").await;
-    for (name, wish) in [("a", NodeWish::Maintenance), ("b", NodeWish::Retired)] {
+    for (name, wish) in [("a", RequestedNodeState::Maintenance), ("b", RequestedNodeState::Retired)] {
         a.wish(name, wish, "").await.expect("it is known");
     }
     sees(&b, |picture| !picture.reasons.is_empty()).await;
@@ -139,7 +139,7 @@ fn fields_that_were_added_to_a_protocol_are_optional_and_stay_as_they_are() {
         r#"{"generation":7,"id":"7-1","bytes":577,"hash":"c4","dropped":{"memo":1795316001042330}}"#;
     let full = r#"{"address":"b:1","incarnation":5,"adopted":0,"stopping":false,"capacity":1.0,"group":[],"too_large":[],"out_of_space":true,"protocol":1}"#;
     let package_again: PublishedPackage = serde_json::from_str(package).expect("a package");
-    let full_again: Registration = serde_json::from_str(full).expect("a registration");
+    let full_again: NodeRegistration = serde_json::from_str(full).expect("a registration");
     assert_eq!(serde_json::to_string(&package_again).expect("JSON"), package);
     assert_eq!(serde_json::to_string(&full_again).expect("JSON"), full);
 }

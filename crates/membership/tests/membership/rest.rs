@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use millrace_cluster::NodeKey;
-use millrace_membership::rest::{LoneNode, ShownMembership, router};
+use millrace_membership::rest::{ShownMembership, SingleNodeStatus, router};
 use millrace_membership::{BucketFigures, NodeFigures, PackagePublication};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -31,7 +31,7 @@ async fn a_node_that_is_alone_has_a_tree_of_its_own() {
         ..NodeFigures::default()
     };
     let clusters = || vec!["music".to_owned()];
-    let router = router(Arc::new(LoneNode { url: "http://a:8080".to_owned(), clusters, figures }));
+    let router = router(Arc::new(SingleNodeStatus { url: "http://a:8080".to_owned(), clusters, figures }));
     let (_, all) = ask(&router, Method::GET, "/cluster/v2/?recursive=true", "").await;
     let music = &all["cluster"]["music"];
     assert_eq!((&music["state"]["generated"]["state"], &music["alone"]), (&json!("up"), &json!(true)));

@@ -9,7 +9,7 @@ use millrace_cluster::{
     ClusterConfiguration, ClusterState, ConfiguredNode, NodeHierarchy, NodeKey, NodeState,
 };
 use millrace_coordination::{Coordination, EmbeddedCoordination};
-use millrace_membership::{ClusterMembership, CoordinationPicture, Settings};
+use millrace_membership::{ClusterMembership, CoordinationSnapshot, Settings};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -92,8 +92,8 @@ pub async fn reaches(node: &ClusterMembership, expected: &str) -> Arc<ClusterSta
 /// Waits until a node's picture satisfies a condition.
 pub async fn sees(
     node: &ClusterMembership,
-    what: impl FnMut(&Arc<CoordinationPicture>) -> bool,
-) -> Arc<CoordinationPicture> {
+    what: impl FnMut(&Arc<CoordinationSnapshot>) -> bool,
+) -> Arc<CoordinationSnapshot> {
     let mut pictures = node.pictures();
     let picture = timeout(PATIENCE, pictures.wait_for(what)).await.expect("it is seen in time");
     Arc::clone(&picture.expect("the node is there"))

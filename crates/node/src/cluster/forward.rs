@@ -12,7 +12,7 @@ use crate::Error;
 
 /// Completeness of the requested documents on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HasAll {
+pub enum ReplicaCompleteness {
     /// It has all of them.
     Yes,
     /// No serving node is known to have more.
@@ -30,7 +30,7 @@ pub enum ForwardKind {
     /// It was forwarded to a node that has the documents, or at least some of them, to be answered with what
     /// that node has. Optionally restricted to one bucket, as of this version of the cluster state: another
     /// version may have divided it.
-    Reader(HasAll, Option<(BucketId, u64)>),
+    Reader(ReplicaCompleteness, Option<(BucketId, u64)>),
     /// It asks for a share of a query: the body names the buckets.
     Share,
 }

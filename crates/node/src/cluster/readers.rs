@@ -13,7 +13,7 @@ use super::{BucketReaders, ClusterView, NodeAddress, ReadersQuestion};
 use crate::{Error, Node};
 
 /// Readers of the documents of a query.
-pub struct ReadersFound {
+pub struct ReaderAssignment {
     /// Version of the cluster state for which this holds: a read counts if the cluster vouches for it
     /// afterwards.
     pub version: u64,
@@ -34,10 +34,10 @@ pub async fn readers_of_all(
     groups: Option<&[DocumentGroup]>,
     until: Instant,
     partial: bool,
-) -> Result<ReadersFound, Error> {
+) -> Result<ReaderAssignment, Error> {
     let owners = cluster.owners(groups)?;
     let near = cluster.me()?;
-    let mut found = ReadersFound { version: owners.version, readers: Vec::new(), silent: Vec::new() };
+    let mut found = ReaderAssignment { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
         match cluster.place(owner)? {
@@ -69,7 +69,7 @@ pub async fn readers_of_all(
     Ok(found)
 }
 
-impl ReadersFound {
+impl ReaderAssignment {
     /// Assigns the buckets to nodes, so that every bucket is read once: at its best node that is not among
     /// the nodes to avoid. Also returns the approximate number of documents in buckets that have no other
     /// node, if there are such buckets.

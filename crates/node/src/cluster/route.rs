@@ -7,7 +7,8 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Location};
 
 use super::{
-    BucketReaders, ClusterView, ForwardAnswer, ForwardKind, ForwardableRequest, HasAll, NodeAddress,
+    BucketReaders, ClusterView, ForwardAnswer, ForwardKind, ForwardableRequest, NodeAddress,
+    ReplicaCompleteness,
 };
 use crate::{Error, Node};
 
@@ -213,7 +214,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                 Some((bucket, version)) => (*bucket, Some(*version)),
                 None => (self.bucket()?, None),
             };
-            let partial = *all == HasAll::Perhaps;
+            let partial = *all == ReplicaCompleteness::Perhaps;
             return Ok(RoutingDecision::Here(ReadFence { version, bucket: Some(bucket), partial }));
         }
         let owner = match self.part.or(hop.part()) {
@@ -336,7 +337,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         readers: &BucketReaders,
     ) -> Result<RoutingDecision<R::Answer>, Error> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
-        let all = if readers.full { HasAll::Yes } else { HasAll::Perhaps };
+        let all = if readers.full { ReplicaCompleteness::Yes } else { ReplicaCompleteness::Perhaps };
         for node in &readers.nodes {
             let outcome = match self.cluster.place(*node) {
                 Ok(NodeAddress::Here) => {

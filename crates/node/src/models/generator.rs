@@ -7,7 +7,7 @@ use millrace_document::{DataType, DocumentValue, json as document_json};
 use millrace_indexing::{ComponentFailure, GeneratorTarget};
 use millrace_model::ModelCaller;
 use millrace_remote::InferenceOptions;
-use millrace_schema::{FieldGenerator, OnMisfit};
+use millrace_schema::{FieldGenerator, InvalidAnswerPolicy};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -124,12 +124,12 @@ impl DeployedGenerator {
             )
         };
         match self.config.on_misfit {
-            OnMisfit::Discard => Ok(None),
-            OnMisfit::Warn => {
+            InvalidAnswerPolicy::Discard => Ok(None),
+            InvalidAnswerPolicy::Warn => {
                 tracing::warn!("{}; the field stays empty", told());
                 Ok(None)
             }
-            OnMisfit::Fail => Err(ComponentFailure::Input(told())),
+            InvalidAnswerPolicy::Fail => Err(ComponentFailure::Input(told())),
         }
     }
 }

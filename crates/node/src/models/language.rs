@@ -31,9 +31,9 @@ impl DeployedLanguageModel {
 
 /// Language models in use: a model that is also in the next deployment stays as it is.
 #[derive(Default)]
-pub(super) struct KnownLanguages(Mutex<Vec<Weak<DeployedLanguageModel>>>);
+pub(super) struct LanguageModels(Mutex<Vec<Weak<DeployedLanguageModel>>>);
 
-impl KnownLanguages {
+impl LanguageModels {
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<DeployedLanguageModel>>> {
         // A panic leaves at most an entry too few, and then the model is created again.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,20 +12,20 @@ const INLINE_QUERY_BYTES_MAX: usize = 16 << 10;
 
 /// The size of work over the bytes of a request, and the size from which on it is done in the pool.
 #[derive(Debug, Clone, Copy)]
-pub struct WorkSize {
+pub struct BodySizeClass {
     bytes: usize,
     inline_max: usize,
 }
 
-impl WorkSize {
+impl BodySizeClass {
     /// Work of unpacking to this many bytes, or of parsing a document of this size.
     pub fn of_document(bytes: usize) -> Self {
-        WorkSize { bytes, inline_max: INLINE_BYTES_MAX }
+        BodySizeClass { bytes, inline_max: INLINE_BYTES_MAX }
     }
 
     /// Work of parsing the parameters or the text of a query of this many bytes.
     pub fn of_query(bytes: usize) -> Self {
-        WorkSize { bytes, inline_max: INLINE_QUERY_BYTES_MAX }
+        BodySizeClass { bytes, inline_max: INLINE_QUERY_BYTES_MAX }
     }
 }
 
@@ -36,7 +36,7 @@ impl WorkPool {
     /// The pool is full.
     pub async fn run_sized<T: Send + 'static>(
         &self,
-        size: WorkSize,
+        size: BodySizeClass,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         if size.bytes <= size.inline_max { Ok(work()) } else { self.run(work).await }

@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use super::federation::SourceQuery;
 use super::rewrite::RewrittenQuery;
 use super::run::{QueryRequest, SearchNotices, SearchOutcome};
-use super::sources::ReachedSources;
+use super::sources::ResolvedSources;
 use super::{GRACE, answer, embed};
-use crate::caller::CallerGuard;
+use crate::caller::CancelOnDrop;
 use crate::{CompiledApplication, Error, Node};
 
 /// Sources of a request, before their queries are made.
@@ -43,7 +43,7 @@ pub struct SourceQueries {
 }
 
 /// Outcome of one source.
-pub struct SourceFound {
+pub struct SourceSearchOutcome {
     /// Name of the source.
     pub name: Arc<str>,
     /// Range of its hits among the returned ones, if they did not become one list with those of others.
@@ -80,7 +80,7 @@ impl SeparateSources {
             sources.push((part, made));
         }
         let leads = |(_, made): &(SourceQuery, RewrittenQuery)| {
-            ReachedSources::by(&made.query.sources, deployment).is_ok()
+            ResolvedSources::by(&made.query.sources, deployment).is_ok()
         };
         if sources.iter().any(leads) {
             sources.retain(leads);
@@ -168,7 +168,7 @@ async fn search(
     permit: Permit,
     started: Instant,
 ) -> Result<SearchOutcome, Error> {
-    let caller = CallerGuard::default();
+    let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
     let deadline = started + query.timeout;
     let searching = async {
@@ -215,7 +215,7 @@ fn put_together(
         match outcome {
             None => {}
             Some(Ok(found)) => add(&mut all, name, found),
-            Some(Err(error)) => all.sources.push(SourceFound {
+            Some(Err(error)) => all.sources.push(SourceSearchOutcome {
                 notices: Err(error),
                 name,
                 hits: 0..0,
@@ -253,7 +253,7 @@ fn add(all: &mut SearchOutcome, name: Arc<str>, found: SearchOutcome) {
         (Some(all), Some(plans)) => all.plans.extend(plans.plans),
         (all, plans) => *all = all.take().or(plans),
     }
-    all.sources.push(SourceFound {
+    all.sources.push(SourceSearchOutcome {
         name,
         hits: first_hit..all.result.hits.len(),
         groupings: first_grouping..all.result.groupings.len(),

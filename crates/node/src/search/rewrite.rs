@@ -9,8 +9,8 @@ use millrace_rules::{QueryRewriting, RewriteStep, RuleBase};
 use millrace_schema::did_you_mean;
 
 use super::run;
-use super::sources::ReachedSources;
-use crate::pool::{WorkFlow, WorkSize};
+use super::sources::ResolvedSources;
+use crate::pool::{BodySizeClass, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
 
 /// Minimum trace level that lists each applied rule; lower levels show only the result of all rules.
@@ -34,7 +34,7 @@ pub async fn query(
 ) -> Result<RewrittenQuery, Error> {
     let size = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
     let parse = move || Query::from_parameters(parameters, &limits);
-    let query = node.pool().run_sized(WorkSize::of_query(size), parse).await??;
+    let query = node.pool().run_sized(BodySizeClass::of_query(size), parse).await??;
     let query = with_scope(query, deployment);
     let Some(base) = base_of(deployment, &query)? else {
         return Ok(RewrittenQuery { query, told: Arc::default() });
@@ -51,7 +51,7 @@ fn with_scope(mut query: Query, deployment: &CompiledApplication) -> Query {
     let names_scope =
         streaming.user.is_some() || !streaming.groups.is_empty() || streaming.selection.is_some();
     if !names_scope
-        && ReachedSources::by(&query.sources, deployment).is_ok_and(|reached| reached.are_indexed())
+        && ResolvedSources::by(&query.sources, deployment).is_ok_and(|reached| reached.are_indexed())
     {
         query.streaming.selection = Some("true".to_owned());
     }
@@ -67,7 +67,7 @@ fn rewritten(
     let told = Arc::default();
     let level = level(&query)?;
     // If nothing can be searched, the planning of the query reports it.
-    let Ok(reached) = ReachedSources::by(&query.sources, deployment) else {
+    let Ok(reached) = ResolvedSources::by(&query.sources, deployment) else {
         return Ok(RewrittenQuery { query, told });
     };
     let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_bucket::BucketId;
-use millrace_column::{PathChoice, View};
+use millrace_column::{ExecutionPaths, View};
 use millrace_document::DocumentGroup;
 use millrace_plan::{EmbeddedInput, Plan, PlanContext, StreamedScope, check_groupings, has_field, parsed};
 use millrace_query::{BriefItem, Query, StreamingScope};
@@ -20,9 +20,9 @@ use millrace_search::{
 };
 use millrace_store::ViewScope;
 
-use super::apart::SourceFound;
-use super::sources::{AskedSchema, ReachedSources, beside};
-use crate::deployment::DocumentKind;
+use super::apart::SourceSearchOutcome;
+use super::sources::{ResolvedSources, SearchedSchema, beside};
+use crate::deployment::CompiledDocumentType;
 use crate::indexes::IndexUse;
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
@@ -54,7 +54,7 @@ pub struct SearchOutcome {
     /// Time limit: that of the query, or a shorter one from services.xml.
     pub timeout: Duration,
     /// Result of each source, if they were searched separately; otherwise empty.
-    pub sources: Vec<SourceFound>,
+    pub sources: Vec<SourceSearchOutcome>,
     /// True if their results stay in one group for each.
     pub grouped: bool,
 }
@@ -163,8 +163,8 @@ pub fn run(request: QueryRequest) -> Result<SearchOutcome, Error> {
     let mut prepared = PreparedQuery::new(request)?;
     let views = prepared.narrowed_views()?;
     let outcomes = match prepared.request.node.settings().paths() {
-        PathChoice::Fast => run_all(&prepared.parts(&views), &prepared.deadline)?,
-        PathChoice::Plain => run_gathered(prepared.over(views), &prepared.deadline)?,
+        ExecutionPaths::Fast => run_all(&prepared.parts(&views), &prepared.deadline)?,
+        ExecutionPaths::Plain => run_gathered(prepared.over(views), &prepared.deadline)?,
     };
     Ok(prepared.found(outcomes, 1))
 }
@@ -176,7 +176,7 @@ pub struct PreparedQuery {
     pub request: QueryRequest,
     /// Part of the store that it reads.
     pub scope: ViewScope,
-    kinds: Vec<Arc<DocumentKind>>,
+    kinds: Vec<Arc<CompiledDocumentType>>,
     unresolved: Option<Arc<Error>>,
     lacking: Vec<Arc<str>>,
     /// One search for each kind; at least one.
@@ -195,7 +195,7 @@ impl PreparedQuery {
     /// The query is not valid for the application.
     pub fn new(request: QueryRequest) -> Result<Self, Error> {
         let QueryRequest { deployment, query, started, gone, .. } = &request;
-        let ReachedSources { kinds, unresolved } = ReachedSources::by(&query.sources, deployment)?;
+        let ResolvedSources { kinds, unresolved } = ResolvedSources::by(&query.sources, deployment)?;
         let mut known = beside(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
         let (kinds, lacking) = showing(kinds, query);
@@ -205,7 +205,8 @@ impl PreparedQuery {
             .collect::<Result<Vec<Arc<PreparedSearch>>, Error>>()?;
         check_groupings(searches.iter().map(|search| search.plan()))?;
         let scope = view_scope(&searches[0].plan().scope);
-        let timeout = kinds.iter().filter_map(AskedSchema::query_time_max).fold(query.timeout, Duration::min);
+        let timeout =
+            kinds.iter().filter_map(SearchedSchema::query_time_max).fold(query.timeout, Duration::min);
         let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
         let rest = timeout.saturating_sub(looking).max(REST_MIN);
@@ -358,9 +359,9 @@ impl PlanTrace {
 
 /// Selects the schemas that have the requested document summary, with the names of the others. If all lack
 /// it, all are searched: the plan reports the error.
-fn showing<'d>(kinds: Vec<AskedSchema<'d>>, query: &Query) -> (Vec<AskedSchema<'d>>, Vec<Arc<str>>) {
+fn showing<'d>(kinds: Vec<SearchedSchema<'d>>, query: &Query) -> (Vec<SearchedSchema<'d>>, Vec<Arc<str>>) {
     let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
-    let has = |asked: &AskedSchema<'_>| asked.kind.schema.summaries.contains_key(summary);
+    let has = |asked: &SearchedSchema<'_>| asked.kind.schema.summaries.contains_key(summary);
     if !kinds.iter().any(has) {
         return (kinds, Vec::new());
     }
@@ -371,7 +372,7 @@ fn showing<'d>(kinds: Vec<AskedSchema<'d>>, query: &Query) -> (Vec<AskedSchema<'
 /// Texts that the query needs embedded, over all schemas that it searches.
 pub fn embeddings(deployment: &CompiledApplication, query: &Query) -> Result<Vec<EmbeddedInput>, Error> {
     let mut wanted = Vec::new();
-    for asked in ReachedSources::by(&query.sources, deployment)?.kinds {
+    for asked in ResolvedSources::by(&query.sources, deployment)?.kinds {
         wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
     }
     Ok(wanted)
@@ -379,8 +380,8 @@ pub fn embeddings(deployment: &CompiledApplication, query: &Query) -> Result<Vec
 
 /// Plans the query for one schema; `all` are the schemas of the request.
 fn plan(
-    asked: &AskedSchema<'_>,
-    all: &[&Arc<DocumentKind>],
+    asked: &SearchedSchema<'_>,
+    all: &[&Arc<CompiledDocumentType>],
     QueryRequest { node, deployment, query, embeddings, .. }: &QueryRequest,
 ) -> Result<PreparedSearch, Error> {
     let kind = asked.kind;

@@ -10,7 +10,7 @@ use millrace_search::{SearchDeadline, ShareReply, ShareRequest, ShareSession};
 
 use super::rewrite::{self, RewrittenQuery};
 use super::run::{PreparedQuery, QueryRequest};
-use crate::caller::CallerGuard;
+use crate::caller::CancelOnDrop;
 use crate::cluster::{ReadFence, ShareStart, check_held};
 use crate::pool::WorkFlow;
 use crate::{CompiledApplication, Error, Node};
@@ -76,7 +76,7 @@ pub struct StartedShare {
     /// Time after which the conversation is abandoned.
     pub until: Instant,
     /// To be kept during the conversation: dropping it stops the work.
-    pub caller: CallerGuard,
+    pub caller: CancelOnDrop,
 }
 
 /// Starts this node's share of a query, for the gathering node.
@@ -90,7 +90,7 @@ pub async fn start(
     started: Instant,
 ) -> Result<StartedShare, Error> {
     let ShareStart { parameters, buckets, version, ask } = start;
-    let caller = CallerGuard::default();
+    let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
     // The gathering node has checked the limits.
     let limits = QueryLimits {

@@ -9,18 +9,18 @@ use millrace_query::{FEDERATED, Query, value_of};
 use millrace_schema::DocumentMode;
 use millrace_selection::DocumentSelection;
 
-use crate::deployment::{ClusterOfKind, DocumentKind};
+use crate::deployment::{CompiledDocumentType, TypeInCluster};
 use crate::{CompiledApplication, Error};
 
 /// A schema that the query searches.
-pub struct AskedSchema<'d> {
-    pub kind: &'d Arc<DocumentKind>,
+pub struct SearchedSchema<'d> {
+    pub kind: &'d Arc<CompiledDocumentType>,
     /// Clusters to search, by their index among those of the type.
     clusters: BTreeSet<usize>,
 }
 
-impl AskedSchema<'_> {
-    pub fn cluster(&self) -> Option<&ClusterOfKind> {
+impl SearchedSchema<'_> {
+    pub fn cluster(&self) -> Option<&TypeInCluster> {
         self.kind.clusters.get(*self.clusters.first()?)
     }
 
@@ -43,14 +43,14 @@ impl AskedSchema<'_> {
 }
 
 /// Targets of a query's sources.
-pub struct ReachedSources<'d> {
+pub struct ResolvedSources<'d> {
     /// Schemas, in the order of their names.
-    pub kinds: Vec<AskedSchema<'d>>,
+    pub kinds: Vec<SearchedSchema<'d>>,
     /// Error for sources that do not exist. The others are searched nevertheless.
     pub unresolved: Option<Error>,
 }
 
-impl ReachedSources<'_> {
+impl ResolvedSources<'_> {
     /// True if a query that names no group searches all documents of these sources.
     pub fn are_indexed(&self) -> bool {
         let clusters =
@@ -59,7 +59,7 @@ impl ReachedSources<'_> {
     }
 }
 
-impl<'d> ReachedSources<'d> {
+impl<'d> ResolvedSources<'d> {
     /// Resolves these sources.
     ///
     /// # Errors
@@ -68,23 +68,23 @@ impl<'d> ReachedSources<'d> {
         sources: &millrace_query::QuerySources,
         deployment: &'d CompiledApplication,
     ) -> Result<Self, Error> {
-        let mut kinds: Vec<&Arc<DocumentKind>> = deployment.kinds().collect();
+        let mut kinds: Vec<&Arc<CompiledDocumentType>> = deployment.kinds().collect();
         kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
         let sources = NamedSources::of(deployment, sources)?;
         let asked = kinds.into_iter().map(|kind| {
-            let is_asked = |(at, cluster): (usize, &ClusterOfKind)| {
+            let is_asked = |(at, cluster): (usize, &TypeInCluster)| {
                 (cluster.mode.is_searched() && sources.include(&kind.schema.name, &cluster.id)).then_some(at)
             };
-            AskedSchema { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
+            SearchedSchema { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
         });
-        let asked: Vec<AskedSchema<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
+        let asked: Vec<SearchedSchema<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
         if asked.is_empty() {
             return Err(Error::BadRequest(match &*known_sources(deployment) {
                 "" => "there is nothing to search: the application has no schemas".to_owned(),
                 known => format!("none of the sources can be searched; there are {known}"),
             }));
         }
-        Ok(ReachedSources { kinds: asked, unresolved: sources.unresolved })
+        Ok(ResolvedSources { kinds: asked, unresolved: sources.unresolved })
     }
 }
 
@@ -163,10 +163,10 @@ impl NamedSource {
 
 /// Schemas of all sources that are searched together with those of this query, including itself; empty if it
 /// is the whole request.
-pub fn beside<'d>(query: &Query, deployment: &'d CompiledApplication) -> Vec<&'d Arc<DocumentKind>> {
+pub fn beside<'d>(query: &Query, deployment: &'d CompiledApplication) -> Vec<&'d Arc<CompiledDocumentType>> {
     let Some(names) = query.parameters.get(FEDERATED) else { return Vec::new() };
     let names = millrace_query::QuerySources::Named(names.split(',').map(str::to_owned).collect());
-    let reached = ReachedSources::by(&names, deployment);
+    let reached = ResolvedSources::by(&names, deployment);
     reached.map(|reached| reached.kinds.iter().map(|asked| asked.kind).collect()).unwrap_or_default()
 }
 

@@ -3,13 +3,13 @@
 /// A known element.
 pub(super) struct KnownElement {
     pub name: &'static str,
-    pub meaning: ElementMeaning,
+    pub meaning: ElementSupport,
     pub children: &'static [KnownElement],
 }
 
 /// Effect of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ElementMeaning {
+pub(super) enum ElementSupport {
     /// It is read, or has the same effect with any content.
     Known,
     /// Known; its content is not checked.
@@ -21,19 +21,19 @@ pub(super) enum ElementMeaning {
 }
 
 const fn known(name: &'static str, children: &'static [KnownElement]) -> KnownElement {
-    KnownElement { name, meaning: ElementMeaning::Known, children }
+    KnownElement { name, meaning: ElementSupport::Known, children }
 }
 
 const fn closed(name: &'static str) -> KnownElement {
-    KnownElement { name, meaning: ElementMeaning::Closed, children: &[] }
+    KnownElement { name, meaning: ElementSupport::Closed, children: &[] }
 }
 
 const fn no_effect(name: &'static str, reason: &'static str) -> KnownElement {
-    KnownElement { name, meaning: ElementMeaning::NoEffect(reason), children: &[] }
+    KnownElement { name, meaning: ElementSupport::NoEffect(reason), children: &[] }
 }
 
 const fn refused(name: &'static str, reason: &'static str) -> KnownElement {
-    KnownElement { name, meaning: ElementMeaning::Refused(reason), children: &[] }
+    KnownElement { name, meaning: ElementSupport::Refused(reason), children: &[] }
 }
 
 const JAVA: &str = "Java components do not run here: remove it, and do its work in the client";

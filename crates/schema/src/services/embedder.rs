@@ -4,8 +4,9 @@ use roxmltree::Node;
 
 use super::{FILE, number, one_of_these};
 use crate::embedder::{
-    ColbertTokens, EmbedderConfig, EmbedderKind, EmbedderMeans, EmbeddingService, ModelExecution, ModelFile,
-    PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames, VectorQuantization,
+    ColbertTokens, EmbedderConfig, EmbedderImplementation, EmbedderKind, EmbeddingService, ModelExecution,
+    ModelFile, PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames,
+    VectorQuantization,
 };
 use crate::suggest::did_you_mean;
 use crate::{Error, xml};
@@ -77,11 +78,13 @@ pub(super) fn read(node: Node<'_, '_>, component_type: &str) -> Result<EmbedderC
     let means = match component_type {
         "hugging-face-tokenizer" => {
             settings.only(component_type, &["model"])?;
-            EmbedderMeans::Tokenizer(settings.model("model")?)
+            EmbedderImplementation::Tokenizer(settings.model("model")?)
         }
         _ => match service_of(component_type) {
-            Some((own, address)) => EmbedderMeans::Remote(remote(&settings, component_type, own, address)?),
-            None => EmbedderMeans::Transformer(transformer(&settings, component_type)?),
+            Some((own, address)) => {
+                EmbedderImplementation::Remote(remote(&settings, component_type, own, address)?)
+            }
+            None => EmbedderImplementation::Transformer(transformer(&settings, component_type)?),
         },
     };
     Ok(EmbedderConfig {

@@ -6,7 +6,7 @@ use super::chains::ChainLineage;
 use super::container::class_of;
 use super::{FILE, number};
 use crate::language::{
-    FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
+    FieldGenerator, InvalidAnswerPolicy, LanguageChain, LanguageModelConfig, PromptTemplate, SearchChain,
 };
 use crate::package::Files;
 use crate::suggest::{did_you_mean, one_of};
@@ -109,7 +109,11 @@ pub(super) fn generator(
         structured: settings.one_of("responseFormatType", &[("JSON", true), ("TEXT", false)])?,
         on_misfit: settings.one_of(
             "invalidResponseFormatPolicy",
-            &[("DISCARD", OnMisfit::Discard), ("WARN", OnMisfit::Warn), ("FAIL", OnMisfit::Fail)],
+            &[
+                ("DISCARD", InvalidAnswerPolicy::Discard),
+                ("WARN", InvalidAnswerPolicy::Warn),
+                ("FAIL", InvalidAnswerPolicy::Fail),
+            ],
         )?,
         place: xml::place(FILE, node),
     })

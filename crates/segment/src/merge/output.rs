@@ -16,7 +16,7 @@ use crate::{ChunkInfo, Error, NewChunk, SegmentFile, SegmentWriter};
 
 /// Rows taken for the next chunk.
 #[derive(Default)]
-pub(super) struct TakenRows {
+pub(super) struct MergedChunkRows {
     runs: Vec<RowRun>,
     info: Option<ChunkInfo>,
     bytes: u64,
@@ -37,7 +37,7 @@ pub(super) struct TypeOutput<'a> {
     pub(super) document_type: &'a str,
     pub(super) columns: &'a [ColumnKey],
     pub(super) policy: &'a dyn MergePolicy,
-    pub(super) taken: TakenRows,
+    pub(super) taken: MergedChunkRows,
 }
 
 impl TypeOutput<'_> {
@@ -129,7 +129,7 @@ impl TypeOutput<'_> {
     }
 
     fn flush(&mut self, location: u32, group: &str, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
-        let TakenRows { runs, info, .. } = std::mem::take(&mut self.taken);
+        let MergedChunkRows { runs, info, .. } = std::mem::take(&mut self.taken);
         let Some(info) = info else { return Ok(()) };
         let taken: usize = runs.iter().map(|run| run.rows.len()).sum();
         assert!(taken == info.documents as usize, "a chunk has the rows that were taken for it");

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_column::{Column, ColumnForm, ColumnKey, ColumnPart, RestRows, join_values};
+use millrace_column::{Column, ColumnForm, ColumnKey, ColumnPart, OverflowRows, join_values};
 use millrace_env::pace;
 
 use super::output::{RowRun, TypeOutput};
@@ -15,7 +15,7 @@ use crate::{Error, SegmentFile};
 /// The value columns of a chunk.
 pub(super) struct JoinedValues {
     fields: BTreeMap<String, JoinedField>,
-    rest: RestRows,
+    rest: OverflowRows,
 }
 
 struct JoinedField {
@@ -29,7 +29,7 @@ impl JoinedValues {
     pub fn new(output: &TypeOutput<'_>, runs: &[RowRun]) -> Result<Self, Error> {
         let damaged = |error| damaged(&runs[0].segment, &error);
         let rest = output.columns_of(&ColumnKey::rest(), runs)?;
-        let mut rest = RestRows::decode(&parts(&rest, runs)).map_err(damaged)?;
+        let mut rest = OverflowRows::decode(&parts(&rest, runs)).map_err(damaged)?;
         let mut fields = BTreeMap::new();
         for key in output.columns.iter().filter(|key| key.form == ColumnForm::Value) {
             pace::step();

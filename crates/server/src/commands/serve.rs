@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use millrace_gateway::{NodeServer, Settings};
-use millrace_membership::rest::{self, LoneNode};
+use millrace_membership::rest::{self, SingleNodeStatus};
 use millrace_membership::{BucketFigures, NodeFigures};
 use millrace_node::Node;
 use millrace_schema::ApplicationDraft;
@@ -163,7 +163,7 @@ fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<Router, Error> {
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
     let (named, told) = (Arc::clone(node), Arc::clone(node));
-    Ok(rest::router(Arc::new(LoneNode {
+    Ok(rest::router(Arc::new(SingleNodeStatus {
         url: format!("{scheme}://{data}"),
         clusters: move || named.content_clusters(),
         figures: move || {

@@ -7,12 +7,12 @@ use millrace_document::{Document, DocumentId, DocumentVersion, Timestamp};
 use crate::Error;
 use crate::read::columns;
 use crate::read::masks::{SegmentChunks, ids, removed_rows, timestamps};
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::StoreState;
 use crate::tail::{RowKey, TailRow};
 
 /// Returns the newest version of a document, unless it is a removal or was dropped.
-pub(crate) fn get(shared: &StoreShared, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
+pub(crate) fn get(shared: &StoreContext, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
     Ok(match newest(shared, id)? {
         Some(NewestVersion::InTail(row)) => (!row.removed).then_some((row.document, row.timestamp)),
         Some(NewestVersion::InSegment(found)) if !found.removed => {
@@ -24,7 +24,7 @@ pub(crate) fn get(shared: &StoreShared, id: &DocumentId) -> Result<Option<(Docum
 
 /// Returns the newest version of a document, which may be a removal; a dropped document is a removal at the
 /// time of the drop.
-pub(crate) fn version(shared: &StoreShared, id: &DocumentId) -> Result<Option<DocumentVersion>, Error> {
+pub(crate) fn version(shared: &StoreContext, id: &DocumentId) -> Result<Option<DocumentVersion>, Error> {
     let Some(newest) = newest(shared, id)? else {
         let place = id.location().reversed();
         let dropped = shared.state().marks.dropped(id.document_type(), place, &id.group().key());
@@ -48,7 +48,7 @@ enum NewestVersion {
     InSegment(SegmentVersion),
 }
 
-fn newest(shared: &StoreShared, id: &DocumentId) -> Result<Option<NewestVersion>, Error> {
+fn newest(shared: &StoreContext, id: &DocumentId) -> Result<Option<NewestVersion>, Error> {
     let state = shared.state();
     let location = id.location().reversed();
     let group = id.group().key();
@@ -150,7 +150,7 @@ fn find_in_segments(
     Ok(best)
 }
 
-fn read(shared: &StoreShared, id: &DocumentId, found: &SegmentVersion) -> Result<Document, Error> {
+fn read(shared: &StoreContext, id: &DocumentId, found: &SegmentVersion) -> Result<Document, Error> {
     let source = &found.source;
     let section = &source.segment.sections()[source.section];
     let mut values = Vec::new();

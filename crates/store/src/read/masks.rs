@@ -9,14 +9,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, PathChoice};
+use millrace_column::{BytesColumn, Column, ColumnKey, ExecutionPaths, FixedColumn};
 use millrace_document::DocumentId;
 use millrace_segment::{ChunkInfo, SegmentFile};
 use quick_cache::Weighter;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
-use crate::read::secret::SecretHash;
+use crate::read::secret::KeyedHash;
 use crate::state::marks::DropMarks;
 
 /// One bit a version, lowest first, in words of 64; `None`: all are set.
@@ -33,7 +33,7 @@ pub(crate) struct SegmentChunks {
 
 /// A group, as seen from one bucket.
 #[derive(Clone, Copy)]
-pub(crate) struct GroupIn<'a> {
+pub(crate) struct GroupOfBucket<'a> {
     pub document_type: &'a str,
     /// The group's location, or the bucket's first if there is no group.
     pub location: u32,
@@ -43,7 +43,7 @@ pub(crate) struct GroupIn<'a> {
     pub places: (u64, u64),
 }
 
-impl GroupIn<'_> {
+impl GroupOfBucket<'_> {
     /// Returns true if the group is divided, and the bucket has only a part of it.
     pub fn is_divided(&self) -> bool {
         !self.group.is_empty() && self.places.1 - self.places.0 < u64::from(u32::MAX)
@@ -80,7 +80,7 @@ type MadeMasks = (Vec<u8>, Arc<GroupMasks>);
 /// Masks that were made lately, up to a number of bytes.
 pub(crate) struct MaskCache {
     masks: quick_cache::sync::Cache<u128, Arc<MadeMasks>, MaskWeigher>,
-    hash: SecretHash,
+    hash: KeyedHash,
 }
 
 #[derive(Clone)]
@@ -97,16 +97,16 @@ impl Weighter<u128, Arc<MadeMasks>> for MaskWeigher {
 impl MaskCache {
     pub fn new(bytes: u64) -> Self {
         let masks = quick_cache::sync::Cache::with_weighter(1024, bytes, MaskWeigher);
-        MaskCache { masks, hash: SecretHash::new() }
+        MaskCache { masks, hash: KeyedHash::new() }
     }
 
     /// The masks of a group's chunks in all segments of a bucket.
     pub fn masks(
         &self,
-        group: &GroupIn<'_>,
+        group: &GroupOfBucket<'_>,
         sources: &[SegmentChunks],
         marks: &DropMarks,
-        paths: PathChoice,
+        paths: ExecutionPaths,
     ) -> Result<Arc<GroupMasks>, Error> {
         let dropped = group.dropped(marks);
         if !paths.is_fast() {
@@ -143,7 +143,12 @@ impl MaskCache {
 }
 
 /// All that masks depend on, as bytes: segments do not change.
-fn identity(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &DropMarks) -> Vec<u8> {
+fn identity(
+    group: &GroupOfBucket<'_>,
+    sources: &[SegmentChunks],
+    dropped: u64,
+    marks: &DropMarks,
+) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64 + group.group.len() + group.document_type.len());
     let mut number = |number: u64| bytes.extend(number.to_le_bytes());
     number(dropped);
@@ -173,7 +178,7 @@ struct SourceKeys {
 }
 
 fn make(
-    group: &GroupIn<'_>,
+    group: &GroupOfBucket<'_>,
     sources: &[SegmentChunks],
     dropped: u64,
     marks: &DropMarks,
@@ -218,7 +223,7 @@ fn make(
 /// Masks documents without a group, or of a divided one: documents outside the bucket do not count, nor do
 /// those without a group whose location was dropped.
 fn mask_by_place(
-    group: &GroupIn<'_>,
+    group: &GroupOfBucket<'_>,
     source: &SegmentChunks,
     masks: &mut [Mask],
     marks: &DropMarks,
@@ -398,7 +403,7 @@ mod tests {
     fn masks_whose_name_collides_are_not_used() {
         let cache = MaskCache::new(1 << 20);
         let marks = DropMarks::new(&[]);
-        let of = |document_type, group, places| GroupIn { document_type, location: 1, group, places };
+        let of = |document_type, group, places| GroupOfBucket { document_type, location: 1, group, places };
         let ann = identity(&of("mail", "gann", (0, 9)), &[], 5, &marks);
         let name = cache.name(&ann);
         cache.masks.insert(name, Arc::new((ann.clone(), Arc::default())));

@@ -18,9 +18,11 @@ use millrace_document::{DocumentGroup, DocumentId};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::read::found::{GroupSources, TailKey};
-use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, document_id, has_all, lacks_keys, unite};
+use crate::read::masks::{
+    GroupOfBucket, Mask, SegmentChunks, clear, document_id, has_all, lacks_keys, unite,
+};
 use crate::read::pieces::RowOrder;
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailRow, TailSnapshot, is_removal};
@@ -31,7 +33,7 @@ const GROUPS_AT_A_TIME: usize = 512;
 
 /// A consistent look at the store.
 pub(crate) struct StoreSnapshot<'a> {
-    pub shared: &'a StoreShared,
+    pub shared: &'a StoreContext,
     pub state: Arc<StoreState>,
     pub layout: Arc<dyn StoreLayout>,
     pub layout_number: u64,
@@ -63,14 +65,14 @@ pub(crate) type GroupVisitor<'a> =
 
 /// Callback for each group and the locations of its documents.
 pub(crate) type FoundVisitor<'a> =
-    dyn FnMut(&GroupIn<'_>, GroupSources) -> Result<ControlFlow<()>, Error> + 'a;
+    dyn FnMut(&GroupOfBucket<'_>, GroupSources) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// Groups by location and key, and where their documents are.
 type Groups = BTreeMap<(u32, String), GroupSources>;
 
 impl<'a> StoreSnapshot<'a> {
     /// As the store is now.
-    pub fn new(shared: &'a StoreShared, order: RowOrder) -> Self {
+    pub fn new(shared: &'a StoreContext, order: RowOrder) -> Self {
         let state = shared.state();
         let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
         let (layout, layout_number) = shared.layout();
@@ -98,7 +100,9 @@ impl<'a> StoreSnapshot<'a> {
         let mut of_bucket = |bucket: &StoredBucket| {
             let found = self.find_group(document_type, bucket, location, &key, &prefix)?;
             let places = bucket.places();
-            parts.extend(self.resolve(&GroupIn { document_type, location, group: &key, places }, found)?);
+            parts.extend(
+                self.resolve(&GroupOfBucket { document_type, location, group: &key, places }, found)?,
+            );
             Ok::<_, Error>(())
         };
         let buckets = self.state.buckets_of(location);
@@ -149,7 +153,7 @@ impl<'a> StoreSnapshot<'a> {
     pub fn ungrouped(&self, document_type: &str, bucket: &StoredBucket) -> Result<Vec<ChunkPart>, Error> {
         let found = self.find_ungrouped(document_type, bucket)?;
         let (location, places) = (bucket.locations().0, bucket.places());
-        self.resolve(&GroupIn { document_type, location, group: "", places }, found)
+        self.resolve(&GroupOfBucket { document_type, location, group: "", places }, found)
     }
 
     /// Finds the locations of documents without a group.
@@ -209,7 +213,7 @@ impl<'a> StoreSnapshot<'a> {
             for ((location, group), mut found) in groups {
                 found.read_infos()?;
                 let places = bucket.places();
-                let in_bucket = GroupIn { document_type, location, group: &group, places };
+                let in_bucket = GroupOfBucket { document_type, location, group: &group, places };
                 if in_bucket.is_divided() {
                     found.segments.iter_mut().for_each(|source| keep_reaching(&mut source.chunks, bucket));
                 }
@@ -328,7 +332,7 @@ impl<'a> StoreSnapshot<'a> {
     }
 
     /// Decides which versions of a group count.
-    fn resolve(&self, group: &GroupIn<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
+    fn resolve(&self, group: &GroupOfBucket<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
         let (mut parts, tail) = self.newest(group, found)?;
         if !tail.is_empty() {
             parts.extend(self.tail_parts(group, &tail)?);
@@ -340,7 +344,7 @@ impl<'a> StoreSnapshot<'a> {
     /// looked at.
     pub fn newest(
         &self,
-        group: &GroupIn<'_>,
+        group: &GroupOfBucket<'_>,
         mut found: GroupSources,
     ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
         let marks = &self.state.marks;
@@ -364,7 +368,7 @@ impl<'a> StoreSnapshot<'a> {
     }
 
     /// Rows of the tail as chunks, from the cache where it has them.
-    fn tail_parts(&self, group: &GroupIn<'_>, keys: &[TailKey]) -> Result<Vec<ChunkPart>, Error> {
+    fn tail_parts(&self, group: &GroupOfBucket<'_>, keys: &[TailKey]) -> Result<Vec<ChunkPart>, Error> {
         if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
             self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }
@@ -434,7 +438,7 @@ impl<'a> StoreSnapshot<'a> {
         Ok(found)
     }
 
-    fn tail_part(&self, group: &GroupIn<'_>, chunk: Arc<TailChunk>) -> ChunkPart {
+    fn tail_part(&self, group: &GroupOfBucket<'_>, chunk: Arc<TailChunk>) -> ChunkPart {
         let marks = &self.state.marks;
         let dropped = group.dropped(marks);
         let by_place = group.group.is_empty() && marks.has_locations();

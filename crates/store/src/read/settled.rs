@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millrace_column::{Column, ColumnForm, ColumnKey, RestRows, join_values, layout as column_layout};
+use millrace_column::{Column, ColumnForm, ColumnKey, OverflowRows, join_values, layout as column_layout};
 use millrace_segment::SegmentFile;
 use quick_cache::Weighter;
 use xxhash_rust::xxh3::Xxh3;
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{Error, StoreLayout};
 
 /// Joined columns that were made lately, up to a number of bytes.
-pub(crate) struct SettledCache(quick_cache::sync::Cache<u128, Option<Column>, ByBytes>);
+pub(crate) struct JoinedColumnCache(quick_cache::sync::Cache<u128, Option<Column>, ByBytes>);
 
 #[derive(Clone)]
 struct ByBytes;
@@ -27,19 +27,19 @@ impl Weighter<u128, Option<Column>> for ByBytes {
     }
 }
 
-impl SettledCache {
+impl JoinedColumnCache {
     pub fn new(bytes: u64) -> Self {
-        SettledCache(quick_cache::sync::Cache::with_weighter(256, bytes, ByBytes))
+        JoinedColumnCache(quick_cache::sync::Cache::with_weighter(256, bytes, ByBytes))
     }
 }
 
 /// The layout that columns are to be of.
-pub(crate) struct ColumnSettling {
+pub(crate) struct TargetLayout {
     pub document_type: String,
     pub layout: Arc<dyn StoreLayout>,
     /// Number of the layout: columns joined under one layout are not used under another.
     pub layout_number: u64,
-    pub cache: Arc<SettledCache>,
+    pub cache: Arc<JoinedColumnCache>,
 }
 
 /// Chunks of a segment that follow each other.
@@ -50,7 +50,7 @@ pub(crate) struct NeighbourChunks<'a> {
     pub chunks: Range<u32>,
 }
 
-impl ColumnSettling {
+impl TargetLayout {
     /// Settles column `key` of these chunks, as the segment has it. `plain` has a flag for each chunk that is
     /// known to have no rest, and is updated.
     ///
@@ -152,7 +152,7 @@ impl ColumnSettling {
             offset: 0,
             reason: error.to_string(),
         };
-        let mut rest = RestRows::decode(&[(rest, 0..documents)]).map_err(damaged)?;
+        let mut rest = OverflowRows::decode(&[(rest, 0..documents)]).map_err(damaged)?;
         let joined =
             join_values(field, Some(&declared), &[(column, 0..documents)], &mut rest).map_err(damaged)?;
         Ok((joined, is_other || rest.moved() > 0))

@@ -2,28 +2,28 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use millrace_column::{Column, ColumnKey, PathChoice, ReadError, View, ViewChunk};
+use millrace_column::{Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
 use millrace_segment::SegmentFile;
 
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
-use crate::read::settled::{ColumnSettling, NeighbourChunks};
-use crate::shared::StoreShared;
+use crate::read::settled::{NeighbourChunks, TargetLayout};
+use crate::shared::StoreContext;
 use crate::{Error, ViewScope};
 
 /// View of the store for search: chunks of segments and of the tail side by side.
 struct StoreView {
-    settling: ColumnSettling,
+    settling: TargetLayout,
     sources: Vec<ChunkSource>,
     /// Flags of the sources that are known to be chunks without a rest.
     plain: Vec<AtomicBool>,
     chunks: Vec<ViewChunk>,
-    paths: PathChoice,
+    paths: ExecutionPaths,
 }
 
 /// The documents of a type in a scope, as they are now.
 pub(crate) fn view(
-    shared: &StoreShared,
+    shared: &StoreContext,
     document_type: &str,
     scope: &ViewScope,
 ) -> Result<Arc<dyn View>, Error> {
@@ -54,7 +54,7 @@ pub(crate) fn view(
             (source, ViewChunk { documents: info.documents as usize, live })
         })
         .unzip();
-    let settling = ColumnSettling {
+    let settling = TargetLayout {
         document_type: document_type.to_owned(),
         layout: reading.layout,
         layout_number: reading.layout_number,
@@ -124,7 +124,7 @@ impl View for StoreView {
         }
     }
 
-    fn paths(&self) -> PathChoice {
+    fn paths(&self) -> ExecutionPaths {
         self.paths
     }
 }

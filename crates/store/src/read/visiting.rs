@@ -16,7 +16,7 @@ use crate::read::columns;
 use crate::read::masks::is_set;
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
 
@@ -25,7 +25,7 @@ use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
 const PASSED_MAX: usize = 1 << 14;
 
 /// The next page.
-pub(crate) fn visit(shared: &StoreShared, visit: &StoreVisit) -> Result<VisitPage, Error> {
+pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPage, Error> {
     let after = visit.continuation.as_deref().map(StorePosition::decode).transpose()?;
     let reading = StoreSnapshot::new(shared, RowOrder::Keys);
     let mut page = PageInProgress {

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Error;
 use crate::read::found::GroupSources;
-use crate::read::masks::{GroupIn, is_set};
+use crate::read::masks::{GroupOfBucket, is_set};
 use crate::read::reading::StoreSnapshot;
 use crate::state::StoredBucket;
 use crate::state::marks::DropMark;
@@ -230,7 +230,7 @@ impl<'a> BucketCounting<'a> {
         for document_type in types {
             let mut found = self.reading.find_ungrouped(document_type, bucket)?;
             found.tail.clear();
-            let group = GroupIn { document_type, location, group: "", places };
+            let group = GroupOfBucket { document_type, location, group: "", places };
             self.count(&group, found, &mut counts)?;
             let _ = self.reading.find_groups(document_type, bucket, (0, ""), &mut |group, mut found| {
                 found.tail.clear();
@@ -261,7 +261,8 @@ impl<'a> BucketCounting<'a> {
         after: impl Fn(&mut GroupSources),
     ) -> Result<(), Error> {
         for (document_type, location, key) in groups {
-            let group = GroupIn { document_type, location: *location, group: key, places: bucket.places() };
+            let group =
+                GroupOfBucket { document_type, location: *location, group: key, places: bucket.places() };
             let count = |change: &dyn Fn(&mut GroupSources)| {
                 let mut found = self.find(bucket, &group)?;
                 change(&mut found);
@@ -275,7 +276,7 @@ impl<'a> BucketCounting<'a> {
         Ok(())
     }
 
-    fn find(&self, bucket: &StoredBucket, group: &GroupIn<'_>) -> Result<GroupSources, Error> {
+    fn find(&self, bucket: &StoredBucket, group: &GroupOfBucket<'_>) -> Result<GroupSources, Error> {
         match DocumentGroup::from_key(group.group).as_ref().and_then(group_prefix) {
             Some(prefix) => {
                 self.reading.find_group(group.document_type, bucket, group.location, group.group, &prefix)
@@ -287,7 +288,7 @@ impl<'a> BucketCounting<'a> {
     /// Counts the versions of a group that are the newest of their documents.
     fn count(
         &self,
-        group: &GroupIn<'_>,
+        group: &GroupOfBucket<'_>,
         found: GroupSources,
         counts: &mut ReplicaCounts,
     ) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use millrace_document::Timestamp;
 use millrace_segment::reaches;
 
 use super::{counting, info, is_in_tail, isolated, parts, seal_buckets};
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::sealing::TailSealer;
 use crate::upkeep::shares::FileShares;
@@ -35,7 +35,7 @@ impl Store {
 }
 
 fn delete(
-    shared: &StoreShared,
+    shared: &StoreContext,
     sealer: &TailSealer,
     buckets: &[(BucketId, u64)],
     removals_since: Timestamp,

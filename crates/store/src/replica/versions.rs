@@ -8,7 +8,7 @@ use millrace_document::{DocumentId, Timestamp};
 
 use super::{has, parts};
 use crate::read::visiting::visit;
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::{StoreState, locations};
 use crate::tail::RowKey;
 use crate::{Error, Store, StoreVisit, ViewScope, VisitSlice, VisitedVersion};
@@ -52,7 +52,7 @@ impl Store {
 }
 
 fn versions(
-    shared: &StoreShared,
+    shared: &StoreContext,
     bucket: BucketId,
     removals_since: Timestamp,
     after: Option<&str>,

@@ -53,20 +53,20 @@ pub(crate) struct SegmentRecord {
 
 /// A manifest could not be put in place durably.
 #[derive(Debug)]
-pub(crate) struct UnwrittenManifest {
+pub(crate) struct ManifestWriteError {
     pub error: Error,
-    pub in_place: InPlace,
+    pub in_place: RenameDurability,
 }
 
 /// State of a manifest that could not be made durable: `Unknown` if the next start may find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InPlace {
+pub(crate) enum RenameDurability {
     No,
     Unknown,
 }
 
-impl From<UnwrittenManifest> for Error {
-    fn from(unwritten: UnwrittenManifest) -> Self {
+impl From<ManifestWriteError> for Error {
+    fn from(unwritten: ManifestWriteError) -> Self {
         unwritten.error
     }
 }
@@ -112,7 +112,7 @@ impl Manifest {
     }
 
     /// Puts it in place of the one that is there.
-    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), UnwrittenManifest> {
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), ManifestWriteError> {
         let temporary = directory.join("manifest.writing");
         let write = || -> io::Result<()> {
             let mut file = disk.create(&temporary)?;
@@ -124,8 +124,10 @@ impl Manifest {
             disk.sync_directory(directory)
         };
         let failed = |error| Error::io("write the manifest", &error);
-        write().map_err(|error| UnwrittenManifest { error: failed(error), in_place: InPlace::No })?;
-        place().map_err(|error| UnwrittenManifest { error: failed(error), in_place: InPlace::Unknown })
+        write()
+            .map_err(|error| ManifestWriteError { error: failed(error), in_place: RenameDurability::No })?;
+        place()
+            .map_err(|error| ManifestWriteError { error: failed(error), in_place: RenameDurability::Unknown })
     }
 
     /// Returns true if a group is divided, or was when a part of it was dropped.

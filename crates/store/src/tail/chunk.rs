@@ -12,7 +12,7 @@ use quick_cache::Weighter;
 
 use crate::StoreLayout;
 use crate::read::columns::build;
-use crate::read::secret::SecretHash;
+use crate::read::secret::KeyedHash;
 use crate::tail::{RowKey, TailRow};
 
 /// Size in bytes of its rows at which a chunk is closed.
@@ -75,7 +75,7 @@ pub(crate) fn is_full(rows: usize, bytes: usize) -> bool {
 /// Chunks that views made lately, up to a number of bytes.
 pub(crate) struct TailChunkCache {
     chunks: quick_cache::sync::Cache<u128, Arc<TailChunk>, TailChunkWeigher>,
-    hash: SecretHash,
+    hash: KeyedHash,
 }
 
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
 impl TailChunkCache {
     pub fn new(bytes: u64) -> Self {
         let chunks = quick_cache::sync::Cache::with_weighter(256, bytes, TailChunkWeigher);
-        TailChunkCache { chunks, hash: SecretHash::new() }
+        TailChunkCache { chunks, hash: KeyedHash::new() }
     }
 
     /// The name of the chunk of these rows, under a layout.

@@ -141,7 +141,7 @@ impl BatchMeasure {
 
 /// The rest of a log after its last whole batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogRest {
+pub(crate) enum LogTailState {
     /// Zeros, or nothing.
     Blank,
     /// Number of bytes of a batch that was not acknowledged.
@@ -154,7 +154,7 @@ pub(crate) enum LogRest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogVerdict {
     pub end: LogEnd,
-    pub rest: LogRest,
+    pub rest: LogTailState,
     pub keys: LogKeys,
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
         let misplaced = batch.link.is_some_and(|link| !end.precedes(&link));
         if out_of_order || misplaced {
             let reason = "a batch of the log is not the one that was written after the one before it";
-            return LogVerdict { end, rest: LogRest::Damaged(reason), keys };
+            return LogVerdict { end, rest: LogTailState::Damaged(reason), keys };
         }
         keys.add(bytes, batch.items.clone());
         at = batch.next;
@@ -228,24 +228,24 @@ pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
         };
     }
     let rest = match bytes[at..].iter().rposition(|byte| *byte != 0) {
-        None => LogRest::Blank,
+        None => LogTailState::Blank,
         Some(last) => judge_rest(bytes, at + last + 1, &end),
     };
     LogVerdict { end, rest, keys }
 }
 
 /// Classifies the bytes between the last whole batch and the last nonzero byte.
-fn judge_rest(bytes: &[u8], to: usize, end: &LogEnd) -> LogRest {
+fn judge_rest(bytes: &[u8], to: usize, end: &LogEnd) -> LogTailState {
     let at = end.bytes as usize;
     if has_successor(&bytes[..to], at, end) {
-        return LogRest::Damaged("a batch of the log does not fit its checksum, and batches follow it");
+        return LogTailState::Damaged("a batch of the log does not fit its checksum, and batches follow it");
     }
     if ends_like_a_batch(&bytes[at..to]) && !has_blank_sector(bytes, at, to) {
-        return LogRest::Damaged(
+        return LogTailState::Damaged(
             "the last batch of the log was written to its end, but does not fit its checksum",
         );
     }
-    LogRest::Torn((to - at) as u64)
+    LogTailState::Torn((to - at) as u64)
 }
 
 /// Returns true if a batch that belongs to the log begins somewhere after the byte at which the log would
@@ -361,7 +361,7 @@ fn fuzz_judge(bytes: &[u8]) {
     let again = judge(&bytes[..whole]);
     assert_eq!(
         again,
-        LogVerdict { rest: LogRest::Blank, ..verdict },
+        LogVerdict { rest: LogTailState::Blank, ..verdict },
         "whole batches are judged by themselves"
     );
 }

@@ -47,11 +47,11 @@ fn log(salt: Option<LogSalt>) -> (Vec<u8>, Vec<usize>) {
 }
 
 fn is_torn(bytes: &[u8]) -> bool {
-    matches!(judge(bytes).rest, LogRest::Torn(_))
+    matches!(judge(bytes).rest, LogTailState::Torn(_))
 }
 
 fn is_damaged(bytes: &[u8]) -> bool {
-    matches!(judge(bytes).rest, LogRest::Damaged(_))
+    matches!(judge(bytes).rest, LogTailState::Damaged(_))
 }
 
 const SALTS: [Option<LogSalt>; 2] = [None, Some(SALT)];
@@ -63,7 +63,7 @@ fn a_whole_log_goes_on_where_it_was_left() {
         let length = whole.len() as u64;
         whole.extend([0; 5000]);
         let verdict = judge(&whole);
-        assert_eq!(verdict.rest, LogRest::Blank);
+        assert_eq!(verdict.rest, LogTailState::Blank);
         assert_eq!(
             (verdict.end.bytes, verdict.end.salt, verdict.end.is_linked),
             (length, salt, salt.is_some())
@@ -71,7 +71,7 @@ fn a_whole_log_goes_on_where_it_was_left() {
         let mut end = verdict.end;
         whole.truncate(length as usize);
         write_batch(&mut whole, &mut end, 4, b"more");
-        assert_eq!(judge(&whole).rest, LogRest::Blank);
+        assert_eq!(judge(&whole).rest, LogTailState::Blank);
     }
 }
 
@@ -158,7 +158,7 @@ fn bytes_of_a_document_are_not_taken_for_a_batch() {
     value.extend(made_by_a_client((begin + item + 4000) as u64));
     value.extend([7; 5000]);
     write_batch(&mut whole, &mut end, 4, &value);
-    assert_eq!(judge(&whole).rest, LogRest::Blank);
+    assert_eq!(judge(&whole).rest, LogTailState::Blank);
     whole.truncate(whole.len() - 500);
     assert!(is_torn(&whole));
 }
@@ -179,15 +179,15 @@ fn a_log_of_an_earlier_version_goes_on_with_links_and_back() {
     let (mut log, _) = log(None);
     let mut end = LogEnd { salt: Some(SALT), ..judge(&log).end };
     write_batch(&mut log, &mut end, 4, &[4; 3000]);
-    assert_eq!((judge(&log).rest, judge(&log).end.is_linked), (LogRest::Blank, true));
+    assert_eq!((judge(&log).rest, judge(&log).end.is_linked), (LogTailState::Blank, true));
     // An earlier version writes on, and then this one again.
     let mut plain = LogEnd { salt: None, ..end };
     write_batch(&mut log, &mut plain, 5, &[5; 3000]);
-    assert_eq!((judge(&log).rest, judge(&log).end.is_linked), (LogRest::Blank, false));
+    assert_eq!((judge(&log).rest, judge(&log).end.is_linked), (LogTailState::Blank, false));
     let mut end = judge(&log).end;
     assert_eq!(end.salt, Some(SALT));
     write_batch(&mut log, &mut end, 6, &[6; 3000]);
-    assert_eq!((judge(&log).rest, judge(&log).end.is_linked), (LogRest::Blank, true));
+    assert_eq!((judge(&log).rest, judge(&log).end.is_linked), (LogTailState::Blank, true));
 }
 
 /// The bytes of a link stay as they are: logs that were written with it are read by every later version.

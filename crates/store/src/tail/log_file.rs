@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{SeekFrom, seek};
 
-use super::journal::{LogEnd, LogKeys, LogRest, LogVerdict, judge};
+use super::journal::{LogEnd, LogKeys, LogTailState, LogVerdict, judge};
 use crate::Error;
 use crate::error::is_no_space;
 
@@ -67,9 +67,9 @@ impl TailLogFile {
         let content = LogContent { end: verdict.end, keys: verdict.keys };
         let offset = content.end.bytes;
         match verdict.rest {
-            LogRest::Blank => Ok((content, None)),
-            LogRest::Torn(bytes) => Ok((content, Some(self.cut_at(offset, bytes)))),
-            LogRest::Damaged(reason) => {
+            LogTailState::Blank => Ok((content, None)),
+            LogTailState::Torn(bytes) => Ok((content, Some(self.cut_at(offset, bytes)))),
+            LogTailState::Damaged(reason) => {
                 Err(Error::Corrupt { path: self.path.clone(), offset, reason: reason.to_owned() })
             }
         }
@@ -104,7 +104,7 @@ impl TailLogFile {
     pub fn cut_damaged_end(&self, copies: &Path) -> Result<Option<LogCut>, Error> {
         self.apply_end_marker()?;
         let (verdict, written) = self.judge()?;
-        if !matches!(verdict.rest, LogRest::Damaged(_)) {
+        if !matches!(verdict.rest, LogTailState::Damaged(_)) {
             return Ok(None);
         }
         let end = verdict.end.bytes;

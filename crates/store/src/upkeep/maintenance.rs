@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use millrace_bucket::BucketId;
 use millrace_document::DocumentGroup;
 
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
-use crate::upkeep::merging::{MergeRun, forgettable, merge};
+use crate::upkeep::merging::{MergeCandidate, forgettable, merge};
 use crate::upkeep::prune::RemovalPruning;
-use crate::upkeep::rests::RestingBuckets;
+use crate::upkeep::rests::BucketBackoff;
 use crate::upkeep::shares::FileShares;
 use crate::{Error, StoreTuning};
 
@@ -27,21 +27,21 @@ pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning) -> bool 
 
 /// Does the work, one piece at a time.
 pub(crate) struct StoreMaintenance {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     /// Buckets on which work failed.
-    rests: RestingBuckets,
+    rests: BucketBackoff,
     /// Buckets that are large and cannot be split now. They are merged all the same.
-    unsplittable: RestingBuckets,
+    unsplittable: BucketBackoff,
     pruning: RemovalPruning,
 }
 
 impl StoreMaintenance {
-    pub fn new(shared: Arc<StoreShared>) -> Self {
+    pub fn new(shared: Arc<StoreContext>) -> Self {
         let pruning = RemovalPruning::new(shared.timestamps.now().0);
         StoreMaintenance {
             shared,
-            rests: RestingBuckets::default(),
-            unsplittable: RestingBuckets::default(),
+            rests: BucketBackoff::default(),
+            unsplittable: BucketBackoff::default(),
             pruning,
         }
     }
@@ -70,7 +70,7 @@ impl StoreMaintenance {
             // All its documents have one location: until there are others, looking again is of no use.
             self.unsplittable.rest(bucket.id, now);
         }
-        if let Some(run) = MergeRun::next(&state, |bucket| awake(&bucket)) {
+        if let Some(run) = MergeCandidate::next(&state, |bucket| awake(&bucket)) {
             self.merge(&run)?;
             return Ok(true);
         }
@@ -78,7 +78,7 @@ impl StoreMaintenance {
         let interval = tuning.prune_interval.as_micros() as u64;
         if let Some(pruned) = self.pruning.next(&state, now, interval, horizon)? {
             if let Some(bucket) = state.buckets.iter().find(|bucket| bucket.id == pruned) {
-                self.merge(&MergeRun::whole(bucket))?;
+                self.merge(&MergeCandidate::whole(bucket))?;
             }
             return Ok(true);
         }
@@ -94,7 +94,7 @@ impl StoreMaintenance {
     }
 
     /// Merges; where that fails, the first of the buckets rests, so that others have their turn.
-    fn merge(&self, run: &MergeRun) -> Result<(), Error> {
+    fn merge(&self, run: &MergeCandidate) -> Result<(), Error> {
         let outcome = self.shared.health.guard("merge segments", || merge(&self.shared, run));
         match &outcome {
             Ok(()) => run.buckets().iter().for_each(|bucket| self.rests.forget(*bucket)),

@@ -12,7 +12,7 @@ use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnForm, ColumnKey};
 use millrace_segment::{MergeInput, MergePolicy, SegmentWriter};
 
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::manifest::SegmentRecord;
 use crate::state::marks::DropMark;
 use crate::state::{BucketSegment, StoreState, StoredBucket};
@@ -54,15 +54,15 @@ pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
 
 /// Buckets, and those of their segments that are to be merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MergeRun {
+pub(crate) struct MergeCandidate {
     buckets: Vec<BucketId>,
     /// Each of the buckets has these. Sorted.
     segments: Vec<u64>,
 }
 
-impl MergeRun {
+impl MergeCandidate {
     /// The next merge that is of use, in buckets that are awake.
-    pub fn next(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeRun> {
+    pub fn next(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeCandidate> {
         let marks = state.marks.list();
         let chosen = |bucket: &Arc<StoredBucket>| {
             let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
@@ -80,7 +80,7 @@ impl MergeRun {
     }
 
     /// Finds a file of which little is used: the buckets that still have it get their share of it in another.
-    fn wasted(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeRun> {
+    fn wasted(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeCandidate> {
         let mut used: HashMap<u64, (u64, u64)> = HashMap::new();
         for segment in state.buckets.iter().flat_map(|bucket| &bucket.segments) {
             let Ok(opened) = &segment.opened else { continue };
@@ -94,21 +94,21 @@ impl MergeRun {
     }
 
     /// All segments of a bucket.
-    pub fn whole(bucket: &StoredBucket) -> MergeRun {
+    pub fn whole(bucket: &StoredBucket) -> MergeCandidate {
         let mut segments: Vec<u64> = bucket.segments.iter().map(|segment| segment.record.number).collect();
         segments.sort_unstable();
-        MergeRun { buckets: vec![bucket.id], segments }
+        MergeCandidate { buckets: vec![bucket.id], segments }
     }
 
     /// The first of these buckets, as many as make one merge.
-    fn of<'a>(buckets: impl Iterator<Item = &'a Arc<StoredBucket>>, segments: Vec<u64>) -> MergeRun {
+    fn of<'a>(buckets: impl Iterator<Item = &'a Arc<StoredBucket>>, segments: Vec<u64>) -> MergeCandidate {
         let mut bytes = 0;
         let taken = buckets.take_while(|bucket| {
             let full = bytes >= RUN_BYTES;
             bytes += bytes_of(bucket, &segments);
             !full
         });
-        MergeRun { buckets: taken.map(|bucket| bucket.id).collect(), segments }
+        MergeCandidate { buckets: taken.map(|bucket| bucket.id).collect(), segments }
     }
 
     /// Buckets of the merge.
@@ -138,7 +138,7 @@ pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
 }
 
 /// Replaces the segments of a run with one merged segment.
-pub(crate) fn merge(shared: &StoreShared, run: &MergeRun) -> Result<(), Error> {
+pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), Error> {
     let (state, applied) = shared.settled_state();
     let buckets: Vec<Arc<StoredBucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
     let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
@@ -198,7 +198,7 @@ pub(crate) fn merge(shared: &StoreShared, run: &MergeRun) -> Result<(), Error> {
 
 /// The time before which removals can be forgotten in a merge: only one of all that the buckets have knows
 /// that nothing older would rise again.
-fn forget(shared: &StoreShared, state: &StoreState, run: &MergeRun) -> u64 {
+fn forget(shared: &StoreContext, state: &StoreState, run: &MergeCandidate) -> u64 {
     if run.present(state).any(|(_, bucket)| bucket.segments.len() != run.segments.len()) {
         return 0;
     }
@@ -207,13 +207,13 @@ fn forget(shared: &StoreShared, state: &StoreState, run: &MergeRun) -> u64 {
 
 /// Returns the time before which removals need not be remembered, regardless of segments: the tail has
 /// nothing older.
-pub(crate) fn forgettable(shared: &StoreShared, state: &StoreState) -> u64 {
+pub(crate) fn forgettable(shared: &StoreContext, state: &StoreState) -> u64 {
     let retention = shared.tuning().tombstone_retention.as_micros() as u64;
     shared.timestamps.now().0.saturating_sub(retention).min(state.oldest_in_tail())
 }
 
 /// Returns true if there is now a version older than the removals that a merge has forgotten.
-fn brings_older(state: &StoreState, run: &MergeRun, forgotten: u64) -> bool {
+fn brings_older(state: &StoreState, run: &MergeCandidate, forgotten: u64) -> bool {
     let mut others = run.present(state).flat_map(|(_, bucket)| &bucket.segments);
     let older = |segment: &BucketSegment| {
         !run.segments.contains(&segment.record.number)
@@ -239,7 +239,7 @@ pub(crate) fn inputs(buckets: &[Arc<StoredBucket>], segments: &[u64]) -> Result<
 
 /// Merge policy of this store's segments.
 pub(crate) struct StoreMergePolicy<'a> {
-    pub shared: &'a StoreShared,
+    pub shared: &'a StoreContext,
     pub state: &'a StoreState,
     pub layout: Arc<dyn StoreLayout>,
     /// Removals from before are forgotten.

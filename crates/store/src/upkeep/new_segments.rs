@@ -3,19 +3,19 @@
 use millrace_segment::SegmentWriter;
 
 use crate::Error;
-use crate::shared::StoreShared;
-use crate::state::manifest::{InPlace, SegmentRecord};
+use crate::shared::StoreContext;
+use crate::state::manifest::{RenameDurability, SegmentRecord};
 use crate::state::{BucketSegment, StoreState};
 
 /// Segments that no manifest lists yet. Dropping it deletes their files, so that failed work releases its
 /// space, unless a manifest may list them by then.
 pub(crate) struct NewSegments<'a> {
-    shared: &'a StoreShared,
+    shared: &'a StoreContext,
     numbers: Vec<u64>,
 }
 
 impl<'a> NewSegments<'a> {
-    pub fn new(shared: &'a StoreShared) -> Self {
+    pub fn new(shared: &'a StoreContext) -> Self {
         NewSegments { shared, numbers: Vec::new() }
     }
 
@@ -39,7 +39,7 @@ impl<'a> NewSegments<'a> {
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
     ) -> Result<(), Error> {
         let published = self.shared.try_publish(change);
-        if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
+        if !matches!(&published, Err(unwritten) if unwritten.in_place == RenameDurability::No) {
             self.numbers.clear();
         }
         Ok(published?)

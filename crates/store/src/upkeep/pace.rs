@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use millrace_env::pace::Rest;
 
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 
 /// Share of a core for work that is on time.
 const SHARE_MIN: f64 = 0.25;
@@ -21,7 +21,7 @@ const SHARE_MIN: f64 = 0.25;
 const STEP_MAX: Duration = Duration::from_millis(1);
 
 /// Pace of sealing, and of creating the next generation.
-pub(crate) fn of_sealing(shared: &Arc<StoreShared>) -> Rest {
+pub(crate) fn of_sealing(shared: &Arc<StoreContext>) -> Rest {
     rest(shared, |shared| {
         let state = shared.state();
         let filled = state.generations[0].bytes.load(Ordering::Relaxed) as f64;
@@ -30,11 +30,11 @@ pub(crate) fn of_sealing(shared: &Arc<StoreShared>) -> Rest {
 }
 
 /// Pace of merging.
-pub(crate) fn of_merging(shared: &Arc<StoreShared>) -> Rest {
+pub(crate) fn of_merging(shared: &Arc<StoreContext>) -> Rest {
     rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed)))
 }
 
-fn rest(shared: &Arc<StoreShared>, share: impl Fn(&StoreShared) -> f64 + 'static) -> Rest {
+fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'static) -> Rest {
     let shared = Arc::clone(shared);
     Box::new(move |worked| {
         if !shared.is_in_use() || shared.health.closed.load(Ordering::Relaxed) {

@@ -13,7 +13,7 @@ const REST_LONGEST: Duration = Duration::from_secs(3600);
 
 /// Resting buckets.
 #[derive(Default)]
-pub(crate) struct RestingBuckets {
+pub(crate) struct BucketBackoff {
     resting: Mutex<BTreeMap<BucketId, BucketRest>>,
 }
 
@@ -24,7 +24,7 @@ struct BucketRest {
     length: Duration,
 }
 
-impl RestingBuckets {
+impl BucketBackoff {
     /// True if work on this bucket should not be tried now. A clock that was set back ends the rest.
     pub fn rests(&self, bucket: BucketId, now_us: u64) -> bool {
         let resting = self.resting.lock();
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn rests_grow_until_work_comes_through() {
         const SECOND: u64 = 1_000_000;
-        let rests = RestingBuckets::default();
+        let rests = BucketBackoff::default();
         let bucket = BucketId::ROOT;
         assert!(!rests.rests(bucket, 0));
         let mut now = 100 * SECOND;

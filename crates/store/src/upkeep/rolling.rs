@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::shared::{StoreShared, sync_generation, tail_path};
+use crate::shared::{StoreContext, sync_generation, tail_path};
 use crate::state::TailGeneration;
-use crate::state::manifest::InPlace;
+use crate::state::manifest::RenameDurability;
 
 /// Makes spares, and lets them take over where that can wait.
 pub(crate) struct TailRoller {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     /// Held while a spare is made.
     making: Mutex<()>,
 }
@@ -32,7 +32,7 @@ const FREE_LOGS_MIN: u64 = 16;
 const LOG_MARGIN: u64 = 8;
 
 impl TailRoller {
-    pub fn new(shared: Arc<StoreShared>) -> Self {
+    pub fn new(shared: Arc<StoreContext>) -> Self {
         TailRoller { shared, making: Mutex::default() }
     }
 
@@ -79,7 +79,7 @@ impl TailRoller {
             Ok(state)
         });
         if let Err(unwritten) = &published
-            && unwritten.in_place == InPlace::No
+            && unwritten.in_place == RenameDurability::No
         {
             // No manifest names it, so nothing is lost where it stays until the next start.
             let _ = shared.tails.delete(&directory);

@@ -20,7 +20,7 @@ use millrace_segment::{ChunkInfo, NewChunk, SegmentWriter};
 use parking_lot::{Condvar, Mutex};
 
 use crate::read::columns;
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoredBucket, TailGeneration, is_of_divided};
 use crate::tail::chunk;
@@ -31,7 +31,7 @@ use crate::{Error, StoreLayout};
 
 /// Seals, one generation at a time.
 pub(crate) struct TailSealer {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     roller: Arc<TailRoller>,
     /// Generations that are sealed and that someone may still read.
     retired: Mutex<Vec<Arc<TailGeneration>>>,
@@ -52,7 +52,7 @@ impl Drop for SealTurn<'_> {
 }
 
 impl TailSealer {
-    pub fn new(shared: Arc<StoreShared>, roller: Arc<TailRoller>) -> Self {
+    pub fn new(shared: Arc<StoreContext>, roller: Arc<TailRoller>) -> Self {
         TailSealer {
             shared,
             roller,
@@ -201,7 +201,7 @@ const WORTH_BYTES: u64 = 64 << 10;
 /// to read in it.
 const WANTED_AFTER_US: u64 = 200_000;
 
-fn idle_for(shared: &StoreShared, us: u64) -> bool {
+fn idle_for(shared: &StoreContext, us: u64) -> bool {
     let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);
     shared.timestamps.now().0.saturating_sub(last_write) >= us
 }
@@ -318,7 +318,7 @@ impl BucketRun {
 
 /// The rows of a run in one generation.
 struct SealRun<'a> {
-    shared: &'a StoreShared,
+    shared: &'a StoreContext,
     layout: &'a dyn StoreLayout,
     snapshot: &'a dyn TailSnapshot,
     run: &'a BucketRun,

@@ -27,7 +27,7 @@ use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, KeyValue, encode_put, encode_removed, row_key};
 use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
@@ -43,7 +43,7 @@ const BATCH_BYTES: usize = 8 << 20;
 
 /// All writes that are under way.
 pub(crate) struct PendingWrites {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     lanes: WriteLanes<AcceptedWrite>,
     commits: WorkQueue<PendingCommit>,
     modifications: WorkQueue<AcceptedWrite>,
@@ -71,7 +71,7 @@ struct PendingCommit {
 
 impl AcceptedWrite {
     /// Counts a write in and encodes it.
-    fn new(shared: &Arc<StoreShared>, write: DocumentWrite, done: Done) -> Self {
+    fn new(shared: &Arc<StoreContext>, write: DocumentWrite, done: Done) -> Self {
         let key = DocumentSortKey::new(&write.id);
         let (work, bytes) = match write.change {
             StoreChange::Put(document) => {
@@ -106,7 +106,7 @@ impl LaneWrite for AcceptedWrite {
 }
 
 impl PendingWrites {
-    pub fn new(shared: Arc<StoreShared>) -> Self {
+    pub fn new(shared: Arc<StoreContext>) -> Self {
         PendingWrites {
             shared,
             lanes: WriteLanes::new(),
@@ -439,7 +439,7 @@ impl PendingWrites {
 
 /// Owes an answer to a writer, and gives one in any case.
 struct WriterReply {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     bytes: usize,
     /// When the write was taken on.
     began: Instant,
@@ -447,7 +447,7 @@ struct WriterReply {
 }
 
 impl WriterReply {
-    fn new(shared: Arc<StoreShared>, bytes: usize, done: Done) -> Self {
+    fn new(shared: Arc<StoreContext>, bytes: usize, done: Done) -> Self {
         shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
         shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
         shared.note_use();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_env::{Disk, DiskOperation, ForgetfulDisk, ObservedDisk, RealDisk};
+use millrace_env::{Disk, DiskOperation, ObservedDisk, PowerLossDisk, RealDisk};
 use millrace_store::{Error, ExportParcel, Store, StoreOptions, StoreVisit};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -98,7 +98,7 @@ struct CrashImage {
 struct RecordedStore {
     root: PathBuf,
     copies: PathBuf,
-    forgetful: ForgetfulDisk,
+    forgetful: PowerLossDisk,
     recorded: Mutex<RecordedImages>,
 }
 
@@ -164,7 +164,7 @@ fn a_crash_at_any_operation_of_a_move_leaves_a_store_that_starts_and_has_everyth
     let expected = undisturbed(&parcels);
     let root = place.path().join("data");
     std::fs::create_dir(&root).expect("made");
-    let forgetful = ForgetfulDisk::new(&root, kept.path());
+    let forgetful = PowerLossDisk::new(&root, kept.path());
     let recorder = Arc::new(RecordedStore {
         root: root.clone(),
         copies: copies.path().to_owned(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_env::ForgetfulDisk;
+use millrace_env::PowerLossDisk;
 use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit};
 
 use crate::common::{TestLayout, open, options, put, remove, visited};
@@ -14,7 +14,7 @@ use crate::common::{TestLayout, open, options, put, remove, visited};
 /// Number of lives of a directory; each takes about half a second.
 const LIVES: &str = "MILLRACE_POWER_LIVES";
 
-fn small(directory: &Path, disk: &ForgetfulDisk) -> StoreOptions {
+fn small(directory: &Path, disk: &PowerLossDisk) -> StoreOptions {
     StoreOptions {
         disk: Arc::new(disk.clone()),
         tail_bytes: 8 << 10,
@@ -61,7 +61,7 @@ fn a_loss_of_power_forgets_nothing_that_was_acknowledged() {
         let (place, kept) =
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let root = place.path().join("data");
-        let disk = ForgetfulDisk::new(&root, kept.path());
+        let disk = PowerLossDisk::new(&root, kept.path());
         match before.take() {
             None => std::fs::create_dir(&root).expect("made"),
             // What the last life left is durable.
@@ -87,7 +87,7 @@ fn a_loss_of_power_forgets_nothing_that_was_acknowledged() {
     assert_eq!(all(&store), model);
 }
 
-fn sync_all(disk: &ForgetfulDisk, directory: &Path) {
+fn sync_all(disk: &PowerLossDisk, directory: &Path) {
     use millrace_env::Disk as _;
     for entry in std::fs::read_dir(directory).expect("listed") {
         let path = entry.expect("an entry").path();
@@ -104,7 +104,7 @@ fn a_new_store_is_there_from_its_first_acknowledged_write_on() {
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     let root = place.path().join("data");
     std::fs::create_dir(&root).expect("made");
-    let disk = ForgetfulDisk::new(&root, kept.path());
+    let disk = PowerLossDisk::new(&root, kept.path());
     let store = open(StoreOptions {
         disk: Arc::new(disk.clone()),
         seal_idle: Duration::from_secs(60),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::DiskShare;
+use super::SessionReservation;
 use millrace_node::Error;
 
 /// The files of a package by path, in memory.
@@ -13,7 +13,7 @@ pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 /// Files of a package by path, each stored under a number as its name. They are deleted when this is dropped.
 pub(crate) struct SessionFiles {
     directory: PathBuf,
-    share: DiskShare,
+    share: SessionReservation,
     by_path: BTreeMap<String, StoredFile>,
     /// Number of files written so far.
     written: u64,
@@ -30,7 +30,11 @@ impl SessionFiles {
     ///
     /// # Errors
     /// They exceed the limit of all sessions, or cannot be written.
-    pub(super) fn write_all(directory: &Path, share: DiskShare, files: &Files) -> Result<Self, Error> {
+    pub(super) fn write_all(
+        directory: &Path,
+        share: SessionReservation,
+        files: &Files,
+    ) -> Result<Self, Error> {
         std::fs::create_dir(directory).map_err(failed)?;
         let directory = directory.to_owned();
         let mut stored = SessionFiles { directory, share, by_path: BTreeMap::new(), written: 0 };

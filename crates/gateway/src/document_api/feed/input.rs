@@ -15,7 +15,7 @@ use super::answer::FeedBreak;
 use super::source::{FrameSource, PackedForm, SourceFailure};
 use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
 use crate::GatewayState;
-use crate::http::{BodyReader, BodyShare};
+use crate::http::{BodyReader, BudgetReservation};
 use millrace_node::Error;
 
 /// Receives the body, as fast as its bytes are taken.
@@ -69,7 +69,7 @@ pub(super) struct FeedPiece {
     /// Size of the operations, in bytes.
     bytes: usize,
     /// Memory of operations that are larger than a piece.
-    _room: Option<BodyShare>,
+    _room: Option<BudgetReservation>,
 }
 
 /// Splits a body into pieces, on a thread of its own.
@@ -90,7 +90,7 @@ struct GatheredPiece {
     read: u64,
     /// Offset of the end of the last operation.
     end: u64,
-    room: Option<BodyShare>,
+    room: Option<BudgetReservation>,
 }
 
 impl GatheredPiece {

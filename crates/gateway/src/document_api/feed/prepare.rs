@@ -14,9 +14,9 @@ use super::answer::{FailedOperation, FeedBreak};
 use super::commit::RetryPause;
 use super::input::{FeedItem, FeedPiece};
 use crate::document_api::write;
-use crate::http::BodyShare;
+use crate::http::BudgetReservation;
 use crate::status::HttpError;
-use millrace_node::deployment::DocumentKind;
+use millrace_node::deployment::CompiledDocumentType;
 use millrace_node::pool::{WorkFlow, pause};
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error, ErrorKind};
@@ -57,7 +57,7 @@ pub(super) struct PreparedPiece {
     pub(super) items: Vec<PreparedItem>,
     pub(super) stopped: Option<FeedBreak>,
     /// Memory of the piece, as text and parsed.
-    _room: (FeedPiece, BodyShare),
+    _room: (FeedPiece, BudgetReservation),
 }
 
 /// Prepares all pieces, until the stream ends or is stopped.
@@ -96,7 +96,7 @@ async fn prepare(call: &Arc<DocumentCall>, mut piece: FeedPiece) -> PreparedPiec
 async fn prepare_items(
     call: &Arc<DocumentCall>,
     items: Vec<FeedItem>,
-    room: &mut BodyShare,
+    room: &mut BudgetReservation,
 ) -> Result<Vec<PreparedItem>, Error> {
     let deployment = call.deployment()?;
     let work = items.iter().map(|item| work_of(call, &deployment, item)).fold(0, usize::saturating_add);
@@ -134,7 +134,7 @@ fn work_of(call: &DocumentCall, deployment: &CompiledApplication, item: &FeedIte
 }
 
 /// True if operations on such documents are executed like single requests.
-fn is_forwarded(call: &DocumentCall, kind: &DocumentKind) -> bool {
+fn is_forwarded(call: &DocumentCall, kind: &CompiledDocumentType) -> bool {
     call.node.cluster().is_some() || kind.scripts.waits()
 }
 

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::{PAGE, VisitPass};
 use crate::GatewayState;
 use crate::document_api::DocumentCall;
-use crate::document_api::buckets::{self, BucketAnswer, ReachedBuckets};
+use crate::document_api::buckets::{self, BucketAnswer, VisitedBuckets};
 use crate::document_api::format::DocumentFormat;
 use crate::forwarding::ForwardedRequest;
 use millrace_node::Error;
@@ -22,7 +22,7 @@ use millrace_node::cluster::{AccessKind, PATIENCE};
 
 /// Format of a sequence of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageForm {
+pub(super) enum VisitPageFormat {
     /// Members of a JSON list, separated by commas.
     List,
     /// One document per line.
@@ -43,13 +43,13 @@ pub(super) struct VisitPages {
     node: Arc<GatewayState>,
     pass: Arc<VisitPass>,
     shape: Arc<DocumentFormat>,
-    form: PageForm,
+    form: VisitPageFormat,
     deadline: Instant,
     /// Request for forwarding, if the documents are on several nodes.
     spread: Option<ForwardedRequest>,
     /// Buckets that it reaches, and the version of the cluster state by which they were listed: there may be
     /// a great many.
-    listed: Mutex<Option<(u64, ReachedBuckets)>>,
+    listed: Mutex<Option<(u64, VisitedBuckets)>>,
     /// Number of documents in the next page of this node, by the size of those in the last one.
     together: AtomicUsize,
 }
@@ -73,7 +73,7 @@ impl VisitPages {
         call: &DocumentCall,
         pass: VisitPass,
         shape: DocumentFormat,
-        form: PageForm,
+        form: VisitPageFormat,
         deadline: Instant,
     ) -> Self {
         let spread = call.spread.clone();
@@ -94,7 +94,7 @@ impl VisitPages {
         &self.node
     }
 
-    pub(super) fn form(&self) -> PageForm {
+    pub(super) fn form(&self) -> VisitPageFormat {
         self.form
     }
 
@@ -129,7 +129,7 @@ impl VisitPages {
     }
 
     /// Buckets that the request reaches.
-    fn buckets(&self) -> Result<ReachedBuckets, Error> {
+    fn buckets(&self) -> Result<VisitedBuckets, Error> {
         // The version is read first: buckets that are newer are listed once more.
         let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
         let version = owners?.map_or(0, |owners| owners.version);
@@ -137,7 +137,7 @@ impl VisitPages {
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),
             _ => {
-                let buckets = ReachedBuckets::of(&self.node, self.pass.group())?;
+                let buckets = VisitedBuckets::of(&self.node, self.pass.group())?;
                 *listed = Some((version, buckets.clone()));
                 Ok(buckets)
             }
@@ -184,18 +184,18 @@ impl VisitPages {
     /// Adds a document that another node has written, as in a list.
     fn add(&self, page: &mut WrittenPage, document: &[u8]) {
         match (self.form, document.strip_prefix(b"{\"id\":")) {
-            (PageForm::Lines, Some(rest)) => {
+            (VisitPageFormat::Lines, Some(rest)) => {
                 page.bytes.extend_from_slice(b"{\"put\":");
                 page.bytes.extend_from_slice(rest);
             }
             _ => {
-                if self.form == PageForm::List && page.documents > 0 {
+                if self.form == VisitPageFormat::List && page.documents > 0 {
                     page.bytes.push(b',');
                 }
                 page.bytes.extend_from_slice(document);
             }
         }
-        if self.form == PageForm::Lines {
+        if self.form == VisitPageFormat::Lines {
             page.bytes.push(b'\n');
         }
         page.documents += 1;
@@ -214,7 +214,7 @@ impl VisitPages {
             let found = pass.step(from, wanted)?;
             let mut page = WrittenPage { next: found.continuation, ..WrittenPage::default() };
             for visited in &found.documents {
-                if form == PageForm::List && page.documents > 0 {
+                if form == VisitPageFormat::List && page.documents > 0 {
                     page.bytes.push(b',');
                 }
                 write(&mut page.bytes, &pass, &shape, visited, form)?;
@@ -243,12 +243,12 @@ fn write(
     pass: &VisitPass,
     shape: &DocumentFormat,
     visited: &VisitedVersion,
-    form: PageForm,
+    form: VisitPageFormat,
 ) -> Result<(), Error> {
     match visited {
         VisitedVersion::Document(document, _) => {
             let id = Value::from(document.id.as_str());
-            let name = if form == PageForm::Lines { "put" } else { "id" };
+            let name = if form == VisitPageFormat::Lines { "put" } else { "id" };
             out.extend_from_slice(format!("{{\"{name}\":{id},\"fields\":").as_bytes());
             serde_json::to_writer(&mut *out, &shape.fields(&pass.deployment, document))
                 .map_err(|error| Error::Internal(error.to_string()))?;
@@ -258,7 +258,7 @@ fn write(
             out.extend_from_slice(format!("{{\"remove\":{}}}", Value::from(id.as_str())).as_bytes());
         }
     }
-    if form == PageForm::Lines {
+    if form == VisitPageFormat::Lines {
         out.push(b'\n');
     }
     Ok(())

@@ -8,7 +8,7 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::pages::{PAGE_BYTES, PageForm, VisitPages};
+use super::pages::{PAGE_BYTES, VisitPageFormat, VisitPages};
 use super::{PAGE, head, tail};
 use crate::http::{self, AnswerShare};
 use millrace_node::Error;
@@ -18,8 +18,8 @@ use millrace_node::metrics::CountedMetric;
 pub(super) fn answer(path: &str, pages: VisitPages, deadline: Instant) -> Response {
     let (sender, body) = Channel::<Bytes, std::convert::Infallible>::new(2);
     let content_type = match pages.form() {
-        PageForm::Lines => "application/jsonl;charset=utf-8",
-        PageForm::List => "application/json;charset=utf-8",
+        VisitPageFormat::Lines => "application/jsonl;charset=utf-8",
+        VisitPageFormat::List => "application/json;charset=utf-8",
     };
     tokio::spawn(StreamedVisit { pages, deadline, path: path.to_owned(), sender }.run());
     let mut response = Response::new(Body::new(body));
@@ -42,7 +42,7 @@ impl StreamedVisit {
     async fn run(mut self) {
         let mut continuation = self.pages.start();
         let mut count = 0;
-        let lines = self.pages.form() == PageForm::Lines;
+        let lines = self.pages.form() == VisitPageFormat::Lines;
         let mut pending = if lines { Vec::new() } else { head(&self.path) };
         let failure = loop {
             // A client that does not read keeps others waiting here, and takes no more memory.
@@ -84,7 +84,7 @@ impl StreamedVisit {
         failure: Option<Error>,
     ) {
         let continuation = self.pages.continuation(continuation);
-        match (self.pages.form() == PageForm::Lines, failure) {
+        match (self.pages.form() == VisitPageFormat::Lines, failure) {
             (true, failure) => {
                 if let Some(error) = &failure {
                     let message = json!({ "message": { "text": error.message(), "severity": "error" } });

@@ -24,8 +24,8 @@ use millrace_bucket::BucketId;
 use millrace_store::ViewScope;
 
 use super::{pace_of, page};
-use crate::cluster::{ClusterView, DocumentReach, NodeAddress, check_held};
-use crate::deployment::DocumentKind;
+use crate::cluster::{ClusterView, DocumentAvailability, NodeAddress, check_held};
+use crate::deployment::CompiledDocumentType;
 use crate::error::ErrorKind;
 use crate::reindexing::{self, NodeReindexMark, ReindexTask, ReindexedBuckets, SharedReindexing};
 use crate::upkeep::IDLE;
@@ -48,7 +48,7 @@ struct ReindexPass {
     unsaved: bool,
     saved: Instant,
     /// Cluster state on which the other fields are based, and the absence of nodes in it.
-    survey: Option<(u64, DocumentReach)>,
+    survey: Option<(u64, DocumentAvailability)>,
     /// Buckets that this node owns and that are not done, the next one last.
     left: Vec<BucketId>,
     /// Positions at which to continue in partly done buckets.
@@ -61,7 +61,7 @@ struct ReindexTurn<'a> {
     cluster: &'a dyn ClusterView,
     shared: &'a SharedReindexing,
     task: &'a ReindexTask,
-    kind: &'a DocumentKind,
+    kind: &'a CompiledDocumentType,
 }
 
 impl ReindexPasses {
@@ -150,7 +150,7 @@ impl ReindexPass {
     fn advance(&mut self, turn: &ReindexTurn<'_>) -> Result<Option<Duration>, Error> {
         let (version, reach) = self.survey(turn)?;
         let Some(bucket) = self.left.last().copied() else { return self.rest(turn, (version, reach)) };
-        if reach == DocumentReach::Some {
+        if reach == DocumentAvailability::Some {
             return Ok(Some(IDLE));
         }
         let began = Instant::now();
@@ -171,7 +171,7 @@ impl ReindexPass {
         }
         match swept.continuation {
             Some(position) => {
-                self.mark.set_at(Some((bucket, &position)), reach == DocumentReach::All);
+                self.mark.set_at(Some((bucket, &position)), reach == DocumentAvailability::All);
                 self.positions.insert(bucket, position);
                 self.unsaved = true;
             }
@@ -180,15 +180,15 @@ impl ReindexPass {
         Ok(Some(pace_of(turn.node, began, swept.seen, turn.task)))
     }
 
-    fn done(&mut self, bucket: BucketId, reach: DocumentReach) {
+    fn done(&mut self, bucket: BucketId, reach: DocumentAvailability) {
         self.left.retain(|left| *left != bucket);
         self.positions.remove(&bucket);
         match reach {
-            DocumentReach::All => {
+            DocumentAvailability::All => {
                 self.mark.done.add(bucket);
                 self.mark.without.remove(bucket);
             }
-            DocumentReach::Most | DocumentReach::Some => self.mark.without.add(bucket),
+            DocumentAvailability::Most | DocumentAvailability::Some => self.mark.without.add(bucket),
         }
         self.mark.set_at(None, true);
         self.unsaved = true;
@@ -196,13 +196,13 @@ impl ReindexPass {
 
     /// Determines what this node owns, if that may have changed. Returns the version and the reach of the
     /// cluster state.
-    fn survey(&mut self, turn: &ReindexTurn<'_>) -> Result<(u64, DocumentReach), Error> {
+    fn survey(&mut self, turn: &ReindexTurn<'_>) -> Result<(u64, DocumentAvailability), Error> {
         let version = turn.cluster.owners(None)?.version;
         if let Some(survey) = self.survey.filter(|(of, _)| *of == version) {
             return Ok(survey);
         }
         let reach = turn.cluster.reach()?;
-        let all = reach == DocumentReach::All;
+        let all = reach == DocumentAvailability::All;
         let (bits, divided) = turn.cluster.buckets()?;
         let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
         let is_own = |bucket: &BucketId| matches!(turn.cluster.owner_of(*bucket), Ok(NodeAddress::Here));
@@ -213,7 +213,7 @@ impl ReindexPass {
         let mut done = ReindexedBuckets::default();
         let marks = turn.shared.marks(turn.task);
         // The position in a bucket while nodes were absent says nothing of their documents.
-        if all && self.survey.is_none_or(|(_, before)| before != DocumentReach::All) {
+        if all && self.survey.is_none_or(|(_, before)| before != DocumentAvailability::All) {
             self.positions.clear();
         }
         for mark in marks.values().chain([&self.mark]) {
@@ -245,9 +245,9 @@ impl ReindexPass {
     fn rest(
         &mut self,
         turn: &ReindexTurn<'_>,
-        (version, reach): (u64, DocumentReach),
+        (version, reach): (u64, DocumentAvailability),
     ) -> Result<Option<Duration>, Error> {
-        if reach == DocumentReach::All && self.mark.clean != Some(version) {
+        if reach == DocumentAvailability::All && self.mark.clean != Some(version) {
             self.mark.clean_by(version);
             self.unsaved = true;
         }

@@ -8,9 +8,9 @@ use millrace_env::{AppendFile, pace};
 use millrace_segment::{MergeInput, SegmentCut, SegmentFile, SegmentWriter};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::BucketShare;
+use super::ParcelBucket;
 use crate::replica::{parts, seal_buckets};
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::manifest::SegmentRecord;
 use crate::upkeep::merging::{StoreMergePolicy, last_mark};
 use crate::upkeep::pace::{of_merging, of_sealing};
@@ -27,8 +27,8 @@ const CUT_BYTES: u64 = 512 << 10;
 
 /// A part of a store's contents of some buckets: becomes one segment of another store.
 pub struct ExportParcel {
-    shared: Arc<StoreShared>,
-    shares: Vec<BucketShare>,
+    shared: Arc<StoreContext>,
+    shares: Vec<ParcelBucket>,
     content: ParcelContent,
 }
 
@@ -59,10 +59,10 @@ struct WantedRanges {
     /// True if all drops that affect the buckets are applied in it.
     clean: bool,
     /// Approximate amount of each bucket, with its range of locations.
-    pieces: Vec<(BucketShare, (u64, u64))>,
+    pieces: Vec<(ParcelBucket, (u64, u64))>,
 }
 
-fn plan(shared: &Arc<StoreShared>, buckets: &[BucketId]) -> Result<Vec<ExportParcel>, Error> {
+fn plan(shared: &Arc<StoreContext>, buckets: &[BucketId]) -> Result<Vec<ExportParcel>, Error> {
     let state = shared.state();
     let mut wanted: BTreeMap<u64, WantedRanges> = BTreeMap::new();
     let mut in_order = buckets.to_vec();
@@ -82,7 +82,7 @@ fn plan(shared: &Arc<StoreShared>, buckets: &[BucketId]) -> Result<Vec<ExportPar
                     pieces: Vec::new(),
                 });
                 of.clean &= applied >= dropped;
-                of.pieces.push((BucketShare { bucket: *bucket, bytes, documents }, part.places()));
+                of.pieces.push((ParcelBucket { bucket: *bucket, bytes, documents }, part.places()));
             }
         }
     }
@@ -104,7 +104,7 @@ fn plan(shared: &Arc<StoreShared>, buckets: &[BucketId]) -> Result<Vec<ExportPar
 
 impl WantedRanges {
     /// A parcel of columns as they are; `None` if the buckets turn out to have nothing of the segment.
-    fn cut(&self, shared: &Arc<StoreShared>, number: u64) -> Result<Option<ExportParcel>, Error> {
+    fn cut(&self, shared: &Arc<StoreContext>, number: u64) -> Result<Option<ExportParcel>, Error> {
         let locations: Vec<(u64, u64)> = self.pieces.iter().map(|(_, locations)| *locations).collect();
         let own: u64 = self.pieces.iter().map(|(share, _)| share.bytes).sum();
         let mostly_own = own.saturating_mul(100) >= self.segment.bytes().saturating_mul(OWN_PERCENT);
@@ -121,7 +121,7 @@ impl WantedRanges {
         let counted = self.pieces.iter().zip(cut.shares());
         let shares =
             joined(counted.filter(|(_, (bytes, _))| *bytes > 0).map(|((share, _), (bytes, documents))| {
-                BucketShare { bucket: share.bucket, bytes: *bytes, documents: *documents }
+                ParcelBucket { bucket: share.bucket, bytes: *bytes, documents: *documents }
             }));
         let some = !shares.is_empty();
         Ok(some.then(|| ExportParcel {
@@ -133,7 +133,7 @@ impl WantedRanges {
 }
 
 /// Merged parcels, each of as many buckets as fill one.
-fn gathered(shared: &Arc<StoreShared>, buckets: &[BucketId], merged: &[WantedRanges]) -> Vec<ExportParcel> {
+fn gathered(shared: &Arc<StoreContext>, buckets: &[BucketId], merged: &[WantedRanges]) -> Vec<ExportParcel> {
     let mut bytes_of: HashMap<BucketId, u64> = HashMap::new();
     for (share, _) in merged.iter().flat_map(|wanted| &wanted.pieces) {
         *bytes_of.entry(share.bucket).or_default() += share.bytes;
@@ -167,10 +167,10 @@ fn gathered(shared: &Arc<StoreShared>, buckets: &[BucketId], merged: &[WantedRan
 }
 
 /// Combines shares into one for each bucket.
-fn joined(shares: impl Iterator<Item = BucketShare>) -> Vec<BucketShare> {
-    let mut in_order: Vec<BucketShare> = shares.collect();
+fn joined(shares: impl Iterator<Item = ParcelBucket>) -> Vec<ParcelBucket> {
+    let mut in_order: Vec<ParcelBucket> = shares.collect();
     in_order.sort_by_key(|share| share.bucket.reversed_range());
-    let mut all: Vec<BucketShare> = Vec::new();
+    let mut all: Vec<ParcelBucket> = Vec::new();
     for share in in_order {
         match all.last_mut().filter(|last| last.bucket == share.bucket) {
             Some(last) => {
@@ -185,7 +185,7 @@ fn joined(shares: impl Iterator<Item = BucketShare>) -> Vec<BucketShare> {
 
 impl ExportParcel {
     /// Its shares of buckets.
-    pub fn shares(&self) -> &[BucketShare] {
+    pub fn shares(&self) -> &[ParcelBucket] {
         &self.shares
     }
 

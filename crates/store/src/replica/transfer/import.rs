@@ -10,10 +10,10 @@ use millrace_document::Timestamp;
 use millrace_env::AppendFile;
 use millrace_segment::{FileChecksums, SegmentFile};
 
-use super::BucketShare;
+use super::ParcelBucket;
 use crate::replica::isolated;
-use crate::shared::StoreShared;
-use crate::state::manifest::{InPlace, SegmentRecord};
+use crate::shared::StoreContext;
+use crate::state::manifest::{RenameDurability, SegmentRecord};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::shares::FileShares;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
@@ -26,7 +26,7 @@ impl Store {
     ///
     /// # Errors
     /// The disk has no room for it; a file cannot be made.
-    pub fn import(&self, shares: &[BucketShare], outline: Vec<u32>) -> Result<SegmentImport, Error> {
+    pub fn import(&self, shares: &[ParcelBucket], outline: Vec<u32>) -> Result<SegmentImport, Error> {
         let shared = self.shared();
         shared.check_open()?;
         shared.health.check_writable()?;
@@ -55,13 +55,13 @@ impl Store {
 
 /// A segment that is on its way here. Dropped before it is finished, it leaves nothing.
 pub struct SegmentImport {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     number: u64,
     temporary: PathBuf,
     /// `None`: it is finished.
     file: Option<Box<dyn AppendFile>>,
     bytes: u64,
-    shares: Vec<BucketShare>,
+    shares: Vec<ParcelBucket>,
     checksums: FileChecksums,
 }
 
@@ -139,7 +139,7 @@ impl Drop for SegmentImport {
 
 /// A file that is deleted with its owner, unless it is kept.
 struct FileOf {
-    shared: Arc<StoreShared>,
+    shared: Arc<StoreContext>,
     path: PathBuf,
     kept: AtomicBool,
 }
@@ -159,13 +159,13 @@ pub struct ArrivedSegment {
     /// Kept as soon as a manifest may name it.
     file: FileOf,
     number: u64,
-    shares: Vec<BucketShare>,
+    shares: Vec<ParcelBucket>,
     segment: Arc<SegmentFile>,
 }
 
 impl ArrivedSegment {
     /// Contents of the segment, by bucket.
-    pub fn shares(&self) -> &[BucketShare] {
+    pub fn shares(&self) -> &[ParcelBucket] {
         &self.shares
     }
 
@@ -225,7 +225,7 @@ impl ArrivedSegment {
             shares.measure(&of.segment, then.buckets.iter().filter(has))?;
         }
         let published = shared.try_publish(|state| Ok(with(state, &given, &shares)));
-        if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
+        if !matches!(&published, Err(unwritten) if unwritten.in_place == RenameDurability::No) {
             arrived.iter().for_each(|(of, _)| of.file.kept.store(true, Ordering::SeqCst));
         }
         Ok(published?)

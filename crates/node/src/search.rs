@@ -22,7 +22,7 @@ use millrace_model::SequencePurpose;
 use millrace_query::Query;
 use millrace_store::ViewScope;
 
-pub use self::apart::{SourceFound, SourceQueries};
+pub use self::apart::{SourceQueries, SourceSearchOutcome};
 pub use self::federation::FederationMode;
 pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
 pub use self::run::{

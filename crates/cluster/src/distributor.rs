@@ -69,7 +69,7 @@ pub use event::{
     DistributorEvent, DocumentChange, DropHorizon, DurableWrite, Modify, RequestError, RequestTicket,
     UnfinishedRow,
 };
-pub use figures::{DistributorFigures, EndedOperations, OperationProgress, OperationView};
+pub use figures::{DistributorMetrics, EndedOperations, OperationProgress, OperationView};
 pub use machine::Distributor;
 pub use reading::{NoRoute, ReadRoute};
 pub use settings::Settings;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use millrace_column::{Column, ColumnKey, ValueLayout};
 
 use self::cursor::MergeCursor;
-use self::output::{TakenRows, TypeOutput};
+use self::output::{MergedChunkRows, TypeOutput};
 use crate::{Error, SegmentFile, SegmentWriter};
 
 /// A source of a merge.
@@ -107,7 +107,8 @@ fn merge_section(
     columns.dedup();
 
     writer.begin_section(document_type, columns.clone())?;
-    let mut output = TypeOutput { document_type, columns: &columns, policy, taken: TakenRows::default() };
+    let mut output =
+        TypeOutput { document_type, columns: &columns, policy, taken: MergedChunkRows::default() };
     loop {
         if policy.cancelled() {
             return Ok(false);

@@ -18,8 +18,8 @@ use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, FieldsetDecl, SchemaDecl, StructDecl};
 use crate::suggest::did_you_mean;
 use crate::{
-    Error, FieldStemming, Fieldset, MistakenParts, PackageFindings, Schema, SchemaConstant, SchemaField,
-    SourcePosition,
+    Error, FieldStemming, Fieldset, PackageFindings, Schema, SchemaConstant, SchemaField, SourcePosition,
+    UnusableParts,
 };
 use sources::PackageSources;
 
@@ -31,18 +31,18 @@ const INHERITANCE_MAX: usize = 32;
 pub(crate) struct DeclaredSchemas {
     pub schemas: Vec<SchemaDecl>,
     /// Names of schemas that could not be read.
-    pub broken: MistakenParts,
+    pub broken: UnusableParts,
     /// Rank profiles in unreadable files, by schema.
-    pub broken_profiles: BTreeMap<String, MistakenParts>,
+    pub broken_profiles: BTreeMap<String, UnusableParts>,
 }
 
 /// Schemas of a package, without invalid parts.
 pub(crate) struct ResolvedSchemas {
     pub sound: BTreeMap<Arc<str>, Arc<Schema>>,
     /// Names of schemas that are omitted.
-    pub broken: MistakenParts,
+    pub broken: UnusableParts,
     /// Names of parts that the other schemas lack.
-    pub broken_names: MistakenParts,
+    pub broken_names: UnusableParts,
 }
 
 /// Resolves all schemas of a package.
@@ -71,7 +71,7 @@ pub(crate) fn schemas(
     for decl in &declared.schemas {
         resolver.visit(&decl.name, &mut Vec::new());
     }
-    let mut broken_names = MistakenParts::default();
+    let mut broken_names = UnusableParts::default();
     resolver.done.values().for_each(|resolved| broken_names.extend(&resolved.broken.names));
     let sound =
         resolver.done.into_iter().map(|(name, resolved)| (Arc::from(name), resolved.schema)).collect();
@@ -91,9 +91,9 @@ struct ResolvedSchema {
 #[derive(Debug, Clone, Default)]
 struct BrokenParts {
     /// Fields, fieldsets, constants and models: names used in expressions and statements.
-    names: MistakenParts,
-    profiles: MistakenParts,
-    summaries: MistakenParts,
+    names: UnusableParts,
+    profiles: UnusableParts,
+    summaries: UnusableParts,
 }
 
 impl BrokenParts {
@@ -107,8 +107,8 @@ impl BrokenParts {
 struct SchemaResolver<'a> {
     decls: BTreeMap<&'a str, &'a SchemaDecl>,
     done: BTreeMap<String, ResolvedSchema>,
-    broken: MistakenParts,
-    broken_profiles: &'a BTreeMap<String, MistakenParts>,
+    broken: UnusableParts,
+    broken_profiles: &'a BTreeMap<String, UnusableParts>,
     sources: PackageSources<'a>,
     findings: &'a mut PackageFindings,
 }

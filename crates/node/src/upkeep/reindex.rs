@@ -12,7 +12,7 @@ use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteR
 use self::shared::ReindexPasses;
 use super::sweep::sweep;
 use super::{BackgroundJob, IDLE, pace};
-use crate::deployment::{DocumentKind, MISFIT};
+use crate::deployment::{CompiledDocumentType, MISFIT};
 use crate::metrics::CountedMetric;
 use crate::reindexing::{ReindexStep, ReindexTask};
 use crate::{Error, Node};
@@ -80,7 +80,7 @@ fn pace_of(node: &Node, began: Instant, seen: u64, task: &ReindexTask) -> Durati
 /// Next page of the documents of a type.
 fn page(
     node: &Node,
-    kind: &DocumentKind,
+    kind: &CompiledDocumentType,
     scope: ViewScope,
     continuation: Option<String>,
 ) -> Result<SweptPage, Error> {
@@ -91,7 +91,7 @@ fn page(
 }
 
 /// New version of a document; it stays as it is if the statements change nothing.
-fn reindexed(kind: &DocumentKind, document: Document) -> Result<StoreModification, WriteRefusal> {
+fn reindexed(kind: &CompiledDocumentType, document: Document) -> Result<StoreModification, WriteRefusal> {
     let id = document.id.clone();
     let refuse = |error: millrace_indexing::Error| WriteRefusal {
         code: MISFIT,

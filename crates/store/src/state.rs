@@ -68,9 +68,9 @@ impl TailGeneration {
     }
 
     /// The right to append, while it is held; `None`: it is closed.
-    pub fn gate(&self) -> Option<AppendGate<'_>> {
+    pub fn gate(&self) -> Option<AppendPermit<'_>> {
         let lock = self.appending.lock();
-        (!self.is_closed()).then_some(AppendGate { generation: self, _lock: lock })
+        (!self.is_closed()).then_some(AppendPermit { generation: self, _lock: lock })
     }
 
     /// Returns true if nothing is appended any more.
@@ -125,12 +125,12 @@ impl TailGeneration {
 }
 
 /// The right to append to a generation.
-pub(crate) struct AppendGate<'g> {
+pub(crate) struct AppendPermit<'g> {
     generation: &'g TailGeneration,
     _lock: MutexGuard<'g, ()>,
 }
 
-impl AppendGate<'_> {
+impl AppendPermit<'_> {
     /// From now on nothing is appended.
     pub fn close(self) {
         self.generation.closed.store(true, Ordering::Release);

@@ -18,7 +18,7 @@ use crate::read::get;
 use crate::read::pieces::RowOrder;
 use crate::read::reading::StoreSnapshot;
 use crate::replica::counts::{BucketCounting, RemovalSpan, ReplicaCounts};
-use crate::shared::StoreShared;
+use crate::shared::StoreContext;
 use crate::state::marks::MarkScope;
 use crate::state::{StoreState, StoredBucket, is_of_divided, is_part, locations};
 use crate::tail::RowKey;
@@ -163,11 +163,11 @@ impl Store {
 }
 
 /// Counts the current contents.
-pub(crate) fn counting(shared: &StoreShared) -> BucketCounting<'_> {
+pub(crate) fn counting(shared: &StoreContext) -> BucketCounting<'_> {
     BucketCounting::new(StoreSnapshot::new(shared, RowOrder::Keys), &shared.counts, span(shared))
 }
 
-fn span(shared: &StoreShared) -> RemovalSpan {
+fn span(shared: &StoreContext) -> RemovalSpan {
     RemovalSpan::new(shared.tuning().tombstone_retention)
 }
 
@@ -202,7 +202,7 @@ fn part_of(whole: &StoredBucket, id: BucketId) -> Arc<StoredBucket> {
 }
 
 fn info(
-    shared: &StoreShared,
+    shared: &StoreContext,
     counting: &BucketCounting<'_>,
     bucket: BucketId,
     removals_since: Timestamp,
@@ -293,7 +293,7 @@ pub(crate) fn is_in_tail(state: &StoreState, bucket: BucketId) -> Result<bool, E
 
 /// Seals where the tail has rows of these buckets.
 pub(crate) fn seal_buckets(
-    shared: &StoreShared,
+    shared: &StoreContext,
     sealer: &TailSealer,
     buckets: &[BucketId],
 ) -> Result<(), Error> {

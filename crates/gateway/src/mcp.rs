@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::GatewayState;
 use crate::edge::caller_of;
-use crate::http::{self, BodyShare};
+use crate::http::{self, BudgetReservation};
 use crate::status::HttpError;
 use millrace_node::Error;
 use millrace_node::work::WorkKind;
@@ -104,7 +104,7 @@ fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> 
 }
 
 /// Reads the body of a permitted request, and reserves the memory for it and for the query in it.
-async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<BodyShare>), Error> {
+async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<BudgetReservation>), Error> {
     let deployment = node.deployments().current()?;
     if !deployment.application.container.assistants {
         return Err(Error::NotFound(
@@ -126,7 +126,7 @@ async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<
 async fn answer(
     node: &Arc<GatewayState>,
     message: RpcMessage<'_>,
-    room: &Arc<BodyShare>,
+    room: &Arc<BudgetReservation>,
     caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
     if message.jsonrpc != "2.0" {

@@ -4,5 +4,5 @@
 mod brain;
 mod scan;
 
-pub(crate) use brain::BrainQuery;
+pub(crate) use brain::Bfloat16Query;
 pub(crate) use scan::{RANGES, find_in_table, find_narrow, find_wide};

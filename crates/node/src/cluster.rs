@@ -29,8 +29,8 @@ use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
 
 pub use self::forward::{
-    ForwardAnswer, ForwardKind, ForwardableRequest, HasAll, NodeAnswer, NodeTransport, OpenedShare,
-    ReadersQuestion, ShareStart, ShareTalk,
+    ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
+    ReplicaCompleteness, ShareStart, ShareTalk,
 };
 pub use self::readers::{bucket_of, own_readers, parts_of, readers_of_all};
 pub use self::route::{
@@ -102,7 +102,7 @@ pub struct OwnerNodes {
 
 /// Documents that are on nodes that serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DocumentReach {
+pub enum DocumentAvailability {
     /// All documents: no node is away.
     All,
     /// Fewer nodes are away than each document has replicas: all documents but those that were written while
@@ -221,7 +221,7 @@ pub trait ClusterView: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn reach(&self) -> Result<DocumentReach, ClusterError>;
+    fn reach(&self) -> Result<DocumentAvailability, ClusterError>;
 
     /// Shared notes of the nodes by their names, as far as this node has received them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;
@@ -253,7 +253,7 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
     /// is the owner. Nothing is dropped if the horizon that it reported no longer holds.
-    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done);
+    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done);
 
     /// Makes an application the active one on all nodes, each of which fetches its archive; returns its
     /// generation.
@@ -277,7 +277,7 @@ pub struct ClusterDeployment<'a> {
 
 /// Part of a group to drop.
 #[derive(Debug, Clone, PartialEq)]
-pub struct DroppedGroup {
+pub struct GroupDropRequest {
     /// Type of the documents.
     pub document_type: String,
     /// The group.

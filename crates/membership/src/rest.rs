@@ -16,10 +16,10 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use axum::routing::get;
 use millrace_cluster::NodeKey;
-use millrace_cluster::controller::NodeWish;
+use millrace_cluster::controller::RequestedNodeState;
 use serde_json::{Value, json};
 
-use crate::{ClusterMembership, CoordinationPicture, Error, NodeFigures};
+use crate::{ClusterMembership, CoordinationSnapshot, Error, NodeFigures};
 
 /// Cluster that the endpoints show and change.
 pub trait OperatedCluster: Send + Sync + 'static {
@@ -27,7 +27,7 @@ pub trait OperatedCluster: Send + Sync + 'static {
     fn clusters(&self) -> Vec<String>;
 
     /// All knowledge about the cluster.
-    fn picture(&self) -> Arc<CoordinationPicture>;
+    fn picture(&self) -> Arc<CoordinationSnapshot>;
 
     /// Figures of a node's data, if known here.
     fn figures(&self, node: NodeKey) -> Option<NodeFigures>;
@@ -38,7 +38,7 @@ pub trait OperatedCluster: Send + Sync + 'static {
     }
 
     /// Records an operator's wish for a node. The result is true if it differs from the previous one.
-    fn wish(&self, name: String, wish: NodeWish, reason: String) -> Wished<'_>;
+    fn wish(&self, name: String, wish: RequestedNodeState, reason: String) -> Wished<'_>;
 }
 
 /// Future result of a wish.
@@ -63,7 +63,7 @@ where
         (self.clusters)()
     }
 
-    fn picture(&self) -> Arc<CoordinationPicture> {
+    fn picture(&self) -> Arc<CoordinationSnapshot> {
         Arc::clone(&self.membership.pictures().borrow())
     }
 
@@ -71,13 +71,13 @@ where
         (self.figures)(node)
     }
 
-    fn wish(&self, name: String, wish: NodeWish, reason: String) -> Wished<'_> {
+    fn wish(&self, name: String, wish: RequestedNodeState, reason: String) -> Wished<'_> {
         Box::pin(async move { self.membership.wish(&name, wish, &reason).await })
     }
 }
 
 /// A node that is in no cluster, shown as the one node of its content clusters.
-pub struct LoneNode<N, F> {
+pub struct SingleNodeStatus<N, F> {
     /// URL at which it serves documents and queries.
     pub url: String,
     /// Returns the names of the content clusters.
@@ -86,7 +86,7 @@ pub struct LoneNode<N, F> {
     pub figures: F,
 }
 
-impl<N, F> OperatedCluster for LoneNode<N, F>
+impl<N, F> OperatedCluster for SingleNodeStatus<N, F>
 where
     N: Fn() -> Vec<String> + Send + Sync + 'static,
     F: Fn() -> NodeFigures + Send + Sync + 'static,
@@ -95,8 +95,8 @@ where
         (self.clusters)()
     }
 
-    fn picture(&self) -> Arc<CoordinationPicture> {
-        Arc::new(CoordinationPicture::alone(&self.url))
+    fn picture(&self) -> Arc<CoordinationSnapshot> {
+        Arc::new(CoordinationSnapshot::alone(&self.url))
     }
 
     fn figures(&self, _: NodeKey) -> Option<NodeFigures> {
@@ -107,7 +107,7 @@ where
         true
     }
 
-    fn wish(&self, _: String, _: NodeWish, _: String) -> Wished<'_> {
+    fn wish(&self, _: String, _: RequestedNodeState, _: String) -> Wished<'_> {
         Box::pin(async { Err(Error::Alone) })
     }
 }

@@ -28,7 +28,7 @@ use millrace_schema::{
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::language::KnownLanguages;
+use self::language::LanguageModels;
 use crate::metrics::MetricGauge;
 use crate::{Error, StartError};
 
@@ -53,7 +53,7 @@ pub struct NodeModels {
     /// Embedders in use, and those that were dropped since the last check.
     embedders: Mutex<Vec<KnownModels>>,
     evaluators: Mutex<Vec<KnownEvaluator>>,
-    languages: KnownLanguages,
+    languages: LanguageModels,
     http: OnceLock<Result<OutboundHttp, String>>,
     options: ModelOptions,
     /// Held while an existing file is being opened for a model, so that it is not removed meanwhile.
@@ -101,7 +101,7 @@ impl NodeModels {
             taking: RwLock::default(),
             embedders: Mutex::default(),
             evaluators: Mutex::default(),
-            languages: KnownLanguages::default(),
+            languages: LanguageModels::default(),
             http: OnceLock::new(),
             queries: Arc::new(Semaphore::new(QUERIES_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),

@@ -39,7 +39,7 @@ use super::{DocumentCall, TIMEOUT, render};
 use crate::GatewayState;
 use crate::edge::caller_of;
 use crate::forwarding;
-use crate::http::{BodyBounds, BodyReader, BodyShare, RequestParameters};
+use crate::http::{BodyBounds, BodyReader, BudgetReservation, RequestParameters};
 use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
 
@@ -96,7 +96,7 @@ struct FeedStart {
     first: Option<hyper::body::Bytes>,
     form: PackedForm,
     place: StreamPlace,
-    room: BodyShare,
+    room: BudgetReservation,
 }
 
 /// Checks a request and reserves what its stream needs.

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use assignments::{NodeAssignment, NodeAssignments};
-pub use inputs::{ControllerInputs, NodeWish, Registration, Settings};
+pub use inputs::{ControllerInputs, NodeRegistration, RequestedNodeState, Settings};
 pub use node::removed_reason;
 
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
     ReplicaDistribution, protocol,
 };
 use followers::FollowedStates;
-use node::{ControllerTurn, NodeJudgement, NodeRecord};
+use node::{ControllerTurn, NodeRecord, NodeStateProposal};
 
 /// Maximum number of ended leases that can be detected at once: each is a condition of the transaction that
 /// publishes the state.
@@ -88,9 +88,9 @@ impl Controller {
         let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
         let turn = ControllerTurn { now, began, protocol: spoken };
         let assignments = inputs.assignments.extended(inputs, previous)?;
-        let mut judged: BTreeMap<NodeKey, (String, NodeJudgement)> = BTreeMap::new();
+        let mut judged: BTreeMap<NodeKey, (String, NodeStateProposal)> = BTreeMap::new();
         for (name, assignment) in &assignments.nodes {
-            if inputs.wish(name) == NodeWish::Removed || !inputs.concerns(name, previous) {
+            if inputs.wish(name) == RequestedNodeState::Removed || !inputs.concerns(name, previous) {
                 self.records.remove(name);
                 continue;
             }
@@ -123,7 +123,8 @@ impl Controller {
                           if it has ended for good, set it down or remove it";
             reasons.insert(name, reason.to_owned());
         }
-        let removed = inputs.registrations.keys().filter(|name| inputs.wish(name) == NodeWish::Removed);
+        let removed =
+            inputs.registrations.keys().filter(|name| inputs.wish(name) == RequestedNodeState::Removed);
         reasons.extend(removed.map(|name| (name.clone(), removed_reason(name))));
         let next = next.map(|next| next.following(followers.into_earlier()));
         Ok(ControllerStep { next, assignments, reasons, wake })
@@ -134,7 +135,7 @@ impl Controller {
 fn layout(
     configuration: &ClusterConfiguration,
     assignments: &NodeAssignments,
-    judged: &BTreeMap<NodeKey, (String, NodeJudgement)>,
+    judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
 ) -> NodeHierarchy {
     let mut layout = configuration.layout.clone();
     layout.retain(&|node| judged.contains_key(&node));
@@ -156,7 +157,7 @@ fn layout(
 fn retire_full(
     layout: &NodeHierarchy,
     inputs: &ControllerInputs<'_>,
-    judged: &mut BTreeMap<NodeKey, (String, NodeJudgement)>,
+    judged: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
 ) {
     let said = |name: &String| inputs.registrations.get(name).or_else(|| inputs.departed.get(name));
     let is_full = |name: &String| said(name).is_some_and(|node| node.out_of_space);
@@ -187,10 +188,10 @@ fn retire_full(
 fn degrade_groups(
     layout: &NodeHierarchy,
     least: f64,
-    judged: &mut BTreeMap<NodeKey, (String, NodeJudgement)>,
+    judged: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
 ) {
     let NodeHierarchy::Groups { .. } = layout else { return };
-    let serving = |nodes: &[NodeKey], judged: &BTreeMap<NodeKey, (String, NodeJudgement)>| {
+    let serving = |nodes: &[NodeKey], judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>| {
         nodes
             .iter()
             .filter(|node| judged.get(node).is_some_and(|(_, judgement)| judgement.state.serves()))
@@ -224,7 +225,10 @@ fn degrade_groups(
 }
 
 /// True if enough of the listed nodes serve to declare a state; at least one in any case.
-fn enough(configuration: &ClusterConfiguration, judged: &BTreeMap<NodeKey, (String, NodeJudgement)>) -> bool {
+fn enough(
+    configuration: &ClusterConfiguration,
+    judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+) -> bool {
     let serves = |key: &NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state.serves());
     let listed = judged.keys().filter(|key| configuration.nodes.contains_key(key));
     let (listed, serving) =
@@ -237,11 +241,11 @@ fn next(
     inputs: &ControllerInputs<'_>,
     assignments: &NodeAssignments,
     layout: NodeHierarchy,
-    (judged, followers): (&BTreeMap<NodeKey, (String, NodeJudgement)>, &FollowedStates),
+    (judged, followers): (&BTreeMap<NodeKey, (String, NodeStateProposal)>, &FollowedStates),
     previous: Option<&ClusterState>,
 ) -> Result<Option<ClusterState>, Error> {
     let votes_are_kept = followers.votes_are_kept(judged);
-    let before = |key: &NodeKey, judgement: &NodeJudgement| {
+    let before = |key: &NodeKey, judgement: &NodeStateProposal| {
         let entry = previous.and_then(|state| state.nodes().get(key));
         entry.filter(|entry| entry.incarnation == judgement.incarnation)
     };

@@ -56,7 +56,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// The result of the check.
-pub(crate) enum GuardVerdict {
+pub(crate) enum AdmissionDecision {
     /// The request is admitted. With an origin, its page may read the response: see [`shared_with`].
     Pass(Option<HeaderValue>),
     /// The request is answered with this response.
@@ -76,21 +76,21 @@ impl RequestGuard {
     }
 
     /// Checks a request by its head.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> GuardVerdict {
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> AdmissionDecision {
         // A node of the cluster that has shown its certificate may address this one by any name.
         if request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node) {
-            return GuardVerdict::Pass(None);
+            return AdmissionDecision::Pass(None);
         }
         let answer = match self.examine(request) {
-            Ok(None) => return GuardVerdict::Pass(None),
-            Ok(Some(origin)) if !cors::is_preflight(request) => return GuardVerdict::Pass(Some(origin)),
+            Ok(None) => return AdmissionDecision::Pass(None),
+            Ok(Some(origin)) if !cors::is_preflight(request) => return AdmissionDecision::Pass(Some(origin)),
             Ok(Some(origin)) => cors::preflight(request, &origin),
             Err(refusal) => refusal.response(request.uri().path()),
         };
         if let Some(log) = self.node.access_log() {
             access_log::log_refused(log, request, answer.status());
         }
-        GuardVerdict::Answer(Box::new(answer))
+        AdmissionDecision::Answer(Box::new(answer))
     }
 
     /// Returns the origin with which the response is shared; `None` for requests of the server's own pages,
@@ -214,8 +214,8 @@ async fn guarded(
     next: Next,
 ) -> Response {
     let origin = match guard.check(&request) {
-        GuardVerdict::Answer(answer) => return *answer,
-        GuardVerdict::Pass(origin) => origin,
+        AdmissionDecision::Answer(answer) => return *answer,
+        AdmissionDecision::Pass(origin) => origin,
     };
     // The turn lasts until the answer begins.
     let response = match guard.admit(port, &mut request) {

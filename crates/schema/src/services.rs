@@ -28,7 +28,7 @@ use crate::{
     ContainerCluster, ContentCluster, Error, FederationConfig, PackageFindings, Schema, SignificanceModels,
     SourceTarget, xml,
 };
-use elements::{ElementMeaning, KnownElement};
+use elements::{ElementSupport, KnownElement};
 
 /// Path of the file.
 pub(crate) const FILE: &str = "services.xml";
@@ -269,18 +269,18 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
         return;
     };
     match meant.meaning {
-        ElementMeaning::Refused(reason) => {
+        ElementSupport::Refused(reason) => {
             findings.keep(xml::invalid::<()>(FILE, element, format!("<{name}> in <{parent}>: {reason}")));
         }
-        ElementMeaning::NoEffect(_) if snippets::is_config(element) => {}
-        ElementMeaning::NoEffect(reason) => {
+        ElementSupport::NoEffect(_) if snippets::is_config(element) => {}
+        ElementSupport::NoEffect(reason) => {
             let place = xml::place(FILE, element);
             findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));
         }
-        ElementMeaning::Known => {
+        ElementSupport::Known => {
             xml::elements(element).for_each(|child| check_element(child, meant.children, findings));
         }
-        ElementMeaning::Closed => {}
+        ElementSupport::Closed => {}
     }
 }
 

@@ -20,7 +20,7 @@ pub use import::{ArrivedSegment, SegmentImport};
 
 /// Share of a bucket in a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BucketShare {
+pub struct ParcelBucket {
     /// The bucket.
     pub bucket: BucketId,
     /// Approximate number of bytes.
