@@ -2,9 +2,9 @@
 ///
 /// A protocol covers everything that nodes read from each other: requests and replies, transfers and the
 /// files and rows in them, forwarded requests, and the contents of coordination. Each node registers with its
-/// number ([`NodeRegistration::protocol`](crate::controller::NodeRegistration::protocol)); the cluster state has the
-/// number that is spoken ([`ClusterState::protocol`](crate::ClusterState::protocol)): the lowest of all
-/// nodes', but never lower than before.
+/// number ([`NodeRegistration::protocol`](crate::controller::NodeRegistration::protocol)); the cluster state
+/// has the number that is spoken ([`ClusterState::protocol`](crate::ClusterState::protocol)): the lowest of
+/// all nodes', but never lower than before.
 ///
 /// So a node never receives a request that it does not know: requests follow a state that names the node, and
 /// the same state names the protocol. Additions of a later protocol are sent and written only if the state

@@ -5,10 +5,10 @@ use std::time::Duration;
 ///
 /// For each kind of request, the 99th percentile of the foreground's latency is compared with its most recent
 /// value while nothing moved. If there are requests, moving begins slowly. While one kind is above
-/// [`TransferRateLimiter::TOLERANCE`] times its baseline, the rate shrinks by a third at each observation; while
-/// none is, it grows by a quarter, until there is no limit. Without requests there is no limit at once. A
-/// latency that stays high when next to nothing moves has other causes: it becomes the baseline from then on.
-/// The queue of the device need not be examined: requests that wait in it are slow.
+/// [`TransferRateLimiter::TOLERANCE`] times its baseline, the rate shrinks by a third at each observation;
+/// while none is, it grows by a quarter, until there is no limit. Without requests there is no limit at once.
+/// A latency that stays high when next to nothing moves has other causes: it becomes the baseline from then
+/// on. The queue of the device need not be examined: requests that wait in it are slow.
 #[derive(Debug, Clone)]
 pub struct TransferRateLimiter {
     cap: Option<u64>,

@@ -1,10 +1,11 @@
 //! Incoming transfers of a node, for its operators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use millrace_cluster::NodeKey;
+use parking_lot::Mutex;
 
 /// Transfer of replicas, or of the missing part of one, to this node.
 #[derive(Debug)]
@@ -64,14 +65,14 @@ impl IncomingTransfers {
             bytes: AtomicU64::new(0),
             total: AtomicU64::new(0),
         });
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&transfer));
         transfer
     }
 
     pub(crate) fn list(&self) -> Vec<Arc<IncomingTransfer>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.iter().filter_map(Weak::upgrade).collect()
     }
 }

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use millrace_env::{ThreadClass, run_or_exit};
 use millrace_membership::ClusterMembership;
 use millrace_peer::PeerConnections;
 use millrace_trust::NodeTrust;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::TransferThrottle;
@@ -171,7 +172,7 @@ impl ContentMachine {
     /// Calls a function with the distributor.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&mut Distributor, MachineTime) -> T) -> T {
         let now = now(self.base);
-        ask(&mut self.distributor.lock().unwrap_or_else(PoisonError::into_inner), now)
+        ask(&mut self.distributor.lock(), now)
     }
 
     /// Transfers to this node.
@@ -182,7 +183,7 @@ impl ContentMachine {
     /// Ends the thread. Work in progress is left unfinished: others continue it.
     pub(crate) fn stop(&self) {
         self.send(MachineInput::Stop);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the cluster's thread ended before its time");
         }
@@ -276,8 +277,8 @@ impl MachineDriver {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Distributor> {
-        self.distributor.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Distributor> {
+        self.distributor.lock()
     }
 
     pub(crate) fn take(&mut self, input: MachineInput) {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use millrace_cluster::{NodeFailure, NodeKey};
 use millrace_document::DroppedScope;
 use millrace_store::{ArrivedSegment, ParcelBucket};
 use millrace_trust::NodeTrust;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::TransferThrottle;
 use crate::incoming::{IncomingTransfer, IncomingTransfers};
@@ -82,7 +83,7 @@ impl FetchSessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<SessionReplica>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Runs one session after another, until there are no requests.
@@ -128,7 +129,7 @@ impl FetchSessions {
             Ok(Err(ReceiveEnd::Broken(error))) => Some(NodeFailure::Storage { reason: error.to_string() }),
             Err(_) => Some(broke_off()),
         };
-        let left = session.wanted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let left = session.wanted.into_inner();
         for wanted in left {
             let failure = failure.clone().unwrap_or(NodeFailure::Interrupted);
             (wanted.told)(Err(failure));
@@ -155,13 +156,13 @@ struct FetchSession<'a> {
 
 impl FetchSession<'_> {
     fn parts(&self) -> MutexGuard<'_, HashMap<BucketId, BucketParcels>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.lock()
     }
 
     /// Answers the requests whose parcels have all arrived.
     fn tell(&self) {
         let mut parts = self.parts();
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.lock();
         let is_whole = |of: &mut SessionReplica| parts.get(&of.bucket).is_none_or(|parts| parts.missing == 0);
         let whole: Vec<SessionReplica> = wanted.extract_if(.., is_whole).collect();
         self.transfer.set_buckets(wanted.len() as u64);
@@ -211,7 +212,7 @@ impl ReceiveListener for FetchSession<'_> {
     }
 
     fn is_cancelled(&self) -> bool {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.wanted.lock();
         !wanted.iter().any(|wanted| wanted.live.strong_count() > 0)
     }
 }

@@ -1,12 +1,12 @@
 //! Transfer of whole replicas from a node to a store, outside of any cluster.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{NodeFailure, NodeKey};
 use millrace_document::DroppedScope;
 use millrace_store::{ArrivedSegment, ParcelBucket, Store};
+use parking_lot::Mutex;
 
 use crate::incoming::IncomingTransfers;
 use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
@@ -31,10 +31,10 @@ pub fn take_over(
         ReceiveEnd::Broken(error) => NodeFailure::Storage { reason: error.to_string() },
         ReceiveEnd::Failed(failure) => failure,
     })?;
-    let drops = all.drops.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let drops = all.drops.into_inner();
     let mut drops = drops.iter().flat_map(|(bucket, drops)| drops.iter().map(|drop| (*bucket, drop)));
     drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;
-    let arrived = all.files.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let arrived = all.files.into_inner();
     let files: Vec<(&ArrivedSegment, &[BucketId])> = arrived.iter().map(|file| (file, buckets)).collect();
     ArrivedSegment::install_all(&files).map_err(storage::failure)?;
     Ok(transfer.bytes())
@@ -49,13 +49,13 @@ struct KeepAllPolicy {
 
 impl ReceiveListener for KeepAllPolicy {
     fn dropped(&self, bucket: BucketId, drops: Vec<DroppedScope>) {
-        self.drops.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket, drops);
+        self.drops.lock().insert(bucket, drops);
     }
 
     fn planned(&self, _: &[(Option<u64>, &[ParcelBucket])]) {}
 
     fn arrived(&self, _: Option<u64>, parcel: ArrivedSegment) {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
+        self.files.lock().push(parcel);
     }
 
     fn is_cancelled(&self) -> bool {

@@ -2,11 +2,11 @@
 //! its clients.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::TransferRateLimiter;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Slows transfers down while they disturb requests, and to a cap.
 pub struct TransferThrottle {
@@ -43,7 +43,7 @@ impl TransferThrottle {
         let now = self.base.elapsed();
         self.lock().observe(now, slowest);
         let moved = self.moved();
-        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut observed = self.observed.lock();
         let (last, before, _) = *observed;
         let seconds = now.saturating_sub(last).as_secs_f64().max(0.001);
         *observed = (now, moved, (moved.saturating_sub(before) as f64 / seconds) as u64);
@@ -51,7 +51,7 @@ impl TransferThrottle {
 
     /// Bytes per second between the last two observations.
     pub fn speed(&self) -> u64 {
-        self.observed.lock().unwrap_or_else(PoisonError::into_inner).2
+        self.observed.lock().2
     }
 
     /// Current limit in bytes per second; `None`: unlimited.
@@ -65,6 +65,6 @@ impl TransferThrottle {
     }
 
     fn lock(&self) -> MutexGuard<'_, TransferRateLimiter> {
-        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rate.lock()
     }
 }

@@ -9,9 +9,9 @@ use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use millrace_access::RequestCaller;
 use millrace_remote::AddressRange;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::http::observed;
@@ -165,15 +166,15 @@ impl AccessLog {
 
     /// Writes the queued lines; later requests are not logged.
     pub(crate) fn close(&self) {
-        drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        drop(self.lines.lock().take());
+        if let Some(writer) = self.writer.lock().take() {
             // A panic of the writer has been printed; there is nothing left to write then.
             let _ = writer.join();
         }
     }
 
     fn append(&self, line: String) {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         if lines.as_ref().is_some_and(|lines| lines.try_send(line).is_err()) {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }

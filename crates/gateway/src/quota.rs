@@ -13,12 +13,13 @@ mod allowances;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_access::RequestCaller;
 use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
+use parking_lot::Mutex;
 
 use self::allowances::TokenBuckets;
 use crate::Settings;
@@ -47,7 +48,7 @@ pub(crate) struct CallerTurn {
 
 impl Drop for CallerTurn {
     fn drop(&mut self) {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock();
         match in_flight.get_mut(&self.name) {
             Some(count) if *count > 1 => *count -= 1,
             // Callers without a request in flight take no memory.
@@ -72,7 +73,7 @@ impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
     fn exceeded(&self, key: &K, now: Instant) -> Option<f64> {
         let limit = self.per_second?;
         // A table is consistent even if a thread that held it panicked.
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock();
         (!left.take(key, limit, 1.0, now)).then_some(limit)
     }
 }
@@ -154,13 +155,13 @@ impl ClientQuotas {
         };
         let name = || caller.name.to_string();
         if let Some(limit) = caller.limits.queries {
-            let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut callers = self.callers.lock();
             if !callers.take(&name(), limit, 1.0, now) {
                 return refused(limit, "limits.queries of the credential");
             }
         }
         let Some(limit) = caller.limits.concurrent else { return Ok(None) };
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock();
         let count = in_flight.entry(name()).or_default();
         if *count >= limit {
             drop(in_flight);
@@ -210,7 +211,7 @@ impl ClientQuotas {
     /// [`Error::OverQuota`].
     pub fn admit_claim(&self, claim: &QuotaHints, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
         // As above.
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.lock();
         if claims.take(&claim.id, claim.quota, claim.cost, now) {
             return Ok(());
         }
@@ -295,7 +296,7 @@ mod tests {
         drop(first);
         let third = admit(&busy).expect("the first has ended");
         drop((second, third));
-        assert!(limited.in_flight.lock().expect("no thread has panicked").is_empty());
+        assert!(limited.in_flight.lock().is_empty());
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
         (status, answer["status"]["code"].to_string(), answer["status"]["message"].to_string())
     };
     assert_eq!(health(1), (200, "\"up\"".to_owned(), "null".to_owned()));
-    nodes.world.away.lock().unwrap().insert(1);
+    nodes.world.away.lock().insert(1);
     assert_eq!(health(1), (503, "\"down\"".to_owned(), "\"an operator removed it\"".to_owned()));
     assert_eq!(nodes.call(1, Method::GET, "/status.html", "").0, 503);
     assert_eq!(health(2).0, 200);
@@ -61,7 +61,7 @@ fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
 fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
     let nodes = with_notes();
     let (stranger, owner) = stranger_and_owner("even");
-    let addresses = nodes.world.addresses.lock().unwrap().clone();
+    let addresses = nodes.world.addresses.lock().clone();
     let send = |node: usize, host: &str, origin: &str| {
         let mut stream = std::net::TcpStream::connect(&addresses[node]).expect("it listens");
         let head =
@@ -152,7 +152,7 @@ fn a_replica_that_was_given_up_is_not_read() {
     let (stranger, owner) = stranger_and_owner("even");
     let path = "/document/v1/notes/note/group/even/2";
     assert_eq!(nodes.call(stranger, Method::GET, path, "").0, 200);
-    nodes.world.emptied.lock().unwrap().insert(owner as u16);
+    nodes.world.emptied.lock().insert(owner as u16);
     refused(nodes.call(stranger, Method::GET, &format!("{path}?timeout=300ms"), ""));
 }
 
@@ -212,7 +212,7 @@ fn a_write_that_was_refused_without_effect_is_routed_again() {
 fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::thread::JoinHandle<()> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
-    let own = std::mem::replace(&mut nodes.world.addresses.lock().unwrap()[node], address);
+    let own = std::mem::replace(&mut nodes.world.addresses.lock()[node], address);
     let world = Arc::clone(&nodes.world);
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("somebody connects");
@@ -223,7 +223,7 @@ fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::threa
             let length = stream.read(&mut read).expect("it sends");
             came.extend_from_slice(&read[..length]);
         }
-        world.addresses.lock().unwrap()[node] = own;
+        world.addresses.lock()[node] = own;
         stream.write_all(answer).expect("it reads");
         stream.shutdown(Shutdown::Write).expect("it is open");
         // Until the other end has received it, otherwise the written data may be lost.
@@ -257,7 +257,7 @@ fn doubled() -> TestNodes {
     for bucket in 0..16_u64 {
         let id = BucketId::new(4, bucket);
         let holders = if bucket % 2 == 0 { vec![0, 2] } else { vec![1, 2] };
-        nodes.world.placed.lock().unwrap().insert(id, holders);
+        nodes.world.placed.lock().insert(id, holders);
     }
     for number in 0..30 {
         let group = format!("g{}", number % 10);
@@ -311,15 +311,15 @@ fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
     // It accepts connections, but does not answer.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = silent.local_addr().expect("it is bound").to_string();
-    let own = std::mem::replace(&mut nodes.world.addresses.lock().unwrap()[owner], address);
+    let own = std::mem::replace(&mut nodes.world.addresses.lock()[owner], address);
     answered(&nodes);
     // If another replica cannot answer either, the query ends within its own time limit.
-    nodes.world.emptied.lock().unwrap().insert(other as u16);
+    nodes.world.emptied.lock().insert(other as u16);
     for node in [stranger, other] {
         refused(nodes.query(node, &query("1s")));
     }
-    nodes.world.emptied.lock().unwrap().clear();
-    nodes.world.addresses.lock().unwrap()[owner] = own;
+    nodes.world.emptied.lock().clear();
+    nodes.world.addresses.lock()[owner] = own;
     nodes.stop(owner);
     answered(&nodes);
 }
@@ -439,7 +439,7 @@ fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
             let _ = std::io::Read::read(&mut connection, &mut [0; 64]);
         }
     });
-    nodes.world.addresses.lock().unwrap()[owner] = address;
+    nodes.world.addresses.lock()[owner] = address;
     let path = "/document/v1/notes/note/group/even/2?timeout=300ms";
     let update = r#"{"fields": {"stars": {"increment": 1}}}"#;
     for (method, body) in [(Method::PUT, update), (Method::DELETE, "")] {
@@ -533,12 +533,12 @@ fn what_is_written_while_a_group_is_dropped_stays() {
         let names = ["id:others:note:g=even:1", "id:notes:note:g=even:2", "id:notes:note:g=even:new"];
         let stars = || vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];
         let meanwhile = names.map(|id| Document { id: parse(id), fields: stars() });
-        *nodes.world.before_drop.lock().unwrap() = meanwhile.into();
+        *nodes.world.before_drop.lock() = meanwhile.into();
         let path = "/document/v1/notes/note/group/even/?selection=true&cluster=notes&timeout=20s";
         let (status, answer) = nodes.call(1, Method::DELETE, path, "");
         assert_eq!(status, 200, "{answer}");
         assert!(
-            nodes.world.before_drop.lock().unwrap().is_empty(),
+            nodes.world.before_drop.lock().is_empty(),
             "the group was not dropped as a whole, divided: {divided}: {answer}"
         );
         for id in names {
@@ -556,7 +556,7 @@ fn what_is_written_anew_is_outside_of_the_times_that_a_removal_is_about() {
     let nodes = with_notes();
     let id = DocumentId::parse("id:notes:note:g=even:2").expect("an id");
     let fields = vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];
-    nodes.world.before_modify.lock().unwrap().push(Document { id, fields });
+    nodes.world.before_modify.lock().push(Document { id, fields });
     let now = millrace_env::unix_time();
     let path = format!(
         "/document/v1/notes/note/group/even/?selection=true&cluster=notes&timeout=20s&toTimestamp={}",
@@ -574,7 +574,7 @@ fn a_node_that_says_nothing_is_passed_over_in_time() {
     let nodes = with_notes();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let (stranger, owner) = stranger_and_owner("even");
-    nodes.world.addresses.lock().unwrap()[owner] = silent.local_addr().expect("it is bound").to_string();
+    nodes.world.addresses.lock()[owner] = silent.local_addr().expect("it is bound").to_string();
     let (status, answer) = nodes.query(stranger, &everything());
     let coverage = &answer["root"]["coverage"];
     assert_eq!((status, &coverage["full"]), (200, &json!(false)), "{answer}");

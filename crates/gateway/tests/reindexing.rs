@@ -77,7 +77,7 @@ fn deploy(nodes: &TestNodes, which: &[usize], schema: &str) {
     which.iter().for_each(|node| nodes.deploy(*node, schema));
     let generation = nodes.nodes[which[0]].generation();
     until("it is taken into account", &Some(generation), || {
-        let notes = nodes.world.notes.lock().unwrap();
+        let notes = nodes.world.notes.lock();
         let record: Option<Value> =
             notes.get("reindexing").and_then(|note| serde_json::from_slice(&note.value).ok());
         record?["generation"].as_u64()
@@ -96,7 +96,7 @@ fn begin(nodes: &TestNodes, which: &[usize], schema: &str) {
 
 /// Stored mark of a node's progress.
 fn mark(nodes: &TestNodes, node: usize) -> Option<Value> {
-    let notes = nodes.world.notes.lock().unwrap();
+    let notes = nodes.world.notes.lock();
     let note = notes.get(&format!("reindexed/notes/note/{node}"))?;
     serde_json::from_slice(&note.value).ok()
 }
@@ -108,7 +108,7 @@ fn is_clean(nodes: &TestNodes, node: usize) -> bool {
 
 /// Changes the cluster state: these documents are on serving nodes.
 fn reaches(nodes: &TestNodes, reach: DocumentAvailability) {
-    *nodes.world.reach.lock().unwrap() = reach;
+    *nodes.world.reach.lock() = reach;
     nodes.world.next_version();
 }
 
@@ -140,7 +140,7 @@ fn a_node_that_has_an_older_application_waits_for_the_newer_one() {
     assert!(none.len() == 3 && none.values().all(|count| *count == 0), "{none:?}");
     begin(&nodes, &[0, 1], &shouting());
     until("the others do theirs", &true, || is_clean(&nodes, 0) && is_clean(&nodes, 1));
-    let looked = || nodes.world.notes_read.lock().unwrap().get(&2).copied().unwrap_or_default();
+    let looked = || nodes.world.notes_read.lock().get(&2).copied().unwrap_or_default();
     let before = looked();
     until("the third has seen what is to be done", &true, || looked() > before + 4);
     let made = made(&nodes);
@@ -155,7 +155,7 @@ fn a_node_that_has_an_older_application_waits_for_the_newer_one() {
     assert!(note["readyMillis"].as_u64() <= note["startedMillis"].as_u64(), "{ended}");
     assert!(note["startedMillis"].as_u64() <= note["endedMillis"].as_u64(), "{ended}");
     assert_eq!((&status(&nodes, 1), &status(&nodes, 2)), (&ended, &ended));
-    let names: Vec<String> = nodes.world.notes.lock().unwrap().keys().cloned().collect();
+    let names: Vec<String> = nodes.world.notes.lock().keys().cloned().collect();
     assert_eq!(names, ["reindexing"], "what the nodes had noted is forgotten");
 }
 
@@ -176,7 +176,7 @@ fn nothing_is_done_while_documents_may_be_on_nodes_that_are_away() {
     let nodes = with_notes();
     reaches(&nodes, DocumentAvailability::Some);
     begin(&nodes, &[0, 1, 2], &shouting());
-    let looked = || nodes.world.notes_read.lock().unwrap().values().min().copied().unwrap_or_default();
+    let looked = || nodes.world.notes_read.lock().values().min().copied().unwrap_or_default();
     let before = looked();
     until("all have looked", &true, || looked() > before + 6);
     assert_eq!(status(&nodes, 0)["ready"]["note"]["progress"], 0.0);
@@ -222,7 +222,7 @@ fn what_one_owner_has_done_the_next_one_does_not_do_again() {
     let third = (second + 1) % 3;
     let place = |holders: [usize; 2]| {
         let holders = holders.map(|node| node as u16).to_vec();
-        nodes.world.placed.lock().unwrap().insert(bucket, holders);
+        nodes.world.placed.lock().insert(bucket, holders);
         nodes.world.next_version();
     };
     place([first, second]);

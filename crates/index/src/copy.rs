@@ -298,8 +298,8 @@ impl IndexCopy {
         Ok(true)
     }
 
-    /// Returns the next page of the entries in these ranges, which are sorted and do not overlap. A page is of
-    /// one instant.
+    /// Returns the next page of the entries in these ranges, which are sorted and do not overlap. A page is
+    /// of one instant.
     ///
     /// # Errors
     /// A run cannot be read or is damaged.

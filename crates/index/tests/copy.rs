@@ -148,8 +148,8 @@ fn filled(copy: &IndexCopy) -> Vec<(Vec<u8>, Vec<u8>)> {
     expected(&model)
 }
 
-/// A copy of which every byte is flipped in turn, and which is cut everywhere: what it returns is either right
-/// or an error that calls for a rebuild.
+/// A copy of which every byte is flipped in turn, and which is cut everywhere: what it returns is either
+/// right or an error that calls for a rebuild.
 #[test]
 fn damage_is_found() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -97,8 +97,8 @@ impl KeyLayout {
     /// Encodes the keys of a document. `values` has the values of each component; values that are not of the
     /// component's type count as missing.
     ///
-    /// A document without a value of the first component has no entry. A later component without a value has a
-    /// mark below all values.
+    /// A document without a value of the first component has no entry. A later component without a value has
+    /// a mark below all values.
     pub fn entries(&self, values: &[Vec<&DocumentValue>]) -> DocumentKeys {
         assert_eq!(values.len(), self.components.len(), "there is a list of values for each component");
         if values[0].is_empty() {

@@ -2,10 +2,10 @@
 //! bytes.
 //!
 //! A [`KeyLayout`] lists the components of a key, each with its [`KeyType`] and order. It encodes the values
-//! of a document as the keys of its entries ([`KeyLayout::entries`]), and conditions on the leading components
-//! as [`KeyRange`]s ([`KeyLayout::ranges`]). Every document that fulfils the conditions has an entry in one of
-//! the ranges; a document with an entry there may fail them, since long text is cut ([`CUT_LENGTH`]). So a
-//! range yields *candidates*, and the document decides.
+//! of a document as the keys of its entries ([`KeyLayout::entries`]), and conditions on the leading
+//! components as [`KeyRange`]s ([`KeyLayout::ranges`]). Every document that fulfils the conditions has an
+//! entry in one of the ranges; a document with an entry there may fail them, since long text is cut
+//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides.
 //!
 //! | component | bytes |
 //! |---|---|

@@ -291,8 +291,8 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         }
     }
 
-    /// Matches of a leaf in `documents`, which are those of `matched`, if they are demanded. There are none in
-    /// documents that are not `active`; without it all are.
+    /// Matches of a leaf in `documents`, which are those of `matched`, if they are demanded. There are none
+    /// in documents that are not `active`; without it all are.
     pub(crate) fn extract(
         &mut self,
         leaf: LeafId,

@@ -382,8 +382,8 @@ impl RunPlan {
         self.outputs.iter().map(cells).collect()
     }
 
-    /// Outputs of a range of rows, up to `rows_max` per run. If a run fails, each of its rows runs alone; rows
-    /// that fail alone become NaN.
+    /// Outputs of a range of rows, up to `rows_max` per run. If a run fails, each of its rows runs alone;
+    /// rows that fail alone become NaN.
     fn all(
         &self,
         rows: &ModelRows,
@@ -440,8 +440,8 @@ impl BoundModel {
     }
 
     /// Outputs of all rows: for each output, in the requested order, the cells of all rows, one row after
-    /// another. If the model fails on a row, all its cells are NaN (0 for int8). `stop` is called from time to
-    /// time; once it returns true, the runs end.
+    /// another. If the model fails on a row, all its cells are NaN (0 for int8). `stop` is called from time
+    /// to time; once it returns true, the runs end.
     ///
     /// # Errors
     /// [`Error::Deadline`] if `stop` returned true, [`Error::Overloaded`] if the queue is full; also if the

@@ -289,7 +289,8 @@ impl CompiledDocumentType {
         Cow::Owned(shown)
     }
 
-    /// Removes from a stored document the values that the schema hides, as [`CompiledDocumentType::shown`] does.
+    /// Removes from a stored document the values that the schema hides, as [`CompiledDocumentType::shown`]
+    /// does.
     pub fn show_only(&self, stored: &mut Document) {
         stored.show_only(|field| self.data_type(field));
     }

@@ -9,14 +9,15 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use millrace_cluster::DroppedTypes;
 use millrace_document::Timestamp;
 use millrace_env::{Disk as _, RealDisk};
 use millrace_schema::ApplicationDraft;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::deployment::{self, CompiledApplication};
 use crate::models::NodeModels;
@@ -154,7 +155,7 @@ impl ActiveDeployment {
     }
 
     fn removals(&self) -> MutexGuard<'_, TypeRemovals> {
-        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.removals.lock()
     }
 
     /// Persists `deployment` and all removals of document types up to it, calls `in_effect`, and makes the
@@ -169,7 +170,7 @@ impl ActiveDeployment {
         dropped: &DroppedTypes,
         in_effect: impl FnOnce(),
     ) -> Result<(), Error> {
-        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _change = self.change.lock();
         let active = self.generation();
         if active != based_on {
             return Err(Error::Conflict(format!(
@@ -191,7 +192,7 @@ impl ActiveDeployment {
 
     /// Deactivates the active deployment; `dropped` has all its document types.
     pub fn delete(&self, dropped: &DroppedTypes) -> Result<(), Error> {
-        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let _change = self.change.lock();
         let active = self.generation();
         self.point_to(0, dropped).map_err(|error| self.disk_error(&error))?;
         self.current.store(None);

@@ -1,9 +1,9 @@
 //! Fitness of a node to take documents.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_store::StoreStatus;
+use parking_lot::Mutex;
 
 use crate::Node;
 
@@ -39,7 +39,7 @@ pub struct DiskSpaceMonitor(Mutex<Option<Instant>>);
 impl DiskSpaceMonitor {
     /// Time for which the disk has been full; zero if it is not.
     fn look(&self, is_full: bool) -> Duration {
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.0.lock();
         match is_full {
             true => since.get_or_insert_with(Instant::now).elapsed(),
             false => {

@@ -15,7 +15,7 @@ mod stateless;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use millrace_embedding::{EmbedderServices, Files, SecretRequest, TextEmbedder};
@@ -25,6 +25,7 @@ use millrace_remote::{FileSource, OutboundHttp, OutboundPolicy, SecretBinding, S
 use millrace_schema::{
     self as schema, Application, ModelExecution, ModelFile, PackageFindings, PackageMistake,
 };
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -130,7 +131,7 @@ impl NodeModels {
         config: &schema::EmbedderConfig,
         application: &Application,
     ) -> Result<Arc<TextEmbedder>, String> {
-        let _taking = self.taking.read().unwrap_or_else(PoisonError::into_inner);
+        let _taking = self.taking.read();
         let keep = |file: &ModelFile| Ok((file.clone(), self.keep(application, file)?));
         let files = config.files().into_iter().map(keep).collect::<Result<Files, String>>()?;
         // The position of a component does not make it another one.
@@ -161,7 +162,7 @@ impl NodeModels {
         execution: &ModelExecution,
         application: &Application,
     ) -> Result<Arc<ModelEvaluator>, String> {
-        let _taking = self.taking.read().unwrap_or_else(PoisonError::into_inner);
+        let _taking = self.taking.read();
         let path = self.keep(application, file)?;
         let same = |known: &&KnownEvaluator| known.path == path && known.execution == *execution;
         if let Some(evaluator) =
@@ -238,11 +239,7 @@ impl NodeModels {
     /// Removes the files that no model uses and that were not written recently. Nothing is removed while a
     /// file is being opened for a model.
     pub fn remove_unused(&self, written_before: Duration) {
-        let _taken = match self.taking.try_write() {
-            Ok(taken) => taken,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(_taken) = self.taking.try_write() else { return };
         let used: Vec<PathBuf> = self
             .lock()
             .iter()
@@ -289,12 +286,12 @@ impl NodeModels {
 
     fn lock_evaluators(&self) -> MutexGuard<'_, Vec<KnownEvaluator>> {
         // Recovery from a panic as for the embedders.
-        self.evaluators.lock().unwrap_or_else(PoisonError::into_inner)
+        self.evaluators.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<KnownModels>> {
         // A panic leaves at most an entry too few, and then the model is loaded again.
-        self.embedders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.embedders.lock()
     }
 
     /// Runs work that waits for models on a thread that may block.

@@ -19,11 +19,12 @@ mod turns;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_model::BusyCores;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 pub use self::flow::WorkFlow;
@@ -190,7 +191,7 @@ impl PoolShared {
     /// Locks the state. Only an assertion of the scheduler panics while it is held; the pool then continues
     /// as far as it can.
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Gives places to work in turn, as long as there are any.
@@ -265,9 +266,8 @@ impl PoolShared {
                 state.threads -= 1;
                 return None;
             }
-            let waited = self.granted.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
-            state = waited.0;
-            is_surplus = waited.1.timed_out() && state.threads > self.places + SHORT_PLACES;
+            let waited = self.granted.wait_for(&mut state, IDLE_MAX);
+            is_surplus = waited.timed_out() && state.threads > self.places + SHORT_PLACES;
         }
     }
 
@@ -311,7 +311,7 @@ impl PoolShared {
         shared.cores.rest(|| {
             let mut state = shared.lock();
             while !sleeper.has_place.swap(false, Ordering::Relaxed) {
-                state = sleeper.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                sleeper.changed.wait(&mut state);
             }
         });
         true

@@ -37,8 +37,8 @@ use crate::{CompiledApplication, Error, Node};
 /// Time after its timeout until a query is abandoned: its partial result needs time to be written.
 pub const GRACE: Duration = Duration::from_millis(500);
 
-/// Runs a query, and passes its outcome to `finish`, on the pool. If this node `gathers`, the query covers the
-/// documents of all nodes of its cluster, else those of this node.
+/// Runs a query, and passes its outcome to `finish`, on the pool. If this node `gathers`, the query covers
+/// the documents of all nodes of its cluster, else those of this node.
 ///
 /// # Errors
 /// The query is not valid for the application, or it cannot be answered now.

@@ -10,11 +10,12 @@ mod reindex;
 mod sweep;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millrace_env::panic_message;
+use parking_lot::{Condvar, Mutex};
 
 use crate::Node;
 
@@ -68,22 +69,22 @@ impl BackgroundThreads {
             let (bell, node) = (Arc::clone(&self.bell), Arc::downgrade(node));
             let thread =
                 std::thread::Builder::new().name(name.to_owned()).spawn(move || work(job, &node, &bell))?;
-            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            self.threads.lock().push(thread);
         }
         Ok(())
     }
 
     /// Wakes the jobs: there may be work.
     pub(crate) fn wake(&self) {
-        self.bell.state.lock().unwrap_or_else(PoisonError::into_inner).times += 1;
+        self.bell.state.lock().times += 1;
         self.bell.changed.notify_all();
     }
 
     /// Ends the jobs after their current steps.
     pub(crate) fn stop(&self) {
-        self.bell.state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+        self.bell.state.lock().stopped = true;
         self.bell.changed.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // A job can be the last to hold the node; then the job's own thread runs this.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
@@ -109,11 +110,8 @@ fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
             AFTER_PANIC
         });
         drop(node);
-        let state = bell.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (state, _) = bell
-            .changed
-            .wait_timeout_while(state, pause, |state| !state.stopped && state.times == seen)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = bell.state.lock();
+        bell.changed.wait_while_for(&mut state, |state| !state.stopped && state.times == seen, pause);
         if state.stopped {
             return;
         }

@@ -1,5 +1,6 @@
 //! Names of request parameters: every native property of the query API and each of its aliases, in any letter
-//! case. The table is Vespa's own (the argument types of its query model, and the parameters of its searchers).
+//! case. The table is Vespa's own (the argument types of its query model, and the parameters of its
+//! searchers).
 
 use std::collections::BTreeMap;
 

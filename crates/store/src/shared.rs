@@ -199,8 +199,8 @@ impl StoreContext {
         self.roll_alone(&one_at_a_time)
     }
 
-    /// As [`StoreContext::roll`], but where a new state is just being made, nothing is done: it is for threads
-    /// that must not wait.
+    /// As [`StoreContext::roll`], but where a new state is just being made, nothing is done: it is for
+    /// threads that must not wait.
     pub fn try_roll(&self) -> bool {
         let Some(one_at_a_time) = self.publishing.try_lock() else { return false };
         self.roll_alone(&one_at_a_time)

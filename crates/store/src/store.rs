@@ -149,8 +149,8 @@ impl Store {
         self.mark(scope, MarkTime::Given(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
     }
 
-    /// Sets the follower of this store's commits and drops; `None` to have none. Returns a time: every version
-    /// up to it is visible, and every later one goes to the follower.
+    /// Sets the follower of this store's commits and drops; `None` to have none. Returns a time: every
+    /// version up to it is visible, and every later one goes to the follower.
     pub fn set_follower(&self, follower: Option<Arc<dyn CommitFollower>>) -> Timestamp {
         let shared = &self.inner.shared;
         shared.follower.set(follower, || shared.timestamps.last())

@@ -4,9 +4,9 @@
 //! If others use the cores as well, rates say little. So the total processor time per document is reported
 //! too: of the client, the server, the commit, sealing and merging.
 //!
-//! The limit is the same server stack, restricted to reading and parsing the same bodies ([`BaselineServer`]),
-//! with the same clients, in turns. With a slow disk there is another one: all concurrent puts can share one
-//! fsync, but no put can be answered before it.
+//! The limit is the same server stack, restricted to reading and parsing the same bodies
+//! ([`BaselineServer`]), with the same clients, in turns. With a slow disk there is another one: all
+//! concurrent puts can share one fsync, but no put can be answered before it.
 
 use std::time::Duration;
 

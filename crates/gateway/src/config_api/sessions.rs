@@ -7,10 +7,11 @@ mod files;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) use self::files::{Files, SessionFiles};
@@ -120,7 +121,7 @@ impl UploadSessions {
 
     /// The sessions. Nothing panics while they are locked.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Mutex<UploadSession>>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// Opens a session with these files. Old sessions are closed if there are too many, or if there is no
@@ -196,7 +197,7 @@ impl UploadSessions {
 
 /// Locks a session. A panic during an earlier lock left it with the files that it had.
 fn locked(session: &Mutex<UploadSession>) -> MutexGuard<'_, UploadSession> {
-    session.lock().unwrap_or_else(PoisonError::into_inner)
+    session.lock()
 }
 
 impl SessionReservation {

@@ -1,9 +1,10 @@
 //! Certificate and key: an acceptor that offers HTTP/2 and HTTP/1.1, and renewal without a restart.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -78,7 +79,7 @@ impl RenewedCertificate {
     /// Reads the files again. Returns true if the certificate has changed.
     fn renew(&self) -> Result<bool, String> {
         let found = FileContents::read(&self.files)?;
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         if *read == found {
             return Ok(false);
         }

@@ -5,8 +5,8 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -23,6 +23,7 @@ use millrace_node::cluster::{
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -83,18 +84,18 @@ pub struct TestCluster {
 
 impl TestCluster {
     fn nodes(&self) -> usize {
-        self.addresses.lock().unwrap().len()
+        self.addresses.lock().len()
     }
 
     fn bucket(&self, location: Location) -> BucketId {
         let low = location.bits() as u32;
-        let deeper = self.split.lock().unwrap().get(&low).copied().unwrap_or(0);
+        let deeper = self.split.lock().get(&low).copied().unwrap_or(0);
         BucketId::new(if deeper > 0 { 32 + deeper } else { BITS }, location.bits())
     }
 
     fn buckets_of(&self, group: &DocumentGroup) -> Vec<BucketId> {
         let Some(low) = group.location_bits() else { return Vec::new() };
-        let deeper = self.split.lock().unwrap().get(&low).copied().unwrap_or(0);
+        let deeper = self.split.lock().get(&low).copied().unwrap_or(0);
         let bucket = |number: u64| self.bucket(Location::new(number << 32 | u64::from(low)));
         (0..1_u64 << deeper).map(bucket).collect()
     }
@@ -107,12 +108,12 @@ impl TestCluster {
     fn holders(&self, bucket: BucketId) -> Vec<u16> {
         // The parts of a divided group, in sequence.
         let number = (u64::from(bucket.bits() as u32) + (bucket.bits() >> 32)) as usize % self.nodes();
-        self.placed.lock().unwrap().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
+        self.placed.lock().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
     }
 
     fn all_buckets(&self) -> Vec<BucketId> {
         let mut all: Vec<BucketId> = (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect();
-        for (low, deeper) in &*self.split.lock().unwrap() {
+        for (low, deeper) in &*self.split.lock() {
             all.extend(
                 (0..1_u64 << deeper).map(|bits| BucketId::new(32 + deeper, bits << 32 | u64::from(*low))),
             );
@@ -145,7 +146,7 @@ impl ClusterView for TestMember {
     }
 
     fn serves(&self) -> Result<(), ClusterError> {
-        match self.world.away.lock().unwrap().contains(&self.me) {
+        match self.world.away.lock().contains(&self.me) {
             true => Err(ClusterError::unavailable("an operator removed it")),
             false => Ok(()),
         }
@@ -159,7 +160,7 @@ impl ClusterView for TestMember {
         if node.0 == self.me {
             return Ok(NodeAddress::Here);
         }
-        Ok(NodeAddress::At(self.world.addresses.lock().unwrap()[usize::from(node.0)].clone()))
+        Ok(NodeAddress::At(self.world.addresses.lock()[usize::from(node.0)].clone()))
     }
 
     fn advertised(&self) -> Vec<String> {
@@ -226,7 +227,7 @@ impl ClusterView for TestMember {
     }
 
     fn holds(&self, _: BucketId) -> bool {
-        !self.world.emptied.lock().unwrap().contains(&self.me)
+        !self.world.emptied.lock().contains(&self.me)
     }
 
     fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
@@ -245,14 +246,14 @@ impl ClusterView for TestMember {
     fn read(&self, id: DocumentId, _: Instant, done: ReadDone) {
         let holders = self.world.holders(self.world.bucket(id.location()));
         assert_eq!(holders[0], self.me, "only the owner reads at all");
-        let stores = self.stores.lock().unwrap();
+        let stores = self.stores.lock();
         let versions = holders.iter().filter_map(|at| stores[usize::from(*at)].store().version(&id).unwrap());
         done(Ok(versions.max_by_key(|version| version.timestamp)));
     }
 
     fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
         if matches!(write.change, StoreChange::Modify(_)) {
-            let meanwhile = std::mem::take(&mut *self.world.before_modify.lock().unwrap());
+            let meanwhile = std::mem::take(&mut *self.world.before_modify.lock());
             self.write_all(meanwhile, deadline);
         }
         let left = |left: usize| left.checked_sub(1);
@@ -263,7 +264,7 @@ impl ClusterView for TestMember {
             return done(Err(ClusterError::Unavailable("the documents have got another owner".to_owned())));
         }
         let holders = self.world.holders(self.world.bucket(write.id.location()));
-        let stores = self.stores.lock().unwrap();
+        let stores = self.stores.lock();
         if let StoreChange::Put(document) = &write.change {
             for holder in &holders[1..] {
                 let copy = DocumentWrite { id: write.id.clone(), change: StoreChange::Put(document.clone()) };
@@ -275,7 +276,7 @@ impl ClusterView for TestMember {
     }
 
     fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {
-        let stores = self.stores.lock().unwrap();
+        let stores = self.stores.lock();
         let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
         Ok(DropHorizon { until, version: 1, finishes: 0 })
     }
@@ -285,7 +286,7 @@ impl ClusterView for TestMember {
         let bucket = part.unwrap_or_else(|| self.world.buckets_of(&group)[0]);
         // Each document is written just before the drop of its own part.
         let meanwhile = {
-            let mut waiting = self.world.before_drop.lock().unwrap();
+            let mut waiting = self.world.before_drop.lock();
             let is_here = |document: &Document| self.world.bucket(document.id.location()) == bucket;
             let (here, later) = std::mem::take(&mut *waiting).into_iter().partition(is_here);
             *waiting = later;
@@ -293,7 +294,7 @@ impl ClusterView for TestMember {
         };
         self.write_all(meanwhile, deadline);
         let scope = DropScope::Group { document_type: Some(document_type), group };
-        let stores = self.stores.lock().unwrap();
+        let stores = self.stores.lock();
         let dropped = DroppedScope { scope, timestamp: horizon.until };
         for holder in self.world.holders(bucket) {
             stores[usize::from(holder)].store().apply_drop(bucket, &dropped).unwrap();
@@ -302,12 +303,12 @@ impl ClusterView for TestMember {
     }
 
     fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
-        Ok(*self.world.reach.lock().unwrap())
+        Ok(*self.world.reach.lock())
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {
-        *self.world.notes_read.lock().unwrap().entry(self.me).or_default() += 1;
-        self.world.notes.lock().unwrap().clone()
+        *self.world.notes_read.lock().entry(self.me).or_default() += 1;
+        self.world.notes.lock().clone()
     }
 
     fn note(
@@ -316,7 +317,7 @@ impl ClusterView for TestMember {
         written: Vec<(String, Option<Vec<u8>>)>,
         done: Noted,
     ) {
-        let mut notes = self.world.notes.lock().unwrap();
+        let mut notes = self.world.notes.lock();
         let held = notes.get(guard).map(|note| note.changed) == changed;
         for (name, value) in written.into_iter().filter(|_| held) {
             let changed = self.world.noted.fetch_add(1, Ordering::SeqCst);
@@ -394,8 +395,8 @@ impl TestNodes {
             node.deploy(application(schema, &[])).expect("it is deployed");
             let server = runtime.block_on(NodeServer::bind(Arc::clone(&node), settings)).expect("ports");
             let (address, config_address) = server.addresses().expect("addresses");
-            world.addresses.lock().unwrap().push(address.to_string());
-            world.config_addresses.lock().unwrap().push(config_address.to_string());
+            world.addresses.lock().push(address.to_string());
+            world.config_addresses.lock().push(config_address.to_string());
             nodes.push(node);
             servers.push(server);
         }
@@ -431,26 +432,26 @@ impl TestNodes {
     /// Stops the node: it no longer answers.
     pub fn stop(&mut self, node: usize) {
         self.stops[node] = None;
-        let address = self.world.addresses.lock().unwrap()[node].clone();
+        let address = self.world.addresses.lock()[node].clone();
         while std::net::TcpStream::connect(&address).is_ok() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     pub fn call(&self, node: usize, method: Method, path: &str, body: &str) -> (u16, Value) {
-        let address = self.world.addresses.lock().unwrap()[node].clone();
+        let address = self.world.addresses.lock()[node].clone();
         self.call_at(&address, method, path, body)
     }
 
     /// Sends a request to the port for deployment.
     pub fn config(&self, node: usize, method: Method, path: &str) -> (u16, Value) {
-        let address = self.world.config_addresses.lock().unwrap()[node].clone();
+        let address = self.world.config_addresses.lock()[node].clone();
         self.call_at(&address, method, path, "")
     }
 
     /// Sends a request whose answer is not one JSON value; returns its text.
     pub fn text(&self, node: usize, method: Method, path: &str, body: &str) -> String {
-        let address = self.world.addresses.lock().unwrap()[node].clone();
+        let address = self.world.addresses.lock()[node].clone();
         let client = NodeClient::new(&format!("http://{address}"), HttpProtocol::Http1).expect("an address");
         let request = OutgoingRequest::new(method, path).body("application/json", body.to_owned());
         let answer = self.runtime.block_on(client.send(request)).expect("an answer");
@@ -470,7 +471,7 @@ impl TestNodes {
 
     /// Divides a group into two to the power of `deeper` buckets, for all nodes and in their stores.
     pub fn divide(&self, group: &str, deeper: u8) {
-        self.world.split.lock().unwrap().insert(low_bits(group), deeper);
+        self.world.split.lock().insert(low_bits(group), deeper);
         for node in &self.nodes {
             node.store().divide(BITS, &[(low_bits(group), 32 + deeper)]).expect("it is divided");
         }

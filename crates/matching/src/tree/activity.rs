@@ -1,8 +1,8 @@
 //! Documents in which each leaf takes part in the match.
 //!
 //! Ranking sees a leaf only where its subtree takes part: below a condition that fails in a document, all
-//! leaves are without a match there, even if the document matches for other reasons. Distances are no matches:
-//! they are measured in every document.
+//! leaves are without a match there, even if the document matches for other reasons. Distances are no
+//! matches: they are measured in every document.
 
 use millrace_plan::{LeafId, PlanNode};
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use millrace_document::Timestamp;
 use millrace_env::{Disk as _, RealDisk, read_file, replace_file};
 use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error as StoreError};
+use parking_lot::{Condvar, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of bytes and rows that wait. Beyond it the queue is cut, and the indexes read what has
@@ -76,10 +76,6 @@ pub(super) struct TakenChanges {
     pub cut: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl IndexFeed {
     /// Creates the feed, with the drops that were noted in a file.
     pub fn open(path: PathBuf) -> Self {
@@ -98,11 +94,11 @@ impl IndexFeed {
 
     /// Sets the document types whose changes are needed.
     pub fn follow_types(&self, types: BTreeSet<String>) {
-        *self.types.write().unwrap_or_else(PoisonError::into_inner) = types;
+        *self.types.write() = types;
     }
 
     fn push(&self, change: FedChange, bytes: usize) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         queue.bytes += bytes;
         queue.changes.push_back(change);
         if queue.bytes > BYTES_MAX || queue.changes.len() > ROWS_MAX {
@@ -116,44 +112,43 @@ impl IndexFeed {
 
     /// Takes all changes that wait.
     pub fn take(&self) -> TakenChanges {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         queue.bytes = 0;
         TakenChanges { changes: std::mem::take(&mut queue.changes), cut: std::mem::take(&mut queue.cut) }
     }
 
     /// Number of changes that wait.
     pub fn waiting(&self) -> usize {
-        lock(&self.queue).changes.len()
+        self.queue.lock().changes.len()
     }
 
     /// Waits until changes wait, or for a while; `false` after a stop.
     pub fn wait(&self, at_most: Duration) -> bool {
-        let queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let is_idle = |queue: &mut FeedQueue| queue.changes.is_empty() && !queue.cut && !queue.stopped;
-        let waited = self.arrived.wait_timeout_while(queue, at_most, is_idle);
-        let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.arrived.wait_while_for(&mut queue, is_idle, at_most);
         !queue.stopped
     }
 
     /// True after a stop.
     pub fn is_stopped(&self) -> bool {
-        lock(&self.queue).stopped
+        self.queue.lock().stopped
     }
 
     /// Ends all waiting.
     pub fn stop(&self) {
-        lock(&self.queue).stopped = true;
+        self.queue.lock().stopped = true;
         self.arrived.notify_all();
     }
 
     /// Drops that may not be in all indexes yet.
     pub fn noted_drops(&self) -> BTreeSet<NotedDrop> {
-        lock(&self.drops).clone()
+        self.drops.lock().clone()
     }
 
     /// Forgets drops that all indexes have taken in durably.
     pub fn forget_drops(&self, done: &BTreeSet<NotedDrop>) {
-        let mut drops = lock(&self.drops);
+        let mut drops = self.drops.lock();
         let left: BTreeSet<NotedDrop> = drops.difference(done).cloned().collect();
         if left.len() < drops.len() && self.write(&left).is_ok() {
             *drops = left;
@@ -171,7 +166,7 @@ impl IndexFeed {
 
 impl CommitFollower for IndexFeed {
     fn follows(&self, document_type: &str) -> bool {
-        self.types.read().unwrap_or_else(PoisonError::into_inner).contains(document_type)
+        self.types.read().contains(document_type)
     }
 
     fn committed(&self, rows: Vec<CommittedRow>) {
@@ -183,11 +178,11 @@ impl CommitFollower for IndexFeed {
 
     fn dropping(&self, scope: &DroppingScope) -> Result<(), StoreError> {
         let dropped = NotedDrop::of(scope);
-        let types = self.types.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let types = self.types.read().clone();
         if !types.iter().any(|name| dropped.concerns(name)) {
             return Ok(());
         }
-        let mut drops = lock(&self.drops);
+        let mut drops = self.drops.lock();
         let mut next = drops.clone();
         if next.len() >= DROPS_MAX {
             next = BTreeSet::from([NotedDrop::Type(None)]);

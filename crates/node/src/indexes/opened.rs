@@ -1,14 +1,15 @@
 //! One index that is open: its copy, and how far it is.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use millrace_document::Timestamp;
 use millrace_env::RealDisk;
 use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions};
 use millrace_store::{Store, StoreVisit};
+use parking_lot::Mutex;
 
 use super::IndexDefinition;
 
@@ -102,8 +103,8 @@ impl OpenedIndex {
         self.progress.load(Ordering::Relaxed) as f64 / 1e6
     }
 
-    fn position(&self) -> std::sync::MutexGuard<'_, Option<ReadPosition>> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    fn position(&self) -> parking_lot::MutexGuard<'_, Option<ReadPosition>> {
+        self.reading.lock()
     }
 
     /// Begins the build of a deferred index; `false` if it was begun already.
@@ -159,7 +160,7 @@ impl OpenedIndex {
 
     /// Notes the error of the last step, or that there was none.
     pub fn note(&self, error: Option<String>) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        *self.error.lock() = error;
     }
 }
 

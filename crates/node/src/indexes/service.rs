@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
 use millrace_index::{BlockCache, IndexChange};
 use millrace_store::{Store, VisitedVersion};
+use parking_lot::{Mutex, RwLock};
 
 use super::IndexDefinition;
 use super::feed::{FedChange, IndexFeed, NotedDrop};
@@ -88,7 +89,7 @@ impl NodeIndexes {
             return Ok(());
         }
         inner.adopt(wanted, remembered)?;
-        let mut thread = lock(&self.thread);
+        let mut thread = self.thread.lock();
         if thread.is_none() && !wanted.is_empty() {
             let (weak, feed) = (Arc::downgrade(inner), Arc::clone(&inner.feed));
             let work = move || run_or_exit("the thread of the indexes", || run(&weak, &feed));
@@ -102,7 +103,7 @@ impl NodeIndexes {
     /// Ends the work, and writes what is in memory.
     pub fn stop(&self) {
         self.inner.feed.stop();
-        let Some(thread) = lock(&self.thread).take() else { return };
+        let Some(thread) = self.thread.lock().take() else { return };
         if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
             tracing::error!("the thread of the indexes ended before its time");
         }
@@ -115,10 +116,6 @@ impl NodeIndexes {
     pub(super) fn inner(&self) -> &Arc<IndexesInner> {
         &self.inner
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Works until the feed is stopped, or the node is gone.
@@ -142,11 +139,11 @@ fn run(inner: &Weak<IndexesInner>, feed: &IndexFeed) {
 impl IndexesInner {
     /// All open indexes.
     pub fn all(&self) -> Vec<Arc<OpenedIndex>> {
-        self.indexes.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.indexes.read().clone()
     }
 
     fn set(&self, indexes: Vec<Arc<OpenedIndex>>) {
-        *self.indexes.write().unwrap_or_else(PoisonError::into_inner) = indexes;
+        *self.indexes.write() = indexes;
     }
 
     /// The index of a name that serves: of two definitions the newer one that is ready, or else the newer.
@@ -161,7 +158,7 @@ impl IndexesInner {
     }
 
     fn adopt(&self, wanted: &[Arc<IndexDefinition>], remembered: Timestamp) -> Result<(), Error> {
-        let _one_at_a_time = lock(&self.taking);
+        let _one_at_a_time = self.taking.lock();
         let is_wanted = |hash| wanted.iter().any(|definition| definition.hash == hash);
         let mut indexes = self.all();
         let mut removed = Vec::new();
@@ -260,7 +257,7 @@ impl IndexesInner {
 
     /// Takes in all changes that were acknowledged before the call.
     pub fn settle(&self) -> Result<(), Error> {
-        let mut taken = lock(&self.taking);
+        let mut taken = self.taking.lock();
         let changes = self.feed.take();
         let indexes = self.all();
         if changes.cut {
@@ -362,7 +359,7 @@ impl IndexesInner {
                 return Ok(false);
             }
         }
-        if lock(&self.flushed).elapsed() >= FLUSH_INTERVAL {
+        if self.flushed.lock().elapsed() >= FLUSH_INTERVAL {
             self.flush_all()?;
         }
         Ok(more)
@@ -371,7 +368,7 @@ impl IndexesInner {
     fn step_of(&self, index: &Arc<OpenedIndex>) -> Result<bool, Error> {
         let mut more = {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
-            let _one_at_a_time = lock(&self.taking);
+            let _one_at_a_time = self.taking.lock();
             index.read_page(&self.store)?
         };
         if index.finish_reading() {
@@ -393,7 +390,7 @@ impl IndexesInner {
     /// Writes what an index has in memory.
     fn flush(&self, index: &OpenedIndex) -> Result<(), Error> {
         let until = {
-            let taken = lock(&self.taking);
+            let taken = self.taking.lock();
             if index.is_ready() { taken.row.0 } else { 0 }
         };
         Ok(index.copy.flush(until, index.is_ready())?)
@@ -418,13 +415,13 @@ impl IndexesInner {
         if indexes.iter().all(|index| index.is_ready()) {
             self.feed.forget_drops(&noted);
         }
-        *lock(&self.flushed) = Instant::now();
+        *self.flushed.lock() = Instant::now();
         Ok(())
     }
 
     /// Removes the indexes that this one replaces.
     fn retire(&self, new: &Arc<OpenedIndex>) -> Result<(), Error> {
-        let _one_at_a_time = lock(&self.taking);
+        let _one_at_a_time = self.taking.lock();
         let all = self.all();
         let own = all.iter().position(|index| Arc::ptr_eq(index, new)).unwrap_or(0);
         let (before, rest) = all.split_at(own);
@@ -437,7 +434,7 @@ impl IndexesInner {
 
     /// Discards an index and builds it again.
     pub fn rebuild(&self, index: &Arc<OpenedIndex>) -> Result<(), Error> {
-        let _one_at_a_time = lock(&self.taking);
+        let _one_at_a_time = self.taking.lock();
         let mut indexes = self.all();
         indexes.retain(|known| !Arc::ptr_eq(known, index));
         self.set(indexes.clone());

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::opened::OpenedIndex;
-use super::service::lock;
 use super::{IndexDefinition, NodeIndexes};
 
 /// State of an index.
@@ -81,7 +80,7 @@ impl NodeIndexes {
 
 fn status(index: &OpenedIndex, waiting: usize) -> IndexStatus {
     let copy = index.copy.status();
-    let reason = lock(&index.error).clone();
+    let reason = index.error.lock().clone();
     let state = match () {
         () if reason.is_some() => IndexState::Failed,
         () if index.is_ready() => IndexState::Ready,

@@ -1,7 +1,8 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use millrace_remote as remote;
 use millrace_schema::{self as schema, Application, PackageFindings, PackageMistake};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::NodeModels;
 
@@ -36,7 +37,7 @@ pub(super) struct LanguageModels(Mutex<Vec<Weak<DeployedLanguageModel>>>);
 impl LanguageModels {
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<DeployedLanguageModel>>> {
         // A panic leaves at most an entry too few, and then the model is created again.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn in_use(&self) -> Vec<Arc<DeployedLanguageModel>> {

@@ -1,12 +1,13 @@
 //! Models in `models/` of a package, evaluated by themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_model::{self as model, BoundModel, ModelEvaluator, ModelPort};
 use millrace_ranking::TreeModel;
 use millrace_schema::{Application, ModelExecution, ModelFile, PackageFindings, PackageMistake};
 use millrace_tensor::{CellType, DimensionKind, Tensor, TensorDimension, TensorType};
+use parking_lot::Mutex;
 
 use super::NodeModels;
 use crate::Error;
@@ -228,7 +229,7 @@ impl EvaluatedModel {
 
     /// The model bound to these types; a recent binding is reused.
     fn binding(&self, output: &str, types: Vec<TensorType>) -> Result<Arc<ModelBinding>, Error> {
-        let lock = || self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.bindings.lock();
         let same = |known: &&Arc<ModelBinding>| known.output == output && known.types == types;
         if let Some(known) = lock().iter().find(same) {
             return Ok(Arc::clone(known));

@@ -3,8 +3,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::types::ReindexedTypes;
@@ -40,7 +41,7 @@ impl LocalReindexings {
     }
 
     fn lock(&self) -> MutexGuard<'_, ReindexedTypes> {
-        self.types.lock().unwrap_or_else(PoisonError::into_inner)
+        self.types.lock()
     }
 
     /// Handles a new deployment, see [`ReindexedTypes::deployed`].

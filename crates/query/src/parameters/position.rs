@@ -1,5 +1,5 @@
-//! A place by parameters: `pos.ll` or `pos.xy` with `pos.radius`, or `pos.bb`, for `pos.attribute`; equivalent to
-//! geoLocation and geoBoundingBox in YQL.
+//! A place by parameters: `pos.ll` or `pos.xy` with `pos.radius`, or `pos.bb`, for `pos.attribute`;
+//! equivalent to geoLocation and geoBoundingBox in YQL.
 
 use millrace_document::scalar::position;
 
@@ -12,8 +12,8 @@ const RADIUS_KM: f64 = 50.0;
 const KM_PER_MICRODEGREE: f64 = KILOMETRES_PER_DEGREE / 1e6;
 
 impl ParameterReader<'_> {
-    /// Adds the circle or the box that documents must be in to the tree, if there is one. A `ranking.location`
-    /// takes their place.
+    /// Adds the circle or the box that documents must be in to the tree, if there is one. A
+    /// `ranking.location` takes their place.
     pub(super) fn with_position(&self, root: QueryItem) -> Result<QueryItem, Error> {
         if let Some(text) = self.text("ranking.location") {
             let mut items = legacy_location(&text).ok_or_else(|| {
@@ -111,8 +111,8 @@ fn corners(text: &str) -> Option<[f64; 4]> {
     (south <= north).then_some([south, west, north, east])
 }
 
-/// The circle and the box of `ranking.location`: `field:(2,x,y,radius,0,1,0)` or `field:[2,x1,y1,x2,y2]`, or both,
-/// in millionths of a degree, x being the longitude. A negative radius has no end.
+/// The circle and the box of `ranking.location`: `field:(2,x,y,radius,0,1,0)` or `field:[2,x1,y1,x2,y2]`, or
+/// both, in millionths of a degree, x being the longitude. A negative radius has no end.
 fn legacy_location(text: &str) -> Option<Vec<QueryItem>> {
     let (field, mut rest) = text.split_once(':').unwrap_or(("", text));
     let mut items = Vec::new();

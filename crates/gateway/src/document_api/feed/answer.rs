@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use millrace_document::json::FeedPosition;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 /// Maximum size in bytes of the lines that the client has not read. Further failures are only counted.
@@ -73,7 +74,7 @@ pub(super) struct FeedAnswerBody(Arc<Mutex<UnreadLines>>);
 
 fn lock(unread: &Mutex<UnreadLines>) -> MutexGuard<'_, UnreadLines> {
     // Lines are appended whole, so the state is consistent even if a thread that held it panicked.
-    unread.lock().unwrap_or_else(PoisonError::into_inner)
+    unread.lock()
 }
 
 impl FeedAnswer {

@@ -105,11 +105,11 @@ async fn prepare_items(
         retry.after(error).await?;
     }
     // The work may be refused, and is then there no more: so it is kept beside it.
-    let items = Arc::new(std::sync::Mutex::new(items));
+    let items = Arc::new(parking_lot::Mutex::new(items));
     loop {
         let (call_there, deployment, items) = (Arc::clone(call), Arc::clone(&deployment), Arc::clone(&items));
         let work = move || {
-            let items = std::mem::take(&mut *items.lock().unwrap_or_else(|error| error.into_inner()));
+            let items = std::mem::take(&mut *items.lock());
             let prepared = items.into_iter().map(|item| {
                 pause(Instant::now());
                 prepared_item(&call_there, &deployment, item)

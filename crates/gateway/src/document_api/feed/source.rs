@@ -1,11 +1,12 @@
 //! The bytes of a body, unpacked, for a thread that may block.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
@@ -53,13 +54,13 @@ impl SourceFailure {
     pub(super) fn keep(&self, error: &Error) -> io::Error {
         let (status, message) = (error.status().as_u16(), error.message());
         let text = message.clone();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(FeedBreak { status, message });
+        *self.0.lock() = Some(FeedBreak { status, message });
         io::Error::other(text)
     }
 
     /// Takes the reason, if there is one.
     pub(super) fn take(&self) -> Option<FeedBreak> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

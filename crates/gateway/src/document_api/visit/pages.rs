@@ -1,12 +1,13 @@
 //! The documents of a visit, written page by page: those of this node, or bucket after bucket from the nodes
 //! of a cluster.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hyper::StatusCode;
 use millrace_store::VisitedVersion;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -133,7 +134,7 @@ impl VisitPages {
         // The version is read first: buckets that are newer are listed once more.
         let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
         let version = owners?.map_or(0, |owners| owners.version);
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),
             _ => {
