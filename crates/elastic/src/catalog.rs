@@ -63,12 +63,12 @@ pub(crate) struct StreamEntry {
 #[derive(Debug, Clone)]
 pub(crate) struct OpenIndex {
     pub(crate) entry: Arc<IndexEntry>,
-    pub(crate) live: Arc<IndexState>,
+    pub(crate) live: Arc<UnflushedState>,
 }
 
 /// State of an index in memory; it can be lost.
 #[derive(Debug, Default)]
-pub(crate) struct IndexState {
+pub(crate) struct UnflushedState {
     seq_no: AtomicI64,
     /// Versions of removed documents.
     tombstones: Mutex<HashMap<String, i64>>,
@@ -77,7 +77,7 @@ pub(crate) struct IndexState {
     hidden: Mutex<HashMap<String, Option<StoredSource>>>,
 }
 
-impl IndexState {
+impl UnflushedState {
     /// Next sequence number.
     pub(crate) fn next_seq_no(&self) -> i64 {
         self.seq_no.fetch_add(1, Ordering::Relaxed)
@@ -131,7 +131,7 @@ impl OpenIndex {
     /// True if its writes are hidden from searches until it is refreshed.
     pub(crate) fn hides_writes(&self) -> bool {
         let interval = self.entry.settings.get("index.refresh_interval");
-        interval.is_some_and(|interval| interval == "-1" || *interval == Value::from(-1))
+        interval.is_some_and(|interval| interval == "-1" || interval.as_i64() == Some(-1))
     }
 
     /// Shows a write that asked for it, with all others of its shard. Several shards show the document alone.
@@ -294,7 +294,8 @@ fn load(node: &Node) -> Result<CatalogEntries, Error> {
         };
         if stored.id.starts_with("index/") {
             let entry: IndexEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
-            let live = IndexState { seq_no: AtomicI64::new(entry.seq_no_reserved), ..IndexState::default() };
+            let live =
+                UnflushedState { seq_no: AtomicI64::new(entry.seq_no_reserved), ..UnflushedState::default() };
             let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live) };
             entries.indexes.insert(index.entry.name.clone(), index);
         } else if stored.id.starts_with("stream/") {

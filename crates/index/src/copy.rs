@@ -10,7 +10,7 @@ use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal};
 use crate::record::{DocumentRecord, EntryRecord, KEY_LIMIT};
-use crate::run::{Run, hash};
+use crate::run::{IndexRun, hash};
 use crate::run_writer::RunWriter;
 use crate::{BlockCache, Error};
 
@@ -107,7 +107,7 @@ struct CopyState {
     /// Changes on their way to a run.
     frozen: Option<Arc<MemoryTable>>,
     /// From the oldest to the newest.
-    runs: Vec<Arc<Run>>,
+    runs: Vec<Arc<IndexRun>>,
     complete_until: u64,
     built: bool,
 }
@@ -134,7 +134,7 @@ impl IndexCopy {
         };
         remove_others(&options, &manifest)?;
         let runs = manifest.runs.iter().map(|number| {
-            let run = Run::open(&*options.disk, &run_path(directory, *number), *number, &options.cache)?;
+            let run = IndexRun::open(&*options.disk, &run_path(directory, *number), *number, &options.cache)?;
             match run.catalog.definition == options.definition {
                 true => Ok(Arc::new(run)),
                 false => Err(Error::damaged(&run.path, "it is of another index")),
@@ -259,14 +259,14 @@ impl IndexCopy {
         Some(frozen)
     }
 
-    fn write_run(&self, table: &MemoryTable, number: u64) -> Result<Run, Error> {
+    fn write_run(&self, table: &MemoryTable, number: u64) -> Result<IndexRun, Error> {
         let options = &self.options;
         let path = run_path(&options.directory, number);
         let mut writer = RunWriter::create(&*options.disk, &path, options.definition)?;
         table.documents.iter().try_for_each(|(key, record)| writer.document(key, record))?;
         table.entries.iter().try_for_each(|(key, record)| writer.entry(key, record))?;
         writer.finish()?;
-        Run::open(&*options.disk, &path, number, &options.cache)
+        IndexRun::open(&*options.disk, &path, number, &options.cache)
     }
 
     /// Merges runs, if enough are of similar size; `false`: nothing was to be done. `forget_before`: no
@@ -289,7 +289,7 @@ impl IndexCopy {
         let (options, path) = (&self.options, run_path(&self.options.directory, number));
         let disposal = MergeDisposal { is_bottom: kept.is_empty(), forget_before };
         merging::merge(&*options.disk, &path, options.definition, merged, disposal)?;
-        let run = Arc::new(Run::open(&*options.disk, &path, number, &options.cache)?);
+        let run = Arc::new(IndexRun::open(&*options.disk, &path, number, &options.cache)?);
         next.write(&*options.disk, &options.directory)?;
         *manifest = next;
         self.state.write().runs = kept.iter().cloned().chain([run]).collect();

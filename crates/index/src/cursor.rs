@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::block::BlockPosition;
 use crate::record::{DocumentRecord, EntryRecord};
-use crate::run::{Run, RunSection};
+use crate::run::{IndexRun, RunSection};
 
 /// A value of a section.
 pub(crate) trait SectionRecord: Clone {
@@ -68,7 +68,7 @@ impl<R> SectionCursor<R> for MemoryCursor<'_, R> {
 
 /// Pass over a section of a run.
 struct RunCursor<R> {
-    run: Arc<Run>,
+    run: Arc<IndexRun>,
     block: Arc<[u8]>,
     /// Number of the next block.
     next: usize,
@@ -78,7 +78,7 @@ struct RunCursor<R> {
 }
 
 impl<R: SectionRecord> RunCursor<R> {
-    fn new(run: &Arc<Run>, from: &[u8], keep: bool) -> Result<Self, Error> {
+    fn new(run: &Arc<IndexRun>, from: &[u8], keep: bool) -> Result<Self, Error> {
         let next = run.block_of(R::SECTION, from).unwrap_or(0);
         let mut cursor = RunCursor {
             run: Arc::clone(run),
@@ -138,7 +138,7 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
     /// newest to the oldest, are newer than runs. With `keep`, the blocks stay in the cache.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
-        runs: &[Arc<Run>],
+        runs: &[Arc<IndexRun>],
         from: &[u8],
         keep: bool,
     ) -> Result<Self, Error> {

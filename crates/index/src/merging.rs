@@ -8,7 +8,7 @@ use millrace_env::Disk;
 use crate::Error;
 use crate::cursor::RunMergeCursor;
 use crate::record::{DocumentRecord, EntryRecord};
-use crate::run::Run;
+use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
 
 /// Number of neighbouring runs of similar size that are merged.
@@ -56,7 +56,7 @@ pub(crate) fn merge(
     disk: &dyn Disk,
     path: &Path,
     definition: u64,
-    runs: &[Arc<Run>],
+    runs: &[Arc<IndexRun>],
     disposal: MergeDisposal,
 ) -> Result<(), Error> {
     let mut writer = RunWriter::create(disk, path, definition)?;

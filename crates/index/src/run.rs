@@ -144,7 +144,7 @@ fn place(bytes: &mut &[u8], end: u64) -> Option<(u64, u64)> {
 }
 
 /// A run that is read.
-pub(crate) struct Run {
+pub(crate) struct IndexRun {
     pub path: PathBuf,
     pub number: u64,
     pub bytes: u64,
@@ -156,7 +156,7 @@ pub(crate) struct Run {
     cached: u64,
 }
 
-impl Run {
+impl IndexRun {
     /// Opens a run, and checks its ends.
     pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: &Arc<BlockCache>) -> Result<Self, Error> {
         let failed = |error: std::io::Error| match error.kind() {
@@ -165,7 +165,7 @@ impl Run {
         };
         let file = disk.open(path).map_err(failed)?;
         let bytes = file.len().map_err(failed)?;
-        let mut run = Run {
+        let mut run = IndexRun {
             path: path.to_owned(),
             number,
             bytes,
@@ -271,7 +271,7 @@ impl Run {
     }
 }
 
-/// Hash of a document's key, for [`Run::document`] of several runs.
+/// Hash of a document's key, for [`IndexRun::document`] of several runs.
 pub(crate) fn hash(key: &[u8]) -> KeyHash {
     filter::KeyHash::of(key)
 }

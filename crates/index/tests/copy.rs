@@ -57,19 +57,19 @@ fn entries(copy: &IndexCopy, ranges: &[KeyRange], limit: usize) -> Vec<(Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum CopyStep {
     Apply(u8, u64, BTreeSet<u8>),
     Flush,
     Merge,
     Reopen,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<CopyStep>> {
     let keys = prop::collection::btree_set(0..6_u8, 0..3);
     let apply =
-        (0..12_u8, 1..40_u64, keys).prop_map(|(of, timestamp, keys)| Step::Apply(of, timestamp, keys));
+        (0..12_u8, 1..40_u64, keys).prop_map(|(of, timestamp, keys)| CopyStep::Apply(of, timestamp, keys));
     prop::collection::vec(
-        prop_oneof![12 => apply, 3 => Just(Step::Flush), 2 => Just(Step::Merge), 1 => Just(Step::Reopen)],
+        prop_oneof![12 => apply, 3 => Just(CopyStep::Flush), 2 => Just(CopyStep::Merge), 1 => Just(CopyStep::Reopen)],
         1..120,
     )
 }
@@ -108,17 +108,17 @@ proptest! {
         let (mut model, mut since) = (Model::new(), Vec::new());
         for step in steps {
             match step {
-                Step::Apply(of, timestamp, keys) => {
+                CopyStep::Apply(of, timestamp, keys) => {
                     copy.apply(vec![change(of, timestamp, &keys)]).expect("it fits");
                     apply_to_model(&mut model, of, timestamp, &keys);
                     since.push(change(of, timestamp, &keys));
                 }
-                Step::Flush => {
+                CopyStep::Flush => {
                     copy.flush(1, false).expect("the disk takes it");
                     since.clear();
                 }
-                Step::Merge => drop(copy.merge(0).expect("the runs are sound")),
-                Step::Reopen => {
+                CopyStep::Merge => drop(copy.merge(0).expect("the runs are sound")),
+                CopyStep::Reopen => {
                     drop(copy);
                     copy = open(directory.path()).expect("a copy");
                     copy.apply(since.clone()).expect("they fit");

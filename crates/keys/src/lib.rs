@@ -12,8 +12,11 @@
 //! | missing | `01` |
 //! | bool | `02`, then `00` or `01` |
 //! | byte, int, long | `02`, then 8 bytes, big-endian, with the sign bit flipped |
-//! | float16, float, double | `02`, then the 8 bytes of the double, big-endian; all bits flipped if it is negative, else the sign bit; -0 as 0; NaN as `ff` bytes |
-//! | text | `02`, then the text, folded as in matching, with each `00` as `00 ff`; end `00 01`, or `00 02` where it was cut |
+//! | float16, float, double | `02`, then 8 bytes of the double as described below; -0 as 0; NaN as `ff` bytes |
+//! | text | `02`, then the text as in matching, each `00` as `00 ff`; end `00 01`, or `00 02` if it was cut |
+//!
+//! Doubles are big-endian, with all bits flipped if they are negative, else the sign bit. Texts are folded as
+//! in matching.
 //!
 //! All bytes of a descending component are inverted. The first byte of a key tells its kind: `10` for values,
 //! `20` for the entry of a document with more elements than [`ELEMENTS_MAX`], which is a candidate of every

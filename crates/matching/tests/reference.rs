@@ -1,6 +1,8 @@
 //! Matching compared with a slow and simple implementation that examines one document after another, over
 //! random trees and documents.
 
+mod twin;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use millrace_plan::{LeafId, NumberRange, Plan, PlanNode, Predicate, WordPattern}
 use millrace_schema::{DistanceMetric, Schema};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
+use twin::fits;
 
 const WORDS: [&str; 6] = ["ab", "abc", "b", "bca", "cab", "c"];
 
@@ -476,34 +479,6 @@ fn uses<'n>(node: &'n PlanNode, leaf: LeafId, wanted: bool, near: &mut Vec<&'n P
             leaves.iter().chain(excluded).filter(|found| **found == leaf).count()
         }
         PlanNode::SameElement { child, .. } => uses(child, leaf, wanted, near),
-    }
-}
-
-fn fits(pattern: &WordPattern, word: &str) -> bool {
-    match pattern {
-        WordPattern::Exact(exact) | WordPattern::Written(exact) => exact == word,
-        WordPattern::Any(words) => words.iter().any(|any| any == word),
-        WordPattern::Word { written, stems } => written == word || stems.iter().any(|stem| stem == word),
-        WordPattern::Prefix(prefix) => word.starts_with(prefix),
-        WordPattern::Suffix(suffix) => word.ends_with(suffix),
-        WordPattern::Substring(part) => word.contains(part),
-        WordPattern::Regex(regex) => regex::Regex::new(regex).unwrap().is_match(word),
-        WordPattern::Fuzzy { word: wanted, max_edits, prefix_length, prefix } => {
-            let exact: String = wanted.chars().take(*prefix_length as usize).collect();
-            let ends = if *prefix { (0..=word.len()).collect() } else { vec![word.len()] };
-            word.starts_with(&exact)
-                && ends.iter().any(|end| edits(wanted.as_bytes(), &word.as_bytes()[..*end]) <= *max_edits)
-        }
-    }
-}
-
-fn edits(a: &[u8], b: &[u8]) -> u32 {
-    match (a, b) {
-        ([], rest) | (rest, []) => rest.len() as u32,
-        ([x, a_rest @ ..], [y, b_rest @ ..]) => {
-            let substituted = edits(a_rest, b_rest) + u32::from(x != y);
-            substituted.min(edits(a_rest, b) + 1).min(edits(a, b_rest) + 1)
-        }
     }
 }
 

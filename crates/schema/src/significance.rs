@@ -70,7 +70,11 @@ impl SignificanceModels {
     pub(crate) fn add(&mut self, file: &[u8]) -> Result<(), String> {
         /// First bytes of Zstandard data.
         const COMPRESSED: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-        let unpacked = if file.starts_with(COMPRESSED) { Some(unpack::zstd(file)?) } else { None };
+        let unpacked = if file.starts_with(COMPRESSED) {
+            Some(unpack::zstd(file).map_err(|error| error.to_string())?)
+        } else {
+            None
+        };
         let file = unpacked.as_deref().unwrap_or(file);
         let model: SignificanceFile = serde_json::from_slice(file).map_err(|error| {
             format!(

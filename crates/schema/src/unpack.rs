@@ -1,49 +1,65 @@
 //! Compressed files of a package: constants by LZ4, significance models by Zstandard.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use crate::package::unpacked_bytes_max;
+
+/// Reason why a compressed file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnpackError {
+    /// The data are damaged, or in another form.
+    #[error("cannot be unpacked as {form}: {reason}")]
+    Damaged {
+        /// Form of compression.
+        form: &'static str,
+        /// Reason of the decoder.
+        reason: String,
+    },
+    /// The content is larger than packages may be.
+    #[error("cannot be unpacked as {form}: it unpacks to more than {limit} bytes")]
+    TooLarge {
+        /// Form of compression.
+        form: &'static str,
+        /// Maximum size in bytes.
+        limit: u64,
+    },
+}
 
 /// The content of an LZ4 file: one or more frames.
 ///
 /// # Errors
-/// The text gives the cause, such as damaged data or a size beyond the limit of packages.
-pub(crate) fn lz4(packed: &[u8]) -> Result<Vec<u8>, String> {
-    bounded(lz4_flex::frame::FrameDecoder::new(packed), packed.len())
-        .map_err(|reason| format!("cannot be unpacked as LZ4: {reason}"))
+/// The data are damaged, or unpack to more than packages may have.
+pub(crate) fn lz4(packed: &[u8]) -> Result<Vec<u8>, UnpackError> {
+    bounded("LZ4", lz4_flex::frame::FrameDecoder::new(packed), packed.len())
 }
 
 /// The content of a Zstandard file: one or more frames.
 ///
 /// # Errors
 /// As for [`lz4`].
-pub(crate) fn zstd(packed: &[u8]) -> Result<Vec<u8>, String> {
-    let describe = |reason: String| format!("cannot be unpacked as Zstandard: {reason}");
+pub(crate) fn zstd(packed: &[u8]) -> Result<Vec<u8>, UnpackError> {
+    const FORM: &str = "Zstandard";
+    let limit = unpacked_bytes_max(packed.len() as u64);
     let (mut rest, mut all) = (packed, Vec::new());
     while !rest.is_empty() {
         let frame = ruzstd::decoding::StreamingDecoder::new(&mut rest)
-            .map_err(|error| describe(error.to_string()))?;
-        all.extend(bounded(frame, packed.len()).map_err(describe)?);
-        if all.len() as u64 > unpacked_bytes_max(packed.len() as u64) {
-            return Err(describe(too_large(packed.len())));
+            .map_err(|error| UnpackError::Damaged { form: FORM, reason: error.to_string() })?;
+        all.extend(bounded(FORM, frame, packed.len())?);
+        if all.len() as u64 > limit {
+            return Err(UnpackError::TooLarge { form: FORM, limit });
         }
     }
     Ok(all)
 }
 
-fn bounded(decoder: impl Read, packed_bytes: usize) -> Result<Vec<u8>, String> {
+fn bounded(form: &'static str, decoder: impl Read, packed_bytes: usize) -> Result<Vec<u8>, UnpackError> {
     let limit = unpacked_bytes_max(packed_bytes as u64);
     let mut unpacked = Vec::new();
-    let read = decoder.take(limit + 1).read_to_end(&mut unpacked);
-    match read.map_err(|error: io::Error| error.to_string()) {
-        Ok(_) if unpacked.len() as u64 > limit => Err(too_large(packed_bytes)),
+    match decoder.take(limit + 1).read_to_end(&mut unpacked) {
+        Ok(_) if unpacked.len() as u64 > limit => Err(UnpackError::TooLarge { form, limit }),
         Ok(_) => Ok(unpacked),
-        Err(reason) => Err(reason),
+        Err(error) => Err(UnpackError::Damaged { form, reason: error.to_string() }),
     }
-}
-
-fn too_large(packed_bytes: usize) -> String {
-    format!("it unpacks to more than {} bytes", unpacked_bytes_max(packed_bytes as u64))
 }
 
 #[cfg(test)]
@@ -71,18 +87,18 @@ mod tests {
         for at in 1..ZSTD.len() - 4 {
             assert!(zstd(&ZSTD[..at]).is_err(), "{at}");
         }
-        assert!(lz4(b"plain text").unwrap_err().contains("cannot be unpacked as LZ4"));
-        assert!(zstd(b"plain text").unwrap_err().contains("cannot be unpacked as Zstandard"));
+        assert!(lz4(b"plain text").unwrap_err().to_string().contains("cannot be unpacked as LZ4"));
+        assert!(zstd(b"plain text").unwrap_err().to_string().contains("cannot be unpacked as Zstandard"));
     }
 
     #[test]
     fn bombs_are_refused() {
         let zeros = vec![0; usize::try_from(unpacked_bytes_max(0)).expect("a size") + 1];
         let mut packed = lz4_flex::frame::FrameEncoder::new(Vec::new());
-        io::Write::write_all(&mut packed, &zeros).expect("memory");
+        std::io::Write::write_all(&mut packed, &zeros).expect("memory");
         let packed = packed.finish().expect("memory");
         if unpacked_bytes_max(packed.len() as u64) < zeros.len() as u64 {
-            assert!(lz4(&packed).unwrap_err().contains("it unpacks to more than"));
+            assert!(lz4(&packed).unwrap_err().to_string().contains("it unpacks to more than"));
         }
     }
 }

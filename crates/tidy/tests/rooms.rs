@@ -45,7 +45,7 @@ const OWNED_CALLS: [OwnedCall; 4] = [
         texts: &["std::fs", "fs::File", "File::open(", "File::create(", "OpenOptions::new("],
         rooms: &[
             "env/",
-            "schema/src/package/",
+            "schema/src/package",
             "schema/src/application.rs",
             "store/src/check.rs",
             "store/src/shared.rs",

@@ -143,7 +143,7 @@ impl OpenedIndex {
         self.copy.apply(changes)?;
         self.progress.store((page.progress * 1e6) as u64, Ordering::Relaxed);
         let goes_on = page.continuation.is_some();
-        *self.position() = goes_on.then(|| ReadPosition { continuation: page.continuation, ..position });
+        *self.position() = goes_on.then_some(ReadPosition { continuation: page.continuation, ..position });
         Ok(goes_on)
     }
 

@@ -220,12 +220,11 @@ impl IndexesInner {
     fn recheck(&self, index: &OpenedIndex, noted: &BTreeSet<NotedDrop>) -> Result<(), Error> {
         for drop in noted.iter().filter(|drop| drop.concerns(&index.definition.config.document_type)) {
             let NotedDrop::Group { group, .. } = drop else { continue };
-            self.each_of_group(index, group, &mut |document, timestamp| match document_id(document)
-                .map(|id| self.store.get(&id))
-                .transpose()?
-            {
-                Some(None) => Ok(index.copy.remove(&[document.to_vec()], timestamp).map(|_| ())?),
-                _ => Ok(()),
+            self.each_of_group(index, group, |document, timestamp| {
+                match document_id(document).map(|id| self.store.get(&id)).transpose()? {
+                    Some(None) => Ok(index.copy.remove(&[document.to_vec()], timestamp).map(|_| ())?),
+                    _ => Ok(()),
+                }
             })?;
         }
         Ok(())
@@ -236,7 +235,7 @@ impl IndexesInner {
         &self,
         index: &OpenedIndex,
         group: &str,
-        each: &mut dyn FnMut(&[u8], u64) -> Result<(), Error>,
+        mut each: impl FnMut(&[u8], u64) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let prefix = DocumentGroup::from_key(group).as_ref().and_then(group_prefix).unwrap_or_default();
         let mut from = prefix.clone();
@@ -279,9 +278,8 @@ impl IndexesInner {
     ) -> Result<(), Error> {
         let mut batches: Vec<Vec<IndexChange>> = indexes.iter().map(|_| Vec::new()).collect();
         let apply = |batches: &mut Vec<Vec<IndexChange>>| {
-            let each = indexes.iter().zip(batches.iter_mut());
-            each.map(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(|_| ()))
-                .collect::<Result<(), _>>()
+            let mut each = indexes.iter().zip(batches.iter_mut());
+            each.try_for_each(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(drop))
         };
         for change in changes {
             match change {

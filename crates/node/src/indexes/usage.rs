@@ -172,7 +172,8 @@ impl NodeIndexes {
     }
 
     fn access(&self, index: &Arc<OpenedIndex>, plan: &Plan, limit: u64) -> Result<IndexAccess, Error> {
-        let conditions = conditions(&index.definition, plan).map_err(Error::BadRequest)?;
+        let conditions =
+            conditions(&index.definition, plan).map_err(|error| Error::BadRequest(error.to_string()))?;
         let ranges = index.definition.layout.ranges(&conditions);
         let mut ranges = ranges.map_err(|error| Error::BadRequest(error.to_string()))?;
         ranges.push(overflow_range());
@@ -232,6 +233,17 @@ fn choice(plan: &Plan) -> Result<IndexChoice, Error> {
     })
 }
 
+/// Reason why an index cannot answer a query.
+#[derive(Debug, thiserror::Error)]
+enum UnfitIndex {
+    #[error("it has documents of type '{0}'")]
+    OtherType(String),
+    #[error("it has only documents with {0}: give streaming.selection the same text")]
+    Selection(String),
+    #[error("its first key '{0}' has no condition that an index can answer")]
+    NoCondition(String),
+}
+
 fn candidates_max(plan: &Plan) -> Result<u64, Error> {
     let Some(text) = parameter(plan, "index.candidates-max") else { return Ok(CANDIDATES_MAX) };
     let expected = || format!("expected a whole number from 1 to 10000000, got '{text}'");
@@ -243,14 +255,14 @@ fn candidates_max(plan: &Plan) -> Result<u64, Error> {
 ///
 /// # Errors
 /// The index cannot answer the query, for this reason.
-fn conditions(definition: &IndexDefinition, plan: &Plan) -> Result<Vec<ComponentCondition>, String> {
+fn conditions(definition: &IndexDefinition, plan: &Plan) -> Result<Vec<ComponentCondition>, UnfitIndex> {
     if definition.config.document_type != plan.schema.name {
-        return Err(format!("it has documents of type '{}'", definition.config.document_type));
+        return Err(UnfitIndex::OtherType(definition.config.document_type.to_string()));
     }
     if let Some(own) = definition.selection() {
         let is_same = matches!(&plan.scope, StreamedScope::All { selection: Some(selection) } if selection.text().trim() == own);
         if !is_same {
-            return Err(format!("it has only documents with {own}: give streaming.selection the same text"));
+            return Err(UnfitIndex::Selection(own.to_owned()));
         }
     }
     let mut leaves = Vec::new();
@@ -273,7 +285,7 @@ fn conditions(definition: &IndexDefinition, plan: &Plan) -> Result<Vec<Component
     }
     if conditions.is_empty() {
         let first = definition.config.keys.first().map_or(IndexKeyConfig::GROUP, |key| &key.path);
-        return Err(format!("its first key '{first}' has no condition that an index can answer"));
+        return Err(UnfitIndex::NoCondition(first.to_owned()));
     }
     Ok(conditions)
 }

@@ -128,7 +128,7 @@ fn service(
             "index" => service.indexes.extend(reader.index(child, cluster)),
             "fast-search" => service.indexes.extend(reader.fast_search(child, cluster)),
             other => {
-                let hint = did_you_mean(other, ["index", "fast-search"].into_iter());
+                let hint = did_you_mean(other, ["index", "fast-search"]);
                 reader.refuse(child, format!("unknown element <{other}> in <{ELEMENT}>{hint}"));
             }
         }
@@ -200,7 +200,7 @@ impl IndexReader<'_, '_> {
                 "'{name}' is not a name of an index: a lower-case letter, then up to {} lower-case letters, digits, '.', '_' and '-'",
                 NAME_MAX - 1
             );
-            self.refuse(node, reason);
+            self.refuse(node, reason.to_string());
         }
         let deferred = match node.attribute("build") {
             None | Some("immediate") => false,
@@ -255,7 +255,7 @@ impl IndexReader<'_, '_> {
                     stored.push(path);
                 }
                 other => {
-                    let hint = did_you_mean(other, ["key", "stored"].into_iter());
+                    let hint = did_you_mean(other, ["key", "stored"]);
                     self.refuse(child, format!("unknown element <{other}> in <index>{hint}"));
                 }
             }
@@ -263,11 +263,11 @@ impl IndexReader<'_, '_> {
         let listed = xml::named(node, "key").count();
         if listed == 0 || listed > KEYS_MAX {
             let reason = format!("an index has 1 to {KEYS_MAX} keys, not {listed}: <key field='…'/>");
-            self.refuse(node, reason);
+            self.refuse(node, reason.to_string());
         }
         if stored.len() > STORED_MAX {
             let reason = format!("an index has at most {STORED_MAX} stored fields, not {}", stored.len());
-            self.refuse(node, reason);
+            self.refuse(node, reason.to_string());
         }
         (keys, stored)
     }
@@ -299,7 +299,7 @@ impl IndexReader<'_, '_> {
         match several_values(schema, path) {
             Ok(several) => Some((path.to_owned(), several)),
             Err(reason) => {
-                self.refuse(node, reason);
+                self.refuse(node, reason.to_string());
                 None
             }
         }
@@ -344,26 +344,42 @@ fn is_name(name: &str) -> bool {
     name.len() <= NAME_MAX && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(allowed)
 }
 
+/// Reason why a path cannot be a key of an index.
+#[derive(Debug, thiserror::Error)]
+enum UnfitKey {
+    #[error("schema '{schema}' has no attribute '{path}'{hint}")]
+    Unknown { schema: String, path: String, hint: String },
+    #[error("'{0}' is not an attribute: add 'attribute' to its indexing")]
+    NoAttribute(String),
+    #[error(
+        "'{0}' is matched word by word: an index needs an attribute that is compared as a whole, with match: word"
+    )]
+    Words(String),
+    #[error(
+        "'{path}' is of type {data_type}: an index needs a number, a bool or a string, or several of them"
+    )]
+    Kind { path: String, data_type: String },
+}
+
 /// True if a document can have several values at the path of an attribute.
 ///
 /// # Errors
 /// The path is not that of an attribute that is compared as a whole value.
-fn several_values(schema: &Schema, path: &str) -> Result<bool, String> {
+fn several_values(schema: &Schema, path: &str) -> Result<bool, UnfitKey> {
+    let own = || path.to_owned();
     let Some(field) = schema.field_or_part(path) else {
         let fields = schema.fields.values().flat_map(SchemaField::with_parts);
         let attributes = fields.filter(|field| field.attribute.is_some()).map(|field| &*field.name);
         let hint = did_you_mean(path, attributes);
-        return Err(format!("schema '{}' has no attribute '{path}'{hint}", schema.name));
+        return Err(UnfitKey::Unknown { schema: schema.name.to_string(), path: own(), hint });
     };
     if field.attribute.is_none() {
-        return Err(format!("'{path}' is not an attribute: add 'attribute' to its indexing"));
+        return Err(UnfitKey::NoAttribute(own()));
     }
     if field.is_text()
         || !matches!(field.matching.mode, MatchMode::Word | MatchMode::Exact) && has_text(field)
     {
-        return Err(format!(
-            "'{path}' is matched word by word: an index needs an attribute that is compared as a whole, with match: word"
-        ));
+        return Err(UnfitKey::Words(own()));
     }
     let kind = element_type(&field.data_type);
     let is_in_collection = path.contains('.') && {
@@ -372,10 +388,7 @@ fn several_values(schema: &Schema, path: &str) -> Result<bool, String> {
     };
     match kind {
         Some(_) => Ok(is_in_collection || is_collection(&field.data_type)),
-        None => Err(format!(
-            "'{path}' is of type {}: an index needs a number, a bool or a string, or several of them",
-            field.data_type
-        )),
+        None => Err(UnfitKey::Kind { path: own(), data_type: field.data_type.to_string() }),
     }
 }
 

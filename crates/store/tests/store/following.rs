@@ -2,10 +2,11 @@
 //! every drop; what was written before it was set can be read in the store.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error, StoreVisit, VisitedVersion};
+use parking_lot::Mutex;
 
 use crate::common::{open, options, put, remove, visited};
 
@@ -29,7 +30,7 @@ impl CommitFollower for SeenChanges {
                 VisitedVersion::Removed(id, timestamp) => (id.to_string(), timestamp, false),
             };
             assert_eq!(timestamp, row.timestamp());
-            self.rows.lock().expect("one thread").push((id, timestamp, is_there));
+            self.rows.lock().push((id, timestamp, is_there));
         }
     }
 
@@ -37,12 +38,12 @@ impl CommitFollower for SeenChanges {
         if self.refuses {
             return Err(Error::Io { action: "note a drop".to_owned(), reason: "no".to_owned() });
         }
-        self.drops.lock().expect("one thread").push((scope.clone(), None));
+        self.drops.lock().push((scope.clone(), None));
         Ok(())
     }
 
     fn dropped(&self, scope: &DroppingScope, until: Timestamp) {
-        self.drops.lock().expect("one thread").push((scope.clone(), Some(until)));
+        self.drops.lock().push((scope.clone(), Some(until)));
     }
 }
 
@@ -81,13 +82,13 @@ fn a_follower_has_all_that_was_acknowledged() {
     expected.push(("id:n:a:g=ann:0".to_owned(), removed.timestamp, false));
     expected.sort_by_key(|(_, timestamp, _)| *timestamp);
     assert!(expected.iter().all(|(_, timestamp, _)| *timestamp > since));
-    let rows = follower.rows.lock().expect("all writers have ended").clone();
+    let rows = follower.rows.lock().clone();
     assert_eq!(rows, expected, "in the order of their timestamps");
     let unique: BTreeMap<_, _> = rows.iter().map(|(id, timestamp, _)| (timestamp, id)).collect();
     assert_eq!(unique.len(), rows.len());
     store.set_follower(None);
     put(&store, "id:n:a:g=ann:0", "after", 0);
-    assert_eq!(follower.rows.lock().expect("one thread").len(), rows.len());
+    assert_eq!(follower.rows.lock().len(), rows.len());
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn a_follower_learns_of_drops_and_can_refuse_them() {
     store.set_follower(Some(follower.clone()));
     store.drop_group(Some("a"), &ann()).expect("it is dropped");
     let scope = DroppingScope::Group { document_type: Some("a".to_owned()), group: ann().key(), part: None };
-    let drops = follower.drops.lock().expect("one thread").clone();
+    let drops = follower.drops.lock().clone();
     assert_eq!(drops[0], (scope.clone(), None), "first it is announced");
     let Some((found, Some(until))) = drops.get(1) else { panic!("then it is passed on: {drops:?}") };
     assert_eq!((found, *until > written), (&scope, true));

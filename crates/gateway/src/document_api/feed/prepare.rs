@@ -146,7 +146,8 @@ fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: Fe
         }
         Ok(operation) => match prepared_step(call, deployment, operation) {
             Ok(step) => step,
-            Err((operation, error)) => {
+            Err(refused) => {
+                let RefusedOperation { operation, error } = *refused;
                 let failed = FailedOperation::of(number, place, &operation.id, &error);
                 PreparedStep::Failed(failed.within(&operation.json))
             }
@@ -168,17 +169,29 @@ fn admit(call: &DocumentCall, operation: &mut FeedOperation) -> Result<(), Error
     Ok(())
 }
 
+/// An operation that cannot be executed, and the reason.
+struct RefusedOperation {
+    operation: FeedOperation,
+    error: Error,
+}
+
+impl RefusedOperation {
+    fn boxed(operation: FeedOperation, error: Error) -> Box<Self> {
+        Box::new(RefusedOperation { operation, error })
+    }
+}
+
 fn prepared_step(
     call: &DocumentCall,
     deployment: &CompiledApplication,
     mut operation: FeedOperation,
-) -> Result<PreparedStep, (FeedOperation, Error)> {
+) -> Result<PreparedStep, Box<RefusedOperation>> {
     if let Err(error) = admit(call, &mut operation) {
-        return Err((operation, error));
+        return Err(RefusedOperation::boxed(operation, error));
     }
     let kind = match deployment.kind(operation.id.document_type()) {
         Ok(kind) => kind,
-        Err(error) => return Err((operation, error)),
+        Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
@@ -197,7 +210,7 @@ fn prepared_step(
     };
     let parsed = match parse() {
         Ok(parsed) => parsed,
-        Err(error) => return Err((operation, error)),
+        Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
     if is_forwarded {
         return Ok(PreparedStep::Forward(operation, parsed.condition));
@@ -208,7 +221,7 @@ fn prepared_step(
             Ok(PreparedStep::Write(kind, DocumentWrite { id, change }))
         }
         Ok(None) => Ok(PreparedStep::Ignored),
-        Err(error) => Err((operation, error)),
+        Err(error) => Err(RefusedOperation::boxed(operation, error)),
     }
 }
 
