@@ -12,7 +12,7 @@
 //! | missing | `01` |
 //! | bool | `02`, then `00` or `01` |
 //! | byte, int, long | `02`, then 8 bytes, big-endian, with the sign bit flipped |
-//! | float16, float, double | `02`, then 8 bytes of the double as described below; -0 as 0; NaN as `ff` bytes |
+//! | float16, float, double | `02`, then 8 bytes as described below; -0 as 0; NaN as `ff` bytes |
 //! | text | `02`, then the text as in matching, each `00` as `00 ff`; end `00 01`, or `00 02` if it was cut |
 //!
 //! Doubles are big-endian, with all bits flipped if they are negative, else the sign bit. Texts are folded as

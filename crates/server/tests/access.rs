@@ -290,6 +290,56 @@ fn a_persons_endpoint_is_for_one_group() {
 }
 
 #[test]
+fn a_stream_of_operations_stays_in_the_group_of_its_caller() {
+    let closed = ClosedServer::start();
+    let operations = r#"{"put":"id:n:note:g=bob:1","fields":{"title":"taken"}}
+{"put":"id:n:note::3","fields":{"title":"mine"}}
+{"remove":"id:n:note:n=7:1"}
+"#;
+    let answer = closed.ask(closed.ann, Method::POST, "/feed/v1", operations);
+    let lines = String::from_utf8_lossy(&answer.body).into_owned();
+    assert_eq!(answer.status, 200, "{lines}");
+    assert_eq!(lines.matches("\"status\":403").count(), 2, "{lines}");
+    let put = closed.ask(closed.ann, Method::GET, "/document/v1/n/note/group/ann/3", "");
+    assert_eq!(put.status, 200, "an id without a group is one of the caller's");
+    for path in ["group/bob/1", "number/7/1"] {
+        let kept = closed.ask(closed.all, Method::GET, &format!("/document/v1/n/note/{path}"), "");
+        assert!(shows_others(&kept), "{path}: {}", String::from_utf8_lossy(&kept.body));
+    }
+    assert_eq!(closed.ask("", Method::POST, "/feed/v1", operations).status, 401);
+}
+
+#[test]
+fn interfaces_over_all_groups_refuse_a_caller_of_one() {
+    let closed = ClosedServer::start();
+    let document = format!("{{\"title\":\"{OTHERS}\"}}");
+    let made = closed.ask(closed.all, Method::PUT, "/elastic/logs/_doc/1?refresh=true", &document);
+    assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
+    let found = closed.ask(closed.all, Method::GET, "/elastic/logs/_search", "");
+    assert!(shows_others(&found), "{}", String::from_utf8_lossy(&found.body));
+    let bulk = "{\"index\":{\"_index\":\"logs\",\"_id\":\"2\"}}\n{\"title\":\"x\"}\n";
+    for (method, path, body) in [
+        (Method::GET, "", ""),
+        (Method::GET, "_search", ""),
+        (Method::POST, "logs/_search", "{}"),
+        (Method::GET, "logs/_doc/1", ""),
+        (Method::GET, "_cat/indices", ""),
+        (Method::POST, "_bulk", bulk),
+        (Method::PUT, "logs/_doc/3", "{}"),
+        (Method::DELETE, "logs", ""),
+    ] {
+        for (token, prefix, expected) in
+            [(closed.ann, "", 403), (closed.all, "/person/ann", 403), ("", "", 401)]
+        {
+            let path = format!("{prefix}/elastic/{path}");
+            let answer = closed.ask(token, method.clone(), &path, body);
+            assert_eq!(answer.status, expected, "{method} {path}");
+            assert!(!shows_others(&answer), "{method} {path}");
+        }
+    }
+}
+
+#[test]
 fn endpoints_require_rights() {
     let closed = ClosedServer::start();
     let tokens = ["read", "write", "deploy", "admin"]
