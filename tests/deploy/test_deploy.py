@@ -128,14 +128,16 @@ def test_certificates_between_nodes_fit_what_they_say(settings, objects):
     patch = yaml.safe_load((tls / overlay["patches"][0]["path"]).read_text())
     patched = objects[patch["kind"], patch["metadata"]["name"]]["spec"]
     pod = patch["spec"]["template"]["spec"]
-    [container], [volume] = pod["containers"], pod["volumes"]
-    [mount] = container["volumeMounts"]
+    [container], volumes = pod["containers"], pod["volumes"]
     before = patched["template"]["spec"]["containers"][0]
-    assert container["name"] == before["name"] and mount["name"] == volume["name"]
+    mounts = container["volumeMounts"]
+    assert container["name"] == before["name"] and [each["name"] for each in mounts] == [each["name"] for each in volumes]
+    (mount, access), (volume, _) = mounts, volumes
     env = {each["name"]: each["value"] for each in container["env"]}
     assert set(env) <= settings[0]
     for variable, file in [("AUTHORITY", "ca.crt"), ("CERTIFICATE", "tls.crt"), ("KEY", "tls.key")]:
         assert env[f"MILLRACE_PEER_TLS_{variable}"] == f"{mount['mountPath']}/{file}"
+    assert env["MILLRACE_ACCESS_FILE"] == f"{access['mountPath']}/access.toml" and env["MILLRACE_INSECURE"] == "false"
     nodes = made["Certificate", "millrace-nodes"]
     assert volume["secret"]["secretName"] == nodes["secretName"] == "millrace-nodes"
     name, host = env["MILLRACE_ADVERTISE"].split(".", 1)

@@ -252,6 +252,8 @@ def test_several_mistakes_are_told_in_every_way_that_reads_packages(server, tmp_
 
 
 def test_queries(server):
+    assert deploy(server, PARTS)[0] == 200
+
     def answer(line: str) -> str:
         asked = {"streaming.groupname": "a"}
         if line.startswith("where:"):

@@ -178,7 +178,7 @@ The exit status is 1 when the answer has errors. With format=sse, xml or cbor th
     #[command(after_help = "\
 Examples:
   millrace compare queries.jsonl --with http://vespa:8080
-  millrace compare queries.txt --with http://vespa:8080 streaming.groupname=me hits=20
+  millrace compare queries.txt --with http://vespa:8080 streaming.groupname=me
 
 Each line of the file is one query: a JSON object of parameters, NAME=VALUE, or YQL. It is sent to both servers; where the \
 number of matching documents or the order of the hits differs, that is shown. The exit status is 1 when anything differs.")]

@@ -244,8 +244,10 @@ mod tests {
         let text = String::from_utf8(read).expect("JSON is text");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), listed + 2);
-        assert_eq!(lines[listed], r#"{"offset":10000,"through":1000}"#);
-        assert!(lines[listed + 1].starts_with(r#"{"bytes":0,"complete":true"#), "{}", lines[listed + 1]);
+        let [progress, last] =
+            [listed, listed + 1].map(|at| serde_json::from_str::<Value>(lines[at]).expect("it is JSON"));
+        assert_eq!(progress, json!({ "through": 1000, "offset": 10000 }));
+        assert_eq!((&last["complete"], &last["bytes"]), (&json!(true), &json!(0)), "{last}");
     }
 
     #[tokio::test]
