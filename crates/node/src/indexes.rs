@@ -1,6 +1,6 @@
 //! The indexes of a node: kept beside its documents, fed by its store, read by queries over all groups.
 //!
-//! The store passes every commit and drop to the [`feed`], before it is acknowledged. A thread takes the
+//! The store passes every commit and drop to a feed, before it is acknowledged. A thread takes the
 //! changes into the indexes; a query that needs them takes what waits itself first, so it sees every write
 //! that was acknowledged before it began. An index that is new, or was open before the process started, reads
 //! what it lacks from the store meanwhile: of two versions the newer counts, in whatever order they come.

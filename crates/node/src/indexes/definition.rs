@@ -81,6 +81,11 @@ impl IndexDefinition {
         &self.config.name
     }
 
+    /// True if both name the same index with the same entries.
+    pub fn is_same(&self, other: &IndexDefinition) -> bool {
+        (&self.config.name, &self.content, self.hash) == (&other.config.name, &other.content, other.hash)
+    }
+
     /// Text of the selection, if the index has only some documents of its type.
     pub fn selection(&self) -> Option<&str> {
         self.config.selection.as_ref().map(|text| text.value.trim())

@@ -159,13 +159,13 @@ impl IndexesInner {
 
     fn adopt(&self, wanted: &[Arc<IndexDefinition>], remembered: Timestamp) -> Result<(), Error> {
         let _one_at_a_time = self.taking.lock();
-        let is_wanted = |hash| wanted.iter().any(|definition| definition.hash == hash);
+        let is_wanted = |index: &IndexDefinition| wanted.iter().any(|definition| definition.is_same(index));
         let mut indexes = self.all();
         let mut removed = Vec::new();
         // One that is replaced serves until the new one is ready; one that is not wanted any more goes.
         indexes.retain(|index| {
             let name = index.definition.name();
-            let stays = is_wanted(index.definition.hash)
+            let stays = is_wanted(&index.definition)
                 || wanted.iter().any(|definition| definition.name() == name) && index.is_ready();
             if !stays {
                 removed.push(Arc::clone(index));
@@ -177,7 +177,7 @@ impl IndexesInner {
             .map_err(|error| Error::Internal(format!("create {}: {error}", self.root.display())))?;
         let noted = self.feed.noted_drops();
         for definition in wanted {
-            if indexes.iter().any(|index| index.definition.hash == definition.hash) {
+            if indexes.iter().any(|index| index.definition.is_same(definition)) {
                 continue;
             }
             let mut index = OpenedIndex::open(definition, &self.root, &self.cache, remembered)?;
