@@ -59,6 +59,23 @@ struct DocumentCall {
 }
 
 impl DocumentCall {
+    /// A request of which nothing but the path is known. No document is permitted before it is parsed.
+    fn new(node: Arc<GatewayState>, path: &str) -> Self {
+        DocumentCall {
+            path: path.to_owned(),
+            parameters: RequestParameters::default(),
+            node,
+            started: Instant::now(),
+            timeout: TIMEOUT,
+            permit: Permit::of_nothing(),
+            caller: None,
+            filled_in: None,
+            hop: ForwardKind::Client,
+            spread: None,
+            body_is_reserved: false,
+        }
+    }
+
     /// Active application.
     fn deployment(&self) -> Result<Arc<CompiledApplication>, Error> {
         self.node.deployments().current()
@@ -129,20 +146,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     if request.method() == Method::OPTIONS {
         return options();
     }
-    let mut call = DocumentCall {
-        path: request.uri().path().to_owned(),
-        parameters: RequestParameters::default(),
-        node,
-        started: Instant::now(),
-        timeout: TIMEOUT,
-        // No document is permitted before the path is parsed.
-        permit: Permit::of_nothing(),
-        caller: None,
-        filled_in: None,
-        hop: ForwardKind::Client,
-        spread: None,
-        body_is_reserved: false,
-    };
+    let mut call = DocumentCall::new(node, request.uri().path());
     let most = call.node.settings().limits.parameters_max;
     match RequestParameters::parse(request.uri().query().unwrap_or(""), most) {
         Ok(parameters) => call.parameters = parameters,

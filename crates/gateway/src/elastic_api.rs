@@ -20,7 +20,7 @@ use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject
 use tokio::sync::Semaphore;
 
 use crate::GatewayState;
-use crate::edge::{RequestGuard, caller_of, guard_elastic};
+use crate::edge::{FORM_TYPES, RequestGuard, caller_of, guard_elastic};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http;
 
@@ -35,10 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
-
-/// Media types of bodies that web pages send to other sites without a preflight. No client of the door has
-/// them.
-const FORM_TYPES: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
 /// The door of a node with its place on the ports.
 pub(crate) struct ElasticApi {

@@ -3,7 +3,7 @@
 //! An [`IndexCopy`] keeps two sorted sections: `entries`, by index key and document, to find documents, and
 //! `documents`, by document, with the keys that each has now. Of two versions of a document the one with the
 //! higher timestamp counts, in whatever order they come: so changes may be applied again, overlap with a
-//! build, and begin anew after a crash.
+//! build, and begin again after a crash.
 //!
 //! - [`IndexCopy::apply`] takes changes into memory. It looks up the document's former keys, so that their
 //!   entries go.

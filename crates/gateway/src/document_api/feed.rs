@@ -21,27 +21,26 @@ mod source;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
-use millrace_access::{Permit, WantedGroups};
+use millrace_access::WantedGroups;
 use tokio::sync::mpsc;
 
 use self::answer::FeedAnswer;
 use self::commit::FeedCommitter;
 use self::input::{BodyPump, OperationSplitter};
 use self::source::PackedForm;
-use super::{DocumentCall, TIMEOUT, render};
+use super::{DocumentCall, render};
 use crate::GatewayState;
 use crate::edge::caller_of;
 use crate::forwarding;
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, RequestParameters};
 use millrace_node::Error;
-use millrace_node::cluster::ForwardKind;
 
 /// Bytes of operations after which a piece ends.
 const PIECE_BYTES: usize = 512 << 10;
@@ -71,19 +70,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
         return response;
     }
-    let mut call = DocumentCall {
-        path: request.uri().path().to_owned(),
-        parameters: RequestParameters::default(),
-        node,
-        started: Instant::now(),
-        timeout: TIMEOUT,
-        permit: Permit::of_nothing(),
-        caller: None,
-        filled_in: None,
-        hop: ForwardKind::Client,
-        spread: None,
-        body_is_reserved: false,
-    };
+    let mut call = DocumentCall::new(node, request.uri().path());
     match begin(&mut call, request).await {
         Ok(start) => start.run(call),
         Err(error) => render(&call, None, &error),

@@ -42,7 +42,7 @@ struct ReadPosition {
 
 impl OpenedIndex {
     /// Opens the copy of an index below a directory. One that is damaged, unfinished, or older than removals
-    /// are remembered is begun anew.
+    /// are remembered is built again.
     pub fn open(
         definition: &Arc<IndexDefinition>,
         root: &Path,

@@ -50,7 +50,7 @@ pub(super) struct IndexesInner {
     flushed: Mutex<Instant>,
 }
 
-/// How far the changes were taken in.
+/// Progress of taking changes in.
 #[derive(Default)]
 struct TakenUntil {
     /// Time of the last commit.
