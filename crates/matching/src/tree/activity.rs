@@ -23,7 +23,20 @@ pub(super) fn has_idle_parts(node: &PlanNode) -> bool {
         PlanNode::AndNot(first, others) | PlanNode::Rank(first, others) => {
             has_idle_parts(first) || others.iter().any(may_fail)
         }
-        PlanNode::SameElement { .. } => false,
+        // An excluded leaf may match in another element.
+        PlanNode::SameElement { child, .. } => excludes_leaves(child),
+    }
+}
+
+/// True if a condition on one element excludes a leaf.
+fn excludes_leaves(node: &PlanNode) -> bool {
+    match node {
+        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => false,
+        PlanNode::And(children) | PlanNode::Or(children) => children.iter().any(excludes_leaves),
+        PlanNode::AndNot(..) => true,
+        PlanNode::Rank(first, others) => excludes_leaves(first) || others.iter().any(excludes_leaves),
+        PlanNode::Near { excluded, .. } => !excluded.is_empty(),
+        PlanNode::SameElement { child, .. } => excludes_leaves(child),
     }
 }
 
