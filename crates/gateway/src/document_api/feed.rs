@@ -20,6 +20,7 @@ mod input;
 mod prepare;
 mod relay;
 mod source;
+mod zstd;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +119,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<FeedStart, E
     let form = PackedForm::of(request.headers().get(CONTENT_ENCODING))?;
     let place = StreamPlace::take(&call.hop, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
-    room.grow(STREAM_BYTES).await?;
+    room.grow(STREAM_BYTES + form.bytes()).await?;
     // A stream may be of any length; its memory is bounded by that of its pieces.
     let bounds = BodyBounds { bytes: usize::MAX, ..call.node.body_bounds() };
     let mut reader = BodyReader::new(&call.node, request.into_body(), bounds);
