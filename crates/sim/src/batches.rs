@@ -23,14 +23,15 @@ pub(crate) struct BatchPart {
 
 /// Outcomes of the parts of all batches.
 #[derive(Debug, Default)]
-pub(crate) struct BatchOutcomes {
-    /// An acknowledged write and one that was certainly not begun, of each part that has them.
-    parts: BTreeMap<BatchPart, (Option<OperationId>, Option<OperationId>)>,
+pub(crate) struct BatchHistory {
+    /// An acknowledged write and one that was certainly not begun, of each part that has them, by the bucket
+    /// of the documents when the node answers: a group may have been divided since.
+    parts: BTreeMap<(BatchPart, BucketId), (Option<OperationId>, Option<OperationId>)>,
     /// Operations that were sent in batches.
     operations: BTreeSet<OperationId>,
 }
 
-impl BatchOutcomes {
+impl BatchHistory {
     /// Leaves out the last row of a batch, if there are several in a message.
     pub fn without_last(&self, work: StorageWork) -> StorageWork {
         let StorageWork::Apply(mut rows) = work else { return work };
@@ -85,11 +86,15 @@ impl SimWorld {
     /// Checks that a part whose write is acknowledged has none that was not begun.
     pub(crate) fn part_answered(
         &mut self,
+        key: NodeKey,
         part: BatchPart,
         operation: OperationId,
         outcome: &Result<DurableWrite, RequestError>,
     ) {
-        let (taken, refused) = self.batches.parts.entry(part).or_default();
+        let id = self.history.operations[&operation].intent.id();
+        let Some(state) = self.nodes.get(&key).and_then(|node| node.state.as_ref()) else { return };
+        let bucket = state.bucket(id.location());
+        let (taken, refused) = self.batches.parts.entry((part, bucket)).or_default();
         match outcome {
             Ok(_) => *taken = Some(operation),
             Err(

@@ -124,7 +124,7 @@ impl SimWorld {
         };
         self.note(|| format!("n{key} answers {operation:?}: {outcome:?}"));
         if let Some(part) = part {
-            self.part_answered(part, operation, &outcome);
+            self.part_answered(key, part, operation, &outcome);
         }
         let heard = match outcome {
             Ok(written) => ClientOutcome::Acknowledged(written.timestamp),

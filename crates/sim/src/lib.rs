@@ -3,10 +3,10 @@
 //! [`run`] simulates a few virtual nodes for some minutes of virtual time: the real distributor, the real
 //! rules of replicas, the real checkers and scheduler, with a virtual clock, a virtual network and a storage
 //! in memory. Clients write, also in batches, read, modify and drop, also after they have examined a group;
-//! nodes crash and lose unsynced data and names, start again, freeze and wake, join, retire, stay away for weeks; document
-//! types are removed and come back; disks fill up or break; messages are late, duplicated, lost; links break
-//! in one direction or both; clocks jump, and differ in speed; coordination is unavailable at times. Then all
-//! faults end, and the guarantees are checked:
+//! nodes crash and lose unsynced data and names, start again, freeze and wake, join, retire, stay away for
+//! weeks; document types are removed and come back; disks fill up or break; messages are late, duplicated,
+//! lost; links break in one direction or both; clocks jump, and differ in speed; coordination is unavailable
+//! at times. Then all faults end, and the guarantees are checked:
 //!
 //! - every acknowledged write is present with its newest value, and no removed document is back;
 //! - all replicas of a bucket are equal, complete, and exactly where they should be;

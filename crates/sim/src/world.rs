@@ -11,7 +11,7 @@ use millrace_cluster::{
     MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent, RowContent,
 };
 
-use crate::batches::BatchOutcomes;
+use crate::batches::BatchHistory;
 use crate::clients::outcome_operation;
 use crate::coordination::{NodeBeat, SimCoordination};
 use crate::deployments::SimPackage;
@@ -55,7 +55,7 @@ pub(crate) struct SimWorld {
     pub network: SimNetwork,
     pub coordination: SimCoordination,
     pub history: ClientHistory,
-    pub batches: BatchOutcomes,
+    pub batches: BatchHistory,
     queue: BTreeMap<(Duration, u64), SimEvent>,
     next: u64,
     lines: VecDeque<String>,
@@ -77,7 +77,7 @@ impl SimWorld {
             network: SimNetwork::default(),
             coordination: SimCoordination::new(options.bits, redundancy),
             history: ClientHistory::default(),
-            batches: BatchOutcomes::default(),
+            batches: BatchHistory::default(),
             queue: BTreeMap::new(),
             next: 0,
             lines: VecDeque::new(),
