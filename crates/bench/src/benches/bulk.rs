@@ -1,8 +1,9 @@
 //! Batches of puts through `/feed/v1`, and their latency at half load while the store seals and merges.
 //!
 //! There are two limits: the same server stack, restricted to reading and parsing the same bodies
-//! ([`BaselineServer`]), and bare appends of the same bytes, each followed by an fsync. Single puts of the same
-//! documents are measured in the same run, since a batch should cost less of the processors for each document.
+//! ([`BaselineServer`]), and bare appends of the same bytes, each followed by an fsync. Single puts of the
+//! same documents are measured in the same run, since a batch should cost less of the processors for each
+//! document.
 
 use std::time::Duration;
 
