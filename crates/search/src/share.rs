@@ -58,6 +58,25 @@ pub enum ShareReply {
 }
 
 impl ShareReply {
+    /// Memory of the values of its hits, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let of_hits = |hits: &[ResultHit]| hits.iter().map(ResultHit::memory_bytes).sum::<usize>();
+        match self {
+            ShareReply::Share(NodeShare { schemas }) => {
+                let of_groups = |groups: &ShareGroups| {
+                    groups.hits.iter().map(|(_, _, hit)| hit.memory_bytes()).sum::<usize>()
+                };
+                let of_schema = |schema: &SchemaShare| {
+                    of_hits(&schema.hits) + schema.groups.iter().flatten().map(of_groups).sum::<usize>()
+                };
+                schemas.iter().map(of_schema).sum()
+            }
+            ShareReply::Hits(schemas) => schemas.iter().map(|hits| of_hits(hits)).sum(),
+            // Numbers take what they take as they are sent.
+            ShareReply::Statistics(_) | ShareReply::Scores(_) | ShareReply::Numbers(_) => 0,
+        }
+    }
+
     /// Substitute for the answer of a node that does not answer in time, for `schemas` schemas: it has no
     /// documents, and coverage says so. `None` if the question was about hits of that node.
     pub fn of_nobody(ask: &ShareRequest, schemas: usize) -> Option<ShareReply> {
