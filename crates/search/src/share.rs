@@ -55,6 +55,14 @@ pub enum ShareReply {
     Numbers(Vec<Option<Vec<Vec<f64>>>>),
     /// Answer to [`ShareRequest::Fill`].
     Hits(Vec<Vec<ResultHit>>),
+    /// Refusal of any request for its cost, with which the conversation ends. A node of a version that does
+    /// not know it takes the conversation as broken off, as it ended before.
+    Refused {
+        /// True if a later attempt may succeed.
+        is_overload: bool,
+        /// Reason, and what to change.
+        message: String,
+    },
 }
 
 impl ShareReply {
@@ -73,7 +81,10 @@ impl ShareReply {
             }
             ShareReply::Hits(schemas) => schemas.iter().map(|hits| of_hits(hits)).sum(),
             // Numbers take what they take as they are sent.
-            ShareReply::Statistics(_) | ShareReply::Scores(_) | ShareReply::Numbers(_) => 0,
+            ShareReply::Statistics(_)
+            | ShareReply::Scores(_)
+            | ShareReply::Numbers(_)
+            | ShareReply::Refused { .. } => 0,
         }
     }
 

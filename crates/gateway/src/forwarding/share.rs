@@ -23,7 +23,7 @@ use millrace_node::cluster::{
     ForwardKind, NodeAnswer, OpenedShare, ShareStart, ShareTalk, bucket_of, parts_of,
 };
 use millrace_node::search::{self, StartedShare};
-use millrace_node::{CompiledApplication, Error};
+use millrace_node::{CompiledApplication, Error, ErrorKind};
 
 /// Maximum bytes of one message, request or answer.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
@@ -96,6 +96,10 @@ impl HttpShareTalk {
             None => broke_off(&self.address, &reason),
         })?;
         let reply: ShareReply = reply.ok_or_else(|| broke_off(&self.address, "it ended"))?;
+        if let ShareReply::Refused { is_overload, message } = reply {
+            let kind = if is_overload { ErrorKind::Overloaded } else { ErrorKind::BadRequest };
+            return Err(Error::Remote { kind, message });
+        }
         self.memory.take(reply.memory_bytes())?;
         Ok(reply)
     }
@@ -160,6 +164,11 @@ pub(crate) async fn answer_share(
                 Ok(_) => return,
                 Err(error) => {
                     tracing::warn!(%error, "a share of a query cannot be given");
+                    if let kind @ (ErrorKind::BadRequest | ErrorKind::Overloaded) = error.kind() {
+                        let is_overload = kind == ErrorKind::Overloaded;
+                        let refused = ShareReply::Refused { is_overload, message: error.to_string() };
+                        let _ = send(&mut sender, &refused).await;
+                    }
                     return;
                 }
             }
