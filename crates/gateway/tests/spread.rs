@@ -188,7 +188,8 @@ fn sources_are_searched_apart_over_several_nodes() {
     }
 }
 
-/// The node that is asked counts the replies of others, and each node its own share and the query that it parses.
+/// The node that is asked counts the replies of others, and each node its own share and the query that it
+/// parses.
 #[test]
 fn each_node_bounds_the_memory_of_a_query() {
     let long = json!({ "title": "mill", "body": "w ".repeat(1500), "folder": "f", "stars": 1 });
