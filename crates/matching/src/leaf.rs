@@ -494,6 +494,18 @@ impl LeafOutcome {
         bits
     }
 
+    /// Memory that they take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            LeafOutcome::Bits(bits) => size_of_val(bits),
+            LeafOutcome::Places(places) => places.memory_bytes(),
+            LeafOutcome::Weights(weights) => size_of_val(&**weights),
+            LeafOutcome::Distances(LeafDistances { documents, distances }) => {
+                size_of_val(&**documents) + size_of_val(&**distances)
+            }
+        }
+    }
+
     /// Adds matches of the same leaf in other documents of the chunk.
     pub(crate) fn merge(&mut self, other: LeafOutcome) {
         match (self, other) {

@@ -22,7 +22,7 @@ use crate::{
 /// - Columns are read when the first document needs them, for many chunks at once.
 ///
 /// # Errors
-/// A column could not be read, or the plan does not fit its schema.
+/// A column could not be read, the plan does not fit its schema, or the matches take too much memory.
 pub fn match_plan(
     plan: &Plan,
     view: &dyn View,
@@ -127,9 +127,12 @@ impl<'a> MatchGathering<'a> {
         let leaves = (0..self.ready.leaves.len())
             .map(|leaf| {
                 let active = active.as_ref().map(|active| &active[leaf]);
-                pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)
+                let found =
+                    pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)?;
+                self.ready.plan.memory.take(found.memory_bytes())?;
+                Ok(found)
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, Error>>()?;
         self.matches.chunks.push(ChunkMatches { chunk, documents, leaves });
         self.undecided.push(residual);
         Ok(())

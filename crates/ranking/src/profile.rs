@@ -13,7 +13,7 @@ use crate::compile::{CompiledExpression, ProfileCompiler, first_phase_expression
 use crate::diversity::HitDiversity;
 use crate::features::{HitsTogether, RankFeature};
 use crate::global::HitNormalizer;
-use crate::onnx::{ModelSource, ModelStep, NoModels};
+use crate::onnx::{ModelOutputs, ModelSource, ModelStep, NoModels};
 use crate::shown::{ReturnedFeature, named};
 use crate::stage::{BoundPrograms, StageInput};
 
@@ -313,6 +313,7 @@ impl CompiledProfile {
     ) -> Result<(), Error> {
         // A model runs over many documents at once; its output is bound again for each run.
         let uses_models = self.models_every_match();
+        let plan = over.plan;
         let at_once = if uses_models { MODELLED_CHUNKS } else { over.matches.chunks.len().max(1) };
         let mut scores = Vec::new();
         for chunks in over.matches.chunks.chunks(at_once) {
@@ -341,6 +342,8 @@ impl CompiledProfile {
                 scores.iter_mut().for_each(|score| *score = defined(*score));
                 take(chunk, &scores);
             }
+            let modelled = earlier.modelled.iter().map(ModelOutputs::memory_bytes).sum();
+            plan.memory.give_back(modelled);
         }
         Ok(())
     }

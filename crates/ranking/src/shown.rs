@@ -41,7 +41,7 @@ impl CompiledProfile {
     /// Once `stop` returns true, models are not waited for; their output is then NaN.
     ///
     /// # Errors
-    /// A column could not be read.
+    /// A column could not be read, or the features take too much memory.
     pub fn shown(
         &self,
         shown: ShownFeatures,
@@ -60,6 +60,7 @@ impl CompiledProfile {
         if named.is_empty() {
             return Ok(features);
         }
+        plan.memory.take(dense_bytes(named).saturating_mul(hits.len()))?;
         let programs: Vec<&CompiledExpression> = named.iter().map(|named| &named.value).collect();
         let over = StageInput { plan, view, matches, earlier: None };
         let mut earlier = HitsTogether::default();
@@ -69,6 +70,7 @@ impl CompiledProfile {
         let over = StageInput { earlier: uses_models.then_some(&earlier), ..over };
         let mut stage = BoundPrograms::new(&over, &self.features, programs);
         each_hit(over.matches, hits, |places, chunk| {
+            let mut taken = Ok(());
             stage.run(chunk, |program, output| {
                 let ReturnedFeature { name, value } = &named[program];
                 for (at, place) in places.iter().enumerate() {
@@ -76,12 +78,34 @@ impl CompiledProfile {
                         true => FeatureValue::Number(output.number(at)),
                         false => FeatureValue::Tensor(output.tensor(at)),
                     };
+                    let is_dense = value_bytes_of_type(&named[program].value).is_some();
+                    taken = taken.and_then(|()| match is_dense {
+                        true => Ok(()),
+                        false => plan.memory.take(value.memory_bytes()),
+                    });
+                    if taken.is_err() {
+                        return;
+                    }
                     features[*place].push((Arc::clone(name), value));
                 }
-            })
+            })?;
+            Ok::<_, Error>(taken?)
         })?;
         Ok(features)
     }
+}
+
+/// Memory of the dense features of a hit, in bytes: a stage computes them for many hits at once.
+fn dense_bytes(named: &[ReturnedFeature]) -> usize {
+    named.iter().filter_map(|named| value_bytes_of_type(&named.value)).fold(0, usize::saturating_add)
+}
+
+/// Memory of each value of an expression, in bytes, if its type says so: one with mapped dimensions may have
+/// any number of cells.
+fn value_bytes_of_type(value: &CompiledExpression) -> Option<usize> {
+    let of = value.program.tensor_type();
+    let cells = of.mapped().next().is_none().then(|| of.dense_size())?;
+    Some(cells.saturating_mul(of.cell().size()).saturating_add(size_of::<(Arc<str>, FeatureValue)>()))
 }
 
 /// Compiles a feature returned with hits.

@@ -446,12 +446,15 @@ impl<'s> MergedGroupings<'s> {
 
     fn finish(self) -> Result<Vec<GroupingResult>, Error> {
         let finish = |(number, (execution, hits)): (usize, (Option<GroupingExecution>, GroupHits))| {
+            let memory = &self.searches[0].plan.memory;
             let fill = &mut |summary: Option<&str>, references: &[HitRef]| {
                 let summary = summary.map(str::to_owned);
                 let filled = references.iter().map(|hit| {
-                    hits.get(&(summary.clone(), (hit.part, hit.chunk, hit.document)))
-                        .cloned()
-                        .ok_or(Error::Share)
+                    let place = (hit.part, hit.chunk, hit.document);
+                    let hit = hits.get(&(summary.clone(), place)).ok_or(Error::Share)?;
+                    // A document can be in thousands of groups.
+                    memory.take(hit.memory_bytes())?;
+                    Ok(hit.clone())
                 });
                 filled.collect()
             };

@@ -4,9 +4,9 @@ use millrace_column::{Column, ColumnKey, View};
 use millrace_document::DocumentId;
 use millrace_grouping::{CheckedGrouping, GroupingExecution};
 use millrace_matching::MatchedDocuments;
-use millrace_plan::{Plan, PlannedGrouping, StreamedScope};
+use millrace_plan::{Plan, PlannedGrouping, QueryMemory, StreamedScope};
 use millrace_ranking::{CompiledProfile, Features, FirstPhase, PhaseReranking, RankedHit, ShownFeatures};
-use millrace_result::{FeatureValue, FieldValue, ResultHit};
+use millrace_result::{FeatureValue, FieldValue, ResultHit, SortValue};
 use millrace_schema::SnippetSettings;
 use millrace_selection::DocumentSelection;
 
@@ -157,7 +157,7 @@ impl PreparedSearch {
             let mut ordered = self.order(view, matches, first, looked_at, deadline)?;
             let are_all = ordered.hits.len() < looked_at;
             let mut collapsing = HitCollapsing::new(collapse);
-            let keys = fields.keys(view, &ordered.hits)?;
+            let keys = fields.keys(view, &ordered.hits, &self.plan.memory)?;
             let hits = std::mem::take(&mut ordered.hits);
             let kept = hits.into_iter().zip(keys).filter(|(_, keys)| collapsing.keeps(keys)).take(wanted);
             let (hits, keys): (Vec<SortedHit>, Vec<CollapseKeys>) = kept.unzip();
@@ -207,6 +207,7 @@ impl PreparedSearch {
         let scores = first.map_or(&[][..], |first| &first.scores);
         let mut of_one = |grouping: &Arc<CheckedGrouping>| -> Result<GroupingExecution, Error> {
             let mut execution = GroupingExecution::new(Arc::clone(grouping), part);
+            let mut counted = GroupMemory { memory: &self.plan.memory, bytes: 0 };
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
                     if deadline.ends(SearchStep::PutTogether) {
@@ -218,6 +219,7 @@ impl PreparedSearch {
                         .map(|place| place as u16)
                         .collect();
                     execution.collect(view, number, &live, &[])?;
+                    counted.count(&execution)?;
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(scores) {
@@ -226,9 +228,11 @@ impl PreparedSearch {
                         break;
                     }
                     execution.collect(view, chunk.chunk, &chunk.documents, scores)?;
+                    counted.count(&execution)?;
                 }
             }
             execution.complete(view)?;
+            counted.count(&execution)?;
             Ok(execution)
         };
         let of_known = |grouping: &PlannedGrouping| grouping.as_ref().ok().map(&mut of_one).transpose();
@@ -256,6 +260,8 @@ impl PreparedSearch {
             .map(|hit| RankedHit { chunk: hit.chunk, document: hit.document, score: hit.score })
             .collect();
         let shown = self.features(view, matches, summary, &ranked, deadline)?;
+        let keys = hits.iter().flat_map(|hit| &hit.keys).map(SortValue::memory_bytes).sum::<usize>();
+        self.plan.memory.take(keys + hits.len() * size_of::<ResultHit>())?;
         let ids = ids(view, &places)?;
         let filled = filler.fill(view, &places)?.into_iter().zip(shown).zip(ids).zip(hits);
         let hits = filled.map(|(((mut fields, shown), id), hit)| {
@@ -318,6 +324,22 @@ const RANK_FEATURES: &str = "rankfeatures";
 const SHOWN_FEATURES: [&str; 3] = [MATCH_FEATURES, SUMMARY_FEATURES, RANK_FEATURES];
 
 type UnderName = (&'static str, Features);
+
+/// Memory of the groups of one request so far.
+struct GroupMemory<'p> {
+    memory: &'p QueryMemory,
+    bytes: usize,
+}
+
+impl GroupMemory<'_> {
+    /// Takes what groups have grown by.
+    fn count(&mut self, execution: &GroupingExecution) -> Result<(), Error> {
+        let bytes = execution.memory_bytes();
+        self.memory.take(bytes.saturating_sub(self.bytes))?;
+        self.bytes = self.bytes.max(bytes);
+        Ok(())
+    }
+}
 
 /// The hits to return, and how many there are in all.
 #[derive(Default)]

@@ -55,9 +55,39 @@ pub enum ShareReply {
     Numbers(Vec<Option<Vec<Vec<f64>>>>),
     /// Answer to [`ShareRequest::Fill`].
     Hits(Vec<Vec<ResultHit>>),
+    /// Refusal of any request for its cost, with which the conversation ends. A node of a version that does
+    /// not know it takes the conversation as broken off, as it ended before.
+    Refused {
+        /// True if a later attempt may succeed.
+        is_overload: bool,
+        /// Reason, and what to change.
+        message: String,
+    },
 }
 
 impl ShareReply {
+    /// Memory of the values of its hits, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let of_hits = |hits: &[ResultHit]| hits.iter().map(ResultHit::memory_bytes).sum::<usize>();
+        match self {
+            ShareReply::Share(NodeShare { schemas }) => {
+                let of_groups = |groups: &ShareGroups| {
+                    groups.hits.iter().map(|(_, _, hit)| hit.memory_bytes()).sum::<usize>()
+                };
+                let of_schema = |schema: &SchemaShare| {
+                    of_hits(&schema.hits) + schema.groups.iter().flatten().map(of_groups).sum::<usize>()
+                };
+                schemas.iter().map(of_schema).sum()
+            }
+            ShareReply::Hits(schemas) => schemas.iter().map(|hits| of_hits(hits)).sum(),
+            // Numbers take what they take as they are sent.
+            ShareReply::Statistics(_)
+            | ShareReply::Scores(_)
+            | ShareReply::Numbers(_)
+            | ShareReply::Refused { .. } => 0,
+        }
+    }
+
     /// Substitute for the answer of a node that does not answer in time, for `schemas` schemas: it has no
     /// documents, and coverage says so. `None` if the question was about hits of that node.
     pub fn of_nobody(ask: &ShareRequest, schemas: usize) -> Option<ShareReply> {
