@@ -106,6 +106,7 @@ impl ReadyLeaf {
             | Predicate::Number(_)
             | Predicate::Bool(_)
             | Predicate::GeoBox(_)
+            | Predicate::Conditions(_)
             | Predicate::Present => LeafKind::Values { weighted, listed: false },
         };
         let key = match kind {

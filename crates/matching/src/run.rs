@@ -76,7 +76,7 @@ impl<'a> MatchGathering<'a> {
         let all = (0..ready.leaves.len()).map(LeafId);
         let counted: Vec<LeafId> =
             all.filter(|leaf| demands.statistics && is_counted(leaf) && is_ranked(leaf)).collect();
-        let texts = counted.iter().filter(|leaf| is_text(*leaf));
+        let texts = counted.iter().filter(|leaf| is_text(leaf));
         let best = ready.leaves.iter().map(|leaf| match &leaf.kind {
             LeafKind::Nearest(_, wanted) => Some(SmallestDistances::new(*wanted)),
             _ => None,
