@@ -233,8 +233,8 @@ impl CompiledProfile {
         all
     }
 
-    /// Score that a document must exceed in the first phase to be a hit: that of the request, else that of the
-    /// profile.
+    /// Score that a document must exceed in the first phase to be a hit: that of the request, else that
+    /// of the profile.
     pub fn first_drop_limit(&self, plan: &Plan) -> Option<f64> {
         plan.query.ranking.score_drop_limit.or(self.first.drop_limit)
     }

@@ -1,5 +1,6 @@
-//! Features of text over every kind of indexed field: words, texts in arrays, and values that are matched as a
-//! whole. Members: each feature that Vespa gives for an index field, with each output that depends on the kind.
+//! Features of text over every kind of indexed field: words, texts in arrays, and values that are
+//! matched as a whole. Members: each feature that Vespa gives for an index field, with each output that
+//! depends on the kind.
 
 mod support;
 

@@ -213,8 +213,8 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         Ok(PassResult { executions, outcome: PassOutcome { result, trace, collapse_keys }, best })
     }
 
-    /// Fills hits with the fields of a document summary; the default is the plan's own. `known` has the results
-    /// of the first phase over all hits.
+    /// Fills hits with the fields of a document summary; the default is the plan's own. `known` has the
+    /// results of the first phase over all hits.
     pub fn fill(
         &self,
         summary: Option<&str>,

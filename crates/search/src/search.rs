@@ -141,7 +141,8 @@ impl PreparedSearch {
         Ok(Some(self.profile.first_phase(&self.plan, view, matches, stop)?))
     }
 
-    /// Removes the matches that the first phase's score limit drops, and their scores, unless ranking does it.
+    /// Removes the matches that the first phase's score limit drops, and their scores, unless ranking
+    /// does it.
     pub(crate) fn drop_matches(&self, matches: &mut MatchedDocuments, first: &mut FirstPhase) {
         let Some(limit) = self.profile.first_drop_limit(&self.plan) else { return };
         if self.sorting.is_none() && self.plan.groupings.is_empty() {

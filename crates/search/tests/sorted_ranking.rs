@@ -1,5 +1,5 @@
-//! Ranking of hits in another order than by relevance, and features of phases that are shown with hits: on one
-//! node, and on several.
+//! Ranking of hits in another order than by relevance, and features of phases that are shown with hits:
+//! on one node, and on several.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

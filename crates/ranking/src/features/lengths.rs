@@ -82,8 +82,8 @@ impl BoundWords<'_> {
         text_lengths(chunk, tokens, lengths);
     }
 
-    /// Number of words of each element of a document, by its index in the chunk. Between two elements lies one
-    /// position.
+    /// Number of words of each element of a document, by its index in the chunk. Between two elements
+    /// lies one position.
     pub fn element_lengths(self, chunk: &FeatureChunk<'_>, document: usize) -> Vec<u32> {
         if self.values.is_some() {
             return vec![1; self.value_count(chunk, document)];
