@@ -24,6 +24,8 @@ pub(crate) struct ReadyLeaf {
     pub(crate) kind: LeafKind,
     /// Test of single values, for use inside `sameElement`.
     pub(crate) test: Option<ValueTest>,
+    /// True if it finds words that are whole values of an indexed field.
+    pub(crate) is_value_word: bool,
     dot_product_above: Option<f64>,
     /// True if documents without a value match: a missing truth value is false.
     absent: bool,
@@ -38,8 +40,8 @@ pub(crate) enum LeafKind {
     WordIn(Vec<(String, i32)>),
     /// A test of the field's values, one by one.
     Values { weighted: bool, listed: bool },
-    /// Numbers inside structs and maps: each is one word, and an element of its own.
-    NumberWords,
+    /// A test of the field's values, each of which is one word and an element of its own.
+    ValueWords,
     /// Like `Values`, with the distance of the nearest position.
     Circle(GeoCircle),
     /// Nearest neighbours, with the number of target hits.
@@ -87,7 +89,15 @@ impl ReadyLeaf {
                 longitude: *longitude,
                 radius_km: *radius_km,
             }),
-            Predicate::Number(_) if settings.is_number_word() => LeafKind::NumberWords,
+            // In a field of one text, the only position of a match is 0: nothing has to be recorded.
+            Predicate::Number(_) | Predicate::Words(_) | Predicate::Value { .. }
+                if settings.is_value_word()
+                    && leaf.dot_product_above.is_none()
+                    && !(weighted && settings.attribute.is_some())
+                    && layout(&field.data_type) != ValueLayout::Text =>
+            {
+                LeafKind::ValueWords
+            }
             Predicate::ValueIn { .. } | Predicate::NumberIn(_) | Predicate::WordIn(_) => {
                 LeafKind::Values { weighted: true, listed: true }
             }
@@ -96,6 +106,7 @@ impl ReadyLeaf {
             | Predicate::Number(_)
             | Predicate::Bool(_)
             | Predicate::GeoBox(_)
+            | Predicate::Conditions(_)
             | Predicate::Present => LeafKind::Values { weighted, listed: false },
         };
         let key = match kind {
@@ -110,6 +121,7 @@ impl ReadyLeaf {
             },
             kind,
             test: ValueTest::new(&leaf.field, &leaf.predicate, analyzer)?,
+            is_value_word: settings.is_value_word() && settings.attribute.is_none(),
             dot_product_above: leaf.dot_product_above,
             absent: field.data_type == DataType::Bool && leaf.predicate == Predicate::Bool(false),
             paths,
@@ -130,7 +142,7 @@ impl ReadyLeaf {
             (LeafKind::Values { .. }, ValueLayout::Number(_)) => 1,
             (LeafKind::Words(_) | LeafKind::WordIn(_), _) => 2,
             (LeafKind::Values { .. }, ValueLayout::Text | ValueLayout::Raw) => 3,
-            (LeafKind::Values { .. } | LeafKind::NumberWords | LeafKind::Circle(_), _) => 4,
+            (LeafKind::Values { .. } | LeafKind::ValueWords | LeafKind::Circle(_), _) => 4,
             (LeafKind::Nearest(..), _) => 5,
         }
     }
@@ -154,7 +166,7 @@ impl ReadyLeaf {
                 let distances = nearest.distances(column, &self.field.data_type, &documents, self.paths);
                 LeafOutcome::Distances(LeafDistances { documents, distances })
             }
-            (LeafKind::NumberWords, column) => LeafOutcome::Places(self.number_words(column, within)),
+            (LeafKind::ValueWords, column) => LeafOutcome::Places(self.value_words(column, within)),
             (LeafKind::Circle(circle), column) => LeafOutcome::Distances(self.circle(circle, column, within)),
             (LeafKind::Values { weighted, listed }, column) => {
                 let simple =
@@ -177,7 +189,7 @@ impl ReadyLeaf {
 
     fn nothing(&self) -> LeafOutcome {
         match self.kind {
-            LeafKind::Words(_) | LeafKind::NumberWords => LeafOutcome::Places(ChunkPositions::default()),
+            LeafKind::Words(_) | LeafKind::ValueWords => LeafOutcome::Places(ChunkPositions::default()),
             LeafKind::WordIn(_) | LeafKind::Values { weighted: true, .. } => LeafOutcome::Weights(Vec::new()),
             LeafKind::Values { .. } => LeafOutcome::Bits(DocumentBits::NONE),
             LeafKind::Nearest(..) | LeafKind::Circle(_) => LeafOutcome::Distances(LeafDistances::default()),
@@ -209,8 +221,8 @@ impl ReadyLeaf {
         LeafOutcome::Bits(bits)
     }
 
-    /// Matching numbers, as positions in a text with an element boundary after each number.
-    fn number_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
+    /// Matching values, as positions in a text with an element boundary after each value.
+    fn value_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
         let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
         let mut places = ChunkPositions::default();
         for document in within.iter() {
@@ -218,8 +230,8 @@ impl ReadyLeaf {
                 continue;
             };
             let (mut place, mut found) = (0, Vec::new());
-            ValueElement::Value(&value, 1).at(&path, &mut |number, _| {
-                if self.test.as_ref().is_some_and(|test| test.value(number).is_some()) {
+            ValueElement::Value(&value, 1).at(&path, &mut |value, _| {
+                if self.test.as_ref().is_some_and(|test| test.value(value).is_some()) {
                     found.push(place);
                 }
                 place += 2;

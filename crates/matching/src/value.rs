@@ -2,7 +2,7 @@
 
 use millrace_document::DocumentValue;
 use millrace_linguistics::FieldAnalyzer;
-use millrace_plan::{NumberRange, Predicate};
+use millrace_plan::{NumberRange, Predicate, QueryAttributes};
 use regex::Regex;
 
 use crate::Error;
@@ -26,6 +26,7 @@ enum ValueMatchKind {
     Bool(bool),
     Circle(GeoCircle),
     Box(GeoBox),
+    Conditions(QueryAttributes),
     Present,
 }
 
@@ -73,6 +74,7 @@ impl ValueTest {
                 radius_km: *radius_km,
             }),
             Predicate::GeoBox(corners) => ValueMatchKind::Box(GeoBox(*corners)),
+            Predicate::Conditions(attributes) => ValueMatchKind::Conditions(attributes.clone()),
             Predicate::Present => ValueMatchKind::Present,
             Predicate::Nearest { .. } => return Ok(None),
         };
@@ -120,6 +122,7 @@ impl ValueTest {
                 };
                 matches.then_some(1)
             }
+            ValueMatchKind::Conditions(attributes) => attributes.satisfy(text).then_some(1),
             ValueMatchKind::In(values) => weight(values, self.folded(text, buffer)),
             ValueMatchKind::Words { .. } => {
                 let mut found = false;

@@ -32,7 +32,9 @@ pub use grouping::{PlannedGrouping, check_groupings, groupings};
 pub use inputs::{EmbeddedInput, embeddings};
 pub use make::{PlanContext, has_field};
 pub use memory::{QUERY_MEMORY_MAX, QueryMemory, QueryMemoryError, QueryMemoryLedger};
-pub use node::{LeafId, NumberRange, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};
+pub use node::{
+    LeafId, NumberRange, PlanLeaf, PlanNode, PlanTerm, Predicate, QueryAttributes, TermId, WordPattern,
+};
 pub use plan::{FeatureInput, MissingOrder, Plan, SortBy, SortColumn, StreamedScope, TextOrder};
 pub use target::value_type;
 pub use tree::parsed;

@@ -47,11 +47,15 @@ impl ResultHit {
         size_of::<Self>() + keys + fields
     }
 
-    /// Order of hits: by sort values, then by descending relevance, then by id, so that it is deterministic.
+    /// Order of hits: by sort values, or without any by descending relevance; then by id, so that it is
+    /// deterministic.
     pub fn order(&self, other: &ResultHit) -> Ordering {
         self.sort_values
             .cmp(&other.sort_values)
-            .then_with(|| other.relevance.total_cmp(&self.relevance))
+            .then_with(|| match self.sort_values.is_empty() {
+                true => other.relevance.total_cmp(&self.relevance),
+                false => Ordering::Equal,
+            })
             .then_with(|| self.id.cmp(&other.id))
     }
 }

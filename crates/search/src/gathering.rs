@@ -237,7 +237,10 @@ impl SearchGathering {
         for (at, merged) in self.schemas.iter_mut().enumerate() {
             let Some(phase) = merged.phase(phase(merged)) else { continue };
             match merged.in_order(phase, &nodes, at)? {
-                Some(scores) => merged.standing.rescore(&scores, phase.drop_limit),
+                Some(scores) => {
+                    let dropped = merged.standing.rescore(&scores, phase.drop_limit);
+                    merged.total_count -= dropped;
+                }
                 None => merged.stop(),
             }
         }
@@ -255,6 +258,7 @@ impl SearchGathering {
         let mut normalized = vec![vec![Vec::new(); self.schemas.len()]; self.nodes];
         for (at, (merged, search)) in self.schemas.iter_mut().zip(&self.searches).enumerate() {
             let Some(phase) = global(merged) else { continue };
+            merged.standing.truncate(merged.wanted.max(phase.count));
             if nodes.iter().any(|schemas| schemas.get(at).is_none_or(Option::is_none)) {
                 merged.stop();
                 continue;

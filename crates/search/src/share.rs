@@ -220,8 +220,9 @@ impl ShareSession {
                 let mut all = Vec::with_capacity(schemas.len());
                 for (pass, again) in self.passes.iter().zip(&schemas) {
                     let hits = again.hits(pass.view())?;
+                    let known = again.known(&hits);
                     let hits: Vec<SortedHit> = hits.into_iter().map(SortedHit::from).collect();
-                    all.push(pass.fill(None, &hits, deadline)?);
+                    all.push(pass.fill(None, &hits, &known, deadline)?);
                 }
                 ShareReply::Hits(all)
             }
@@ -235,8 +236,7 @@ impl ShareSession {
         rank: impl FnMut(LaterPhaseHits<'_>) -> Result<T, millrace_ranking::Error>,
     ) -> Result<Vec<T>, Error> {
         for ((pass, known), again) in self.passes.iter().zip(&mut self.known).zip(schemas) {
-            let ranks = again.hits.iter().map(|hit| hit.3);
-            *known = GlobalHitValues::new(again.hits(pass.view())?.into_iter().zip(ranks), again.max);
+            *known = again.known(&again.hits(pass.view())?);
         }
         self.each_known(schemas, rank)
     }
@@ -304,6 +304,12 @@ impl ShareSession {
 }
 
 impl RerankRequest {
+    /// Results of the first phase for its hits.
+    fn known(&self, hits: &[RankedHit]) -> GlobalHitValues {
+        let ranks = self.hits.iter().map(|hit| hit.3);
+        GlobalHitValues::new(hits.iter().copied().zip(ranks), self.max)
+    }
+
     /// Returns the hits, if they are documents of this view.
     fn hits(&self, view: &dyn View) -> Result<Vec<RankedHit>, Error> {
         let chunks = view.chunks();

@@ -43,6 +43,11 @@ impl SortedHit {
         size_of::<Self>() + self.keys.iter().map(SortValue::memory_bytes).sum::<usize>()
     }
 
+    /// The hit without its keys.
+    pub(crate) fn ranked(&self) -> RankedHit {
+        RankedHit { chunk: self.chunk, document: self.document, score: self.score }
+    }
+
     /// By keys, then score, then place, so that the order is the same on every run.
     fn order(&self, other: &Self) -> Ordering {
         self.keys

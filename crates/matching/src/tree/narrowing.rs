@@ -31,7 +31,7 @@ pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<NarrowingOperator<'p>
         // A word that also occurs outside the operator keeps its positions.
         let is_own = |leaf: &LeafId| uses[leaf.0] == 1;
         let is_words =
-            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, LeafKind::Words(_) | LeafKind::NumberWords);
+            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, LeafKind::Words(_) | LeafKind::ValueWords);
         narrowing.leaves.retain(|leaf| is_own(leaf) && is_words(leaf));
     }
     found.retain(|narrowing| !narrowing.leaves.is_empty());
@@ -222,13 +222,13 @@ struct ElementCondition<'n> {
     inner: Vec<ElementCondition<'n>>,
 }
 
-/// Values of a leaf in an element: texts, or numbers.
+/// Values of a leaf in an element: texts, or values that are words.
 struct LeafValues<'n> {
     /// Number of the leaf.
     at: usize,
     /// Path from the element to the values.
     path: Vec<&'n str>,
-    are_numbers: bool,
+    are_values: bool,
 }
 
 impl<'n> ElementCondition<'n> {
@@ -242,7 +242,7 @@ impl<'n> ElementCondition<'n> {
             let Some(inner) = condition_on(child, leaf) else {
                 let leaf = &ready.leaves[leaf.0];
                 let path = leaf.field.path.iter().skip(path.len()).map(|part| &**part).collect();
-                own.push(LeafValues { at, path, are_numbers: matches!(leaf.kind, LeafKind::NumberWords) });
+                own.push(LeafValues { at, path, are_values: matches!(leaf.kind, LeafKind::ValueWords) });
                 continue;
             };
             match within.iter_mut().find(|(known, _)| std::ptr::eq(*known, inner)) {
@@ -268,9 +268,9 @@ impl<'n> ElementCondition<'n> {
             elements(collection, &mut |index, element| {
                 let depth = self.path.len();
                 let matches = outer && is_among(self.only, index) && holds(ready, self.child, element, depth);
-                for LeafValues { at, path, are_numbers } in &self.leaves {
+                for LeafValues { at, path, are_values } in &self.leaves {
                     element.at(path, &mut |value, _| {
-                        if *are_numbers || matches!(value, DocumentValue::String(_)) {
+                        if *are_values || matches!(value, DocumentValue::String(_)) {
                             told[*at].push(matches);
                         }
                     });
