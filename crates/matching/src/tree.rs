@@ -6,18 +6,18 @@ mod narrowing;
 
 use std::collections::HashMap;
 
-use millrace_column::{Column, ColumnKey, ExecutionPaths, View};
+use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, View};
 use millrace_document::DataType;
 use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, narrowings};
 use crate::bits::DocumentBits;
-use crate::leaf::{LeafKind, LeafOutcome, ReadyLeaf};
+use crate::leaf::{LeafKind, LeafOutcome, ReadyLeaf, stored_value};
 use crate::many::{MANY_WORDS, find_each};
 use crate::nearest::SmallestDistances;
+use crate::nested::{NestedValue, ValueElement, elements};
 use crate::pattern::WordMatcher;
-use crate::value::{ValueElement, elements};
 use crate::window::ColumnWindow;
 use crate::words::{ChunkPositions, NearConstraint};
 use crate::{Error, LeafMatches};
@@ -429,7 +429,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         Ok(bits)
     }
 
-    /// Documents with an element in which all of `child` holds. Values are decoded one by one.
+    /// Documents with an element in which all of `child` holds.
     fn same_element(
         &mut self,
         field: &str,
@@ -453,8 +453,16 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let path = path_of(field);
         let mut bits = DocumentBits::NONE;
         for document in within.iter() {
-            let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
-            if any_holds(ready, child, only, ValueElement::Value(&value, 1), &path, 0) {
+            let holds = match stored_value(&column, data_type, document, ready.paths) {
+                Some(ColumnValue::InPlace(value)) => {
+                    any_holds(ready, child, only, ValueElement::Value(value, 1), &path, 0)
+                }
+                Some(ColumnValue::Decoded(value)) => {
+                    any_holds(ready, child, only, ValueElement::Value(&value, 1), &path, 0)
+                }
+                None => false,
+            };
+            if holds {
                 bits.set(document);
             }
         }
@@ -473,7 +481,7 @@ pub(crate) fn any_holds(
     ready: &ReadyPlan<'_>,
     tree: &PlanNode,
     only: &[u32],
-    from: ValueElement<'_>,
+    from: ValueElement<impl NestedValue>,
     path: &[&str],
     depth: usize,
 ) -> bool {
@@ -502,7 +510,12 @@ fn simplified(residual: ResidualTree) -> ResidualTree {
 }
 
 /// True if a tree holds inside one element, to which the first `depth` steps of its leaves' paths lead.
-pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &PlanNode, element: ValueElement<'_>, depth: usize) -> bool {
+pub(crate) fn holds(
+    ready: &ReadyPlan<'_>,
+    node: &PlanNode,
+    element: ValueElement<impl NestedValue>,
+    depth: usize,
+) -> bool {
     let inside = |node: &PlanNode| holds(ready, node, element, depth);
     match node {
         PlanNode::True => true,

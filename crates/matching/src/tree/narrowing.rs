@@ -4,15 +4,15 @@
 //! For nearness these are the positions in its spans; for conditions on one element, the positions in the
 //! elements where they hold. A document that matches for other reasons has none.
 
-use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokenIds};
-use millrace_document::DocumentValue;
+use millrace_column::{Column, ColumnKey, ColumnValue, ELEMENT_BOUNDARY, TokenIds};
+use millrace_document::ValueRef;
 use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, ReadyPlan, holds, is_among, path_of};
 use crate::Error;
 use crate::bits::DocumentBits;
-use crate::leaf::{LeafKind, LeafOutcome};
-use crate::value::{ValueElement, elements};
+use crate::leaf::{LeafKind, LeafOutcome, stored_value};
+use crate::nested::{NestedValue, ValueElement, elements};
 use crate::words::ChunkPositions;
 
 /// An operator that restricts the word positions for ranking.
@@ -188,9 +188,16 @@ impl ChunkPass<'_, '_> {
         let numbered: Vec<(usize, LeafId)> = leaves.iter().copied().enumerate().collect();
         let Some(condition) = ElementCondition::new(ready, node, &numbered) else { return Ok(kept) };
         for document in documents.iter().map(|document| usize::from(*document)) {
-            let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
             let mut wanted: Vec<Vec<bool>> = vec![Vec::new(); leaves.len()];
-            condition.tell(ready, ValueElement::Value(&value, 1), 0, true, &mut wanted);
+            match stored_value(&column, data_type, document, ready.paths) {
+                Some(ColumnValue::InPlace(value)) => {
+                    condition.tell(ready, ValueElement::Value(value, 1), 0, true, &mut wanted);
+                }
+                Some(ColumnValue::Decoded(value)) => {
+                    condition.tell(ready, ValueElement::Value(&value, 1), 0, true, &mut wanted);
+                }
+                None => continue,
+            }
             for ((at, leaf), wanted) in numbered.iter().zip(&wanted) {
                 let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
                 match &tokens[*at] {
@@ -259,7 +266,7 @@ impl<'n> ElementCondition<'n> {
     fn tell(
         &self,
         ready: &ReadyPlan<'_>,
-        from: ValueElement<'_>,
+        from: ValueElement<impl NestedValue>,
         depth: usize,
         outer: bool,
         told: &mut [Vec<bool>],
@@ -270,7 +277,7 @@ impl<'n> ElementCondition<'n> {
                 let matches = outer && is_among(self.only, index) && holds(ready, self.child, element, depth);
                 for LeafValues { at, path, are_values } in &self.leaves {
                     element.at(path, &mut |value, _| {
-                        if *are_values || matches!(value, DocumentValue::String(_)) {
+                        if *are_values || matches!(value.single(), Some(ValueRef::String(_))) {
                             told[*at].push(matches);
                         }
                     });
