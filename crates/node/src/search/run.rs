@@ -151,11 +151,6 @@ impl QueryRequest {
     pub fn flow(&self) -> Result<WorkFlow, Error> {
         flow(&self.query)
     }
-
-    /// Node, query and start time.
-    pub fn asked(&self) -> (&Node, &Query, Instant) {
-        (&self.node, &self.query, self.started)
-    }
 }
 
 /// Plans and runs a query over the documents of this node.
