@@ -47,8 +47,8 @@ impl PagedGroups {
         self.chosen.iter().any(|list| !list.hits.is_empty())
     }
 
-    /// Hits of one document summary in the request, in the order in which [`PagedGroups::fill`] asks for them.
-    /// `None` is the summary of the query.
+    /// Hits of each document summary in the request, in the order in which [`PagedGroups::fill`] asks for
+    /// them. `None` is the summary of the query.
     pub fn references(&self) -> Vec<(Option<String>, Vec<HitRef>)> {
         let of = |summary: Option<&str>| (summary.map(str::to_owned), self.of_summary(summary));
         self.summaries().into_iter().map(of).collect()

@@ -1,5 +1,5 @@
-//! The answer to a query: by the node that has its documents, or by this one, which repeats it until its reads
-//! count.
+//! The answer to a query: by the node that has its documents, or by this one, which repeats it until its
+//! reads count.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub enum QueryAnswer<T, A> {
     Here(T),
     /// Answer of another node.
     There(A),
-    /// These nodes have the documents, by this version of the cluster state: the node that forwarded the query
-    /// asks them.
+    /// These nodes have the documents, by this version of the cluster state: the node that forwarded the
+    /// query asks them.
     Readers(u64, BucketReaders),
 }
 
