@@ -1,6 +1,6 @@
 //! Execution of one query over the documents of nodes: the requests to each, step by step, with the result
-//! that one node with all documents would have given. A query over the documents of one node is a gathering over
-//! one session in the same process ([`run_all`]), whose replies are moved.
+//! that one node with all documents would have given. A query over the documents of one node is a gathering
+//! over one session in the same process ([`run_all`]), whose replies are moved.
 //!
 //! 1. If a rank profile uses statistics of words, every node sends those of its documents, and receives those
 //!    of all.
