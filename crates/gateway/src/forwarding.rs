@@ -8,6 +8,7 @@ mod hop;
 mod readers;
 mod share;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -48,30 +49,33 @@ pub(crate) async fn hand_on(
     request: &ForwardedRequest,
     deadline: Instant,
 ) -> Result<RoutingOutcome, Error> {
-    let request = SendableRequest { forwarder: state.forwarder(), request };
+    let request = SendableRequest { forwarder: state.forwarder(), request: Cow::Borrowed(request) };
     Ok(match cluster::hand_on(state, subject, access, hop, &request, deadline).await? {
         RoutingDecision::Here(fence) => RoutingOutcome::Here(fence),
         RoutingDecision::There(response) => RoutingOutcome::There(response),
-        RoutingDecision::Readers(version, readers) => {
-            let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
-            ask_others(answer.headers_mut(), version, &readers);
-            RoutingOutcome::There(answer)
-        }
+        RoutingDecision::Readers(version, readers) => RoutingOutcome::There(ask_readers(version, &readers)),
         RoutingDecision::Divided => RoutingOutcome::Divided,
     })
 }
 
+/// Response to the node that forwarded a request: it asks these nodes instead.
+pub(crate) fn ask_readers(version: u64, readers: &BucketReaders) -> Response {
+    let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
+    ask_others(answer.headers_mut(), version, readers);
+    answer
+}
+
 /// A request with the connections over which it is sent.
-struct SendableRequest<'a> {
-    forwarder: &'a NodeForwarder,
-    request: &'a ForwardedRequest,
+pub(crate) struct SendableRequest<'a> {
+    pub(crate) forwarder: &'a NodeForwarder,
+    pub(crate) request: Cow<'a, ForwardedRequest>,
 }
 
 impl ForwardableRequest for SendableRequest<'_> {
     type Answer = Response;
 
     async fn send(&self, address: &str, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
-        let answer = self.forwarder.send(address, self.request.clone(), hop).await?;
+        let answer = self.forwarder.send(address, ForwardedRequest::clone(&self.request), hop).await?;
         Ok(match others(answer.headers()) {
             _ if is_unsettled(answer.headers()) => ForwardAnswer::Unsettled,
             Some((version, readers)) => ForwardAnswer::Readers(version, readers),

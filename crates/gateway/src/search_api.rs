@@ -7,6 +7,7 @@ mod parameters;
 mod render;
 mod trace;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,25 +15,22 @@ use axum::extract::{self, State};
 use axum::response::Response;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
-use millrace_access::{Permit, WantedGroups};
+use millrace_access::WantedGroups;
 use millrace_query::Query;
 
 pub(crate) use self::benchmark::QueryFigures;
 use self::format::ResultFormat;
 use self::language::PromptRequest;
 use crate::edge::caller_of;
-use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
-use crate::http::BudgetReservation;
+use crate::forwarding::{self, ForwardedRequest, SendableRequest};
 use crate::quota::QuotaHints;
 use crate::status::HttpError;
 use crate::{GatewayState, http};
-use millrace_node::CancelOnDrop;
 use millrace_node::ErrorKind;
-use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteSubject};
+use millrace_node::cluster::ForwardKind;
 use millrace_node::metrics::CountedMetric;
 use millrace_node::search::{
-    self, FederationMode, GRACE, QueryRequest, RewrittenQuery, SearchOutcome, SourceQueries, by_chain,
-    rewritten_query,
+    self, FederatedQuery, QueryAnswer, RoutedQuery, SearchOutcome, SourceQueries, by_chain, rewritten_query,
 };
 use millrace_node::{CompiledApplication, Error, Node};
 
@@ -104,30 +102,19 @@ impl SearchOutput {
 
 /// A parsed query request.
 struct SearchRequest {
-    query: Arc<Query>,
-    /// Trace of its rules.
-    told: Arc<[String]>,
+    /// The query, with its way to an answer.
+    routed: RoutedQuery,
     /// Requested kind of output.
     aim: OutputKind,
-    /// Sources with their queries, if they are searched separately.
-    apart: Option<SourceQueries>,
-    /// Permission of its caller to read the documents.
-    permit: Permit,
-    /// Memory that it takes of the budget.
-    room: Arc<BudgetReservation>,
 }
 
-/// Next step for a query on this node, or the answer of the node that has processed it.
-enum QueryRoute {
-    Here(LocalQuery),
-    There(Response),
-}
-
-/// A query that this node answers.
-struct LocalQuery {
-    vouch: ReadFence,
-    /// True if it covers all nodes that have some of the documents.
-    gathers: bool,
+/// A query whose outcomes become output.
+#[derive(Clone)]
+struct AnsweredQuery {
+    node: Arc<Node>,
+    query: Arc<Query>,
+    started: Instant,
+    aim: OutputKind,
 }
 
 /// Answers a request; sets `format` as soon as it is known, so that errors are rendered in it too.
@@ -147,57 +134,24 @@ async fn search(
             forwarding::answer_share(node, deployment, request, started).await?,
         ));
     }
-    // The room is dropped last: after what it was reserved for.
-    let SearchRequest { room, query, told, aim, apart, permit } =
-        asked(node, &deployment, &headers, &hop, request, started, format).await?;
-    let format = *format;
+    let SearchRequest { routed, aim } =
+        asked(node, &deployment, &headers, hop, request, started, format).await?;
+    let (format, query) = (*format, Arc::clone(&routed.query));
     if let OutputKind::Prompt(question) = &aim
         && !question.searches()
     {
         return Ok(SearchAnswer::Response(question.answer(question.prompt(&[]), &query, format).await?));
     }
-    if let Some(apart) = apart {
-        let found = apart.run(node.node(), &deployment, &query, &permit, started).await?;
-        let (at, of) = (Arc::clone(node.node()), Arc::clone(&query));
-        let made = node
-            .pool()
-            .run_in(search::flow(&query)?, move || finish((&at, &of, started), &found, &aim))
-            .await??;
-        return made.answer(&query, format).await;
-    }
-    let timeout = query.timeout;
-    let deadline = started + timeout;
-    let caller = CancelOnDrop::default();
-    let gone = Arc::clone(&caller.gone);
-    loop {
-        let here = match route(node, &query, &headers, &hop, started).await? {
-            QueryRoute::Here(here) => here,
-            QueryRoute::There(response) => return Ok(SearchAnswer::Response(response)),
-        };
-        let embeddings = Arc::new(search::embed(node.node(), &deployment, &query, deadline, &gone).await?);
-        let request = QueryRequest {
-            node: Arc::clone(node.node()),
-            deployment: Arc::clone(&deployment),
-            query: Arc::clone(&query),
-            told: Arc::clone(&told),
-            embeddings,
-            permit: permit.clone(),
-            started,
-            gone: Arc::clone(&gone),
-            room: Some(Arc::clone(&room) as _),
-            memory: node.node().query_memory(),
-        };
-        let making = make(&request, &here, &aim);
-        let Ok(made) = tokio::time::timeout_at((deadline + GRACE).into(), making).await else {
-            return Err(Error::Timeout(timeout));
-        };
-        let made = made?;
-        match (here.vouch.check(node), made) {
-            (Ok(()), made) => return made.answer(&query, format).await,
-            (Err(error), _) if hop != ForwardKind::Client || Instant::now() + PATIENCE >= deadline => {
-                return Err(error);
-            }
-            (Err(_), _) => tokio::time::sleep(PATIENCE).await,
+    let forward = |query: &Query, left: Duration| {
+        let request = Cow::Owned(forwarded(query, headers.clone(), left)?);
+        Ok(SendableRequest { forwarder: node.forwarder(), request })
+    };
+    let answered = AnsweredQuery { node: Arc::clone(node.node()), query: Arc::clone(&query), started, aim };
+    match routed.answer(forward, move |found| answered.output(&found)).await? {
+        QueryAnswer::Here(output) => output.answer(&query, format).await,
+        QueryAnswer::There(response) => Ok(SearchAnswer::Response(response)),
+        QueryAnswer::Readers(version, readers) => {
+            Ok(SearchAnswer::Response(forwarding::ask_readers(version, &readers)))
         }
     }
 }
@@ -207,7 +161,7 @@ async fn asked(
     node: &GatewayState,
     deployment: &Arc<CompiledApplication>,
     headers: &HeaderMap,
-    hop: &ForwardKind,
+    hop: ForwardKind,
     request: extract::Request,
     started: Instant,
     format: &mut ResultFormat,
@@ -217,7 +171,7 @@ async fn asked(
     let peer = request.extensions().get().filter(|_| is_from_client);
     node.quotas().admit_address(peer, started, node.metrics())?;
     let parameters::ReadParameters { mut parameters, limits, room } =
-        parameters::read(node, deployment, hop, request).await?;
+        parameters::read(node, deployment, &hop, request).await?;
     *format = ResultFormat::of(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
@@ -233,16 +187,9 @@ async fn asked(
     }
     by_chain(deployment, &mut parameters);
     let mut rewritten = rewritten_query(node, deployment, parameters, limits).await?;
-    search::fill_in_group(&caller, &mut rewritten.query);
-    let apart = match FederationMode::of(deployment, &rewritten.query, &limits)? {
-        FederationMode::Together => None,
-        FederationMode::TogetherAs(part) => {
-            rewritten = part.query(node, deployment).await?;
-            None
-        }
-        FederationMode::Apart(apart) => Some(apart.asking(node, deployment, &rewritten.query).await?),
-    };
-    let RewrittenQuery { query, told } = rewritten;
+    rewritten.fill_in_group(&caller);
+    let FederatedQuery { query, told, apart } =
+        search::federated_query(node, deployment, rewritten, &limits).await?;
     // A prompt without a search reads no documents, and names no group.
     let searches = question.as_ref().is_none_or(PromptRequest::searches);
     let permit = match searches {
@@ -263,41 +210,18 @@ async fn asked(
         Some(question) => OutputKind::Prompt(Arc::new(question)),
         None => OutputKind::Result(*format),
     };
-    Ok(SearchRequest { query: Arc::new(query), told, aim, apart, permit, room })
-}
-
-/// Forwards a query to the node whose documents it reads, if they all lie in one bucket that belongs to
-/// another node.
-async fn route(
-    node: &GatewayState,
-    query: &Query,
-    headers: &HeaderMap,
-    hop: &ForwardKind,
-    started: Instant,
-) -> Result<QueryRoute, Error> {
-    let Some((location, group)) = search::one_location(node, query)? else {
-        if node.cluster().is_some() && *hop != ForwardKind::Client {
-            // The node that forwarded it takes it for a query of one bucket.
-            return Err(Error::Unsettled(
-                "the nodes do not agree yet whether the group is divided".to_owned(),
-            ));
-        }
-        return Ok(QueryRoute::Here(LocalQuery {
-            vouch: ReadFence::default(),
-            gathers: *hop == ForwardKind::Client,
-        }));
+    let routed = RoutedQuery {
+        node: Arc::clone(node.node()),
+        deployment: Arc::clone(deployment),
+        query: Arc::new(query),
+        told,
+        apart,
+        permit,
+        hop,
+        started,
+        room: Some(room as _),
     };
-    let left = query.timeout.saturating_sub(started.elapsed());
-    let request = forwarded(query, headers.clone(), left)?;
-    let subject = RouteSubject { location, group: Some(&group), part: None };
-    let deadline = started + query.timeout;
-    Ok(match forwarding::hand_on(node, subject, AccessKind::Search, hop, &request, deadline).await? {
-        RoutingOutcome::Here(vouch) => QueryRoute::Here(LocalQuery { vouch, gathers: false }),
-        RoutingOutcome::There(response) => QueryRoute::There(response),
-        RoutingOutcome::Divided => {
-            QueryRoute::Here(LocalQuery { vouch: ReadFence::default(), gathers: true })
-        }
-    })
+    Ok(SearchRequest { routed, aim })
 }
 
 /// Rejects a query that cannot find the intended meaning of its text.
@@ -310,43 +234,30 @@ fn check_encoding(query: &Query) -> Result<(), Error> {
     }
 }
 
-/// Produces the output of a query that this node answers.
-async fn make(request: &QueryRequest, here: &LocalQuery, aim: &OutputKind) -> Result<SearchOutput, Error> {
-    let full = here.gathers || here.vouch.is_full();
-    let (working, aim) = (request.clone(), aim.clone());
-    let finish = move |mut found: SearchOutcome| {
-        found.result.coverage.non_ideal |= !full;
-        finish(working.asked(), &found, &aim)
-    };
-    search::answer(request, here.gathers, finish).await?
-}
-
-/// Produces the output for a search outcome, and counts it in the metrics.
-fn finish(
-    (node, query, started): (&Node, &Query, Instant),
-    found: &SearchOutcome,
-    aim: &OutputKind,
-) -> Result<SearchOutput, Error> {
-    let metrics = node.metrics();
-    metrics.record(CountedMetric::HitsPerQuery, found.hits.len() as f64);
-    metrics.record(CountedMetric::TotalHitsPerQuery, found.result.total_count as f64);
-    // Separately searched sources have already been checked individually.
-    let is_whole = found.sources.is_empty();
-    if is_whole && found.result.coverage.timed_out && !query.ranking.soft_timeout {
-        return Err(Error::Timeout(found.timeout));
-    }
-    if !found.result.coverage.is_full() {
-        metrics.count(CountedMetric::DegradedQueries);
-    }
-    match aim {
-        OutputKind::Result(format) => {
-            let (body, figures) = render::result(query, found, started, *format);
-            Ok(SearchOutput::Result(body, figures))
+impl AnsweredQuery {
+    /// Produces the output for a search outcome, and counts it in the metrics.
+    fn output(&self, found: &SearchOutcome) -> Result<SearchOutput, Error> {
+        let metrics = self.node.metrics();
+        metrics.record(CountedMetric::HitsPerQuery, found.hits.len() as f64);
+        metrics.record(CountedMetric::TotalHitsPerQuery, found.result.total_count as f64);
+        // Separately searched sources have already been checked individually.
+        let is_whole = found.sources.is_empty();
+        if is_whole && found.result.coverage.timed_out && !self.query.ranking.soft_timeout {
+            return Err(Error::Timeout(found.timeout));
         }
-        OutputKind::Prompt(question) => {
-            let prompt = question.prompt(&found.result.hits[found.hits.clone()]);
-            Ok(SearchOutput::Prompt(Arc::clone(question), prompt))
+        if !found.result.coverage.is_full() {
+            metrics.count(CountedMetric::DegradedQueries);
         }
+        Ok(match &self.aim {
+            OutputKind::Result(format) => {
+                let (body, figures) = render::result(&self.query, found, self.started, *format);
+                SearchOutput::Result(body, figures)
+            }
+            OutputKind::Prompt(question) => {
+                let prompt = question.prompt(&found.result.hits[found.hits.clone()]);
+                SearchOutput::Prompt(Arc::clone(question), prompt)
+            }
+        })
     }
 }
 

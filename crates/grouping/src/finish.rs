@@ -13,48 +13,82 @@ use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupsList};
 /// Callback that converts references to hits of the named document summary: one hit per reference, in order.
 pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<ResultHit>, E> + 'f;
 
+/// Groups of a request, ordered and cut to their pages. Their hits are still references.
+#[derive(Debug)]
+pub struct PagedGroups {
+    root: ResultGroup,
+    chosen: Vec<ChosenHits>,
+    continuation: String,
+}
+
 /// Hits selected for a list, not yet filled.
+#[derive(Debug)]
 struct ChosenHits {
     summary: Option<String>,
     hits: Vec<HitRef>,
 }
 
 impl GroupingExecution {
-    /// Returns the groups, ordered and cut to their pages.
-    ///
-    /// `number` is the index of the request among those of its query. `fill` creates the returned hits. It is
-    /// called once per document summary in the request (`None`: the query's own), and returns one hit per
-    /// reference, in order.
-    ///
-    /// # Errors
-    /// Errors of `fill`.
-    pub fn finish<E>(mut self, number: u32, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
+    /// Orders the groups and cuts them to their pages. `number` is the index of the request among those of
+    /// its query.
+    pub fn paged(mut self, number: u32) -> PagedGroups {
         let grouping = Arc::clone(self.grouping());
         self.root.index();
         let mut builder = GroupBuilder { grouping: &grouping, chosen: Vec::new(), path: vec![number, 0] };
         let (outputs, lists) = builder.inside(&grouping.root, &self.root, 0);
-        let mut root = ResultGroup { id: GroupId::Root, relevance: 1.0, outputs, lists };
-        let mut filled = fill_all(&builder.chosen, fill)?.into_iter();
-        place(&mut root, &mut filled);
-        Ok(GroupingResult { root, continuation: continuation::this(&grouping.offsets) })
+        let root = ResultGroup { id: GroupId::Root, relevance: 1.0, outputs, lists };
+        PagedGroups { root, chosen: builder.chosen, continuation: continuation::this(&grouping.offsets) }
     }
 }
 
-/// Fills the hits of all lists, with one call per document summary.
-fn fill_all<E>(chosen: &[ChosenHits], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<ResultHit>>, E> {
-    let mut filled: Vec<Vec<ResultHit>> = chosen.iter().map(|_| Vec::new()).collect();
-    let mut summaries: Vec<Option<&str>> = chosen.iter().map(|list| list.summary.as_deref()).collect();
-    summaries.sort_unstable();
-    summaries.dedup();
-    for summary in summaries {
-        let lists = || chosen.iter().enumerate().filter(|(_, list)| list.summary.as_deref() == summary);
-        let references: Vec<HitRef> = lists().flat_map(|(_, list)| list.hits.iter().copied()).collect();
-        let mut hits = fill(summary, &references)?.into_iter();
-        for (index, list) in lists() {
-            filled[index] = hits.by_ref().take(list.hits.len()).collect();
-        }
+impl PagedGroups {
+    /// Returns true if the groups have hits to fill.
+    pub fn has_hits(&self) -> bool {
+        self.chosen.iter().any(|list| !list.hits.is_empty())
     }
-    Ok(filled)
+
+    /// Hits of each document summary in the request, in the order in which [`PagedGroups::fill`] asks for
+    /// them. `None` is the summary of the query.
+    pub fn references(&self) -> Vec<(Option<String>, Vec<HitRef>)> {
+        let of = |summary: Option<&str>| (summary.map(str::to_owned), self.of_summary(summary));
+        self.summaries().into_iter().map(of).collect()
+    }
+
+    /// Returns the groups with their hits. `fill` creates the hits. It is called once per document summary in
+    /// the request (`None`: the query's own), and returns one hit per reference, in order.
+    ///
+    /// # Errors
+    /// Errors of `fill`.
+    pub fn fill<E>(mut self, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
+        let mut filled: Vec<Vec<ResultHit>> = self.chosen.iter().map(|_| Vec::new()).collect();
+        for summary in self.summaries() {
+            let mut hits = fill(summary, &self.of_summary(summary))?.into_iter();
+            for (at, list) in self.chosen.iter().enumerate().filter(|(_, list)| list.is_of(summary)) {
+                filled[at] = hits.by_ref().take(list.hits.len()).collect();
+            }
+        }
+        place(&mut self.root, &mut filled.into_iter());
+        Ok(GroupingResult { root: self.root, continuation: self.continuation })
+    }
+
+    fn summaries(&self) -> Vec<Option<&str>> {
+        let mut summaries: Vec<Option<&str>> =
+            self.chosen.iter().map(|list| list.summary.as_deref()).collect();
+        summaries.sort_unstable();
+        summaries.dedup();
+        summaries
+    }
+
+    fn of_summary(&self, summary: Option<&str>) -> Vec<HitRef> {
+        let lists = self.chosen.iter().filter(|list| list.is_of(summary));
+        lists.flat_map(|list| list.hits.iter().copied()).collect()
+    }
+}
+
+impl ChosenHits {
+    fn is_of(&self, summary: Option<&str>) -> bool {
+        self.summary.as_deref() == summary
+    }
 }
 
 /// Inserts filled hits into the lists, which must come in selection order.

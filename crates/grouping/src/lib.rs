@@ -4,7 +4,7 @@
 //! - [`GroupingRequest::check`] validates it against a schema and returns a [`CheckedGrouping`], whose
 //!   execution cannot fail because of the request.
 //! - [`GroupingExecution`] collects documents, chunk by chunk. Two executions merge exactly, and
-//!   [`GroupingExecution::finish`] returns the groups. Partial results from other nodes are sent as
+//!   [`GroupingExecution::paged`] returns the groups. Partial results from other nodes are sent as
 //!   [`CollectedGroups`].
 //!
 //! All counts are exact. A document with several values in a field belongs to a group for each. A document
@@ -37,7 +37,7 @@ pub use check::Settings;
 pub use collected::CollectedGroups;
 pub use error::{Error, GroupingFailure};
 pub use execution::{GroupingExecution, HitRef};
-pub use finish::Fill;
+pub use finish::{Fill, PagedGroups};
 pub use functions::{ArgumentKinds, FUNCTIONS, GroupingFunction, ReturnKind};
 pub use level::CheckedGrouping;
 pub use parse::{FORMS, SpecialForm};

@@ -1,12 +1,14 @@
 //! Search over the documents of a node or of a cluster: from the parameters of a query to its outcome.
 //!
-//! `rewrite` makes the query, `federation` decides whether its sources are searched in one pass or `apart`,
-//! `run` plans and runs it over the documents of this node, and `spread` over those of several nodes, each of
-//! which gives its `share`.
+//! `rewrite` makes the query, `federation` decides whether its sources are searched in one pass or `apart`.
+//! `routed` lets the node answer that has the documents, and repeats a query whose reads do not count. `run`
+//! plans and runs it over the documents of this node, and `spread` over those of several nodes, each of which
+//! gives its `share`.
 
 mod apart;
 mod federation;
 mod rewrite;
+mod routed;
 mod run;
 mod share;
 mod sources;
@@ -23,10 +25,12 @@ use millrace_query::Query;
 use millrace_store::ViewScope;
 
 pub use self::apart::{SourceQueries, SourceSearchOutcome};
-pub use self::federation::FederationMode;
+pub use self::federation::{FederatedQuery, federated_query};
 pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
+pub use self::routed::{QueryAnswer, RoutedQuery};
+use self::run::QueryRequest;
 pub use self::run::{
-    PlanTrace, QueryRequest, SearchNotices, SearchOutcome, fill_in_group, flow, permit, scope, wanted_groups,
+    PlanTrace, SearchNotices, SearchOutcome, fill_in_group, flow, permit, scope, wanted_groups,
 };
 pub use self::share::{StartedShare, start as start_share};
 pub use self::sources::{by_chain, is_chain};
@@ -35,14 +39,14 @@ use crate::models::QueryEmbeddings;
 use crate::{CompiledApplication, Error, Node};
 
 /// Time after its timeout until a query is abandoned: its partial result needs time to be written.
-pub const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_millis(500);
 
 /// Runs a query, and passes its outcome to `finish`, on the pool. If this node `gathers`, the query covers
 /// the documents of all nodes of its cluster, else those of this node.
 ///
 /// # Errors
 /// The query is not valid for the application, or it cannot be answered now.
-pub async fn answer<T: Send + 'static>(
+async fn answer<T: Send + 'static>(
     request: &QueryRequest,
     gathers: bool,
     finish: impl FnOnce(SearchOutcome) -> T + Send + 'static,
@@ -60,7 +64,7 @@ pub async fn answer<T: Send + 'static>(
 ///
 /// # Errors
 /// As [`scope`].
-pub fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
+fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
     let Some(cluster) = node.cluster() else { return Ok(None) };
     let ViewScope::Groups(groups) = scope(query)? else { return Ok(None) };
     let [group] = &groups[..] else { return Ok(None) };
@@ -74,7 +78,7 @@ pub fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, Docu
 }
 
 /// Embeds the texts of the query that become tensors, on a thread that may block.
-pub async fn embed(
+async fn embed(
     node: &Arc<Node>,
     deployment: &Arc<CompiledApplication>,
     query: &Query,

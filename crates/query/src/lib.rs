@@ -35,7 +35,7 @@ pub use item::{
     TermMatch, TermText, TextSyntax, TextTokenization, UserText, WeightedOperator, WordComposite,
 };
 pub use parameters::{
-    FEDERATED, QueryLimits, flatten, is_parameter, is_same_parameter, parameter_names, value_of,
+    FederatedPart, QueryLimits, flatten, is_parameter, is_same_parameter, parameter_names, value_of,
 };
 pub use request::{
     CollapseOptions, GroupingDefaults, PresentationOptions, Query, QuerySortKey, QuerySources,

@@ -1,5 +1,6 @@
 //! Request parameters to a [`Query`].
 
+mod federated;
 mod flatten;
 mod json_text;
 mod names;
@@ -23,6 +24,7 @@ use crate::{
     UserText, WordComposite, sorting,
 };
 
+pub use federated::FederatedPart;
 pub use flatten::flatten;
 
 /// Limits and defaults of a request.
@@ -84,10 +86,10 @@ pub fn is_parameter(name: &str) -> bool {
     names::is_known(name)
 }
 
-/// Parameter of a query that was derived for some sources of a request, each of which may have parameters of
-/// its own: the names of all sources of the request, separated by commas. Sources, hits, offset and timeout
-/// of such a query are those of its parameters, because its statement is about the whole request.
-pub const FEDERATED: &str = "federation.sources";
+/// Parameter of a query that was derived for some sources of a request ([`Query::federated`]): the names of
+/// all sources of the request, separated by commas. Sources, hits, offset and timeout of such a query are
+/// those of its parameters, because its statement is about the whole request.
+const FEDERATED: &str = "federation.sources";
 
 /// Result of parsing a query text: the common part of YQL, `select` and `query`.
 struct QueryText {
@@ -113,7 +115,8 @@ impl Query {
         let reader = ParameterReader::new(&parameters, limits);
         reader.check_names()?;
         let mut asked = reader.asked()?;
-        if reader.get(FEDERATED).is_some() {
+        let federated = reader.get(FEDERATED).map(|names| names.split(',').map(str::to_owned).collect());
+        if federated.is_some() {
             asked =
                 QueryText { sources: QuerySources::All, hits: None, offset: None, timeout: None, ..asked };
         }
@@ -164,6 +167,7 @@ impl Query {
             tracing: reader.tracing()?,
             language: reader.text("model.locale").or_else(|| reader.text("model.language")),
             linguistics_profile: reader.text("model.type.profile"),
+            federated,
             parameters: BTreeMap::new(),
         };
         Ok(Query { parameters, ..query })

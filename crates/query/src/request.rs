@@ -42,6 +42,8 @@ pub struct Query {
     pub language: Option<String>,
     /// `model.type.profile`: the linguistics profile, if it is not the field's own.
     pub linguistics_profile: Option<String>,
+    /// Names of all sources of the request, if the query was derived for some of them.
+    pub federated: Option<Vec<String>>,
     /// All parameters as received, for code with its own parameters.
     pub parameters: BTreeMap<String, String>,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_query::{Query, QueryLimits, QuerySources, RankingTime, TracingOptions, sorting};
+use millrace_query::{FederatedPart, Query, QueryLimits, QuerySources, RankingTime, TracingOptions, sorting};
 
 fn query(parameters: &[(&str, &str)]) -> Result<Query, String> {
     let mut all: BTreeMap<String, String> =
@@ -216,9 +216,53 @@ fn parameters_of_one_source_go_before_the_statement() {
     let whole = accepted(&given);
     assert_eq!((whole.hits, whole.offset, whole.timeout), (4, 1, Duration::from_millis(100)));
     let mut of_source = given.to_vec();
-    of_source.push((millrace_query::FEDERATED, "mail,files"));
+    of_source.push(("federation.sources", "mail,files"));
     let of_source = accepted(&of_source);
     assert_eq!((of_source.hits, of_source.offset, of_source.timeout), (7, 2, Duration::from_secs(3)));
     assert_eq!(of_source.sources, QuerySources::Named(vec!["mail".to_owned()]));
     assert_eq!(of_source.sorting, whole.sorting);
+}
+
+#[test]
+fn a_part_is_the_query_that_another_node_reads_from_its_parameters() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let part = |restrict: Option<&[&str]>| FederatedPart {
+        sources: names(&["mail"]),
+        restrict: restrict.map(names),
+        all: names(&["mail", "files@disk"]),
+        hits: 12,
+        offset: 3,
+        timeout: Duration::from_micros(1_234_567),
+    };
+    let yql = "select * from mail, files where title contains 'fox' order by date limit 5 offset 1";
+    let requests: [&[(&str, &str)]; 6] = [
+        &[("yql", yql)],
+        &[
+            ("yql", yql),
+            ("hits", "7"),
+            ("timeout", "3s"),
+            ("sources", "files"),
+            ("streaming.groupname", "ann"),
+        ],
+        &[("query", "fox"), ("model.restrict", "note,mail"), ("start", "2"), ("count", "3")],
+        &[("query", "fox"), ("search", "mail"), ("streaming.userid", "7"), ("ranking", "new")],
+        &[("yql", "select * from sources * where true"), ("trace.level", "2"), ("collapsefield", "a")],
+        &[("yql", "select * from mail where true | all(group(a) each(output(count())))")],
+    ];
+    let limits = QueryLimits::default();
+    for request in requests {
+        let whole = accepted(request);
+        for part in [part(None), part(Some(&["note"]))] {
+            let derived = whole.part(&part);
+            assert_eq!((derived.hits, derived.offset, derived.timeout), (12, 3, part.timeout), "{request:?}");
+            let elsewhere = Query::from_parameters(derived.parameters.clone(), &limits).unwrap();
+            assert_eq!(derived, elsewhere, "{request:?}");
+            // Parameters of the source's own replace those of the part.
+            let own = [("hits".to_owned(), "4".to_owned()), ("streaming.userid".to_owned(), "9".to_owned())];
+            let own = whole.part_with(&part, &own.into(), &limits).unwrap();
+            assert_eq!((own.hits, own.offset), (4, 3), "{request:?}");
+            assert_eq!((own.streaming.user, own.streaming.groups.len()), (Some(9), 0), "{request:?}");
+            assert_eq!(own.federated, Some(part.all.clone()), "{request:?}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 //! The phases after the first. Each ranks the best hits again and merges them with all others. If the hits
-//! are on several nodes, each node rescores its own hits, and [`RankedList`] orders them.
+//! are on several nodes, each node rescores its own hits, and one [`PhaseRanking`] orders them.
 
 use millrace_column::View;
 use millrace_matching::MatchedDocuments;
@@ -8,123 +8,10 @@ use millrace_plan::Plan;
 use crate::features::{HitsTogether, PerHit};
 use crate::profile::{CompiledPhase, defined};
 use crate::stage::{BoundPrograms, StageInput};
-use crate::{CompiledProfile, Error, FirstPhase, RankOutcome, RankedDocuments, RankedHit};
-
-/// The hits that later phases of a profile rank again, for one request.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct PhaseReranking {
-    /// The second phase, if any.
-    pub second: Option<PhaseRerank>,
-    /// The global phase, if any.
-    pub global: Option<PhaseRerank>,
-}
-
-/// Number of hits that a score limit of the second phase is applied to.
-const DROPPED_DEPTH: usize = 10_000;
-
-/// Parameters of a later phase.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PhaseRerank {
-    /// Number of best hits to rank again.
-    pub count: usize,
-    /// Hits whose score after the phase does not exceed this limit are dropped, including hits that the phase
-    /// did not rank again.
-    pub drop_limit: Option<f64>,
-}
-
-impl PhaseReranking {
-    /// Number of first-phase hits needed to return `wanted` hits.
-    ///
-    /// Where the second phase drops hits, others take their places, and all that are dropped are missing from
-    /// the number of hits: more are looked at.
-    pub fn depth(&self, wanted: usize) -> usize {
-        let count = |phase: Option<PhaseRerank>| phase.map_or(0, |phase| phase.count);
-        let drops = self.second.is_some_and(|second| second.count > 0 && second.drop_limit.is_some());
-        wanted.max(count(self.second)).max(count(self.global)).max(if drops { DROPPED_DEPTH } else { 0 })
-    }
-}
-
-/// Hits in score order, while phases rank the best of them again one after another. `P` identifies a hit; of
-/// equal scores the lower `P` comes first.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RankedList<P>(Vec<(P, f64)>);
-
-impl<P: Copy + Ord> RankedList<P> {
-    /// Creates the order from hits and their first-phase scores.
-    pub fn new(mut hits: Vec<(P, f64)>) -> Self {
-        hits.sort_by(order);
-        RankedList(hits)
-    }
-
-    /// The best `count` hits.
-    pub fn best(&self, count: usize) -> &[(P, f64)] {
-        &self.0[..count.min(self.0.len())]
-    }
-
-    /// Moves the hits selected by `chosen`, in score order, before the others, and keeps `count` in total.
-    /// Until they get new scores, they are the best hits. Returns the number of selected hits.
-    fn choose(&mut self, chosen: &[bool], count: usize) -> usize {
-        let (mut first, mut others) = (Vec::new(), Vec::new());
-        for (hit, chosen) in std::mem::take(&mut self.0).into_iter().zip(chosen) {
-            if *chosen { first.push(hit) } else { others.push(hit) }
-        }
-        let number = first.len();
-        first.append(&mut others);
-        first.truncate(count);
-        self.0 = first;
-        number
-    }
-
-    /// Gives the best hits new scores; `scores` may cover only a prefix. If new scores are lower than scores
-    /// of hits that were not rescored, the latter are scaled down, so that a hit cannot gain by being left
-    /// out. Then drops hits whose score does not exceed the limit, and returns their number.
-    pub fn rescore(&mut self, scores: &[f64], drop_limit: Option<f64>) -> u64 {
-        let count = scores.len().min(self.0.len());
-        let (again, others) = self.0.split_at_mut(count);
-        let before = range(again);
-        // Hits left out for diversity may have higher scores.
-        let highest = range(others).map_or(f64::NEG_INFINITY, |(_, high)| high);
-        again.iter_mut().zip(scores).for_each(|(hit, score)| hit.1 = defined(*score));
-        let after = range(again);
-        if let (Some((before_low, before_high)), Some((after_low, after_high))) = (before, after)
-            && let before_low = before_low.max(highest)
-            && before_low > after_low
-        {
-            let scale = (after_high - after_low) / (before_high - before_low).max(1.0);
-            let shift = before_low * scale - after_low;
-            others.iter_mut().for_each(|hit| hit.1 = defined(hit.1 * scale - shift));
-        }
-        again.sort_by(order);
-        let mut all = std::mem::take(&mut self.0);
-        let before = all.len();
-        all.retain(|hit| drop_limit.is_none_or(|limit| hit.1 > limit));
-        // Of equal scores, rescored hits stay before the others, which keep their order.
-        all.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let dropped = before - all.len();
-        self.0 = all;
-        dropped as u64
-    }
-
-    /// Keeps the best `count` hits.
-    pub fn truncate(&mut self, count: usize) {
-        self.0.truncate(count);
-    }
-
-    /// Returns the hits, best first.
-    pub fn into_hits(self) -> Vec<(P, f64)> {
-        self.0
-    }
-}
-
-fn order<P: Ord>(one: &(P, f64), other: &(P, f64)) -> std::cmp::Ordering {
-    other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0))
-}
-
-/// The lowest and the highest score.
-fn range<P>(hits: &[(P, f64)]) -> Option<(f64, f64)> {
-    let finite = || hits.iter().map(|(_, score)| *score).filter(|score| score.is_finite());
-    Some((finite().reduce(f64::min)?, finite().reduce(f64::max)?))
-}
+use crate::{
+    CompiledProfile, Error, FirstPhase, LaterPhase, PhaseRanking, PhaseRerank, PhaseReranking, RankOutcome,
+    RankedDocuments, RankedHit,
+};
 
 /// Data over all hits, including those on other nodes, and model outputs for the local hits.
 #[derive(Debug, Default)]
@@ -174,55 +61,42 @@ impl CompiledProfile {
         stop: &dyn Fn() -> bool,
     ) -> Result<RankOutcome, Error> {
         let over = &RankedDocuments { plan, view, matches };
-        let mut reranking = self.reranking(plan);
-        let depth = reranking.depth(wanted);
+        let reranking = self.reranking(plan);
         // Diversity is decided over all hits.
-        let diversity = self.diversity.as_ref().zip(reranking.second.as_mut());
-        let looked_at = if diversity.is_some() { usize::MAX } else { depth };
+        let diversity = self.diversity.as_ref().zip(reranking.second);
+        let looked_at = if diversity.is_some() { usize::MAX } else { reranking.depth(wanted) };
         let best = self.best(over, first, looked_at, stop)?;
-        let mut timed_out = best.timed_out;
-        let place = |hit: &RankedHit| ((hit.chunk, hit.document), hit.score);
-        let mut standing = RankedList::new(best.hits.iter().map(place).collect());
-        let mut chosen = Vec::new();
-        if let Some((diversity, second)) = diversity {
-            chosen = diversity.choose(view, &best.hits, second.count)?;
-            second.count = standing.choose(&chosen, depth);
-        }
-        let ranks = best.hits.iter().copied().zip(1..).enumerate();
-        let kept = ranks.filter(|(at, _)| *at < depth || chosen.get(*at).is_some_and(|chosen| *chosen));
-        let mut known = GlobalHitValues::new(kept.map(|(_, hit)| hit), best.max);
-        let seen = |standing: &RankedList<(usize, u16)>, phase: PhaseRerank| -> Vec<RankedHit> {
-            standing.best(phase.count).iter().map(ranked).collect()
+        let hits: Vec<PlacedScore> =
+            best.hits.iter().map(|hit| ((hit.chunk, hit.document), hit.score)).collect();
+        let mut phases = match diversity {
+            None => PhaseRanking::new(reranking, hits, wanted),
+            Some((diversity, second)) => {
+                let chosen = diversity.choose(view, &best.hits, second.count)?;
+                PhaseRanking::of_chosen(reranking, hits, &chosen, wanted)
+            }
         };
-        // If a model was not waited for, the hits keep their scores.
-        let (mut stopped, mut dropped) = (false, 0);
-        if let Some(second) = reranking.second.filter(|phase| phase.count > 0) {
-            match self.second_phase(over, &seen(&standing, second), &mut known, stop)? {
-                Some(scores) => dropped += standing.rescore(&scores, second.drop_limit),
-                None => {
-                    stopped = true;
-                    // The hits may be in selection order.
-                    standing = RankedList::new(standing.into_hits());
-                }
-            }
+        let numbered = best.hits.iter().filter_map(|hit| {
+            let rank = phases.first_rank(&(hit.chunk, hit.document));
+            (rank > 0).then_some((*hit, rank))
+        });
+        let mut known = GlobalHitValues::new(numbered, best.max);
+        if let Some(hits) = phases.hits_of(LaterPhase::Second) {
+            let scores = self.second_phase(over, &all_ranked(hits), &mut known, stop)?;
+            phases.rescore(LaterPhase::Second, scores.as_deref());
         }
-        if let Some(global) = reranking.global.filter(|phase| phase.count > 0 && !stopped) {
-            standing.truncate(wanted.max(global.count));
-            let hits = seen(&standing, global);
-            match self.to_normalize(over, &hits, &mut known, stop)? {
+        if let Some(hits) = phases.hits_of(LaterPhase::Global) {
+            let hits = all_ranked(hits);
+            let scores = match self.to_normalize(over, &hits, &mut known, stop)? {
                 Some(numbers) => {
-                    let normalized = self.normalized(&numbers);
-                    let scores = self.global_phase(over, &hits, &normalized, &mut known)?;
-                    dropped += standing.rescore(&scores, global.drop_limit);
+                    Some(self.global_phase(over, &hits, &self.normalized(&numbers), &mut known)?)
                 }
-                None => stopped = true,
-            }
+                None => None,
+            };
+            phases.rescore(LaterPhase::Global, scores.as_deref());
         }
-        timed_out |= stopped;
-        let mut hits = standing.into_hits();
-        hits.truncate(wanted);
-        let total = best.total - dropped;
-        Ok(RankOutcome { hits: hits.iter().map(ranked).collect(), total, timed_out, known })
+        let timed_out = best.timed_out || phases.is_stopped();
+        let total = best.total - phases.dropped();
+        Ok(RankOutcome { hits: all_ranked(phases.best(wanted)), total, timed_out, known })
     }
 
     /// First-phase scores of hits, in their order. Once `stop` returns true, models are not waited for; the
@@ -346,6 +220,14 @@ impl CompiledProfile {
     }
 }
 
-fn ranked(((chunk, document), score): &((usize, u16), f64)) -> RankedHit {
-    RankedHit { chunk: *chunk, document: *document, score: *score }
+/// Chunk and document of a hit, and its score.
+type PlacedScore = ((usize, u16), f64);
+
+fn all_ranked(hits: &[PlacedScore]) -> Vec<RankedHit> {
+    let ranked = |((chunk, document), score): &PlacedScore| RankedHit {
+        chunk: *chunk,
+        document: *document,
+        score: *score,
+    };
+    hits.iter().map(ranked).collect()
 }

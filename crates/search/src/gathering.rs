@@ -1,5 +1,6 @@
-//! Execution of one query over documents of several nodes: the requests to each, step by step, with the
-//! result that one node with all documents would have given.
+//! Execution of one query over the documents of nodes: the requests to each, step by step, with the result
+//! that one node with all documents would have given. A query over the documents of one node is a gathering
+//! over one session in the same process ([`run_all`]), whose replies are moved.
 //!
 //! 1. If a rank profile uses statistics of words, every node sends those of its documents, and receives those
 //!    of all.
@@ -7,21 +8,26 @@
 //!    this is the last ranking step.
 //! 3. Later phases rank the best hits of all nodes: each node scores its own of them, and normalisation
 //!    covers the hits of all.
-//! 4. The returned hits are filled, each on its node.
+//! 4. The returned hits are filled, each on its node. Nodes send the hits of groups with their share, because
+//!    another round trip costs more; a session in the same process fills those that are returned.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_column::View;
-use millrace_grouping::{GroupingExecution, HitRef};
+use millrace_grouping::{GroupingExecution, PagedGroups};
 use millrace_matching::TermStatistics;
-use millrace_ranking::{PhaseRerank, PhaseReranking, RankedList};
+use millrace_plan::QueryMemory;
+use millrace_ranking::{LaterPhase, PhaseRanking};
 use millrace_result::{GroupingResult, PartialResult, ResultHit, SearchCoverage};
 
 use crate::collapse::CollapseKeys;
 use crate::share::{
     NodeShare, RerankRequest, SchemaShare, ShareGroups, ShareReply, ShareRequest, ShareSession,
 };
+use crate::trace::StepStopwatch;
 use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace};
 
 /// Next action of a gathering.
@@ -34,13 +40,15 @@ pub enum GatheringNext {
     Found(Vec<PassOutcome>),
 }
 
-/// A query on its way over several nodes, which are numbered.
-pub struct SearchGathering {
-    searches: Vec<Arc<PreparedSearch>>,
+/// A query on its way over nodes, which are numbered.
+pub struct SearchGathering<S = Arc<PreparedSearch>> {
+    searches: Vec<S>,
     nodes: usize,
+    /// The only node is a session in this process, which fills hits of groups when they are chosen.
+    is_local: bool,
     step: GatheringStep,
     schemas: Vec<MergedHits>,
-    groupings: Vec<GroupingResult>,
+    groups: Vec<MergedGroups>,
 }
 
 /// Step whose replies are awaited.
@@ -52,27 +60,38 @@ enum GatheringStep {
     ToNormalize,
     Global,
     Fill,
+    FillGroups,
 }
 
-/// Runs searches over one node's documents as if there were several nodes: the plain path to the result of
-/// [`run_all`](crate::run_all).
+/// Runs searches of one query in this process, each over its own documents: an outcome for each, in order.
+/// Groups are built from all of them together, and are in the first outcome.
 ///
 /// # Errors
-/// As [`PreparedSearch::run`].
-pub fn run_gathered(
-    searches: Vec<(Arc<PreparedSearch>, Arc<dyn View>)>,
+/// Those of [`PreparedSearch::run`].
+pub fn run_all(
+    searches: &[(&PreparedSearch, &dyn View)],
     deadline: &SearchDeadline,
 ) -> Result<Vec<PassOutcome>, Error> {
-    let mut gathering =
-        SearchGathering::new(searches.iter().map(|(search, _)| Arc::clone(search)).collect(), 1);
-    let mut session = ShareSession::new(searches, deadline)?;
+    let mut session = ShareSession::new(searches.to_vec(), deadline)?;
+    let mut gathering = SearchGathering::local(searches.iter().map(|(search, _)| *search).collect());
+    let (mut watch, mut merging) = (StepStopwatch::start(), Duration::ZERO);
     let mut replies = Vec::new();
     loop {
-        match gathering.next(replies)? {
-            GatheringNext::Found(outcomes) => return Ok(outcomes),
+        watch.lap();
+        let next = gathering.next(replies)?;
+        merging += watch.lap();
+        match next {
             GatheringNext::Ask(asks) => {
                 let answers = asks.into_iter().map(|ask| session.answer(ask, deadline));
                 replies = answers.collect::<Result<_, _>>()?;
+            }
+            GatheringNext::Found(mut outcomes) => {
+                let traces = session.traces();
+                outcomes.iter_mut().zip(traces).for_each(|(outcome, trace)| outcome.trace = trace);
+                if let Some(first) = outcomes.first_mut() {
+                    first.trace.group += merging;
+                }
+                return Ok(outcomes);
             }
         }
     }
@@ -84,8 +103,20 @@ type PlaceOfHit = (u32, usize, u16);
 impl SearchGathering {
     /// Begins a gathering: call [`SearchGathering::next`] first with no replies.
     pub fn new(searches: Vec<Arc<PreparedSearch>>, nodes: usize) -> Self {
+        Self::over(searches, nodes, false)
+    }
+}
+
+impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
+    /// Begins a gathering over one session in this process.
+    fn local(searches: Vec<S>) -> Self {
+        Self::over(searches, 1, true)
+    }
+
+    fn over(searches: Vec<S>, nodes: usize, is_local: bool) -> Self {
         let schemas = searches.iter().map(|_| MergedHits::default()).collect();
-        SearchGathering { searches, nodes, step: GatheringStep::Begin, schemas, groupings: Vec::new() }
+        let step = GatheringStep::Begin;
+        SearchGathering { searches, nodes, is_local, step, schemas, groups: Vec::new() }
     }
 
     /// Returns the number of schemas.
@@ -97,80 +128,91 @@ impl SearchGathering {
     ///
     /// # Errors
     /// A reply does not match its request, or this query.
-    pub fn next(&mut self, replies: Vec<ShareReply>) -> Result<GatheringNext, Error> {
+    pub fn next(&mut self, mut replies: Vec<ShareReply>) -> Result<GatheringNext, Error> {
         let expected = if matches!(self.step, GatheringStep::Begin) { 0 } else { self.nodes };
         if replies.len() != expected {
             return Err(Error::Share);
         }
         match self.step {
             GatheringStep::Begin if self.nodes > 0 && self.needs_statistics() => {
-                Ok(self.ask(GatheringStep::Statistics, vec![ShareRequest::Statistics; self.nodes]))
+                self.ask(GatheringStep::Statistics, vec![ShareRequest::Statistics; self.nodes])
             }
-            GatheringStep::Begin => {
-                Ok(self.ask(GatheringStep::Share, vec![ShareRequest::Share(None); self.nodes]))
-            }
+            GatheringStep::Begin => self.ask_shares(None),
             GatheringStep::Statistics => {
                 let all = self.sum(replies)?;
-                Ok(self.ask(GatheringStep::Share, vec![ShareRequest::Share(Some(all)); self.nodes]))
+                self.ask_shares(Some(all))
             }
             GatheringStep::Share => {
                 self.merge(replies)?;
                 self.after(GatheringStep::Share)
             }
             GatheringStep::Second => {
-                self.rescore(replies, |merged| merged.reranking.second)?;
+                self.rescore(replies, LaterPhase::Second)?;
                 self.after(GatheringStep::Second)
             }
             GatheringStep::ToNormalize => {
                 let asks = self.normalize(replies)?;
-                Ok(self.ask(GatheringStep::Global, asks))
+                self.ask(GatheringStep::Global, asks)
             }
             GatheringStep::Global => {
-                self.rescore(replies, |merged| merged.reranking.global)?;
+                self.rescore(replies, LaterPhase::Global)?;
                 self.after(GatheringStep::Global)
             }
             GatheringStep::Fill => {
                 self.fill(replies)?;
-                Ok(self.found())
+                self.after(GatheringStep::Fill)
+            }
+            GatheringStep::FillGroups => {
+                let [ShareReply::GroupHits(hits)] = &mut replies[..] else { return Err(Error::Share) };
+                let hits = std::mem::take(hits);
+                self.found(Some(hits))
             }
         }
     }
 
-    fn ask(&mut self, step: GatheringStep, asks: Vec<ShareRequest>) -> GatheringNext {
+    fn ask(&mut self, step: GatheringStep, asks: Vec<ShareRequest>) -> Result<GatheringNext, Error> {
         self.step = step;
         match asks.is_empty() {
-            true => self.found(),
-            false => GatheringNext::Ask(asks),
+            true => self.found(None),
+            false => Ok(GatheringNext::Ask(asks)),
         }
     }
 
-    /// Returns the action after a step that has put the hits in order.
-    fn after(&mut self, step: GatheringStep) -> Result<GatheringNext, Error> {
-        let has = |phase: fn(&MergedHits) -> Option<PhaseRerank>, of: &Self| {
-            of.schemas.iter().any(|merged| phase(merged).is_some())
+    fn ask_shares(&mut self, statistics: Option<Vec<TermStatistics>>) -> Result<GatheringNext, Error> {
+        let ask = match self.is_local {
+            true => ShareRequest::LocalShare(statistics),
+            false => ShareRequest::Share(statistics),
         };
-        let second: fn(&MergedHits) -> Option<PhaseRerank> = |merged| merged.phase(merged.reranking.second);
-        let global: fn(&MergedHits) -> Option<PhaseRerank> = |merged| merged.phase(merged.reranking.global);
-        Ok(match step {
-            GatheringStep::Share if has(second, self) => {
-                let asks = self.agains(second).into_iter().map(ShareRequest::Second).collect();
-                self.ask(GatheringStep::Second, asks)
+        self.ask(GatheringStep::Share, vec![ask; self.nodes])
+    }
+
+    /// Returns the action after a step that has put the hits in order, or filled them.
+    fn after(&mut self, step: GatheringStep) -> Result<GatheringNext, Error> {
+        let has = |phase: LaterPhase| self.schemas.iter().any(|merged| merged.hits_of(phase).is_some());
+        match step {
+            GatheringStep::Share if has(LaterPhase::Second) => {
+                let asks = self.reranks(|merged| merged.hits_of(LaterPhase::Second));
+                self.ask(GatheringStep::Second, asks.into_iter().map(ShareRequest::Second).collect())
             }
-            GatheringStep::Share | GatheringStep::Second if has(global, self) => {
-                let asks = self.agains(global).into_iter().map(ShareRequest::ToNormalize).collect();
-                self.ask(GatheringStep::ToNormalize, asks)
+            GatheringStep::Share | GatheringStep::Second if has(LaterPhase::Global) => {
+                let asks = self.reranks(|merged| merged.hits_of(LaterPhase::Global));
+                self.ask(
+                    GatheringStep::ToNormalize,
+                    asks.into_iter().map(ShareRequest::ToNormalize).collect(),
+                )
             }
-            _ if self.schemas.iter().any(|merged| merged.is_ranked_later) => {
-                for (merged, search) in self.schemas.iter_mut().zip(&self.searches) {
-                    merged.wanted = search.wanted();
-                }
-                let all: fn(&MergedHits) -> Option<PhaseRerank> =
-                    |merged| Some(PhaseRerank { count: merged.wanted, drop_limit: None });
-                let asks = self.agains(all).into_iter().map(ShareRequest::Fill).collect();
-                self.ask(GatheringStep::Fill, asks)
+            GatheringStep::Share | GatheringStep::Second | GatheringStep::Global
+                if self.schemas.iter().any(|merged| merged.phases.is_some()) =>
+            {
+                let asks = self.reranks(MergedHits::returned);
+                self.ask(GatheringStep::Fill, asks.into_iter().map(ShareRequest::Fill).collect())
             }
-            _ => self.found(),
-        })
+            _ if self.is_local && self.groups.iter().any(|groups| groups.paged.has_hits()) => {
+                let references = self.groups.iter().flat_map(|groups| groups.paged.references()).collect();
+                self.ask(GatheringStep::FillGroups, vec![ShareRequest::FillGroups(references)])
+            }
+            _ => self.found(None),
+        }
     }
 
     fn needs_statistics(&self) -> bool {
@@ -200,49 +242,44 @@ impl SearchGathering {
                 groupings.add(place, groups, first_part)?;
             }
         }
-        self.groupings = groupings.finish()?;
+        self.groups = groupings.finish();
         for (merged, search) in self.schemas.iter_mut().zip(&self.searches) {
-            if let Some(reranking) = search.reranking() {
-                merged.begin_ranking(reranking, search.wanted());
-            }
+            merged.wanted = search.wanted();
+            merged.phases = search.reranking().map(|reranking| {
+                PhaseRanking::new(reranking, std::mem::take(&mut merged.best), merged.wanted)
+            });
         }
         Ok(())
     }
 
-    /// The best hits of a phase, by node and schema.
-    fn agains(&self, phase: fn(&MergedHits) -> Option<PhaseRerank>) -> Vec<Vec<RerankRequest>> {
+    /// Chosen hits, by node and schema.
+    fn reranks(
+        &self,
+        chosen: impl Fn(&MergedHits) -> Option<&[(PlaceOfHit, f64)]>,
+    ) -> Vec<Vec<RerankRequest>> {
         let mut nodes = vec![vec![RerankRequest::default(); self.schemas.len()]; self.nodes];
         for (at, merged) in self.schemas.iter().enumerate() {
             nodes.iter_mut().for_each(|schemas| schemas[at].max = merged.max);
-            let Some(phase) = phase(merged) else { continue };
-            for ((node, chunk, document), score) in merged.standing.best(phase.count) {
-                let rank = merged.ranks.get(&(*node, *chunk, *document)).copied().unwrap_or(0);
-                nodes[*node as usize][at].hits.push((*chunk, *document, *score, rank));
+            for (place, score) in chosen(merged).unwrap_or_default() {
+                let (node, chunk, document) = *place;
+                let rank = merged.phases.as_ref().map_or(0, |phases| phases.first_rank(place));
+                nodes[node as usize][at].hits.push((chunk, document, *score, rank));
             }
         }
         nodes
     }
 
     /// Gives hits the scores that their nodes have given them.
-    fn rescore(
-        &mut self,
-        replies: Vec<ShareReply>,
-        phase: fn(&MergedHits) -> Option<PhaseRerank>,
-    ) -> Result<(), Error> {
+    fn rescore(&mut self, replies: Vec<ShareReply>, phase: LaterPhase) -> Result<(), Error> {
         let mut nodes = Vec::with_capacity(replies.len());
         for reply in replies {
             let ShareReply::Scores(schemas) = reply else { return Err(Error::Share) };
             nodes.push(schemas);
         }
         for (at, merged) in self.schemas.iter_mut().enumerate() {
-            let Some(phase) = merged.phase(phase(merged)) else { continue };
-            match merged.in_order(phase, &nodes, at)? {
-                Some(scores) => {
-                    let dropped = merged.standing.rescore(&scores, phase.drop_limit);
-                    merged.total_count -= dropped;
-                }
-                None => merged.stop(),
-            }
+            let Some(hits) = merged.hits_of(phase) else { continue };
+            let scores = in_order(hits, &nodes, at)?;
+            merged.rescore(phase, scores.as_deref());
         }
         Ok(())
     }
@@ -254,13 +291,11 @@ impl SearchGathering {
             let ShareReply::Numbers(schemas) = reply else { return Err(Error::Share) };
             nodes.push(schemas);
         }
-        let global: fn(&MergedHits) -> Option<PhaseRerank> = |merged| merged.phase(merged.reranking.global);
         let mut normalized = vec![vec![Vec::new(); self.schemas.len()]; self.nodes];
         for (at, (merged, search)) in self.schemas.iter_mut().zip(&self.searches).enumerate() {
-            let Some(phase) = global(merged) else { continue };
-            merged.standing.truncate(merged.wanted.max(phase.count));
+            let Some(hits) = merged.hits_of(LaterPhase::Global) else { continue };
             if nodes.iter().any(|schemas| schemas.get(at).is_none_or(Option::is_none)) {
-                merged.stop();
+                merged.rescore(LaterPhase::Global, None);
                 continue;
             }
             let normalizers =
@@ -273,19 +308,19 @@ impl SearchGathering {
                     vec![Some(numbers.cloned().unwrap_or_default())]
                 };
                 let of_nodes: Vec<Vec<Option<Vec<f64>>>> = nodes.iter().map(of_node).collect();
-                numbers.push(merged.in_order(phase, &of_nodes, 0)?.ok_or(Error::Share)?);
+                numbers.push(in_order(hits, &of_nodes, 0)?.ok_or(Error::Share)?);
             }
             for numbers in search.profile.normalized(&numbers) {
                 let mut of_nodes = vec![Vec::new(); self.nodes];
-                for (((node, ..), _), number) in merged.standing.best(phase.count).iter().zip(numbers) {
+                for (((node, ..), _), number) in hits.iter().zip(numbers) {
                     of_nodes[*node as usize].push(number);
                 }
                 of_nodes.into_iter().zip(&mut normalized).for_each(|(numbers, node)| node[at].push(numbers));
             }
         }
-        let agains = self.agains(global).into_iter().zip(normalized);
-        Ok(agains
-            .map(|(agains, normalized)| ShareRequest::Global(agains.into_iter().zip(normalized).collect()))
+        let reranks = self.reranks(|merged| merged.hits_of(LaterPhase::Global)).into_iter().zip(normalized);
+        Ok(reranks
+            .map(|(reranks, normalized)| ShareRequest::Global(reranks.into_iter().zip(normalized).collect()))
             .collect())
     }
 
@@ -296,10 +331,7 @@ impl SearchGathering {
             nodes.push(schemas.into_iter().map(Vec::into_iter).collect::<Vec<_>>());
         }
         for (at, merged) in self.schemas.iter_mut().enumerate() {
-            if !merged.is_ranked_later {
-                continue;
-            }
-            for ((node, ..), _) in merged.standing.best(merged.wanted) {
+            for ((node, ..), _) in merged.phases.iter().flat_map(|phases| phases.best(merged.wanted)) {
                 let of_node = nodes.get_mut(*node as usize).and_then(|schemas| schemas.get_mut(at));
                 let hit = of_node.and_then(Iterator::next).ok_or(Error::Share)?;
                 merged.hits.push((hit, Vec::new()));
@@ -308,13 +340,20 @@ impl SearchGathering {
         Ok(())
     }
 
-    fn found(&mut self) -> GatheringNext {
+    /// Returns the outcome. `hits` are those of groups, by request and document summary, where they were
+    /// asked for; else they came with the shares.
+    fn found(&mut self, hits: Option<Vec<Vec<ResultHit>>>) -> Result<GatheringNext, Error> {
         let schemas = std::mem::take(&mut self.schemas).into_iter().zip(&self.searches);
         let mut outcomes: Vec<PassOutcome> = schemas.map(|(merged, search)| merged.finish(search)).collect();
+        let mut hits = hits.map(Vec::into_iter);
+        let searches = &self.searches;
+        let fill = |groups: MergedGroups| groups.fill(hits.as_mut(), &searches[0].plan.memory);
+        let groupings: Vec<GroupingResult> =
+            std::mem::take(&mut self.groups).into_iter().map(fill).collect::<Result<_, _>>()?;
         if let Some(first) = outcomes.first_mut() {
-            first.result.groupings = std::mem::take(&mut self.groupings);
+            first.result.groupings = groupings;
         }
-        GatheringNext::Found(outcomes)
+        Ok(GatheringNext::Found(outcomes))
     }
 }
 
@@ -324,16 +363,13 @@ struct MergedHits {
     total_count: u64,
     coverage: SearchCoverage,
     hits: Vec<(ResultHit, CollapseKeys)>,
+    /// Number of nodes that have hits, each its own in order.
+    nodes: usize,
     wanted: usize,
-    /// Later phases give the hits their order.
-    is_ranked_later: bool,
-    reranking: PhaseReranking,
     best: Vec<(PlaceOfHit, f64)>,
     max: Option<f64>,
-    standing: RankedList<PlaceOfHit>,
-    ranks: HashMap<PlaceOfHit, u32>,
-    /// There was no time for a phase: the hits keep the scores that they have.
-    stopped: bool,
+    /// The order of the hits, if later phases determine it.
+    phases: Option<PhaseRanking<PlaceOfHit>>,
 }
 
 impl MergedHits {
@@ -341,6 +377,7 @@ impl MergedHits {
     fn add(&mut self, node: u32, of_schema: SchemaShare) -> Vec<Option<ShareGroups>> {
         self.total_count += of_schema.total_count;
         self.coverage.merge(&of_schema.coverage);
+        self.nodes += usize::from(!of_schema.hits.is_empty());
         let keys = of_schema.collapse_keys.into_iter().chain(std::iter::repeat_with(Vec::new));
         self.hits.extend(of_schema.hits.into_iter().zip(keys));
         if let Some(best) = of_schema.best {
@@ -351,49 +388,28 @@ impl MergedHits {
         of_schema.groups
     }
 
-    fn begin_ranking(&mut self, reranking: PhaseReranking, wanted: usize) {
-        let all = RankedList::new(std::mem::take(&mut self.best));
-        self.standing = RankedList::new(all.best(reranking.depth(wanted)).to_vec());
-        self.ranks = self.standing.best(usize::MAX).iter().map(|(place, _)| *place).zip(1..).collect();
-        (self.is_ranked_later, self.reranking) = (true, reranking);
+    /// The hits that a phase ranks, if it takes place.
+    fn hits_of(&self, phase: LaterPhase) -> Option<&[(PlaceOfHit, f64)]> {
+        self.phases.as_ref()?.hits_of(phase)
     }
 
-    /// A phase, if it is to be run.
-    fn phase(&self, phase: Option<PhaseRerank>) -> Option<PhaseRerank> {
-        phase.filter(|phase| self.is_ranked_later && !self.stopped && phase.count > 0)
+    /// The hits that are returned, if later phases determine their order.
+    fn returned(&self) -> Option<&[(PlaceOfHit, f64)]> {
+        Some(self.phases.as_ref()?.best(self.wanted))
     }
 
-    fn stop(&mut self) {
-        self.stopped = true;
-        self.coverage.timed_out = true;
-    }
-
-    /// Returns the replies of the nodes for the hits of a phase, in the order of the hits; `None` if a node
-    /// ran out of time.
-    fn in_order(
-        &self,
-        phase: PhaseRerank,
-        nodes: &[Vec<Option<Vec<f64>>>],
-        at: usize,
-    ) -> Result<Option<Vec<f64>>, Error> {
-        let mut iterators = Vec::with_capacity(nodes.len());
-        for schemas in nodes {
-            match schemas.get(at).ok_or(Error::Share)? {
-                Some(numbers) => iterators.push(numbers.iter()),
-                None => return Ok(None),
-            }
+    fn rescore(&mut self, phase: LaterPhase, scores: Option<&[f64]>) {
+        if let Some(phases) = &mut self.phases {
+            let dropped = phases.dropped();
+            phases.rescore(phase, scores);
+            self.total_count -= phases.dropped() - dropped;
+            self.coverage.timed_out |= phases.is_stopped();
         }
-        let mut numbers = Vec::new();
-        for ((node, ..), _) in self.standing.best(phase.count) {
-            let next = iterators.get_mut(*node as usize).and_then(Iterator::next);
-            numbers.push(*next.ok_or(Error::Share)?);
-        }
-        Ok(Some(numbers))
     }
 
     fn finish(self, search: &PreparedSearch) -> PassOutcome {
         let mut hits = self.hits;
-        if !self.is_ranked_later {
+        if self.nodes > 1 && self.phases.is_none() {
             hits.sort_by(|(one, _), (other, _)| one.order(other));
         }
         let (hits, mut collapse_keys): (Vec<ResultHit>, Vec<CollapseKeys>) = hits.into_iter().unzip();
@@ -415,17 +431,39 @@ impl MergedHits {
     }
 }
 
+/// Returns the numbers that nodes have sent for hits, in the order of the hits; `None` if a node ran out of
+/// time.
+fn in_order(
+    hits: &[(PlaceOfHit, f64)],
+    nodes: &[Vec<Option<Vec<f64>>>],
+    schema: usize,
+) -> Result<Option<Vec<f64>>, Error> {
+    let mut iterators = Vec::with_capacity(nodes.len());
+    for schemas in nodes {
+        match schemas.get(schema).ok_or(Error::Share)? {
+            Some(numbers) => iterators.push(numbers.iter()),
+            None => return Ok(None),
+        }
+    }
+    let mut numbers = Vec::with_capacity(hits.len());
+    for ((node, ..), _) in hits {
+        let next = iterators.get_mut(*node as usize).and_then(Iterator::next);
+        numbers.push(*next.ok_or(Error::Share)?);
+    }
+    Ok(Some(numbers))
+}
+
 /// Groups of each request, of all schemas and nodes so far.
-struct MergedGroupings<'s> {
-    searches: &'s [Arc<PreparedSearch>],
+struct MergedGroupings<'s, S> {
+    searches: &'s [S],
     requests: Vec<(Option<GroupingExecution>, GroupHits)>,
 }
 
 /// Filled hits by their references. A hit can be in several groups.
 type GroupHits = HashMap<(Option<String>, (u32, usize, u16)), ResultHit>;
 
-impl<'s> MergedGroupings<'s> {
-    fn new(searches: &'s [Arc<PreparedSearch>]) -> Self {
+impl<'s, S: Deref<Target = PreparedSearch>> MergedGroupings<'s, S> {
+    fn new(searches: &'s [S]) -> Self {
         let requests = searches.iter().map(|search| search.grouping_requests()).max().unwrap_or(0);
         MergedGroupings { searches, requests: (0..requests).map(|_| (None, HashMap::new())).collect() }
     }
@@ -448,10 +486,32 @@ impl<'s> MergedGroupings<'s> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Vec<GroupingResult>, Error> {
-        let finish = |(number, (execution, hits)): (usize, (Option<GroupingExecution>, GroupHits))| {
-            let memory = &self.searches[0].plan.memory;
-            let fill = &mut |summary: Option<&str>, references: &[HitRef]| {
+    fn finish(self) -> Vec<MergedGroups> {
+        let finish = |(number, (execution, hits)): (u32, (Option<GroupingExecution>, GroupHits))| {
+            Some(MergedGroups { paged: execution?.paged(number), hits })
+        };
+        (0..).zip(self.requests).filter_map(finish).collect()
+    }
+}
+
+/// Groups of a request on their pages, and the hits that came with them.
+struct MergedGroups {
+    paged: PagedGroups,
+    hits: GroupHits,
+}
+
+impl MergedGroups {
+    /// Returns the groups with their hits: those that were asked for, one list for each document summary, or
+    /// those that came with them.
+    fn fill(
+        self,
+        asked: Option<&mut std::vec::IntoIter<Vec<ResultHit>>>,
+        memory: &QueryMemory,
+    ) -> Result<GroupingResult, Error> {
+        let MergedGroups { paged, hits } = self;
+        match asked {
+            Some(asked) => paged.fill(&mut |_, _| asked.next().ok_or(Error::Share)),
+            None => paged.fill(&mut |summary, references| {
                 let summary = summary.map(str::to_owned);
                 let filled = references.iter().map(|hit| {
                     let place = (hit.part, hit.chunk, hit.document);
@@ -461,9 +521,7 @@ impl<'s> MergedGroupings<'s> {
                     Ok(hit.clone())
                 });
                 filled.collect()
-            };
-            execution.map(|execution| execution.finish(number as u32, fill)).transpose()
-        };
-        self.requests.into_iter().enumerate().filter_map(|request| finish(request).transpose()).collect()
+            }),
+        }
     }
 }

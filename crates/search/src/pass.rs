@@ -1,7 +1,7 @@
 use std::ops::Deref;
 
 use millrace_column::{ColumnKey, View};
-use millrace_grouping::{GroupingExecution, HitRef};
+use millrace_grouping::GroupingExecution;
 use millrace_matching::{MatchedDocuments, match_plan};
 use millrace_ranking::{GlobalHitValues, RankedDocuments};
 use millrace_result::{PartialResult, ResultHit, SearchCoverage};
@@ -28,73 +28,10 @@ pub struct PassOutcome {
     pub collapse_keys: Vec<CollapseKeys>,
 }
 
-/// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are built
-/// from all of them together, and are in the first outcome.
-///
-/// # Errors
-/// Those of [`PreparedSearch::run`].
-pub fn run_all(
-    searches: &[(&PreparedSearch, &dyn View)],
-    deadline: &SearchDeadline,
-) -> Result<Vec<PassOutcome>, Error> {
-    assert_grouped(searches.iter().map(|(search, _)| *search));
-    let mut passes = Vec::with_capacity(searches.len());
-    let (mut outcomes, mut executions) = (Vec::new(), Vec::new());
-    for (part, (search, view)) in (0..).zip(searches) {
-        let mut pass = SearchPass::new(*search, *view, deadline)?;
-        let mut outcome = pass.found(part, deadline)?;
-        executions.push(std::mem::take(&mut outcome.executions));
-        outcomes.push(outcome.outcome);
-        passes.push(pass);
-    }
-    let requests = searches.iter().map(|(search, _)| search.grouping_requests()).max().unwrap_or(0);
-    let mut watch = StepStopwatch::start();
-    let mut groupings = Vec::with_capacity(requests);
-    for request in 0..requests {
-        let mut merged: Option<GroupingExecution> = None;
-        for execution in executions.iter_mut().filter_map(|of_pass| of_pass[request].take()) {
-            match &mut merged {
-                None => merged = Some(execution),
-                Some(merged) => merged.merge(execution),
-            }
-        }
-        let fill =
-            &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references, deadline);
-        groupings.extend(merged.map(|merged| merged.finish(request as u32, fill)).transpose()?);
-    }
-    if let Some(first) = outcomes.first_mut() {
-        first.result.groupings = groupings;
-        first.trace.group += watch.lap();
-    }
-    Ok(outcomes)
-}
-
 /// Asserts that each grouping request suits some schema: planning has checked it.
 pub(crate) fn assert_grouped<'s>(searches: impl Iterator<Item = &'s PreparedSearch> + Clone) {
     let checked = millrace_plan::check_groupings(searches.map(PreparedSearch::plan));
     assert!(checked.is_ok(), "a grouping request that suits no schema has passed planning: {checked:?}");
-}
-
-/// Fills the hits of groups, each by the pass that found it.
-pub(crate) fn fill<S: Deref<Target = PreparedSearch>, V: View + Clone>(
-    passes: &[SearchPass<S, V>],
-    summary: Option<&str>,
-    references: &[HitRef],
-    deadline: &SearchDeadline,
-) -> Result<Vec<ResultHit>, Error> {
-    let mut filled: Vec<Option<ResultHit>> = vec![None; references.len()];
-    for (part, pass) in (0u32..).zip(passes) {
-        let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
-        let hit = |at: &usize| {
-            let HitRef { chunk, document, score, .. } = references[*at];
-            SortedHit { keys: Vec::new(), score, chunk, document }
-        };
-        let hits: Vec<SortedHit> = own.iter().map(hit).collect();
-        let hits = pass.fill(summary, &hits, &GlobalHitValues::default(), deadline)?;
-        own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
-    }
-    // Every reference belongs to some pass.
-    Ok(filled.into_iter().flatten().collect())
 }
 
 /// A search, and the documents of a view that it matches.
@@ -103,7 +40,8 @@ pub(crate) struct SearchPass<S, V> {
     view: V,
     narrowed: Option<SelectedView<V>>,
     pub matches: MatchedDocuments,
-    trace: SearchTrace,
+    /// Times so far.
+    pub trace: SearchTrace,
 }
 
 /// Result of a pass, with its groups as they were collected.
@@ -147,18 +85,9 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         Ok(SearchPass { search, view, narrowed, matches, trace })
     }
 
-    /// Ranks or sorts, groups and fills.
+    /// Ranks or sorts, groups and fills. If later phases rank hits together with those of other nodes, it
+    /// ranks only by the first, and fills no hits.
     pub fn found(&mut self, part: u32, deadline: &SearchDeadline) -> Result<PassResult, Error> {
-        self.pass(part, false, deadline)
-    }
-
-    /// Does the same, but if later phases rank hits again, only by the first phase: the rest is decided
-    /// together with the hits of others.
-    pub fn found_of_several(&mut self, part: u32, deadline: &SearchDeadline) -> Result<PassResult, Error> {
-        self.pass(part, true, deadline)
-    }
-
-    fn pass(&mut self, part: u32, of_several: bool, deadline: &SearchDeadline) -> Result<PassResult, Error> {
         let mut trace = self.trace;
         let mut watch = StepStopwatch::start();
         let mut first = self.search.first_phase(self.view(), &self.matches, deadline)?;
@@ -167,7 +96,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         }
         let (search, view, matches) = (&*self.search, self.view(), &self.matches);
         let mut best = None;
-        let (ordered, collapse_keys) = match search.reranking().filter(|_| of_several) {
+        let (ordered, collapse_keys) = match search.reranking() {
             None => search.ordered(view, matches, first.as_ref(), deadline)?,
             Some(reranking) => {
                 let over = RankedDocuments { plan: &search.plan, view, matches };
@@ -210,6 +139,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
             None => whole,
         };
         let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
+        self.trace = trace;
         Ok(PassResult { executions, outcome: PassOutcome { result, trace, collapse_keys }, best })
     }
 

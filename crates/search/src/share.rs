@@ -1,6 +1,7 @@
 //! Share of one node in a query over documents of several.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use millrace_column::View;
@@ -12,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::collapse::CollapseKeys;
 use crate::deadline::SearchStep;
-use crate::pass::{BestOfPass, SearchPass, assert_grouped, fill};
-use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SortedHit};
+use crate::pass::{BestOfPass, SearchPass, assert_grouped};
+use crate::trace::StepStopwatch;
+use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace, SortedHit};
 
 /// Question to a node while a query runs over several. Each asks for results of every schema, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,12 @@ pub enum ShareRequest {
     Global(Vec<(RerankRequest, Vec<Vec<f64>>)>),
     /// Hits with their fields.
     Fill(Vec<RerankRequest>),
+    /// Like [`ShareRequest::Share`], without the hits of groups. Only within a process.
+    #[serde(skip)]
+    LocalShare(Option<Vec<TermStatistics>>),
+    /// Hits of groups, each list with its document summary. Only within a process.
+    #[serde(skip)]
+    FillGroups(Vec<(Option<String>, Vec<HitRef>)>),
 }
 
 /// Hits of one node and schema, best first.
@@ -46,7 +54,7 @@ pub struct RerankRequest {
 pub enum ShareReply {
     /// Answer to [`ShareRequest::Statistics`].
     Statistics(Vec<TermStatistics>),
-    /// Answer to [`ShareRequest::Share`].
+    /// Answer to [`ShareRequest::Share`] and [`ShareRequest::LocalShare`].
     Share(NodeShare),
     /// Answer to [`ShareRequest::Second`] and [`ShareRequest::Global`]; `None` if there was no time for
     /// models.
@@ -63,6 +71,9 @@ pub enum ShareReply {
         /// Reason, and what to change.
         message: String,
     },
+    /// Answer to [`ShareRequest::FillGroups`], for each of its lists.
+    #[serde(skip)]
+    GroupHits(Vec<Vec<ResultHit>>),
 }
 
 impl ShareReply {
@@ -79,7 +90,9 @@ impl ShareReply {
                 };
                 schemas.iter().map(of_schema).sum()
             }
-            ShareReply::Hits(schemas) => schemas.iter().map(|hits| of_hits(hits)).sum(),
+            ShareReply::Hits(lists) | ShareReply::GroupHits(lists) => {
+                lists.iter().map(|hits| of_hits(hits)).sum()
+            }
             // Numbers take what they take as they are sent.
             ShareReply::Statistics(_)
             | ShareReply::Scores(_)
@@ -104,7 +117,7 @@ impl ShareReply {
             ShareRequest::Statistics => {
                 Some(ShareReply::Statistics(vec![TermStatistics::default(); schemas]))
             }
-            ShareRequest::Share(_) => {
+            ShareRequest::Share(_) | ShareRequest::LocalShare(_) => {
                 Some(ShareReply::Share(NodeShare { schemas: (0..schemas).map(|_| nothing()).collect() }))
             }
             ShareRequest::Second(agains) => {
@@ -120,6 +133,7 @@ impl ShareReply {
             ShareRequest::Fill(agains) => {
                 has_none(agains).then(|| ShareReply::Hits(vec![Vec::new(); schemas]))
             }
+            ShareRequest::FillGroups(lists) => lists.is_empty().then(|| ShareReply::GroupHits(Vec::new())),
         }
     }
 }
@@ -155,8 +169,8 @@ pub(crate) struct ShareGroups {
 
 /// Searches of one query over the documents of one node, one for each schema, for the duration of the query:
 /// every answer is about the same documents.
-pub struct ShareSession {
-    passes: Vec<SearchPass<Arc<PreparedSearch>, Arc<dyn View>>>,
+pub struct ShareSession<S = Arc<PreparedSearch>, V = Arc<dyn View>> {
+    passes: Vec<SearchPass<S, V>>,
     known: Vec<GlobalHitValues>,
 }
 
@@ -170,15 +184,12 @@ struct LaterPhaseHits<'a> {
     known: &'a mut GlobalHitValues,
 }
 
-impl ShareSession {
+impl<S: Deref<Target = PreparedSearch>, V: View + Clone> ShareSession<S, V> {
     /// Matches the documents.
     ///
     /// # Errors
     /// Those of [`PreparedSearch::run`].
-    pub fn new(
-        searches: Vec<(Arc<PreparedSearch>, Arc<dyn View>)>,
-        deadline: &SearchDeadline,
-    ) -> Result<Self, Error> {
+    pub fn new(searches: Vec<(S, V)>, deadline: &SearchDeadline) -> Result<Self, Error> {
         assert_grouped(searches.iter().map(|(search, _)| &**search));
         let pass = |(search, view)| SearchPass::new(search, view, deadline);
         let passes: Vec<_> = searches.into_iter().map(pass).collect::<Result<_, Error>>()?;
@@ -197,10 +208,12 @@ impl ShareSession {
                 self.passes.iter().map(|pass| pass.matches.statistics.clone()).collect(),
             ),
             ShareRequest::Share(statistics) => {
-                for (pass, statistics) in self.passes.iter_mut().zip(statistics.into_iter().flatten()) {
-                    pass.matches.statistics = statistics;
-                }
-                ShareReply::Share(self.share(deadline)?)
+                self.take_statistics(statistics);
+                ShareReply::Share(self.share(true, deadline)?)
+            }
+            ShareRequest::LocalShare(statistics) => {
+                self.take_statistics(statistics);
+                ShareReply::Share(self.share(false, deadline)?)
             }
             ShareRequest::Second(schemas) => ShareReply::Scores(self.each(&schemas, |later| {
                 later.profile.second_phase(&later.over, &later.hits, later.known, stop)
@@ -218,15 +231,61 @@ impl ShareSession {
             }
             ShareRequest::Fill(schemas) => {
                 let mut all = Vec::with_capacity(schemas.len());
-                for (pass, again) in self.passes.iter().zip(&schemas) {
+                for (pass, again) in self.passes.iter_mut().zip(&schemas) {
+                    let mut watch = StepStopwatch::start();
                     let hits = again.hits(pass.view())?;
                     let known = again.known(&hits);
                     let hits: Vec<SortedHit> = hits.into_iter().map(SortedHit::from).collect();
                     all.push(pass.fill(None, &hits, &known, deadline)?);
+                    pass.trace.summary += watch.lap();
                 }
                 ShareReply::Hits(all)
             }
+            ShareRequest::FillGroups(lists) => {
+                let mut watch = StepStopwatch::start();
+                let fill = |(summary, hits): &(Option<String>, Vec<HitRef>)| {
+                    self.fill(summary.as_deref(), hits, deadline)
+                };
+                let filled = lists.iter().map(fill).collect::<Result<_, Error>>()?;
+                if let Some(first) = self.passes.first_mut() {
+                    first.trace.group += watch.lap();
+                }
+                ShareReply::GroupHits(filled)
+            }
         })
+    }
+
+    /// Times of the answers so far, of each search in order.
+    pub(crate) fn traces(&self) -> impl Iterator<Item = SearchTrace> {
+        self.passes.iter().map(|pass| pass.trace)
+    }
+
+    fn take_statistics(&mut self, statistics: Option<Vec<TermStatistics>>) {
+        for (pass, statistics) in self.passes.iter_mut().zip(statistics.into_iter().flatten()) {
+            pass.matches.statistics = statistics;
+        }
+    }
+
+    /// Fills hits of groups, each by the search that found it.
+    fn fill(
+        &self,
+        summary: Option<&str>,
+        references: &[HitRef],
+        deadline: &SearchDeadline,
+    ) -> Result<Vec<ResultHit>, Error> {
+        let mut filled: Vec<Option<ResultHit>> = vec![None; references.len()];
+        for (part, pass) in (0u32..).zip(&self.passes) {
+            let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
+            let hit = |at: &usize| {
+                let HitRef { chunk, document, score, .. } = references[*at];
+                SortedHit { keys: Vec::new(), score, chunk, document }
+            };
+            let hits: Vec<SortedHit> = own.iter().map(hit).collect();
+            let hits = pass.fill(summary, &hits, &GlobalHitValues::default(), deadline)?;
+            own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
+        }
+        // Every reference belongs to some search.
+        Ok(filled.into_iter().flatten().collect())
     }
 
     /// Ranks each schema's hits, without results of earlier phases.
@@ -251,7 +310,8 @@ impl ShareSession {
             return Err(Error::Share);
         }
         let mut all = Vec::with_capacity(schemas.len());
-        for (schema, (pass, known)) in self.passes.iter().zip(&mut self.known).enumerate() {
+        for (schema, (pass, known)) in self.passes.iter_mut().zip(&mut self.known).enumerate() {
+            let mut watch = StepStopwatch::start();
             all.push(rank(LaterPhaseHits {
                 schema,
                 profile: &pass.search.profile,
@@ -259,25 +319,27 @@ impl ShareSession {
                 hits: schemas[schema].hits(pass.view())?,
                 known,
             })?);
+            pass.trace.order += watch.lap();
         }
         Ok(all)
     }
 
-    /// Builds the share. Hits of groups are filled at once, to avoid another round trip: a request for all
-    /// hits of all groups costs as much as it shows.
-    fn share(&mut self, deadline: &SearchDeadline) -> Result<NodeShare, Error> {
+    /// Builds the share. Hits of groups are filled at once for another node, to avoid another round trip: a
+    /// request for all hits of all groups costs as much as it shows.
+    fn share(&mut self, fills_groups: bool, deadline: &SearchDeadline) -> Result<NodeShare, Error> {
         let mut passed = Vec::with_capacity(self.passes.len());
         for (part, pass) in (0..).zip(&mut self.passes) {
-            passed.push(pass.found_of_several(part, deadline)?);
+            passed.push(pass.found(part, deadline)?);
         }
         let groups = |execution: GroupingExecution| -> Result<ShareGroups, Error> {
             let mut by_summary: HashMap<Option<&str>, Vec<HitRef>> = HashMap::new();
-            for (summary, hit) in execution.hits() {
+            let wanted = if fills_groups { execution.hits() } else { Vec::new() };
+            for (summary, hit) in wanted {
                 by_summary.entry(summary).or_default().push(hit);
             }
             let mut hits = Vec::new();
             for (summary, references) in by_summary {
-                let filled = fill(&self.passes, summary, &references, deadline)?;
+                let filled = self.fill(summary, &references, deadline)?;
                 let filled = references.into_iter().zip(filled);
                 hits.extend(filled.map(|(reference, hit)| (summary.map(str::to_owned), reference, hit)));
             }

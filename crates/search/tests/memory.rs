@@ -16,7 +16,7 @@ use millrace_ranking::CompiledProfile;
 use millrace_schema::{
     DocumentSummary, RankPhase, RankProfile, Schema, SourcePosition, SourcedText, SummaryField, SummaryMode,
 };
-use millrace_search::{Error, PreparedSearch, SearchDeadline, run_gathered};
+use millrace_search::{Error, GatheringNext, PreparedSearch, SearchDeadline, SearchGathering, ShareSession};
 use millrace_tensor::{Tensor, TensorType};
 
 /// Documents, in chunks of two.
@@ -125,8 +125,25 @@ fn run(plan: &Plan, bytes: usize, is_gathered: bool) -> Result<(), Error> {
     let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
     match is_gathered {
         false => search.run(&view, &deadline).map(drop),
-        true => run_gathered(vec![(search, Arc::new(view) as Arc<dyn View>)], &deadline).map(drop),
+        true => gathered(&search, view, &deadline),
     }
+}
+
+/// Runs a search as a node does for another one.
+fn gathered(
+    search: &Arc<PreparedSearch>,
+    view: impl View + 'static,
+    deadline: &SearchDeadline,
+) -> Result<(), Error> {
+    let view: Arc<dyn View> = Arc::new(view);
+    let mut session = ShareSession::new(vec![(Arc::clone(search), view)], deadline)?;
+    let mut gathering = SearchGathering::new(vec![Arc::clone(search)], 1);
+    let mut replies = Vec::new();
+    while let GatheringNext::Ask(asks) = gathering.next(replies)? {
+        let answers = asks.into_iter().map(|ask| session.answer(ask, deadline));
+        replies = answers.collect::<Result<_, _>>()?;
+    }
+    Ok(())
 }
 
 /// Returns the least memory with which a query runs, in bytes; with less it is refused.

@@ -137,6 +137,9 @@ fn run(lines: &mut String, name: &str, plan: Plan) {
                 ShareRequest::ToNormalize(_) => "to-normalize",
                 ShareRequest::Global(_) => "global",
                 ShareRequest::Fill(_) => "fill",
+                ShareRequest::LocalShare(_) | ShareRequest::FillGroups(_) => {
+                    panic!("a gathering over several nodes asks only what can be sent")
+                }
             };
             let ask = said(lines, &format!("ask {name} {step} {node}"), ask);
             let reply: ShareReply = session.answer(ask, &deadline).expect("it can be answered");

@@ -126,7 +126,7 @@ pub fn execute(
         }
     }
     let whole = whole.expect("a test has at least one part");
-    whole.finish(0, &mut |summary, references| Ok(fill(summary, references, parts)))
+    whole.paged(0).fill(&mut |summary, references| Ok(fill(summary, references, parts)))
 }
 
 fn fill(summary: Option<&str>, references: &[HitRef], parts: &[&[TestPurchase]]) -> Vec<ResultHit> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millrace_access::Permit;
 use millrace_plan::QueryMemory;
-use millrace_query::Query;
+use millrace_query::{Query, QueryLimits};
 use millrace_result::{GroupList, ResultGroup, ResultHit};
 use millrace_search::hit_page;
 use tokio::task::JoinSet;
@@ -72,12 +72,13 @@ impl SeparateSources {
         self,
         node: &Node,
         deployment: &Arc<CompiledApplication>,
-        query: &Query,
+        whole: &RewrittenQuery,
+        limits: &QueryLimits,
     ) -> Result<SourceQueries, Error> {
         let SeparateSources { parts, joining } = self;
         let mut sources = Vec::with_capacity(parts.len());
         for part in parts {
-            let made = part.query(node, deployment).await?;
+            let made = part.query(node, deployment, whole.parsed(), limits).await?;
             sources.push((part, made));
         }
         let leads = |(_, made): &(SourceQuery, RewrittenQuery)| {
@@ -86,7 +87,7 @@ impl SeparateSources {
         if sources.iter().any(leads) {
             sources.retain(leads);
         }
-        let other_order = sources.iter().find(|(_, made)| made.query.sorting != query.sorting);
+        let other_order = sources.iter().find(|(_, made)| made.query.sorting != whole.query.sorting);
         if let Some((part, _)) = other_order.filter(|_| joining.is_cut) {
             let reason = format!(
                 "source '{}' has an order of its own, and all hits become one list: sort all alike, or ask a chain that keeps its sources apart",

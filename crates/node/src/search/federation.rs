@@ -5,28 +5,62 @@
 //! (`source.NAME.hits`), if two lead to the same content cluster, if one has other waiting rules than the
 //! others, or if the chain separates their results.
 //!
-//! A source's query is made of parameters alone: those of the request, overridden by the source's own. So
-//! other nodes derive the same query from them.
+//! A source's query is derived from the query of the request: with sources, a page and a time limit of its
+//! own, and parsed again only if the request has parameters for this source alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_query::{FEDERATED, Query, QueryLimits, is_same_parameter, value_of};
+use millrace_query::{FederatedPart, Query, QueryLimits, value_of};
 use millrace_schema::FederationOptions;
 
-use super::apart::SeparateSources;
+use super::apart::{SeparateSources, SourceQueries};
 use super::rewrite::{self, RewrittenQuery};
-use super::sources::SOURCES;
 use super::targets::{QueryTarget, QueryTargets};
 use crate::error::ErrorKind;
+use crate::pool::BodySizeClass;
 use crate::{CompiledApplication, Error, Node};
 
+/// A query whose search is decided.
+pub struct FederatedQuery {
+    /// The query, over all sources.
+    pub query: Query,
+    /// Trace of the rules that have rewritten it.
+    pub told: Arc<[String]>,
+    /// Sources with their queries, if they are searched separately.
+    pub apart: Option<SourceQueries>,
+}
+
+/// Decides whether the sources of a query are searched together, and makes their queries otherwise.
+///
+/// # Errors
+/// None of the sources exists, or one has invalid parameters.
+pub async fn federated_query(
+    node: &Node,
+    deployment: &Arc<CompiledApplication>,
+    rewritten: RewrittenQuery,
+    limits: &QueryLimits,
+) -> Result<FederatedQuery, Error> {
+    let mode = FederationMode::of(deployment, &rewritten.query)?;
+    let (RewrittenQuery { query, told, .. }, apart) = match mode {
+        FederationMode::Together => (rewritten, None),
+        FederationMode::TogetherAs(part) => {
+            (part.query(node, deployment, rewritten.parsed(), limits).await?, None)
+        }
+        FederationMode::Apart(apart) => {
+            let apart = apart.asking(node, deployment, &rewritten, limits).await?;
+            (rewritten, Some(apart))
+        }
+    };
+    Ok(FederatedQuery { query, told, apart })
+}
+
 /// Kind of search of a query.
-pub enum FederationMode {
+enum FederationMode {
     /// All sources in one search, by the request as it came.
     Together,
-    /// All in one search, by these parameters: the sources are those of the chain, or there is only one.
+    /// All in one search, by this query: the sources are those of the chain, or there is only one.
     TogetherAs(SourceQuery),
     /// Each source by itself.
     Apart(SeparateSources),
@@ -38,10 +72,11 @@ pub struct SourceQuery {
     pub name: Arc<str>,
     /// True if it is not waited for longer than the others.
     pub is_optional: bool,
-    parameters: BTreeMap<String, String>,
+    part: FederatedPart,
+    /// Parameters of this source alone.
+    own: BTreeMap<String, String>,
     /// Maximum duration.
     limit: Duration,
-    limits: QueryLimits,
 }
 
 impl FederationMode {
@@ -49,9 +84,9 @@ impl FederationMode {
     ///
     /// # Errors
     /// None of the sources exists, or one has invalid parameters.
-    pub fn of(deployment: &CompiledApplication, query: &Query, limits: &QueryLimits) -> Result<Self, Error> {
-        if query.parameters.contains_key(FEDERATED) {
-            // The query was derived from this already.
+    fn of(deployment: &CompiledApplication, query: &Query) -> Result<Self, Error> {
+        if query.federated.is_some() {
+            // The query was derived from that of a request already.
             return Ok(FederationMode::Together);
         }
         let chain = value_of(&query.parameters, "searchChain").map(str::trim).filter(|name| !name.is_empty());
@@ -67,17 +102,29 @@ impl FederationMode {
         if federation.is_none() && alike {
             return Ok(FederationMode::Together);
         }
-        let page = HitPage { hits: query.hits, offset: query.offset };
-        let all = targets.iter().map(QueryTarget::full_name).collect::<Vec<_>>().join(",");
-        let whole = FederatedRequest { query, limits, restrict, all: &all };
+        let whole = FederatedPart {
+            sources: targets.iter().map(QueryTarget::full_name).collect(),
+            all: targets.iter().map(QueryTarget::full_name).collect(),
+            restrict,
+            hits: query.hits,
+            offset: query.offset,
+            timeout: query.timeout,
+        };
         Ok(match &targets[..] {
-            [only] if blends && unresolved.is_none() => FederationMode::TogetherAs(whole.part(only, page)),
-            _ if blends && alike && unresolved.is_none() => FederationMode::TogetherAs(whole.together(page)),
+            [only] if blends && unresolved.is_none() => {
+                FederationMode::TogetherAs(SourceQuery::of(only, &whole))
+            }
+            _ if blends && alike && unresolved.is_none() => {
+                FederationMode::TogetherAs(SourceQuery::of_all(whole))
+            }
             _ => {
-                // All hits of the page may be one source's.
-                let best = HitPage { hits: query.offset.saturating_add(query.hits), offset: 0 };
-                let window = if blends && targets.len() > 1 { best } else { page };
-                let parts = targets.iter().map(|target| whole.part(target, window)).collect();
+                let mut window = whole;
+                if blends && targets.len() > 1 {
+                    // All hits of the page may be one source's.
+                    window.hits = query.offset.saturating_add(query.hits);
+                    window.offset = 0;
+                }
+                let parts = targets.iter().map(|target| SourceQuery::of(target, &window)).collect();
                 FederationMode::Apart(SeparateSources::new(parts, blends, unresolved))
             }
         })
@@ -87,74 +134,26 @@ impl FederationMode {
 /// Chain of queries that do not name one.
 const DEFAULT_CHAIN: &str = "default";
 
-/// Range of the wanted hits.
-#[derive(Clone, Copy)]
-struct HitPage {
-    hits: usize,
-    offset: usize,
-}
-
-/// Common input of the queries of all sources.
-struct FederatedRequest<'a> {
-    query: &'a Query,
-    limits: &'a QueryLimits,
-    /// Schemas to search, if the query named them as sources of a chain that has others.
-    restrict: Option<String>,
-    /// Names of the sources, separated by commas.
-    all: &'a str,
-}
-
-impl FederatedRequest<'_> {
+impl SourceQuery {
     /// One query of all sources, none of which has parameters of its own.
-    fn together(&self, page: HitPage) -> SourceQuery {
-        let parameters = self.parameters(self.all, page);
-        self.made(Arc::from(self.all), parameters, FederationOptions::default(), page)
+    fn of_all(whole: FederatedPart) -> Self {
+        let (name, limit) = (Arc::from(whole.sources.join(",")), whole.timeout);
+        SourceQuery { name, is_optional: false, part: whole, own: BTreeMap::new(), limit }
     }
 
     /// The query of one source.
-    fn part(&self, target: &QueryTarget<'_>, page: HitPage) -> SourceQuery {
-        let mut parameters = self.parameters(&target.full_name(), page);
-        if target.own.keys().any(|name| is_of_groups(name)) {
-            parameters.retain(|name, _| !is_of_groups(name));
-        }
-        target.own.iter().for_each(|(name, value)| put(&mut parameters, name, value.clone()));
-        self.made(Arc::from(target.name), parameters, target.options, page)
-    }
-
-    /// Parameters of the request, restricted to these sources.
-    fn parameters(&self, sources: &str, page: HitPage) -> BTreeMap<String, String> {
-        let mut parameters = self.query.parameters.clone();
-        put(&mut parameters, SOURCES, sources.to_owned());
-        put(&mut parameters, FEDERATED, self.all.to_owned());
-        put(&mut parameters, "hits", page.hits.to_string());
-        put(&mut parameters, "offset", page.offset.to_string());
-        put(&mut parameters, "timeout", format!("{}us", self.query.timeout.as_micros()));
-        if let Some(schemas) = &self.restrict {
-            put(&mut parameters, "model.restrict", schemas.clone());
-        }
-        parameters
-    }
-
-    fn made(
-        &self,
-        name: Arc<str>,
-        parameters: BTreeMap<String, String>,
-        options: FederationOptions,
-        page: HitPage,
-    ) -> SourceQuery {
-        let whole = self.query.timeout;
+    fn of(target: &QueryTarget<'_>, whole: &FederatedPart) -> Self {
+        let FederationOptions { timeout, optional } = target.options;
         SourceQuery {
-            name,
-            is_optional: options.optional.unwrap_or(false),
-            parameters,
-            limit: options.timeout.map_or(whole, |timeout| timeout.min(whole)),
-            limits: QueryLimits { max_hits: self.limits.max_hits.max(page.hits), ..*self.limits },
+            name: Arc::from(target.name),
+            is_optional: optional.unwrap_or(false),
+            part: FederatedPart { sources: vec![target.full_name()], ..whole.clone() },
+            own: target.own.clone(),
+            limit: timeout.map_or(whole.timeout, |timeout| timeout.min(whole.timeout)),
         }
     }
-}
 
-impl SourceQuery {
-    /// Builds its query.
+    /// Builds its query from that of the request before its rules, and applies the rules.
     ///
     /// # Errors
     /// Its own parameters are invalid.
@@ -162,8 +161,14 @@ impl SourceQuery {
         &self,
         node: &Node,
         deployment: &Arc<CompiledApplication>,
+        request: &Query,
+        limits: &QueryLimits,
     ) -> Result<RewrittenQuery, Error> {
-        let made = rewrite::query(node, deployment, self.parameters.clone(), self.limits).await;
+        let limits = QueryLimits { max_hits: limits.max_hits.max(self.part.hits), ..*limits };
+        let made = match self.parsed(node, request, limits).await {
+            Ok(query) => rewrite::by_rules(node, deployment, query, limits).await,
+            Err(error) => Err(error),
+        };
         let mut made = made.map_err(|error| match error.kind() {
             ErrorKind::BadRequest => Error::BadRequest(format!("source '{}': {error}", self.name)),
             _ => error,
@@ -171,17 +176,14 @@ impl SourceQuery {
         made.query.timeout = made.query.timeout.min(self.limit);
         Ok(made)
     }
-}
 
-/// Sets a parameter, in place of any of its names.
-fn put(parameters: &mut BTreeMap<String, String>, name: &str, value: String) {
-    parameters.retain(|given, _| !is_same_parameter(given, name));
-    parameters.insert(name.to_owned(), value);
-}
-
-/// True if a parameter selects the groups that are searched: those of a source replace all of the request's.
-fn is_of_groups(name: &str) -> bool {
-    const NAMES: [&str; 4] =
-        ["streaming.groupname", "streaming.groupnames", "streaming.userid", "streaming.selection"];
-    NAMES.iter().any(|known| is_same_parameter(name, known))
+    async fn parsed(&self, node: &Node, request: &Query, limits: QueryLimits) -> Result<Query, Error> {
+        if self.own.is_empty() {
+            return Ok(request.part(&self.part));
+        }
+        let (request, part, own) = (request.clone(), self.part.clone(), self.own.clone());
+        let size = request.parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let parse = move || request.part_with(&part, &own, &limits);
+        Ok(node.pool().run_sized(BodySizeClass::of_query(size), parse).await??)
+    }
 }

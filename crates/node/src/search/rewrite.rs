@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_access::RequestCaller;
 use millrace_plan::parsed;
 use millrace_query::{BriefItem, Query, QueryLimits, is_same_parameter, value_of};
 use millrace_rules::{QueryRewriting, RewriteStep, RuleBase};
@@ -20,8 +21,29 @@ const RULES_LEVEL: u64 = 2;
 pub struct RewrittenQuery {
     /// The query.
     pub query: Query,
+    /// The query before its rules, if they have changed it.
+    before: Option<Box<Query>>,
     /// Trace of the rules that have rewritten it.
     pub told: Arc<[String]>,
+}
+
+impl RewrittenQuery {
+    fn unchanged(query: Query) -> Self {
+        RewrittenQuery { query, before: None, told: Arc::default() }
+    }
+
+    /// The query as it was parsed, before its rules.
+    pub fn parsed(&self) -> &Query {
+        self.before.as_deref().unwrap_or(&self.query)
+    }
+
+    /// Fills the only group of a caller into a query that names none.
+    pub fn fill_in_group(&mut self, caller: &RequestCaller) {
+        if let Some(before) = &mut self.before {
+            run::fill_in_group(caller, before);
+        }
+        run::fill_in_group(caller, &mut self.query);
+    }
 }
 
 /// Builds the query of these parameters. Its own parameters stay as received, so that another node to which
@@ -35,10 +57,21 @@ pub async fn query(
     let size = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
     let parse = move || Query::from_parameters(parameters, &limits);
     let query = node.pool().run_sized(BodySizeClass::of_query(size), parse).await??;
+    by_rules(node, deployment, query, limits).await
+}
+
+/// Completes a parsed query: by the mode of its sources, and by the rules.
+///
+/// # Errors
+/// The rules cannot be applied to the query.
+pub async fn by_rules(
+    node: &Node,
+    deployment: &Arc<CompiledApplication>,
+    query: Query,
+    limits: QueryLimits,
+) -> Result<RewrittenQuery, Error> {
     let query = with_scope(query, deployment);
-    let Some(base) = base_of(deployment, &query)? else {
-        return Ok(RewrittenQuery { query, told: Arc::default() });
-    };
+    let Some(base) = base_of(deployment, &query)? else { return Ok(RewrittenQuery::unchanged(query)) };
     let (base, deployment) = (Arc::clone(base), Arc::clone(deployment));
     // A query without a scope is refused later, or is a prompt that searches nothing.
     let flow = run::flow(&query).unwrap_or_else(|_| WorkFlow::short());
@@ -64,23 +97,23 @@ fn rewritten(
     deployment: &CompiledApplication,
     limits: &QueryLimits,
 ) -> Result<RewrittenQuery, Error> {
-    let told = Arc::default();
     let level = level(&query)?;
     // If nothing can be searched, the planning of the query reports it.
     let Ok(reached) = ResolvedSources::by(&query.sources, deployment) else {
-        return Ok(RewrittenQuery { query, told });
+        return Ok(RewrittenQuery::unchanged(query));
     };
     let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
     let explains = level >= RULES_LEVEL;
     let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters, explains) else {
-        return Ok(RewrittenQuery { query, told });
+        return Ok(RewrittenQuery::unchanged(query));
     };
+    let before = Some(Box::new(query.clone()));
     let told = trace(base, &query, &rewriting, level).into();
     let query = match rewriting.set.is_empty() {
         true => query,
         false => with_scope(with_parameters(query, &rewriting.set, limits)?, deployment),
     };
-    Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, told })
+    Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, before, told })
 }
 
 /// Returns the rule base for rewriting a query.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_bucket::BucketId;
-use millrace_column::{ExecutionPaths, View};
+use millrace_column::View;
 use millrace_document::DocumentGroup;
 use millrace_plan::{
     EmbeddedInput, Plan, PlanContext, QueryMemory, StreamedScope, check_groupings, has_field, parsed,
@@ -18,7 +18,7 @@ use millrace_result::PartialResult;
 use millrace_schema::did_you_mean;
 use millrace_search::{
     MergedOutcome, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, SearchTrace, ShareSession,
-    run_all, run_gathered,
+    run_all,
 };
 use millrace_store::ViewScope;
 
@@ -157,21 +157,13 @@ impl QueryRequest {
     pub fn flow(&self) -> Result<WorkFlow, Error> {
         flow(&self.query)
     }
-
-    /// Node, query and start time.
-    pub fn asked(&self) -> (&Node, &Query, Instant) {
-        (&self.node, &self.query, self.started)
-    }
 }
 
 /// Plans and runs a query over the documents of this node.
 pub fn run(request: QueryRequest) -> Result<SearchOutcome, Error> {
     let mut prepared = PreparedQuery::new(request)?;
     let views = prepared.narrowed_views()?;
-    let outcomes = match prepared.request.node.settings().paths() {
-        ExecutionPaths::Fast => run_all(&prepared.parts(&views), &prepared.deadline)?,
-        ExecutionPaths::Plain => run_gathered(prepared.over(views), &prepared.deadline)?,
-    };
+    let outcomes = run_all(&prepared.parts(&views), &prepared.deadline)?;
     Ok(prepared.found(outcomes, 1))
 }
 

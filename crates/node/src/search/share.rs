@@ -116,7 +116,7 @@ pub async fn start(
         values_max: usize::MAX,
         ..QueryLimits::default()
     };
-    let RewrittenQuery { query, told } = rewrite::query(node, &deployment, parameters, limits).await?;
+    let RewrittenQuery { query, told, .. } = rewrite::query(node, &deployment, parameters, limits).await?;
     let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_query::{FEDERATED, Query, value_of};
+use millrace_query::{Query, value_of};
 use millrace_schema::DocumentMode;
 use millrace_selection::DocumentSelection;
 
@@ -164,8 +164,8 @@ impl NamedSource {
 /// Schemas of all sources that are searched together with those of this query, including itself; empty if it
 /// is the whole request.
 pub fn beside<'d>(query: &Query, deployment: &'d CompiledApplication) -> Vec<&'d Arc<CompiledDocumentType>> {
-    let Some(names) = query.parameters.get(FEDERATED) else { return Vec::new() };
-    let names = millrace_query::QuerySources::Named(names.split(',').map(str::to_owned).collect());
+    let Some(names) = &query.federated else { return Vec::new() };
+    let names = millrace_query::QuerySources::Named(names.clone());
     let reached = ResolvedSources::by(&names, deployment);
     reached.map(|reached| reached.kinds.iter().map(|asked| asked.kind).collect()).unwrap_or_default()
 }

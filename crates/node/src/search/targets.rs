@@ -12,9 +12,8 @@ use crate::{CompiledApplication, Error};
 /// Sources of a query.
 pub struct QueryTargets<'d> {
     pub targets: Vec<QueryTarget<'d>>,
-    /// Schemas to search in them, separated by commas, if the query named schemas and the chain has other
-    /// sources.
-    pub restrict: Option<String>,
+    /// Schemas to search in them, if the query named schemas and the chain has other sources.
+    pub restrict: Option<Vec<String>>,
     /// Error for those that do not exist.
     pub unresolved: Option<Error>,
 }
@@ -112,7 +111,7 @@ fn wanted(query: &Query) -> Vec<&str> {
 }
 
 /// Schemas that a query named as sources, within those that it is restricted to.
-fn restriction(schemas: &[&str], query: &Query) -> Result<Option<String>, Error> {
+fn restriction(schemas: &[&str], query: &Query) -> Result<Option<Vec<String>>, Error> {
     let mut schemas = schemas.to_vec();
     if schemas.is_empty() {
         return Ok(None);
@@ -122,7 +121,7 @@ fn restriction(schemas: &[&str], query: &Query) -> Result<Option<String>, Error>
     }
     match &schemas[..] {
         [] => Err(Error::parameter("restrict", "none of the schemas that are asked is among these")),
-        schemas => Ok(Some(schemas.join(","))),
+        schemas => Ok(Some(schemas.iter().map(|name| (*name).to_owned()).collect())),
     }
 }
 

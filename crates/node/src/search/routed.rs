@@ -1,0 +1,168 @@
+//! The answer to a query: by the node that has its documents, or by this one, which repeats it until its
+//! reads count.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_access::Permit;
+use millrace_query::Query;
+
+use super::apart::SourceQueries;
+use super::run::{QueryRequest, SearchOutcome, flow};
+use super::{GRACE, answer, embed, one_location};
+use crate::caller::CancelOnDrop;
+use crate::cluster::{
+    AccessKind, BucketReaders, ForwardKind, ForwardableRequest, PATIENCE, ReadFence, RouteSubject,
+    RoutingDecision, hand_on,
+};
+use crate::{CompiledApplication, Error, Node};
+
+/// A query of a client, or one that another node has forwarded.
+pub struct RoutedQuery {
+    /// Node that was asked.
+    pub node: Arc<Node>,
+    /// Application that the query is for.
+    pub deployment: Arc<CompiledApplication>,
+    /// The query.
+    pub query: Arc<Query>,
+    /// Trace of the rules that have rewritten it.
+    pub told: Arc<[String]>,
+    /// Sources with their queries, if they are searched separately.
+    pub apart: Option<SourceQueries>,
+    /// Permission of its caller to read the documents.
+    pub permit: Permit,
+    /// Sender of the request.
+    pub hop: ForwardKind,
+    /// Arrival of the request.
+    pub started: Instant,
+    /// Memory that it takes of a budget. It is dropped last: after what it was reserved for.
+    pub room: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Answer to a query: `T` is the output of this node, `A` the answer of another one.
+pub enum QueryAnswer<T, A> {
+    /// Output of this node.
+    Here(T),
+    /// Answer of another node.
+    There(A),
+    /// These nodes have the documents, by this version of the cluster state: the node that forwarded the
+    /// query asks them.
+    Readers(u64, BucketReaders),
+}
+
+/// Next step for a query.
+enum QueryRoute<A> {
+    Here(LocalQuery),
+    There(A),
+    Readers(u64, BucketReaders),
+}
+
+/// A query that this node answers.
+struct LocalQuery {
+    fence: ReadFence,
+    /// True if it covers all nodes that have some of the documents.
+    gathers: bool,
+}
+
+impl RoutedQuery {
+    /// Answers the query. `forward` makes the request that goes to another node, with the rest of the time;
+    /// `finish` makes the output of an outcome, on the pool. It runs again if the reads did not count.
+    ///
+    /// # Errors
+    /// The query is not valid for the application, or it cannot be answered in time; an error of `forward` or
+    /// `finish`.
+    pub async fn answer<T: Send + 'static, R: ForwardableRequest>(
+        mut self,
+        forward: impl Fn(&Query, Duration) -> Result<R, Error>,
+        finish: impl Fn(SearchOutcome) -> Result<T, Error> + Clone + Send + 'static,
+    ) -> Result<QueryAnswer<T, R::Answer>, Error> {
+        if let Some(apart) = self.apart.take() {
+            let RoutedQuery { node, deployment, query, permit, started, .. } = &self;
+            let found = apart.run(node, deployment, query, permit, *started).await?;
+            let output = node.pool().run_in(flow(query)?, move || finish(found)).await??;
+            return Ok(QueryAnswer::Here(output));
+        }
+        let deadline = self.started + self.query.timeout;
+        let caller = CancelOnDrop::default();
+        loop {
+            let here = match self.route(&forward, deadline).await? {
+                QueryRoute::Here(here) => here,
+                QueryRoute::There(answer) => return Ok(QueryAnswer::There(answer)),
+                QueryRoute::Readers(version, readers) => return Ok(QueryAnswer::Readers(version, readers)),
+            };
+            let running = self.run(&here, &caller, deadline, finish.clone());
+            let Ok(output) = tokio::time::timeout_at((deadline + GRACE).into(), running).await else {
+                return Err(Error::Timeout(self.query.timeout));
+            };
+            let output = output?;
+            match here.fence.check(&self.node) {
+                Ok(()) => return Ok(QueryAnswer::Here(output)),
+                Err(error) if self.hop != ForwardKind::Client || Instant::now() + PATIENCE >= deadline => {
+                    return Err(error);
+                }
+                Err(_) => tokio::time::sleep(PATIENCE).await,
+            }
+        }
+    }
+
+    /// Forwards the query to the node whose documents it reads, if they all lie in one bucket that belongs to
+    /// another node.
+    async fn route<R: ForwardableRequest>(
+        &self,
+        forward: &impl Fn(&Query, Duration) -> Result<R, Error>,
+        deadline: Instant,
+    ) -> Result<QueryRoute<R::Answer>, Error> {
+        let RoutedQuery { node, query, hop, .. } = self;
+        let Some((location, group)) = one_location(node, query)? else {
+            if node.cluster().is_some() && *hop != ForwardKind::Client {
+                // The node that forwarded it takes it for a query of one bucket.
+                return Err(Error::Unsettled(
+                    "the nodes do not agree yet whether the group is divided".to_owned(),
+                ));
+            }
+            let gathers = *hop == ForwardKind::Client;
+            return Ok(QueryRoute::Here(LocalQuery { fence: ReadFence::default(), gathers }));
+        };
+        let request = forward(query, query.timeout.saturating_sub(self.started.elapsed()))?;
+        let subject = RouteSubject { location, group: Some(&group), part: None };
+        Ok(match hand_on(node, subject, AccessKind::Search, hop, &request, deadline).await? {
+            RoutingDecision::Here(fence) => QueryRoute::Here(LocalQuery { fence, gathers: false }),
+            RoutingDecision::There(answer) => QueryRoute::There(answer),
+            RoutingDecision::Readers(version, readers) => QueryRoute::Readers(version, readers),
+            RoutingDecision::Divided => {
+                QueryRoute::Here(LocalQuery { fence: ReadFence::default(), gathers: true })
+            }
+        })
+    }
+
+    /// Runs the query here, and makes its output.
+    async fn run<T: Send + 'static>(
+        &self,
+        here: &LocalQuery,
+        caller: &CancelOnDrop,
+        deadline: Instant,
+        finish: impl FnOnce(SearchOutcome) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let RoutedQuery { node, deployment, query, told, permit, started, room, .. } = self;
+        let embeddings = embed(node, deployment, query, deadline, &caller.gone).await?;
+        let request = QueryRequest {
+            node: Arc::clone(node),
+            deployment: Arc::clone(deployment),
+            query: Arc::clone(query),
+            told: Arc::clone(told),
+            embeddings: Arc::new(embeddings),
+            permit: permit.clone(),
+            started: *started,
+            gone: Arc::clone(&caller.gone),
+            room: room.clone(),
+            memory: node.query_memory(),
+        };
+        let full = here.gathers || here.fence.is_full();
+        answer(&request, here.gathers, move |mut found: SearchOutcome| {
+            found.result.coverage.non_ideal |= !full;
+            finish(found)
+        })
+        .await?
+    }
+}
