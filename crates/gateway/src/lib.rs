@@ -14,6 +14,7 @@ mod edge;
 mod elastic_api;
 mod forwarding;
 pub mod fuzz;
+mod group_api;
 mod http;
 mod mcp;
 mod model_evaluation;
