@@ -34,9 +34,9 @@ pub enum AccessRule {
     Whole(&'static [AccessRight]),
 }
 
-/// Endpoints of both ports that require no credential: load balancers ask them, and they tell nothing but
-/// that the server is there.
-const OPEN: [&str; 2] = ["/state/v1/health", "/status.html"];
+/// Endpoints of both ports that require no credential: load balancers ask for the first two, and
+/// browsers for the files of the page. They have no data.
+const OPEN: [&str; 4] = ["/state/v1/health", "/status.html", "/page/style.css", "/page/page.js"];
 
 impl AccessRule {
     /// Returns the rule for a path and a method.

@@ -175,9 +175,9 @@ fn check_alone(node: &GatewayState, cure: &str) -> Result<(), Error> {
     }
 }
 
-fn document_types(node: &GatewayState) -> Result<Vec<String>, Error> {
+fn document_types(node: &GatewayState) -> Result<Vec<Arc<str>>, Error> {
     let deployment = node.deployments().current()?;
-    Ok(deployment.kinds().map(|kind| kind.schema.document_type.name().to_owned()).collect())
+    Ok(deployment.kinds().map(|kind| Arc::from(kind.schema.document_type.name())).collect())
 }
 
 /// `GET` of the groups: of all, page by page, or those of the caller.
@@ -223,8 +223,8 @@ async fn list(
     Ok(http::json(StatusCode::OK, &Value::Object(answer)))
 }
 
-fn names(document_types: &[String]) -> Vec<&str> {
-    document_types.iter().map(String::as_str).collect()
+fn names(document_types: &[Arc<str>]) -> Vec<&str> {
+    document_types.iter().map(|name| &**name).collect()
 }
 
 /// Returns the size of a group, and the number of files that have anything of it.

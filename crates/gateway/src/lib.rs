@@ -18,6 +18,7 @@ mod group_api;
 mod http;
 mod mcp;
 mod model_evaluation;
+mod page;
 mod quota;
 mod search_api;
 mod server;

@@ -13,6 +13,7 @@ use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
 use super::{RequestGuard, person};
 use crate::access_log::{self, ConnectionPeer};
+use crate::page;
 use crate::quota::CallerTurn;
 
 impl RequestGuard {
@@ -50,7 +51,8 @@ impl RequestGuard {
             _ => RequestMethod::Other,
         };
         let rule = AccessRule::of(port, method, request.uri().path());
-        if rule == AccessRule::Open {
+        // The page has no data; its user signs in there.
+        if rule == AccessRule::Open || (port == PortKind::Data && page::is_wanted(request)) {
             return Ok(None);
         }
         let is_node = request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
