@@ -91,11 +91,12 @@ async fn answer(node: Arc<GatewayState>, request: Request) -> Result<Response, E
              /group/v1/NAME/export and /group/v1/NAME/restore"
         ))
     })?;
-    match (target, request.method().as_str()) {
+    let method = request.method().clone();
+    match (target, method.as_str()) {
         (GroupTarget::All, "GET") => list(&node, &caller, &parameters).await,
         (GroupTarget::One(name), "GET") => {
             let group = group_of(name, &parameters)?;
-            let found = Size { store: measured(&node, &caller, &group).await? };
+            let found = MeasuredGroup { store: measured(&node, &caller, &group).await? };
             match found.store.0.documents + found.store.0.bytes + found.store.1 {
                 0 => Err(Error::NotFound(format!("there is nothing of the group '{}'", shown(&group)))),
                 _ => Ok(http::json(StatusCode::OK, &found.value())),
@@ -111,9 +112,7 @@ async fn answer(node: Arc<GatewayState>, request: Request) -> Result<Response, E
             let own = Arc::new(caller.within(group_of(name, &parameters)?)?);
             restore(node, own, request).await
         }
-        (target, _) => {
-            Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: target.methods() })
-        }
+        (target, _) => Err(Error::MethodNotAllowed { method: method.to_string(), allowed: target.methods() }),
     }
 }
 
@@ -141,11 +140,11 @@ fn shown(group: &DocumentGroup) -> String {
 }
 
 /// Size of a group, and the number of files that still have anything of it.
-struct Size {
+struct MeasuredGroup {
     store: (StoredGroup, u64),
 }
 
-impl Size {
+impl MeasuredGroup {
     fn value(&self) -> Value {
         let (stored, files) = &self.store;
         let mut value = value_of(stored);
@@ -177,7 +176,7 @@ fn check_alone(node: &GatewayState, cure: &str) -> Result<(), Error> {
 
 fn document_types(node: &GatewayState) -> Result<Vec<Arc<str>>, Error> {
     let deployment = node.deployments().current()?;
-    Ok(deployment.kinds().map(|kind| Arc::from(kind.schema.document_type.name())).collect())
+    Ok(deployment.kinds().map(|kind| Arc::clone(kind.schema.document_type.name())).collect())
 }
 
 /// `GET` of the groups: of all, page by page, or those of the caller.

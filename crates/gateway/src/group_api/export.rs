@@ -76,7 +76,7 @@ impl GroupExport {
             if visit.status() != StatusCode::OK {
                 return Err(ExportEnd::Failed(format!("a visit was answered with {}", visit.status())));
             }
-            let mut lines = VisitLines::default();
+            let mut lines = ExportLines::default();
             let mut body = visit.into_body();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| ExportEnd::Failed(error.to_string()))?;
@@ -118,14 +118,14 @@ impl GroupExport {
 
 /// Lines of a visit: documents are passed on, the others show its state.
 #[derive(Default)]
-struct VisitLines {
+struct ExportLines {
     pending: Vec<u8>,
     token: Option<String>,
     is_complete: bool,
     failure: Option<String>,
 }
 
-impl VisitLines {
+impl ExportLines {
     /// Adds bytes, and returns the lines of documents that are complete.
     fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(bytes);
