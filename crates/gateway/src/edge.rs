@@ -17,6 +17,7 @@
 mod admission;
 mod cors;
 mod credentials;
+mod forwarded_groups;
 pub(crate) mod fuzz;
 mod hosts;
 mod origins;

@@ -256,7 +256,7 @@ fn no_profile_rule_or_header_shows_another_group() {
         ("forwarded", "for=bob"),
         ("cookie", "group=bob; streaming.groupname=bob"),
         ("streaming.groupname", "bob"),
-        ("x-millrace-group", "bob"),
+        ("millrace-groups", "gbob"),
     ];
     for path in &paths {
         let answer = closed.ask(closed.ann, Method::GET, path, "");
