@@ -142,6 +142,42 @@ fn a_group_is_exported_deleted_and_restored() {
 }
 
 #[test]
+fn a_full_group_takes_no_more() {
+    let most = [("MILLRACE_GROUP_DOCUMENTS_MAX", "2"), ("MILLRACE_GROUP_BYTES_MAX", "20000")];
+    let server = TestServer::start_with(&most).deploy_notes();
+    let put = |path: &str, title: &str| {
+        let body = json!({ "fields": { "title": title } }).to_string();
+        let (status, answer) = server.call(Method::POST, &format!("/document/v1/n/note/{path}"), &body);
+        (status, answer["message"].as_str().unwrap_or_default().to_owned())
+    };
+    for path in ["group/ann/1", "group/ann/1", "group/ann/2", "group/bob/1", "docid/1", "docid/2", "docid/3"]
+    {
+        assert_eq!(put(path, "x").0, 200, "{path}");
+    }
+    let (status, message) = put("group/ann/3", "x");
+    assert_eq!(status, 507, "{message}");
+    assert!(
+        message.contains("group g=ann is full") && message.contains("--group-documents-max"),
+        "{message}"
+    );
+    let operations = "{\"put\":\"id:n:note:g=ann:4\",\"fields\":{}}\n{\"remove\":\"id:n:note:g=ann:1\"}\n\
+                      {\"put\":\"id:n:note:g=bob:2\",\"fields\":{}}\n";
+    let fed = text_of(&send(&server, Method::POST, "/feed/v1", operations).body);
+    assert_eq!(fed.matches("\"status\":507").count(), 1, "{fed}");
+    assert_eq!(put("group/ann/3", "x").0, 200, "a removal makes room");
+    assert_eq!(
+        put(
+            "group/carl/1",
+            &(0..20_000_u32).map(|number| number.wrapping_mul(2_654_435_761).to_string()).collect::<String>()
+        )
+        .0,
+        200
+    );
+    let (status, message) = put("group/carl/2", "x");
+    assert!(status == 507 && message.contains("--group-bytes-max"), "{message}");
+}
+
+#[test]
 fn an_erased_group_is_in_no_file() {
     let server = TestServer::with_notes();
     let marker = "zyxwvutsrqponm";
