@@ -122,13 +122,49 @@ class Client(threading.Thread):
         path = f"/document/v1/notes/note/group/c{self.number}g{group}"
         return f"{path}?selection=true&cluster=notes&timeout=8s" if document is None else f"{path}/{document}?timeout=8s"
 
-    def call(self, node, method, path, body=None, patience=10):
+    def feed(self, node):
+        """Sends a stream of writes of several documents, some of them more than once."""
+        operations, lines = [], []
+        for _ in range(self.random.randrange(2, 60)):
+            group, document = self.random.randrange(GROUPS), self.random.randrange(DOCUMENTS)
+            id = f"id:notes:note:g=c{self.number}g{group}:{document}"
+            self.last += 1
+            value = self.last * 10 + self.number
+            what = self.random.random()
+            if what < 0.7:
+                lines.append({"put": id, "fields": {"value": value, "text": f"note {value} " + "word " * self.random.randrange(40)}})
+            elif what < 0.8:
+                lines.append({"update": id, "create": True, "fields": {"value": {"assign": value}}})
+            else:
+                value = None
+                lines.append({"remove": id})
+            operations.append((self.documents[group, document], value))
+        status, answer = self.call(node, "POST", "/feed/v1?timeout=8s", lines, patience=20, parse=lambda text: [json.loads(line) for line in text.splitlines()])
+        if status != 200:
+            for known, value in operations:
+                self.write([known], value, (status, answer))
+            return
+        failed = {line["operation"]: line for line in answer if "operation" in line}
+        through = max((line["through"] for line in answer if "through" in line), default=0)
+        end = next((line for line in answer if "complete" in line), {})
+        for number, (known, value) in enumerate(operations, 1):
+            if number in failed:
+                self.write([known], value, (failed[number]["status"], failed[number]))
+            elif number <= through:
+                self.write([known], value, (200, {}))
+                self.counts["writes in streams"] += 1
+            else:
+                # Behind the last progress, anything may have happened.
+                self.write([known], value, (None, {"message": f"a stream ended: {end.get('message', 'without totals')}"}))
+
+    def call(self, node, method, path, body=None, patience=10, parse=json.loads):
         """The status, or None where there was no answer, and the answer."""
         connection = http.client.HTTPConnection(node.place.host, node.port, timeout=patience)
         try:
             connection.request(method, path, body=json.dumps(body) if body else None)
             response = connection.getresponse()
-            return response.status, json.loads(response.read() or b"{}")
+            text = response.read() or b"{}"
+            return response.status, parse(text) if response.status == 200 else json.loads(text)
         except (ConnectionRefusedError, OSError, http.client.HTTPException, ValueError) as error:
             return None, {"message": repr(error)}
         finally:
@@ -159,6 +195,8 @@ class Client(threading.Thread):
                 self.log(f"client {self.number} read {seen} of {group}/{document} at {node.name}, and it is {known.value}"
                          + known.why(seen), stale=True)
             return
+        if what < 0.36:
+            return self.feed(node)
         self.last += 1
         value = self.last * 10 + self.number
         if what < 0.75:

@@ -1,9 +1,13 @@
 //! The benchmarks by name, each in a module of its own.
 
+mod bulk;
+mod bulk_beside;
+mod bulk_nodes;
 mod drop;
 mod drop_replicas;
 mod fair;
 mod feed;
+mod feed_stream;
 mod feed_tail;
 mod grouping;
 mod heal;
@@ -130,6 +134,13 @@ pub const BENCHES: &[Benchmark] = &[
     feed::VECTORS,
     feed::SMALL,
     feed_tail::BENCH,
+    feed_stream::BENCH,
+    bulk::BENCH,
+    bulk::TAIL,
+    bulk_beside::BESIDE,
+    bulk_beside::FAIR,
+    bulk_beside::MEMORY,
+    bulk_nodes::BENCH,
     visible::BENCH,
     fair::BENCH,
     drop::BENCH,

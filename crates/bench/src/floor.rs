@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::Service;
 use hyper::{Request, StatusCode};
+use millrace_document::json::{FeedOperation, FeedReader};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind, json};
 use millrace_gateway::{PortLimits, RequestLimits};
 use millrace_schema::Schema;
@@ -92,6 +93,9 @@ impl Service<Request<Incoming>> for ParsingService {
 
 async fn parse(schema: &Schema, request: Request<Incoming>) -> Result<Response, Error> {
     let path = request.uri().path().to_owned();
+    if path == "/feed/v1" {
+        return parse_stream(schema, request).await;
+    }
     let mut parts = path.rsplit('/');
     let (Some(name), Some(group)) = (parts.next(), parts.next()) else {
         return Err(Error::failed(format!("{path} does not belong to a document")));
@@ -104,5 +108,21 @@ async fn parse(schema: &Schema, request: Request<Incoming>) -> Result<Response, 
     json::parse(&body, OperationKind::Put, id, &schema.document_type, options).map_err(Error::failed)?;
     let mut response = Response::new(answer.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// Parses all operations of a stream.
+async fn parse_stream(schema: &Schema, request: Request<Incoming>) -> Result<Response, Error> {
+    let body = request.into_body().collect().await.map_err(Error::failed)?.to_bytes();
+    let mut operations: u64 = 0;
+    for operation in FeedReader::new(&body[..]) {
+        let FeedOperation { kind, id, json, .. } = operation.map_err(Error::failed)?;
+        let options = json::ParseOptions::default();
+        json::parse(&json, kind, id, &schema.document_type, options).map_err(Error::failed)?;
+        operations += 1;
+    }
+    let answer = serde_json::json!({ "complete": true, "operations": operations, "ok": operations });
+    let mut response = Response::new(format!("{answer}\n").into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
     Ok(response)
 }

@@ -19,6 +19,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// A running server; ended on drop.
 pub(crate) struct ServerProcess {
     child: Child,
+    url: String,
     clients: HttpClients,
     ready_after: Duration,
 }
@@ -27,7 +28,8 @@ impl ServerProcess {
     /// Starts `program` over a data directory and waits until it serves documents and queries.
     pub fn start(program: &Path, data: &Path) -> Result<Self, Error> {
         let (port, config_port) = (free_port()?, free_port()?);
-        let clients = HttpClients::new(&format!("http://127.0.0.1:{port}"))?;
+        let url = format!("http://127.0.0.1:{port}");
+        let clients = HttpClients::new(&url)?;
         let began = Instant::now();
         let child = Command::new(program)
             .args(["serve", "--port", &port.to_string(), "--config-port", &config_port.to_string()])
@@ -38,7 +40,7 @@ impl ServerProcess {
             .stderr(Stdio::null())
             .spawn()
             .map_err(Error::file(program))?;
-        let mut process = ServerProcess { child, clients, ready_after: Duration::ZERO };
+        let mut process = ServerProcess { child, url, clients, ready_after: Duration::ZERO };
         while process.ask(OutgoingRequest::new(Method::GET, "/state/v1/health")).is_err() {
             if process.child.try_wait().map_err(Error::failed)?.is_some() || began.elapsed() > PATIENCE {
                 return Err(Error::Failed(format!(
@@ -50,6 +52,11 @@ impl ServerProcess {
         }
         process.ready_after = began.elapsed();
         Ok(process)
+    }
+
+    /// Address of its data port.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Time from its start to its first answer.

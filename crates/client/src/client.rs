@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::id::PercentEncoded;
+use crate::outgoing::StreamedBody;
 
 /// Environment variable with the token that every client sends.
 const TOKEN_VARIABLE: &str = "MILLRACE_TOKEN";
@@ -27,7 +28,7 @@ pub struct NodeClient {
     patience: Duration,
     /// Value of the header `Authorization`.
     authorization: Option<HeaderValue>,
-    http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: HyperClient<HttpsConnector<HttpConnector>, Either<Full<Bytes>, StreamedBody>>,
 }
 
 /// HTTP version of connections.
@@ -236,7 +237,7 @@ impl NodeClient {
     pub async fn send(&self, request: OutgoingRequest) -> Result<ClientAnswer, Error> {
         let timeout = request.timeout.unwrap_or(self.patience);
         let exchange = async {
-            let response = self.begin(request).await?;
+            let response = self.begin(request, None).await?;
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|error| self.broken(&error))?.to_bytes();
             Ok(ClientAnswer { status: parts.status, headers: parts.headers, body })
@@ -278,7 +279,27 @@ impl NodeClient {
     /// # Errors
     /// There is no response; the node rejects the request.
     pub async fn open(&self, request: OutgoingRequest) -> Result<StreamingAnswer, Error> {
-        let response = self.begin(request).await?;
+        self.open_with(request, None).await
+    }
+
+    /// Like [`NodeClient::open`], with a body that is written meanwhile, in place of that of the request.
+    ///
+    /// # Errors
+    /// As those of [`NodeClient::open`].
+    pub async fn exchange(
+        &self,
+        request: OutgoingRequest,
+        body: StreamedBody,
+    ) -> Result<StreamingAnswer, Error> {
+        self.open_with(request, Some(body)).await
+    }
+
+    async fn open_with(
+        &self,
+        request: OutgoingRequest,
+        streamed: Option<StreamedBody>,
+    ) -> Result<StreamingAnswer, Error> {
+        let response = self.begin(request, streamed).await?;
         let (parts, body) = response.into_parts();
         if !parts.status.is_success() {
             let body = body.collect().await.map_err(|error| self.broken(&error))?.to_bytes();
@@ -288,11 +309,19 @@ impl NodeClient {
         Ok(StreamingAnswer { headers: parts.headers, address: self.base.clone(), body })
     }
 
-    async fn begin(&self, request: OutgoingRequest) -> Result<hyper::Response<Incoming>, Error> {
+    async fn begin(
+        &self,
+        request: OutgoingRequest,
+        streamed: Option<StreamedBody>,
+    ) -> Result<hyper::Response<Incoming>, Error> {
         let uri: Uri = format!("{}{}", self.base, request.target).parse().map_err(|error| {
             Error::Address { text: format!("{}{}", self.base, request.target), reason: format!("{error}") }
         })?;
-        let mut out = hyper::Request::new(Full::new(request.body));
+        let body = match streamed {
+            Some(streamed) => Either::Right(streamed),
+            None => Either::Left(Full::new(request.body)),
+        };
+        let mut out = hyper::Request::new(body);
         *out.method_mut() = request.method;
         *out.uri_mut() = uri;
         *out.headers_mut() = request.headers;

@@ -1,12 +1,15 @@
-//! Feeding: operations are read from a stream and sent, as many at a time as the node can handle.
+//! Feeding: operations are read from a stream and sent, as fast as the node can handle them.
 //!
-//! Operations on one document are sent one after another, in feed order; others in any order. After a
-//! temporary failure (overload, a closed connection) an operation is sent again.
+//! A node that serves `/feed/v1` gets one stream (`stream`), others, such as a Vespa container, a request for
+//! each operation (`engine`), as many at a time as they can handle. Operations on one document are executed
+//! in feed order; others in any order. After a temporary failure (overload, a closed connection) an operation
+//! is sent again.
 
 mod engine;
 mod operations;
 mod report;
 mod resume;
+mod stream;
 mod throttle;
 
 pub use engine::{FeedOptions, feed, reach};

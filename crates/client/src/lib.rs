@@ -10,6 +10,7 @@ mod client;
 mod error;
 pub mod feed;
 mod id;
+mod outgoing;
 mod package;
 
 pub use client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest, StreamingAnswer};
@@ -17,4 +18,5 @@ pub use error::Error;
 pub(crate) use id::path_of;
 pub use id::{document_path, encoded};
 pub use millrace_document::json::FeedPosition;
+pub use outgoing::StreamedBody;
 pub use package::pack;

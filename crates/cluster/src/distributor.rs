@@ -50,6 +50,7 @@
 //! - A replica is marked complete, or deleted, only at the word of an owner that has compared all replicas of
 //!   the bucket while no write was on its way.
 
+mod batches;
 mod buckets;
 mod event;
 mod figures;

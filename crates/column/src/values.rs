@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use millrace_document::{DataType, DocumentValue, ValueVisibility, is_of_type, wire};
+use millrace_document::{DataType, DocumentValue, ValueRef, ValueVisibility, is_of_type, wire};
 use millrace_tensor::{Tensor, TensorCells};
 
 use crate::layout::{is_recorded, tensor_cell};
@@ -177,6 +177,44 @@ pub fn value(column: &Column, data_type: &DataType, index: usize) -> Option<Docu
         }
         _ => None,
     }
+}
+
+/// A value of a column, without a copy where possible.
+#[derive(Debug)]
+pub enum ColumnValue<'c> {
+    /// An encoded value, all of which is shown, in the bytes of the column.
+    InPlace(ValueRef<'c>),
+    /// Any other value, without hidden parts.
+    Decoded(DocumentValue),
+}
+
+/// The same as [`value`], for loops over many documents: collections and structs are read in their wire form,
+/// without allocation. Collections of tensors, values of which the data type hides a part, and values of
+/// columns that do not record their layout are decoded.
+pub fn read_value<'c>(column: &'c Column, data_type: &DataType, index: usize) -> Option<ColumnValue<'c>> {
+    if let Column::Bytes(bytes) = column
+        && is_nested(data_type)
+        && is_recorded(column)
+        && ValueLayout::Encoded.takes(column)
+    {
+        let in_place = ValueRef::parse(bytes.get(index)?).ok();
+        if let Some(in_place) = in_place.filter(|value| data_type.shows_in_place(*value)) {
+            return Some(ColumnValue::InPlace(in_place));
+        }
+    }
+    value(column, data_type, index).map(ColumnValue::Decoded)
+}
+
+/// True for the types whose values have parts that are read in place.
+fn is_nested(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Array(_)
+            | DataType::WeightedSet { .. }
+            | DataType::Map(..)
+            | DataType::Struct(_)
+            | DataType::Position
+    )
 }
 
 /// A number or a dense tensor of a column of this layout.

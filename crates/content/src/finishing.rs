@@ -8,7 +8,7 @@ use millrace_cluster::{
     FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
 };
 
-use crate::machine::{MachineDriver, MachineInput, ReplyTo, WriteDone};
+use crate::machine::{MachineDriver, MachineInput, MachineWrite, ReplyTo, WriteDone};
 
 /// Delay before a node that does not own the bucket is asked again: it may not have received the state yet.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -56,11 +56,8 @@ impl MachineDriver {
                     tokio::time::sleep(AGAIN).await;
                     // By the newest state, this node determines the owner of the bucket, possibly itself. The
                     // machine may have stopped.
-                    let _ = inputs.send(MachineInput::Write {
-                        change: DocumentChange::Finish(unfinished),
-                        deadline,
-                        done,
-                    });
+                    let write = MachineWrite { change: DocumentChange::Finish(unfinished), done };
+                    let _ = inputs.send(MachineInput::Write { write, deadline });
                 });
             }
         }
@@ -88,10 +85,7 @@ impl MachineDriver {
             };
             reply(NodeReply { version, response });
         });
-        self.take(MachineInput::Write {
-            change: DocumentChange::Finish(unfinished),
-            deadline: Instant::now() + PATIENCE,
-            done,
-        });
+        let write = MachineWrite { change: DocumentChange::Finish(unfinished), done };
+        self.take(MachineInput::Write { write, deadline: Instant::now() + PATIENCE });
     }
 }

@@ -8,12 +8,15 @@ use millrace_cluster::distributor::DropHorizon;
 use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_membership::ClusterMembership;
 use millrace_node::cluster::{
-    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
+    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
     GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_store::DocumentWrite;
 
 use crate::{ContentNode, notes};
+
+/// Reason for which nothing is answered yet.
+const NO_PART: &str = "this node has no part in the cluster yet";
 
 /// A node's cluster from the first request on: until the node has its part in it, every answer is that it has
 /// none yet.
@@ -41,7 +44,7 @@ impl JoiningCluster {
     }
 
     fn node(&self) -> Result<&Arc<ContentNode>, ClusterError> {
-        self.part().ok_or_else(|| ClusterError::unavailable("this node has no part in the cluster yet"))
+        self.part().ok_or_else(|| ClusterError::unavailable(NO_PART))
     }
 }
 
@@ -144,6 +147,16 @@ impl ClusterView for JoiningCluster {
         match self.node() {
             Ok(node) => node.write(write, deadline, done),
             Err(error) => done(Err(error)),
+        }
+    }
+
+    fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
+        match self.node() {
+            Ok(node) => node.write_batch(writes, deadline),
+            Err(_) => {
+                let refused = || ClusterError::unavailable(NO_PART);
+                writes.into_iter().for_each(|write| (write.done)(Err(refused())));
+            }
         }
     }
 

@@ -9,6 +9,7 @@
 //!
 //! This crate contains no rule of replication: the invariants are stated, and tested, in `millrace_cluster`.
 
+mod conversion;
 mod finishing;
 mod gauges;
 mod growth;

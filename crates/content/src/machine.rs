@@ -41,6 +41,12 @@ pub(crate) type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, Reques
 /// Callback for the answer to another node.
 pub(crate) type ReplyTo = Box<dyn FnOnce(NodeReply) + Send>;
 
+/// A change with the callback for its outcome.
+pub(crate) struct MachineWrite {
+    pub(crate) change: DocumentChange,
+    pub(crate) done: WriteDone,
+}
+
 /// Input of the machine.
 pub(crate) enum MachineInput {
     State(Arc<ClusterState>),
@@ -49,9 +55,13 @@ pub(crate) enum MachineInput {
         asked: Instant,
     },
     Write {
-        change: DocumentChange,
+        write: MachineWrite,
         deadline: Instant,
-        done: WriteDone,
+    },
+    /// Writes that are taken on together.
+    WriteBatch {
+        writes: Vec<MachineWrite>,
+        deadline: Instant,
     },
     Read {
         id: DocumentId,
@@ -294,11 +304,13 @@ impl MachineDriver {
                 self.keep([replica::KeeperEvent::Confirmed { version, asked }]);
                 self.events.push(DistributorEvent::Confirmed { version, asked });
             }
-            MachineInput::Write { change, deadline, done } => {
-                let ticket = self.ticket();
-                self.writes.insert(ticket, (deadline, done));
-                let deadline = deadline.saturating_duration_since(self.base);
-                self.events.push(DistributorEvent::Write(ClientWrite { ticket, deadline, change }));
+            MachineInput::Write { write, deadline } => {
+                let write = self.begin_write(write, deadline);
+                self.events.push(DistributorEvent::Write(write));
+            }
+            MachineInput::WriteBatch { writes, deadline } => {
+                let writes = writes.into_iter().map(|write| self.begin_write(write, deadline)).collect();
+                self.events.push(DistributorEvent::WriteBatch(writes));
             }
             MachineInput::Read { id, deadline, done } => {
                 let ticket = self.ticket();
@@ -332,6 +344,13 @@ impl MachineDriver {
             // Handled before.
             MachineInput::Stop => {}
         }
+    }
+
+    fn begin_write(&mut self, write: MachineWrite, deadline: Instant) -> ClientWrite {
+        let MachineWrite { change, done } = write;
+        let ticket = self.ticket();
+        self.writes.insert(ticket, (deadline, done));
+        ClientWrite { ticket, deadline: deadline.saturating_duration_since(self.base), change }
     }
 
     fn ticket(&mut self) -> RequestTicket {

@@ -5,20 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{
-    self, DecidedModification, DocumentChange, DropHorizon, NoRoute, RequestError,
-};
-use millrace_cluster::{ClusterState, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence};
-use millrace_document::{
-    Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp, WriteRefusal, wire,
-};
+use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
+use millrace_cluster::{ClusterState, NodeKey, NodeReply, NodeRequest, RequestFence};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
-    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
+    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
     GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
-use millrace_store::{CommittedWrite, DocumentWrite, Store};
+use millrace_store::{DocumentWrite, Store};
 use millrace_trust::{Connection, NodeTrust};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -26,10 +22,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::TransferThrottle;
+use crate::conversion::{change_of, outcome_callback, refused};
 use crate::gauges;
 use crate::growth;
 use crate::incoming::IncomingTransfer;
-use crate::machine::{ContentMachine, MachineDependencies, MachineInput};
+use crate::machine::{ContentMachine, MachineDependencies, MachineInput, MachineWrite};
 use crate::nearness::ReaderPreference;
 use crate::notes;
 use crate::source::StoreSource;
@@ -469,17 +466,16 @@ impl ClusterView for ContentNode {
     }
 
     fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
-        let DocumentWrite { id, change } = write;
-        let change = match change {
-            millrace_store::StoreChange::Put(document) => {
-                DocumentChange::Put { id, body: wire::encode_fields(&document).into() }
-            }
-            millrace_store::StoreChange::Remove => DocumentChange::Remove(id),
-            millrace_store::StoreChange::Modify(modify) => {
-                DocumentChange::Modify { id, modify: Box::new(|current| decide(modify, current)) }
-            }
+        self.send(change_of(write), deadline, done);
+    }
+
+    fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
+        let begin = |BatchedWrite { write, done }| MachineWrite {
+            change: change_of(write),
+            done: outcome_callback(done),
         };
-        self.send(change, deadline, done);
+        let writes = writes.into_iter().map(begin).collect();
+        self.machine.send(MachineInput::WriteBatch { writes, deadline });
     }
 
     fn drop_horizon(
@@ -520,10 +516,8 @@ impl ContentNode {
     }
 
     fn send(&self, change: DocumentChange, deadline: Instant, done: Done) {
-        let done = Box::new(move |outcome: Result<distributor::DurableWrite, RequestError>| {
-            done(outcome.map(written).map_err(refused));
-        });
-        self.machine.send(MachineInput::Write { change, deadline, done });
+        let write = MachineWrite { change, done: outcome_callback(done) };
+        self.machine.send(MachineInput::Write { write, deadline });
     }
 }
 
@@ -546,49 +540,4 @@ pub(crate) fn publish<'a>(
             other => millrace_node::Error::Unsettled(other.to_string()),
         })
     })
-}
-
-/// Applies a modification of a document to its newest version.
-fn decide(
-    modify: millrace_store::Modify,
-    current: Option<DocumentVersion>,
-) -> Result<DecidedModification, WriteRefusal> {
-    let damaged = |error: millrace_document::Error| WriteRefusal { code: 500, reason: error.to_string() };
-    let found: Option<(Document, Timestamp)> = match current {
-        None => None,
-        Some(version) => {
-            let timestamp = version.timestamp;
-            version.document().map_err(damaged)?.map(|document| (document, timestamp))
-        }
-    };
-    Ok(match modify(found)? {
-        millrace_store::StoreModification::Put(document) => {
-            DecidedModification::Put(wire::encode_fields(&document).into())
-        }
-        millrace_store::StoreModification::Remove => DecidedModification::Remove,
-        millrace_store::StoreModification::Nothing => DecidedModification::Nothing,
-    })
-}
-
-fn written(written: distributor::DurableWrite) -> CommittedWrite {
-    CommittedWrite { timestamp: written.timestamp, existed: written.existed, changed: written.changed }
-}
-
-fn refused(error: RequestError) -> ClusterError {
-    match error {
-        RequestError::Refused(refusal) => ClusterError::Store(millrace_store::Error::Refused(refusal)),
-        RequestError::Overloaded | RequestError::Failed(NodeFailure::Overloaded) => {
-            ClusterError::Store(millrace_store::Error::Overloaded)
-        }
-        RequestError::Moved { unfinished: None, .. } => {
-            ClusterError::Unavailable("the documents have got another owner".to_owned())
-        }
-        RequestError::Late => ClusterError::Unavailable(error.to_string()),
-        RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
-            ClusterError::Unknown("not all replicas answered in time".to_owned())
-        }
-        RequestError::Overtaken | RequestError::Partial(_) => ClusterError::Unknown(error.to_string()),
-        RequestError::Failed(NodeFailure::DiskFull { reason }) => ClusterError::DiskFull(reason),
-        RequestError::Failed(failure) => ClusterError::Failed(failure.to_string()),
-    }
 }

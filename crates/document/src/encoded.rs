@@ -233,6 +233,16 @@ impl<'a> EncodedMap<'a> {
 }
 
 impl<'a> EncodedStruct<'a> {
+    /// Number of fields that have values.
+    pub fn len(self) -> usize {
+        self.0.count
+    }
+
+    /// True if no field has a value.
+    pub fn is_empty(self) -> bool {
+        self.0.count == 0
+    }
+
     /// The fields that have values, as name and value.
     pub fn members(self) -> impl Iterator<Item = (&'a str, ValueRef<'a>)> {
         self.0.read(|reader| Ok((reader.text()?, reader.value_ref(1, true)?)))

@@ -5,7 +5,7 @@ use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::engine::{DecodePaddingMode, Engine as _};
 
-use crate::{DataType, DocumentId, DocumentValue, Error};
+use crate::{DataType, DocumentId, DocumentValue, Error, PredicateExpression};
 
 /// Parses `text` as a value of the data type.
 ///
@@ -28,7 +28,12 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, Error> {
             let number = text.trim().parse().map_err(|_| wrong())?;
             float(number, data_type).ok_or_else(wrong)?
         }
-        DataType::String | DataType::Uri | DataType::Predicate => DocumentValue::String(text.to_owned()),
+        DataType::String | DataType::Uri => DocumentValue::String(text.to_owned()),
+        DataType::Predicate => {
+            PredicateExpression::parse(text)
+                .map_err(|mistake| Error::value(format!("'{text}' is not a predicate: {mistake}")))?;
+            DocumentValue::String(text.to_owned())
+        }
         DataType::Reference(target) => {
             if !text.is_empty() && DocumentId::parse(text).ok().is_none_or(|id| id.document_type() != target)
             {

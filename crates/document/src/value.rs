@@ -61,4 +61,31 @@ impl DocumentValue {
             | DocumentValue::Tensor(_) => false,
         }
     }
+
+    /// Memory that it takes, in bytes, without what allocations round up to.
+    pub fn memory_bytes(&self) -> usize {
+        let inside = match self {
+            DocumentValue::String(text) => text.len(),
+            DocumentValue::Raw(bytes) => bytes.len(),
+            DocumentValue::Tensor(tensor) => tensor.memory_bytes(),
+            DocumentValue::Array(values) => values.iter().map(DocumentValue::memory_bytes).sum(),
+            DocumentValue::WeightedSet(values) => {
+                values.iter().map(|(value, weight)| value.memory_bytes() + size_of_val(weight)).sum()
+            }
+            DocumentValue::Map(entries) => {
+                entries.iter().map(|(key, value)| key.memory_bytes() + value.memory_bytes()).sum()
+            }
+            DocumentValue::Struct(fields) => {
+                fields.iter().map(|(name, value)| size_of_val(name) + value.memory_bytes()).sum()
+            }
+            DocumentValue::Bool(_)
+            | DocumentValue::Byte(_)
+            | DocumentValue::Int(_)
+            | DocumentValue::Long(_)
+            | DocumentValue::Float(_)
+            | DocumentValue::Double(_)
+            | DocumentValue::Position { .. } => 0,
+        };
+        size_of::<Self>() + inside
+    }
 }

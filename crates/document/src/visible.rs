@@ -4,7 +4,7 @@
 
 use millrace_tensor::{DimensionKind, Tensor, TensorDimension, TensorType};
 
-use crate::{DataType, Document, DocumentValue};
+use crate::{DataType, Document, DocumentValue, ValueRef};
 
 /// The dimension of a dense tensor whose dimensions were not recorded when it was stored. It is of every
 /// dense type with the same cells and the same number of them.
@@ -62,6 +62,46 @@ impl DataType {
                 entries.iter().all(|(key, value)| of_key.shows_all(key) && of.shows_all(value))
             }
             _ => self.shows(value),
+        }
+    }
+
+    /// Like [`DataType::shows_all`], for a value in its wire form; allocates nothing. False for malformed
+    /// values, and for tensors, whose types have to be parsed.
+    pub fn shows_in_place(&self, value: ValueRef<'_>) -> bool {
+        match (self, value) {
+            (DataType::Bool, ValueRef::Bool(_))
+            | (DataType::Byte, ValueRef::Byte(_))
+            | (DataType::Int, ValueRef::Int(_))
+            | (DataType::Long, ValueRef::Long(_))
+            | (DataType::Float16 | DataType::Float, ValueRef::Float(_))
+            | (DataType::Double, ValueRef::Double(_))
+            | (
+                DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_),
+                ValueRef::String(_),
+            )
+            | (DataType::Raw, ValueRef::Raw(_))
+            | (DataType::Position, ValueRef::Position { .. }) => true,
+            // Iteration ends early at malformed bytes, so the shown elements are counted.
+            (DataType::Struct(of), ValueRef::Struct(members)) => {
+                let shown = |(name, value): (&str, ValueRef<'_>)| {
+                    of.field(name).is_some_and(|field| field.data_type.shows_in_place(value))
+                };
+                members.members().take_while(|member| shown(*member)).count() == members.len()
+            }
+            (DataType::Array(of), ValueRef::Array(elements)) => {
+                elements.values().take_while(|value| of.shows_in_place(*value)).count() == elements.len()
+            }
+            (DataType::WeightedSet { element: of, .. }, ValueRef::WeightedSet(elements)) => {
+                let shown = elements.weighted().take_while(|(value, _)| of.shows_in_place(*value));
+                shown.count() == elements.len()
+            }
+            (DataType::Map(of_key, of), ValueRef::Map(entries)) => {
+                let shown = entries
+                    .entries()
+                    .take_while(|(key, value)| of_key.shows_in_place(*key) && of.shows_in_place(*value));
+                shown.count() == entries.len()
+            }
+            _ => false,
         }
     }
 

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::dates::{DateText, floor, span};
+use crate::dates::{DateText, floor, span, zone_of};
 use crate::evaluation::{FieldValueKind, kind_of, number_of};
 use crate::fields::all_at;
 use crate::mapping::{field_at, type_of};
@@ -444,18 +444,4 @@ fn unit_of(text: &str) -> Option<DateInterval> {
         }
     };
     Some(DateInterval { count: 1, letter })
-}
-
-/// Time zone by its name or offset.
-fn zone_of(name: &str) -> Option<TimeZone> {
-    if let Ok(zone) = TimeZone::get(name) {
-        return Some(zone);
-    }
-    let (sign, rest) = match name.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, name.strip_prefix('+')?),
-    };
-    let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
-    let seconds = sign * (hours.parse::<i32>().ok()? * 3_600 + minutes.parse::<i32>().ok()? * 60);
-    jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -57,6 +58,13 @@ pub(crate) struct StreamEntry {
     pub(crate) generation: u64,
     pub(crate) template: String,
     pub(crate) timestamp_field: String,
+}
+
+impl StreamEntry {
+    /// Name of the next backing index.
+    pub(crate) fn next_name(&self) -> String {
+        format!(".ds-{}-{:06}", self.name, self.generation + 1)
+    }
 }
 
 /// An index with its state in memory.
@@ -311,7 +319,7 @@ fn load(node: &Node) -> Result<CatalogEntries, Error> {
                 }
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     for number in deleted {
         if entries.indexes.values().all(|index| index.entry.number != number) {

@@ -8,13 +8,24 @@ use serde_json::Value;
 /// Text of a date.
 pub(crate) struct DateText;
 
+/// Reading of a date in a query.
+pub(crate) struct DateReading<'r> {
+    pub(crate) format: Option<&'r str>,
+    /// Current time in milliseconds since 1970.
+    pub(crate) now_ms: i64,
+    /// Zone of dates without an offset, and of the days to which dates are rounded.
+    pub(crate) zone: &'r TimeZone,
+    /// True if a rounded date is the last millisecond of its unit.
+    pub(crate) round_up: bool,
+}
+
 impl DateText {
     /// True if dynamic mapping takes a text as a date: `2024-01-31`, also with a time, or `2024/01/31`.
     pub(crate) fn is_detected(text: &str) -> bool {
         let bytes = text.as_bytes();
         let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
         let begins = (0..4).all(digit) && bytes.len() >= 10 && matches!(bytes[4], b'-' | b'/');
-        begins && Self::parse_iso(&text.replace('/', "-")).is_some()
+        begins && Self::parse_iso(&text.replace('/', "-"), &TimeZone::UTC).is_some()
     }
 
     /// Milliseconds since 1970 of a value, by the format of its field.
@@ -28,23 +39,28 @@ impl DateText {
 
     /// Milliseconds since 1970 of a text.
     pub(crate) fn parse(text: &str, format: Option<&str>) -> Option<i64> {
-        let format = format.unwrap_or("strict_date_optional_time||epoch_millis");
-        format.split("||").find_map(|format| Self::parse_as(text.trim(), format))
+        Self::parse_in(text, format, &TimeZone::UTC)
     }
 
-    fn parse_as(text: &str, format: &str) -> Option<i64> {
+    /// Milliseconds since 1970 of a text, in a zone if the text has no offset.
+    fn parse_in(text: &str, format: Option<&str>, zone: &TimeZone) -> Option<i64> {
+        let format = format.unwrap_or("strict_date_optional_time||epoch_millis");
+        format.split("||").find_map(|format| Self::parse_as(text.trim(), format, zone))
+    }
+
+    fn parse_as(text: &str, format: &str, zone: &TimeZone) -> Option<i64> {
         match format {
             "epoch_millis" => text.parse::<f64>().ok().map(|millis| millis as i64),
             "epoch_second" => text.parse::<f64>().ok().map(|seconds| (seconds * 1_000.0) as i64),
             _ if format.contains("date") || format.starts_with("iso") || format.starts_with("rfc3339") => {
-                Self::parse_iso(text)
+                Self::parse_iso(text, zone)
             }
-            pattern => Self::parse_pattern(text, pattern),
+            pattern => Self::parse_pattern(text, pattern, zone),
         }
     }
 
     /// Parses by a pattern of Java with numbers alone.
-    fn parse_pattern(text: &str, pattern: &str) -> Option<i64> {
+    fn parse_pattern(text: &str, pattern: &str, zone: &TimeZone) -> Option<i64> {
         let translated = strftime(pattern);
         let parsed = jiff::fmt::strtime::parse(&translated, text).ok()?;
         if let Ok(timestamp) = parsed.to_timestamp() {
@@ -52,19 +68,21 @@ impl DateText {
         }
         let civil =
             parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok()?;
-        Some(TimeZone::UTC.to_timestamp(civil).ok()?.as_millisecond())
+        Some(zone.to_timestamp(civil).ok()?.as_millisecond())
     }
 
-    fn parse_iso(text: &str) -> Option<i64> {
+    fn parse_iso(text: &str, zone: &TimeZone) -> Option<i64> {
         if let Ok(timestamp) = text.parse::<Timestamp>() {
             return Some(timestamp.as_millisecond());
         }
-        let is_utc = |civil: DateTime| TimeZone::UTC.to_timestamp(civil).ok().map(|at| at.as_millisecond());
+        let in_zone =
+            |civil: DateTime, zone: &TimeZone| Some(zone.to_timestamp(civil).ok()?.as_millisecond());
+        let local = |civil: DateTime| in_zone(civil, zone);
         let digits = |from: usize, to: usize| text.get(from..to).and_then(|part| part.parse::<i16>().ok());
         match text.len() {
-            4 => is_utc(Date::new(digits(0, 4)?, 1, 1).ok()?.at(0, 0, 0, 0)),
+            4 => local(Date::new(digits(0, 4)?, 1, 1).ok()?.at(0, 0, 0, 0)),
             7 if text.as_bytes()[4] == b'-' => {
-                is_utc(Date::new(digits(0, 4)?, digits(5, 7)? as i8, 1).ok()?.at(0, 0, 0, 0))
+                local(Date::new(digits(0, 4)?, digits(5, 7)? as i8, 1).ok()?.at(0, 0, 0, 0))
             }
             8.. => {
                 // An hour without minutes, and an offset without a colon, are completed.
@@ -72,12 +90,12 @@ impl DateText {
                 if let Some((date, time)) = text.split_once('T')
                     && time.len() == 2
                 {
-                    return is_utc(format!("{date}T{time}:00").parse().ok()?);
+                    return local(format!("{date}T{time}:00").parse().ok()?);
                 }
                 if text.ends_with('Z') {
-                    return is_utc(text.trim_end_matches('Z').parse().ok()?);
+                    return in_zone(text.trim_end_matches('Z').parse().ok()?, &TimeZone::UTC);
                 }
-                is_utc(text.parse().ok()?)
+                local(text.parse().ok()?)
             }
             _ => None,
         }
@@ -104,22 +122,22 @@ impl DateText {
         }
     }
 
-    /// Milliseconds of a point in time with date arithmetic, such as `now-1d/d` or `2024-01-01||+1M`. With
-    /// `round_up`, a rounded date is the last millisecond of its unit.
-    pub(crate) fn resolve(text: &str, format: Option<&str>, now_ms: i64, round_up: bool) -> Option<i64> {
+    /// Milliseconds of a point in time with date arithmetic, such as `now-1d/d` or `2024-01-01||+1M`.
+    pub(crate) fn resolve(text: &str, reading: &DateReading<'_>) -> Option<i64> {
+        let DateReading { format, now_ms, zone, round_up } = *reading;
         let (base, steps) = match text.strip_prefix("now") {
             Some(steps) => (now_ms, steps),
             None => match text.split_once("||") {
-                Some((date, steps)) => (Self::parse(date, format)?, steps),
+                Some((date, steps)) => (Self::parse_in(date, format, zone)?, steps),
                 None => {
-                    let base = Self::parse(text, format)?;
+                    let base = Self::parse_in(text, format, zone)?;
                     // A date without a time stands for the whole day at an upper end.
                     let is_day = text.len() == 10 && text.as_bytes()[4] == b'-';
                     return Some(if round_up && is_day { base + 86_399_999 } else { base });
                 }
             },
         };
-        let mut at = Timestamp::from_millisecond(base).ok()?.to_zoned(TimeZone::UTC);
+        let mut at = Timestamp::from_millisecond(base).ok()?.to_zoned(zone.clone());
         let mut rest = steps;
         while let Some(sign) = rest.chars().next() {
             rest = &rest[sign.len_utf8()..];
@@ -145,6 +163,20 @@ impl DateText {
         }
         Some(at.timestamp().as_millisecond())
     }
+}
+
+/// Time zone by its name or offset.
+pub(crate) fn zone_of(name: &str) -> Option<TimeZone> {
+    if let Ok(zone) = TimeZone::get(name) {
+        return Some(zone);
+    }
+    let (sign, rest) = match name.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, name.strip_prefix('+')?),
+    };
+    let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
+    let seconds = sign * (hours.parse::<i32>().ok()? * 3_600 + minutes.parse::<i32>().ok()? * 60);
+    jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
 }
 
 /// Pattern of Java as one of `strftime`.
@@ -256,15 +288,22 @@ mod tests {
     #[test]
     fn arithmetic_of_dates() {
         let now = 86_400_000 + 3_600_000;
-        for (text, round_up, expected) in [
-            ("now", false, now),
-            ("now-1h", false, 86_400_000),
-            ("now/d", false, 86_400_000),
-            ("now/d", true, 2 * 86_400_000 - 1),
-            ("1970-01-01||+1M/M", false, 2_678_400_000),
-            ("1970-01-01", true, 86_399_999),
+        for (text, zone, round_up, expected) in [
+            ("now", "UTC", false, now),
+            ("now-1h", "UTC", false, 86_400_000),
+            ("now/d", "UTC", false, 86_400_000),
+            ("now/d", "UTC", true, 2 * 86_400_000 - 1),
+            ("now/d", "+02:00", false, 86_400_000 - 7_200_000),
+            ("now/d", "-02:00", false, 7_200_000),
+            ("1970-01-01||+1M/M", "UTC", false, 2_678_400_000),
+            ("1970-01-01", "UTC", true, 86_399_999),
+            ("1970-01-02", "+01:00", false, 86_400_000 - 3_600_000),
+            ("1970-01-02T00:00:00Z", "+01:00", false, 86_400_000),
+            ("1970-07-01", "Europe/Berlin", false, 181 * 86_400_000 - 3_600_000),
         ] {
-            assert_eq!(DateText::resolve(text, None, now, round_up), Some(expected), "{text}");
+            let zone = zone_of(zone).expect("the zone exists");
+            let reading = DateReading { format: None, now_ms: now, zone: &zone, round_up };
+            assert_eq!(DateText::resolve(text, &reading), Some(expected), "{text}");
         }
     }
 }

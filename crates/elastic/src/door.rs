@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
-use crate::request::{DoorAnswer, DoorParameters, DoorRequest, write_reply};
+use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, write_reply};
 use crate::scrolls::OpenScrolls;
 use crate::writing::{PendingSingle, SingleWrite, WriteAction};
-use crate::{index_admin, mapping, names, routes, shelf, templates, writing};
+use crate::{index_admin, mapping, names, parameters, routes, shelf, templates, writing};
 
 /// Elasticsearch's interfaces over a node.
 pub struct ElasticDoor {
@@ -35,8 +35,19 @@ impl ElasticDoor {
     /// Answers a request. Blocks until writes are durable.
     pub fn answer(&self, request: &DoorRequest) -> DoorAnswer {
         let parameters = DoorParameters::parse(&request.query);
-        let outcome = routes::dispatch(self, request, &parameters);
+        let outcome = self.outcome(request, &parameters);
         write_reply(outcome, request, &parameters)
+    }
+
+    fn outcome(&self, request: &DoorRequest, parameters: &DoorParameters) -> Result<DoorReply, Error> {
+        parameters::check(request, parameters)?;
+        match parameters.get("source").filter(|_| request.body.is_empty()) {
+            Some(source) => {
+                let request = DoorRequest { body: source.as_bytes().to_vec(), ..request.clone() };
+                routes::dispatch(self, &request, parameters)
+            }
+            None => routes::dispatch(self, request, parameters),
+        }
     }
 
     /// Writes the answer for a request that failed before it reached the door.

@@ -1,10 +1,10 @@
 //! Evaluation of a query on one document: its score, or nothing.
 
-use regex::Regex;
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::dates::DateText;
+use crate::dates::{DateReading, DateText};
 use crate::fields::{all_at, each_at};
 use crate::mapping::{all_fields, field_at, type_of};
 use crate::patterns::{glob, wildcard};
@@ -97,26 +97,22 @@ impl SearchedDocument<'_> {
                 let wanted = fold(value);
                 when(self.any_term(field, &mut |term| wildcard(&wanted, &fold(term))))
             }
-            SearchQuery::Regexp { field, value, ignores_case } => {
-                let flag = if *ignores_case { "(?i)" } else { "" };
-                let regex = Regex::new(&format!("{flag}^(?:{value})$"))
-                    .map_err(|error| Error::IllegalArgument(format!("[regexp] {error}")))?;
-                when(self.any_term(field, &mut |term| regex.is_match(term)))
+            SearchQuery::Regexp { field, pattern } => {
+                when(self.any_term(field, &mut |term| pattern.matches(term)))
             }
-            SearchQuery::Fuzzy { field, value, edits } => {
-                when(self.any_term(field, &mut |term| is_near(term, value, *edits)))
+            SearchQuery::Fuzzy { field, value, fuzziness } => {
+                when(self.any_term(field, &mut |term| fuzziness.has(term, value)))
             }
             SearchQuery::Bool(query) => self.score_bool(query, names),
-            SearchQuery::Best(queries) => {
-                let mut best = None;
+            SearchQuery::Best { queries, tie_breaker } => {
+                let (mut best, mut sum) = (None, 0.0);
                 for query in queries {
-                    let score = self.score(query, names)?;
-                    best = match (best, score) {
-                        (Some(best), Some(score)) => Some(f64::max(best, score)),
-                        (best, score) => best.or(score),
-                    };
+                    if let Some(score) = self.score(query, names)? {
+                        best = Some(best.map_or(score, |best| f64::max(best, score)));
+                        sum += score;
+                    }
                 }
-                Ok(best)
+                Ok(best.map(|best| best + tie_breaker * (sum - best)))
             }
             SearchQuery::Constant(query, boost) => Ok(self.score(query, names)?.map(|_| *boost)),
             SearchQuery::Named { query, boost, name } => {
@@ -230,6 +226,7 @@ impl SearchedDocument<'_> {
                 from: Some((value.clone(), true)),
                 to: Some((value.clone(), true)),
                 format: format.map(str::to_owned),
+                zone: None,
             };
             return self.is_in_range(field, &bounds);
         }
@@ -310,14 +307,14 @@ impl SearchedDocument<'_> {
             _ => words_of(text),
         };
         if wanted.is_empty() {
-            return None;
+            return options.matches_without_words.then_some(1.0);
         }
         let mut own: Vec<Vec<String>> = Vec::new();
         each_at(self.source, place, &mut |value| own.push(words_of(&text_of(value))));
         let is_last = |at: usize| options.is_prefix && at + 1 == wanted.len();
         let fits = |at: usize, word: &str| match (is_last(at), options.fuzziness) {
             (true, _) => word.starts_with(&wanted[at]),
-            (false, Some(edits)) => is_near(word, &wanted[at], edits),
+            (false, Some(fuzziness)) => fuzziness.has(word, &wanted[at]),
             (false, None) => word == wanted[at],
         };
         let length: usize = own.iter().map(Vec::len).sum();
@@ -362,7 +359,8 @@ impl SearchedDocument<'_> {
             let text = text_of(value);
             // The end of a rounded date counts for its upper end, and for what comes after it.
             let round_up = is_upper == *includes;
-            match DateText::resolve(&text, format, self.now_ms, round_up) {
+            let zone = &bounds.zone.clone().unwrap_or(TimeZone::UTC);
+            match DateText::resolve(&text, &DateReading { format, now_ms: self.now_ms, zone, round_up }) {
                 Some(millis) => Ok(Some((millis.into(), *includes))),
                 None => Err(Error::Parsing(format!(
                     "failed to parse date field [{text}] with format [{}]",
@@ -474,28 +472,6 @@ fn has_phrase(words: &[String], length: usize, slop: usize, fits: &impl Fn(usize
     })
 }
 
-/// True if a word becomes another by at most `edits` letters added, removed, replaced or swapped.
-fn is_near(word: &str, other: &str, edits: usize) -> bool {
-    let (left, right): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
-    if left.len().abs_diff(right.len()) > edits {
-        return false;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (at, letter) in left.iter().enumerate() {
-        let mut next = vec![at + 1];
-        for (to, other) in right.iter().enumerate() {
-            let mut cost = (row[to] + usize::from(letter != other)).min(row[to + 1] + 1).min(next[to] + 1);
-            if at > 0 && to > 0 && *letter == right[to - 1] && left[at - 1] == *other {
-                cost = cost.min(before[to - 1] + 1);
-            }
-            next.push(cost);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[right.len()] <= edits
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -547,22 +523,45 @@ mod tests {
             (json!({ "match": { "t": "slow fox" } }), true),
             (json!({ "match": { "t": { "query": "slow fox", "operator": "and" } } }), false),
             (json!({ "match": { "t": { "query": "quikc", "fuzziness": 1 } } }), true),
+            (
+                json!({ "match": { "t": { "query": "quikc", "fuzziness": 1, "fuzzy_transpositions": false } } }),
+                false,
+            ),
+            (json!({ "match": { "t": { "query": "fxo", "fuzziness": "AUTO:4,6" } } }), false),
+            (json!({ "match": { "t": { "query": "slick", "fuzziness": 2, "prefix_length": 1 } } }), false),
+            (json!({ "match": { "t": { "query": "?!" } } }), false),
+            (json!({ "match": { "t": { "query": "?!", "zero_terms_query": "all" } } }), true),
             (json!({ "match_phrase": { "t": "quick brown" } }), true),
             (json!({ "match_phrase": { "t": "brown quick" } }), false),
             (json!({ "match_phrase": { "t": { "query": "quick fox", "slop": 1 } } }), true),
             (json!({ "match_phrase_prefix": { "t": "quick bro" } }), true),
             (json!({ "multi_match": { "query": "deep", "fields": ["t", "o.*"] } }), true),
+            (
+                json!({ "multi_match": { "query": "deep fox", "fields": ["t", "o.*"], "operator": "and" } }),
+                false,
+            ),
+            (
+                json!({ "multi_match": {
+                    "query": "deep fox", "fields": ["t", "o.*"], "operator": "and", "type": "cross_fields",
+                } }),
+                true,
+            ),
             (json!({ "range": { "n": { "gt": 5, "lt": 12 } } }), false),
             (json!({ "range": { "n": { "gte": 5, "lt": 12 } } }), true),
             (json!({ "range": { "d": { "gte": "2024-03-04", "lte": "2024-03-04" } } }), true),
             (json!({ "range": { "d": { "gt": "2024-03-04" } } }), false),
             (json!({ "range": { "d": { "gte": "now/d" } } }), true),
+            (json!({ "range": { "d": { "lt": "2024-03-04T06:00:00", "time_zone": "UTC" } } }), true),
+            (json!({ "range": { "d": { "lt": "2024-03-04T06:00:00", "time_zone": "+01:00" } } }), false),
+            (json!({ "range": { "d": { "lt": "2024-03-04T06:00:00Z", "time_zone": "+01:00" } } }), true),
             (json!({ "exists": { "field": "o" } }), true),
             (json!({ "exists": { "field": "z" } }), false),
             (json!({ "prefix": { "k": "Exact" } }), true),
             (json!({ "wildcard": { "k": "E*V?lue" } }), true),
             (json!({ "regexp": { "k": "Ex.*e" } }), true),
             (json!({ "fuzzy": { "t": "foxx" } }), true),
+            (json!({ "fuzzy": { "t": { "value": "boxx", "prefix_length": 1, "fuzziness": 2 } } }), false),
+            (json!({ "fuzzy": { "t": { "value": "ofx", "transpositions": false } } }), false),
             (json!({ "bool": { "must_not": { "term": { "n": 5 } } } }), false),
             (
                 json!({ "bool": { "should": [{ "term": { "n": 1 } }, { "term": { "n": 5 } }], "minimum_should_match": 2 } }),

@@ -1,10 +1,14 @@
 //! Queries as they are asked: the query language in JSON, parsed.
 
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
+use crate::dates::zone_of;
+use crate::evaluation::words_of;
 use crate::fields::names_of;
-use crate::query_text;
+use crate::query_terms::{FuzzyTerms, TermPattern};
+use crate::{query_members, query_text};
 
 /// Depth of queries in queries.
 const DEPTH_MAX: usize = 30;
@@ -48,17 +52,20 @@ pub(crate) enum SearchQuery {
     },
     Regexp {
         field: String,
-        value: String,
-        ignores_case: bool,
+        pattern: TermPattern,
     },
     Fuzzy {
         field: String,
         value: String,
-        edits: usize,
+        fuzziness: FuzzyTerms,
     },
     Bool(BoolQuery),
     /// The best of several.
-    Best(Vec<SearchQuery>),
+    Best {
+        queries: Vec<SearchQuery>,
+        /// Share of the other scores that is added to the best.
+        tie_breaker: f64,
+    },
     /// One score for all that match.
     Constant(Box<SearchQuery>, f64),
     /// A query with a boost or a name.
@@ -78,9 +85,11 @@ pub(crate) struct MatchOptions {
     pub(crate) is_prefix: bool,
     pub(crate) slop: usize,
     pub(crate) minimum: Option<String>,
-    pub(crate) fuzziness: Option<usize>,
+    pub(crate) fuzziness: Option<FuzzyTerms>,
     pub(crate) is_lenient: bool,
     pub(crate) analyzer: Option<String>,
+    /// True if a text without words matches all documents.
+    pub(crate) matches_without_words: bool,
 }
 
 /// Bounds of a range.
@@ -89,6 +98,8 @@ pub(crate) struct RangeBounds {
     pub(crate) from: Option<(Value, bool)>,
     pub(crate) to: Option<(Value, bool)>,
     pub(crate) format: Option<String>,
+    /// Zone of dates without an offset; UTC by default.
+    pub(crate) zone: Option<TimeZone>,
 }
 
 /// Queries combined.
@@ -134,14 +145,34 @@ fn parse_at(value: &Value, depth: usize) -> Result<SearchQuery, Error> {
     Ok(parsed)
 }
 
+/// Kinds of queries whose members stand below the name of a field.
+const OF_ONE_FIELD: [&str; 11] = [
+    "term",
+    "terms",
+    "match",
+    "match_phrase",
+    "match_phrase_prefix",
+    "match_bool_prefix",
+    "range",
+    "prefix",
+    "wildcard",
+    "regexp",
+    "fuzzy",
+];
+
 fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error> {
     let members = |body: &Value| match body {
-        Value::Object(members) => Ok(members.clone()),
+        Value::Object(members) => {
+            if !OF_ONE_FIELD.contains(&kind) {
+                query_members::check(kind, members)?;
+            }
+            Ok(members.clone())
+        }
         _ => Err(Error::Parsing(format!("[{kind}] query malformed, no start_object after query name"))),
     };
     Ok(match kind {
-        "match_all" => SearchQuery::All,
-        "match_none" => SearchQuery::None,
+        "match_all" => members(body).map(|_| SearchQuery::All)?,
+        "match_none" => members(body).map(|_| SearchQuery::None)?,
         "ids" => {
             let members = members(body)?;
             let values = members.get("values").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -200,14 +231,15 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
             match kind {
                 "prefix" => SearchQuery::Prefix { field, value, ignores_case },
                 "wildcard" => SearchQuery::Wildcard { field, value, ignores_case },
-                _ => SearchQuery::Regexp { field, value, ignores_case },
+                _ => SearchQuery::Regexp { field, pattern: TermPattern::new(&value, ignores_case)? },
             }
         }
         "fuzzy" => {
             let (field, value, rest) = field_of(kind, members(body)?, "value")?;
-            let value = text_of(&value);
-            let edits = fuzziness(rest.get("fuzziness"), &value);
-            SearchQuery::Fuzzy { field, value, edits }
+            let mut fuzziness = FuzzyTerms::parse(rest.get("fuzziness"))?;
+            fuzziness.prefix_length = length_of("prefix_length", rest.get("prefix_length"))?;
+            fuzziness.has_swaps = rest.get("transpositions") != Some(&Value::Bool(false));
+            SearchQuery::Fuzzy { field, value: text_of(&value), fuzziness }
         }
         "bool" => bool_query(members(body)?, depth)?,
         "constant_score" => {
@@ -221,7 +253,8 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
         "dis_max" => {
             let members = members(body)?;
             let queries = members.get("queries").map(|queries| clauses(queries, depth)).transpose()?;
-            SearchQuery::Best(queries.unwrap_or_default())
+            let tie_breaker = tie_breaker_of(&members, 0.0)?;
+            SearchQuery::Best { queries: queries.unwrap_or_default(), tie_breaker }
         }
         "query_string" | "simple_query_string" => {
             let members = members(body)?;
@@ -273,6 +306,7 @@ fn field_of(
     };
     match value {
         Value::Object(rest) => {
+            query_members::check(kind, &rest)?;
             let value = rest.get(value_name).or_else(|| rest.get("value")).cloned().unwrap_or(Value::Null);
             if value.is_null() && !rest.contains_key("wildcard") {
                 return Err(Error::IllegalArgument(format!("[{kind}] value cannot be null")));
@@ -285,73 +319,102 @@ fn field_of(
 }
 
 fn match_options(kind: &str, members: &Map<String, Value>) -> Result<MatchOptions, Error> {
+    query_members::check(kind, members)?;
     let mut options = MatchOptions::default();
     for (name, value) in members {
         match name.as_str() {
             "operator" => options.needs_all = is_and(&text_of(value)),
-            "slop" => options.slop = value.as_u64().unwrap_or(0) as usize,
+            "slop" => options.slop = length_of(name, Some(value))?,
             "minimum_should_match" => options.minimum = Some(text_of(value)),
-            "fuzziness" => options.fuzziness = Some(fuzziness(Some(value), "abcdef")),
+            "fuzziness" => options.fuzziness = Some(FuzzyTerms::parse(Some(value))?),
             "lenient" => options.is_lenient = *value == Value::Bool(true),
             "analyzer" => options.analyzer = Some(text_of(value)),
-            "query"
-            | "value"
-            | "type"
-            | "fields"
-            | "boost"
-            | "_name"
-            | "tie_breaker"
-            | "max_expansions"
-            | "prefix_length"
-            | "fuzzy_transpositions"
-            | "fuzzy_rewrite"
-            | "zero_terms_query"
-            | "auto_generate_synonyms_phrase_query"
-            | "cutoff_frequency" => {}
-            other => return Err(Error::Parsing(format!("[{kind}] query does not support [{other}]"))),
+            "zero_terms_query" => {
+                options.matches_without_words = match text_of(value).to_ascii_lowercase().as_str() {
+                    "all" => true,
+                    "none" => false,
+                    other => {
+                        return Err(Error::Parsing(format!("Unsupported zero_terms_query value [{other}]")));
+                    }
+                }
+            }
+            _ => {}
         }
+    }
+    if let Some(fuzziness) = &mut options.fuzziness {
+        fuzziness.prefix_length = length_of("prefix_length", members.get("prefix_length"))?;
+        fuzziness.has_swaps = members.get("fuzzy_transpositions") != Some(&Value::Bool(false));
     }
     Ok(options)
 }
 
-/// Edits of a word: a number, or by the word's length.
-fn fuzziness(value: Option<&Value>, word: &str) -> usize {
-    match value.map(text_of).as_deref() {
-        Some("0") => 0,
-        Some("1") => 1,
-        Some("2") => 2,
-        _ => match word.chars().count() {
-            0..=2 => 0,
-            3..=5 => 1,
-            _ => 2,
+/// A number of letters or words; 0 if it is not given.
+fn length_of(name: &str, value: Option<&Value>) -> Result<usize, Error> {
+    match value {
+        None => Ok(0),
+        Some(value) => match text_of(value).parse() {
+            Ok(length) => Ok(length),
+            Err(_) => Err(Error::IllegalArgument(format!("[{name}] must be a number that is not negative"))),
         },
+    }
+}
+
+/// Share of the scores beside the best one.
+fn tie_breaker_of(members: &Map<String, Value>, otherwise: f64) -> Result<f64, Error> {
+    match members.get("tie_breaker") {
+        None => Ok(otherwise),
+        Some(value) => {
+            value.as_f64().ok_or_else(|| Error::Parsing("[tie_breaker] must be a number".to_owned()))
+        }
     }
 }
 
 fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     let kind = members.get("type").map(text_of).unwrap_or_else(|| "best_fields".to_owned());
     let mut options = match_options("multi_match", members)?;
+    let own_tie_breaker = match kind.as_str() {
+        "best_fields" | "phrase" | "phrase_prefix" | "cross_fields" => 0.0,
+        "most_fields" | "bool_prefix" => 1.0,
+        other => {
+            return Err(Error::Parsing(format!(
+                "failed to parse [multi_match] query type [{other}]. unknown type."
+            )));
+        }
+    };
+    let tie_breaker = tie_breaker_of(members, own_tie_breaker)?;
     options.is_phrase = kind.starts_with("phrase");
     options.is_prefix = kind == "bool_prefix" || kind == "phrase_prefix";
-    if kind == "bool_prefix" {
-        for unsupported in ["slop", "cutoff_frequency"] {
-            if members.contains_key(unsupported) {
-                return Err(Error::Parsing(format!("[{unsupported}] not allowed for type [bool_prefix]")));
-            }
-        }
+    if kind == "bool_prefix" && members.contains_key("slop") {
+        return Err(Error::Parsing("[slop] not allowed for type [bool_prefix]".to_owned()));
     }
     let text = members.get("query").cloned().unwrap_or(Value::Null);
     let fields = members.get("fields").map(names_of).unwrap_or_default();
     let fields = if fields.is_empty() { vec!["*".to_owned()] } else { fields };
-    let each = fields.into_iter().map(|field| {
-        let (field, boost) = match field.split_once('^') {
-            Some((field, boost)) => (field.to_owned(), boost.parse().unwrap_or(1.0)),
-            None => (field, 1.0),
-        };
-        let query = SearchQuery::Match { field, text: text.clone(), options: options.clone() };
-        SearchQuery::Named { query: Box::new(query), boost, name: None }
-    });
-    Ok(SearchQuery::Best(each.collect()))
+    let of_text = |text: &Value, options: &MatchOptions| {
+        let each = fields.iter().map(|field| {
+            let (field, boost) = match field.split_once('^') {
+                Some((field, boost)) => (field.to_owned(), boost.parse().unwrap_or(1.0)),
+                None => (field.clone(), 1.0),
+            };
+            let query = SearchQuery::Match { field, text: text.clone(), options: options.clone() };
+            SearchQuery::Named { query: Box::new(query), boost, name: None }
+        });
+        SearchQuery::Best { queries: each.collect(), tie_breaker }
+    };
+    if kind != "cross_fields" {
+        return Ok(of_text(&text, &options));
+    }
+    // Each word may stand in another field.
+    let single = MatchOptions { minimum: None, ..options.clone() };
+    let words: Vec<SearchQuery> =
+        words_of(&text_of(&text)).into_iter().map(|word| of_text(&word.into(), &single)).collect();
+    if words.is_empty() {
+        return Ok(if options.matches_without_words { SearchQuery::All } else { SearchQuery::None });
+    }
+    Ok(SearchQuery::Bool(match options.needs_all && options.minimum.is_none() {
+        true => BoolQuery { must: words, ..BoolQuery::default() },
+        false => BoolQuery { should: words, minimum: options.minimum, ..BoolQuery::default() },
+    }))
 }
 
 fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
@@ -362,6 +425,7 @@ fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
             "[range] query doesn't support multiple fields, and needs one".to_owned(),
         ));
     };
+    query_members::check("range", &body)?;
     let mut bounds = RangeBounds::default();
     let (mut includes_lower, mut includes_upper) = (true, true);
     for (name, value) in body {
@@ -374,8 +438,18 @@ fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
             "format" => bounds.format = Some(text_of(&value)),
             "include_lower" => includes_lower = value != Value::Bool(false),
             "include_upper" => includes_upper = value != Value::Bool(false),
-            "boost" | "time_zone" | "relation" | "_name" => {}
-            other => return Err(Error::Parsing(format!("[range] query does not support [{other}]"))),
+            "time_zone" => {
+                let name = text_of(&value);
+                let unknown = || Error::IllegalArgument(format!("Unknown time-zone ID: {name}"));
+                bounds.zone = Some(zone_of(&name).ok_or_else(unknown)?);
+            }
+            // Each value is a point: to intersect the range, to be within it and to contain it are the same.
+            "relation" if text_of(&value).eq_ignore_ascii_case("disjoint") => {
+                return Err(Error::IllegalArgument(
+                    "[range] queries on fields of single values don't support DISJOINT relations".to_owned(),
+                ));
+            }
+            _ => {}
         }
     }
     if let (Some((_, includes)), false) = (&mut bounds.from, includes_lower) {

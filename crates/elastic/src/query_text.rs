@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery};
+use crate::query_terms::FuzzyTerms;
 
 /// Depth of parentheses.
 const DEPTH_MAX: usize = 20;
@@ -172,7 +173,10 @@ impl TextParser<'_> {
         let boost = self.number_after('^');
         let query = self.of_fields(field, |field| match (word.as_str(), edits) {
             ("*", _) => SearchQuery::Exists(field),
-            (_, Some(edits)) => SearchQuery::Fuzzy { field, value: word.to_lowercase(), edits: edits.min(2) },
+            (_, Some(edits)) => {
+                let fuzziness = FuzzyTerms::with_edits(edits);
+                SearchQuery::Fuzzy { field, value: word.to_lowercase(), fuzziness }
+            }
             _ if has_pattern => SearchQuery::Wildcard { field, value: word.clone(), ignores_case: true },
             _ => SearchQuery::Match { field, text: word.clone().into(), options: self.options() },
         });
@@ -196,7 +200,10 @@ impl TextParser<'_> {
             (Some(field), _) => make(field.to_owned()),
             (None, []) => make("*".to_owned()),
             (None, [only]) => make(only.split('^').next().unwrap_or(only).to_owned()),
-            (None, several) => SearchQuery::Best(several.iter().map(|field| make(field.clone())).collect()),
+            (None, several) => {
+                let queries = several.iter().map(|field| make(field.clone())).collect();
+                SearchQuery::Best { queries, tie_breaker: 0.0 }
+            }
         }
     }
 
@@ -277,8 +284,11 @@ impl TextParser<'_> {
             let text = text.trim().trim_matches('"');
             (text != "*").then(|| (Value::from(text), includes))
         };
-        let bounds =
-            RangeBounds { from: bound(from, includes_lower), to: bound(to, includes_upper), format: None };
+        let bounds = RangeBounds {
+            from: bound(from, includes_lower),
+            to: bound(to, includes_upper),
+            ..RangeBounds::default()
+        };
         Ok(self.of_fields(field, |field| SearchQuery::Range { field, bounds: bounds.clone() }))
     }
 

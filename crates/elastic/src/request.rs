@@ -68,6 +68,11 @@ impl DoorParameters {
         DoorParameters(pairs.collect())
     }
 
+    /// Names of all parameters.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
@@ -97,6 +102,19 @@ impl DoorParameters {
                 text.parse().map_err(|_| {
                     Error::IllegalArgument(format!(
                         "Failed to parse int parameter [{name}] with value [{text}]"
+                    ))
+                })
+            })
+            .transpose()
+    }
+
+    /// Value as a number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<f64>, Error> {
+        self.get(name)
+            .map(|text| {
+                text.parse().map_err(|_| {
+                    Error::IllegalArgument(format!(
+                        "Failed to parse float parameter [{name}] with value [{text}]"
                     ))
                 })
             })

@@ -216,7 +216,7 @@ fn below_index(
         (["_alias" | "_aliases", name], "DELETE") => aliases::delete(door, index, name),
         (["_close"], "POST") => index_admin::set_closed(door, parameters, index, true),
         (["_open"], "POST") => index_admin::set_closed(door, parameters, index, false),
-        (["_rollover"], "POST") => templates::rollover(door, index),
+        (["_rollover"], "POST") => templates::rollover(door, request, parameters, index),
         (
             [
                 operation @ ("_search" | "_count" | "_msearch" | "_field_caps" | "_refresh" | "_flush"

@@ -1,5 +1,7 @@
 //! `_search`, `_count` and `_msearch`: documents of indexes, scanned.
 
+use std::ops::ControlFlow;
+
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -14,6 +16,7 @@ use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::scan_limit::{ScanLimit, ScanProgress};
 use crate::shelf::{self, StoredSource};
 use crate::single::parsed;
 use crate::sorting::{HitOrder, HitSortKey};
@@ -49,20 +52,18 @@ pub(crate) struct HitSearch {
     routing: Option<Vec<String>>,
     slice: Option<(u64, u64)>,
     minimum_score: Option<f64>,
+    tracks_scores: bool,
+    limit: ScanLimit,
     /// Factors of scores by the names of indexes; the first that fits counts.
     boosts: Vec<(String, f64)>,
 }
 
-/// Members of a body that are known and have no effect here.
-const IGNORED: [&str; 7] = [
-    "timeout",
-    "track_scores",
-    "stats",
-    "terminate_after",
-    "preference",
-    "allow_partial_search_results",
-    "batched_reduce_size",
-];
+/// Members of a body that nothing here depends on: groups of statistics, the choice of a copy, and steps of
+/// the merge of shards.
+const WITHOUT_EFFECT: [&str; 3] = ["stats", "preference", "batched_reduce_size"];
+
+/// Members of a body that are read elsewhere.
+const READ_ELSEWHERE: [&str; 4] = ["query", "timeout", "terminate_after", "allow_partial_search_results"];
 
 impl HitSearch {
     /// Parses the body and the parameters of a search.
@@ -83,6 +84,8 @@ impl HitSearch {
             routing: parameters.list("routing"),
             slice: None,
             minimum_score: None,
+            tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
+            limit: ScanLimit::parse(body, parameters)?,
             boosts: Vec::new(),
         };
         for (name, value) in body {
@@ -119,7 +122,7 @@ impl HitSearch {
             None => Err(Error::Parsing(format!("[{name}] must be a whole number"))),
         };
         match name {
-            "query" => {}
+            "track_scores" => self.tracks_scores |= *value == Value::Bool(true),
             "post_filter" => self.post_filter = Some(query::parse(value)?),
             "from" => self.from = number(value)?,
             "size" => self.size = number(value)?,
@@ -160,7 +163,7 @@ impl HitSearch {
                     }
                 }
             }
-            known if IGNORED.contains(&known) => {}
+            known if WITHOUT_EFFECT.contains(&known) || READ_ELSEWHERE.contains(&known) => {}
             other => return Err(Error::Parsing(format!("unknown key [{other}] in a search"))),
         }
         Ok(())
@@ -242,6 +245,9 @@ pub(crate) struct FoundHits {
     pub(crate) has_scores: bool,
     aggregations: Option<Value>,
     shards: u64,
+    is_timed_out: bool,
+    /// True or false if the search could end after a number of documents.
+    is_terminated: Option<bool>,
 }
 
 /// Runs a search over indexes. All hits are kept, in their order.
@@ -255,6 +261,7 @@ pub(crate) fn run(
     let mut aggregated: Vec<SearchHit> = Vec::new();
     let mut kept_bytes = 0;
     let mut total = 0;
+    let mut progress = ScanProgress::begin(&request.limit);
     let needs_documents = keeps_all || request.size > 0 || request.order.is_some();
     for index in indexes {
         let names = |pattern: &str| {
@@ -262,7 +269,7 @@ pub(crate) fn run(
         };
         let boost =
             request.boosts.iter().find(|(pattern, _)| names(pattern)).map_or(1.0, |(_, boost)| *boost);
-        visit(door, index, request, &mut |mut hit| {
+        visit(door, index, request, &mut progress, &mut |mut hit| {
             hit.score *= boost;
             if !request.aggregations.is_empty() {
                 kept_bytes += hit.stored.source.len() * 2 + 200;
@@ -286,8 +293,12 @@ pub(crate) fn run(
             }
             Ok(())
         })?;
+        if progress.is_over() {
+            break;
+        }
     }
-    let has_scores = request.order.as_ref().is_none_or(HitOrder::is_by_score);
+    let is_ranked = request.order.as_ref().is_none_or(HitOrder::is_by_score);
+    let has_scores = is_ranked || request.tracks_scores;
     match &request.order {
         Some(order) => {
             for hit in &mut hits {
@@ -310,7 +321,9 @@ pub(crate) fn run(
         )?),
     };
     let shards = indexes.iter().map(shards_of).sum();
-    Ok(FoundHits { hits, total, has_scores, aggregations, shards })
+    let is_terminated = progress.may_terminate().then_some(progress.is_terminated);
+    let is_timed_out = progress.is_timed_out;
+    Ok(FoundHits { hits, total, has_scores, aggregations, shards, is_timed_out, is_terminated })
 }
 
 /// A hit as a document that is searched.
@@ -327,22 +340,26 @@ pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
     }
 }
 
-/// Calls `visit` with each matching document of an index.
+/// Calls `visit` with each matching document of an index, within the limits of the search.
 fn visit(
     door: &ElasticDoor,
     index: &OpenIndex,
     request: &HitSearch,
+    progress: &mut ScanProgress<'_>,
     visit: &mut impl FnMut(SearchHit) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut hidden = index.live.hidden();
     let is_sharded = shards_of(index) > 1;
-    let mut each = |stored: StoredSource| -> Result<(), Error> {
+    let mut each = |stored: StoredSource| -> Result<ControlFlow<()>, Error> {
+        if progress.is_over() || progress.next()?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         if let Some((id, max)) = request.slice {
             let digest = stored.id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
                 (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
             if digest % max != id {
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
         }
         let is_routed = is_sharded
@@ -351,7 +368,7 @@ fn visit(
                 routing.iter().all(|routing| routing != own)
             });
         if is_routed {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         let document = parsed(&stored)?;
         let mut hit = SearchHit {
@@ -367,18 +384,24 @@ fn visit(
         match score {
             Some(score) if request.minimum_score.is_none_or(|least| score >= least) => {
                 (hit.score, hit.matched) = (score, matched);
-                visit(hit)
+                visit(hit)?;
+                Ok(progress.count())
             }
-            _ => Ok(()),
+            _ => Ok(ControlFlow::Continue(())),
         }
     };
     shelf::scan(&door.node, index.group(), |stored| match hidden.remove(&stored.id) {
         Some(Some(before)) => each(before),
-        Some(None) => Ok(()),
+        Some(None) => Ok(ControlFlow::Continue(())),
         None => each(stored),
     })?;
-    // Removed documents that searches still see.
-    hidden.into_values().flatten().try_for_each(each)
+    // Removed documents that searches still see. After the end of the search, the first breaks off.
+    for before in hidden.into_values().flatten() {
+        if each(before)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Answer of a search with the hits of a page.
@@ -402,10 +425,13 @@ pub(crate) fn answer(request: &HitSearch, found: &FoundHits, page: &[SearchHit],
     shown.insert("hits".to_owned(), Value::Array(hits));
     let mut answer = json!({
         "took": now_ms().saturating_sub(began_ms),
-        "timed_out": false,
+        "timed_out": found.is_timed_out,
         "_shards": { "total": found.shards, "successful": found.shards, "skipped": 0, "failed": 0 },
         "hits": shown,
     });
+    if let Some(is_terminated) = found.is_terminated {
+        answer["terminated_early"] = is_terminated.into();
+    }
     if let Some(aggregations) = &found.aggregations {
         answer["aggregations"] = aggregations.clone();
     }
@@ -498,16 +524,21 @@ pub(crate) fn count(
     }
     let mut search = HitSearch::parse(&body, parameters, false)?;
     search.size = 0;
+    search.minimum_score = parameters.number("min_score")?;
     if let Some(filter) = alias_filter(door, expression)? {
         search.query = with_filter(search.query, filter);
     }
     let indexes = indexes_of(door, parameters, expression)?;
     let found = run(door, &indexes, &search, false)?;
     let shards = found.shards;
-    DoorReply::ok(json!({
+    let mut answer = json!({
         "count": found.total,
         "_shards": { "total": shards, "successful": shards, "skipped": 0, "failed": 0 },
-    }))
+    });
+    if let Some(is_terminated) = found.is_terminated {
+        answer["terminated_early"] = is_terminated.into();
+    }
+    DoorReply::ok(answer)
 }
 
 /// `_msearch`: several searches, each with its own result.

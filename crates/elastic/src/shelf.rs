@@ -3,6 +3,7 @@
 //! The type has a name that no schema can have, so that no deployment adds or removes it. All groups share
 //! the low bits of their locations, so that one node of a cluster owns them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -177,11 +178,11 @@ pub(crate) fn get(node: &Node, group: ShelfGroup, name: &str) -> Result<Option<S
     Ok(found.map(|(document, _)| StoredSource::of(&document)))
 }
 
-/// Calls `visit` with each document of a group, until it returns an error.
+/// Calls `visit` with each document of a group, until it breaks off or returns an error.
 pub(crate) fn scan(
     node: &Node,
     group: ShelfGroup,
-    mut visit: impl FnMut(StoredSource) -> Result<(), Error>,
+    mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let mut pass = StoreVisit {
         scope: ViewScope::Groups(vec![group.group()]),
@@ -192,7 +193,9 @@ pub(crate) fn scan(
         let page = node.store().visit(&pass)?;
         for visited in page.visited {
             if let VisitedVersion::Document(document, _) = visited {
-                visit(StoredSource::of(&document))?;
+                if visit(StoredSource::of(&document))?.is_break() {
+                    return Ok(());
+                }
             }
         }
         match page.continuation {

@@ -83,8 +83,8 @@ pub(crate) fn create_stream(
 
 /// Makes the next backing index of a data stream.
 fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Result<OpenIndex, Error> {
+    let name = stream.next_name();
     stream.generation += 1;
-    let name = format!(".ds-{}-{:06}", stream.name, stream.generation);
     // The templates for the stream's name count, and its time field is a date.
     let mut body = Map::new();
     let mut mappings = json!({ "properties": { stream.timestamp_field.as_str(): { "type": "date" } } });
@@ -163,19 +163,33 @@ pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply
 }
 
 /// `_rollover` of a data stream.
-pub(crate) fn rollover(door: &ElasticDoor, name: &str) -> Result<DoorReply, Error> {
+pub(crate) fn rollover(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    name: &str,
+) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    if let Some(member) =
+        body.iter().find(|(_, value)| value.as_object().is_none_or(|value| !value.is_empty()))
+    {
+        return Err(Error::unsupported(&format!("a rollover with [{}]", member.0)));
+    }
+    let is_dry = parameters.flag("dry_run")?.unwrap_or(false);
     let mut change = door.catalog.change()?;
     let Some(stream) = change.streams.get(name) else {
         return Err(Error::IllegalArgument(format!("rollover target [{name}] is not a data stream")));
     };
     let mut stream = stream.clone();
     let old = stream.indexes.last().cloned();
-    next_index(&mut change, &mut stream)?;
-    let new = stream.indexes.last().cloned();
-    change.put_stream(stream)?;
+    let new = stream.next_name();
+    if !is_dry {
+        next_index(&mut change, &mut stream)?;
+        change.put_stream(stream)?;
+    }
     DoorReply::ok(json!({
-        "acknowledged": true, "shards_acknowledged": true, "old_index": old, "new_index": new,
-        "rolled_over": true, "dry_run": false, "conditions": {},
+        "acknowledged": !is_dry, "shards_acknowledged": !is_dry, "old_index": old, "new_index": new,
+        "rolled_over": !is_dry, "dry_run": is_dry, "conditions": {},
     }))
 }
 

@@ -267,3 +267,55 @@ fn templates_make_data_streams() {
     door.get("DELETE /_data_stream/logs-a", "");
     assert_eq!(door.ask("GET /logs-a/_count", "").0, 404);
 }
+
+#[test]
+fn searches_end_at_their_limits() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for number in 0..5 {
+        door.get(&format!("PUT /a/_doc/{number}"), r#"{"t":"one"}"#);
+    }
+    let found = door.get("GET /a/_search?terminate_after=2", "");
+    assert_eq!((&found["hits"]["total"]["value"], &found["terminated_early"]), (&json!(2), &json!(true)));
+    let found = door.get("GET /a/_search?terminate_after=9", "");
+    assert_eq!((&found["hits"]["total"]["value"], &found["terminated_early"]), (&json!(5), &json!(false)));
+    let found = door.get("GET /a/_search", r#"{"timeout":"0"}"#);
+    assert_eq!((&found["hits"]["total"]["value"], &found["timed_out"]), (&json!(0), &json!(true)));
+    let whole = r#"{"timeout":"0","allow_partial_search_results":false}"#;
+    assert_eq!(door.ask("GET /a/_search", whole).0, 408);
+    assert_eq!(door.get("GET /a/_count?terminate_after=3", "")["count"], 3);
+    assert_eq!(door.get("GET /a/_count", "").get("terminated_early"), None);
+}
+
+#[test]
+fn nothing_in_a_request_is_passed_over() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a/_doc/1", r#"{"t":"one"}"#);
+    for (request, body) in [
+        ("PUT /a/_doc/1?ttl=1d", r#"{"t":"two"}"#),
+        ("POST /_bulk?batch=1", "{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}\n"),
+        ("DELETE /a?dry_run=true", ""),
+        ("GET /a/_search?explain=true", ""),
+        ("GET /a/_search", r#"{"query":{"term":{"t":{"value":"one","weight":2}}}}"#),
+    ] {
+        let (status, answer) = door.ask(request, body);
+        assert_eq!(status, 400, "{request}: {answer}");
+    }
+    let found = door.get("GET /a/_search?source={\"query\":{\"ids\":{\"values\":[\"2\"]}}}", "");
+    assert_eq!(found["hits"]["total"]["value"], 0, "a query in a parameter counts");
+    assert_eq!(door.get("GET /a/_doc/1", "")["_source"]["t"], "one");
+}
+
+#[test]
+fn a_dry_rollover_changes_nothing() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs*"],"data_stream":{}}"#);
+    door.get("PUT /_data_stream/logs", "");
+    let dry = door.get("POST /logs/_rollover?dry_run", "");
+    assert_eq!((&dry["rolled_over"], &dry["new_index"]), (&json!(false), &json!(".ds-logs-000002")));
+    assert_eq!(door.ask("POST /logs/_rollover", r#"{"conditions":{"max_docs":1}}"#).0, 400);
+    assert_eq!(door.get("GET /_data_stream/logs", "")["data_streams"][0]["generation"], 1);
+    assert_eq!(door.get("POST /logs/_rollover", "")["new_index"], ".ds-logs-000002");
+}

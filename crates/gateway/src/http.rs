@@ -15,7 +15,7 @@ pub(crate) use answer::{counted_page, observed};
 pub(crate) use body::{BodyBounds, BodyReader, collect, read_body};
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
-pub(crate) use frames::{BodyValueReader, frame};
+pub(crate) use frames::{BodyValueReader, FrameMemory, frame};
 pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;
 pub use server::{PortLimits, PortService, routed, serve};

@@ -185,6 +185,7 @@ async fn search(
             started,
             gone: Arc::clone(&gone),
             room: Some(Arc::clone(&room) as _),
+            memory: node.node().query_memory(),
         };
         let making = make(&request, &here, &aim);
         let Ok(made) = tokio::time::timeout_at((deadline + GRACE).into(), making).await else {

@@ -89,3 +89,34 @@ fn a_stream_ends_where_a_node_takes_no_more_writes() {
     assert_eq!(total["operations"], 2, "what follows is to be sent again: {text}");
     assert!(total["message"].as_str().is_some_and(|message| message.contains("operation 3")), "{text}");
 }
+
+/// Operations of a piece come to each owner together, from whichever node the client sends them to.
+#[test]
+fn owners_get_batches() {
+    let nodes = TestNodes::start(3, NOTE);
+    let put = |number: usize| {
+        let group = ["even", "odd", "x", "y", "z"][number % 5];
+        format!("{{\"put\":\"id:n:note:g={group}:{number}\",\"fields\":{{\"stars\":{number}}}}}\n")
+    };
+    let body: String = (0..600).map(put).collect();
+    let (failures, total) = feed(&nodes, 2, &body);
+    assert_eq!((failures.len(), &total["ok"]), (0, &json!(600)), "{total}");
+    let batches = nodes.world.batches.load(std::sync::atomic::Ordering::SeqCst);
+    assert!((3..60).contains(&batches), "{batches} batches for 600 operations");
+}
+
+/// What an owner does not take now is tried again one by one, and by whichever node owns it then.
+#[test]
+fn what_an_owner_refuses_is_tried_again() {
+    let nodes = TestNodes::start(3, NOTE);
+    let body: String = (0..40)
+        .map(|number| {
+            let group = ["even", "odd"][number % 2];
+            format!("{{\"put\":\"id:n:note:g={group}:{number}\",\"fields\":{{\"stars\":{number}}}}}\n")
+        })
+        .collect();
+    nodes.world.refusals.store(25, std::sync::atomic::Ordering::SeqCst);
+    let (failures, total) = feed(&nodes, 0, &body);
+    assert_eq!((failures.len(), &total["ok"]), (0, &json!(40)), "{total}");
+    assert_eq!(nodes.world.refusals.load(std::sync::atomic::Ordering::SeqCst), 0);
+}

@@ -187,3 +187,37 @@ fn sources_are_searched_apart_over_several_nodes() {
         }
     }
 }
+
+/// The node that is asked counts the replies of others, and each node its own share and the query that it
+/// parses.
+#[test]
+fn each_node_bounds_the_memory_of_a_query() {
+    let long = json!({ "title": "mill", "body": "w ".repeat(1500), "folder": "f", "stars": 1 });
+    // Node and its limit in bytes, hits of the query, length of a parameter, and the status.
+    let table = [
+        ("nothing is large", 0, 150_000, 2, 0, 200),
+        ("the replies together", 0, 150_000, 60, 0, 400),
+        ("the share of the other node", 1, 60_000, 60, 0, 400),
+        ("a small share of the other node", 1, 60_000, 2, 0, 200),
+        ("the query at the other node", 1, 60_000, 2, 3_000, 400),
+    ];
+    for (what, node, limit, hits, length, status) in table {
+        let nodes = TestNodes::start_with(2, NOTE, &|settings| {
+            if settings.node.data_dir.ends_with(node.to_string()) {
+                settings.node.query_memory_max = limit;
+            }
+        });
+        nodes.divide("large", 3);
+        (0..60).for_each(|number| nodes.put(number as usize % 2, "large", number, &long));
+        let (answered, answer) = nodes.query(
+            0,
+            &json!({
+                "yql": "select body from note where true", "streaming.groupname": "large", "hits": hits,
+                "timeout": "20s", "unknown": "x".repeat(length)
+            }),
+        );
+        assert_eq!(answered, status, "{what}: {answer}");
+        let message = answer.pointer("/root/errors/0/message").map(Value::to_string).unwrap_or_default();
+        assert_eq!(message.contains("query-memory-max"), status == 400, "{what}: {answer}");
+    }
+}

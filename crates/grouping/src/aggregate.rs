@@ -25,6 +25,9 @@ pub(crate) enum AggregateValues {
         largest: bool,
         /// Extreme of no values: every value of the kind is better.
         none: ExpressionDatum<'static>,
+        /// Memory of the contents of `values`, in bytes; not counted in values of other nodes.
+        #[serde(skip)]
+        contents: usize,
     },
     Xor(Vec<u64>),
     Spread(Vec<VarianceSums>),
@@ -79,7 +82,7 @@ impl AggregateValues {
             ValueKind::Raw => ExpressionDatum::Raw(Cow::Borrowed(&[])),
             ValueKind::Bucket => ExpressionDatum::Null,
         };
-        AggregateValues::Extreme { values: Vec::new(), largest, none }
+        AggregateValues::Extreme { values: Vec::new(), largest, none, contents: 0 }
     }
 
     /// Resizes to `groups` groups.
@@ -107,6 +110,20 @@ impl AggregateValues {
             AggregateValues::Extreme { values, .. } => values.len(),
             AggregateValues::Spread(values) => values.len(),
             AggregateValues::Values(values) => values.len(),
+        }
+    }
+
+    /// Memory that it takes, in bytes, without the entries of [`AggregateValues::Values`].
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            AggregateValues::Count(values) | AggregateValues::Xor(values) => size_of_val(&**values),
+            AggregateValues::SumLong(values) => size_of_val(&**values),
+            AggregateValues::SumDouble(values) => size_of_val(&**values),
+            AggregateValues::AvgLong(values) => size_of_val(&**values),
+            AggregateValues::AvgDouble(values) => size_of_val(&**values),
+            AggregateValues::Extreme { values, contents, .. } => size_of_val(&**values) + contents,
+            AggregateValues::Spread(values) => size_of_val(&**values),
+            AggregateValues::Values(values) => size_of_val(&**values),
         }
     }
 
@@ -139,13 +156,16 @@ impl AggregateValues {
                 values[group].0 += value.to_double();
                 values[group].1 += 1;
             }
-            AggregateValues::Extreme { values, largest, .. } => {
+            AggregateValues::Extreme { values, largest, contents, .. } => {
                 let better = values[group].as_ref().is_none_or(|kept| {
                     let order = value.order(kept);
                     if *largest { order.is_gt() } else { order.is_lt() }
                 });
                 if better {
-                    values[group] = Some(value.into_owned());
+                    *contents += value.content_bytes();
+                    let before = values[group].replace(value.into_owned());
+                    let freed = before.map_or(0, |before| before.content_bytes());
+                    *contents = contents.saturating_sub(freed);
                 }
             }
             AggregateValues::Xor(values) => values[group] ^= value.low_bits(),

@@ -26,6 +26,25 @@ impl<'a> ExpressionDatum<'a> {
         ExpressionDatum::Text(Cow::Owned(text))
     }
 
+    /// Memory of its text or bytes, or of the entries of a list, beside the datum itself.
+    pub(crate) fn content_bytes(&self) -> usize {
+        match self {
+            ExpressionDatum::Text(text) => text.len(),
+            ExpressionDatum::Raw(bytes) => bytes.len(),
+            ExpressionDatum::TextBucket(from, to) => from.len() + to.len(),
+            ExpressionDatum::RawBucket(from, to) => from.len() + to.len(),
+            ExpressionDatum::List(values) => {
+                values.iter().map(|value| size_of_val(value) + value.content_bytes()).sum()
+            }
+            ExpressionDatum::Null
+            | ExpressionDatum::Bool(_)
+            | ExpressionDatum::Long(_)
+            | ExpressionDatum::Double(_)
+            | ExpressionDatum::LongBucket(..)
+            | ExpressionDatum::DoubleBucket(..) => 0,
+        }
+    }
+
     /// Converts to a whole number: rounds floats to the nearest, and parses the numeric prefix of text (0
     /// without one).
     pub(crate) fn to_long(&self) -> i64 {

@@ -66,6 +66,9 @@ pub(crate) struct LevelState {
     pub(crate) hits: Vec<Vec<Vec<HitRef>>>,
     /// State of each list of groups.
     pub(crate) lists: Vec<ListState>,
+    /// Memory of entries that grow with documents, in bytes: those of hits and quantiles.
+    #[serde(skip)]
+    entries: usize,
 }
 
 /// All groups of one [`GroupsList`].
@@ -162,6 +165,11 @@ impl GroupingExecution {
         Ok(())
     }
 
+    /// Memory that its groups take, in bytes, approximately.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.best) + self.root.memory_bytes()
+    }
+
     /// Merges another execution of the same request; both must be completed. The result is the same as if
     /// this execution had collected everything.
     pub fn merge(&mut self, other: GroupingExecution) {
@@ -213,6 +221,7 @@ impl LevelState {
         LevelState {
             ranks: Vec::new(),
             aggregates: level.aggregates.iter().map(AggregateValues::new).collect(),
+            entries: 0,
             hits: level.hit_lists.iter().map(|_| Vec::new()).collect(),
             lists: level
                 .lists
@@ -224,6 +233,15 @@ impl LevelState {
                 })
                 .collect(),
         }
+    }
+
+    /// Memory that it takes, in bytes, approximately.
+    fn memory_bytes(&self) -> usize {
+        let aggregates: usize = self.aggregates.iter().map(AggregateValues::memory_bytes).sum();
+        let hits: usize = self.hits.iter().map(|hits| size_of_val(&**hits)).sum();
+        let list = |list: &ListState| list.table.memory_bytes() + list.level.memory_bytes();
+        let lists: usize = self.lists.iter().map(list).sum();
+        size_of_val(&*self.ranks) + aggregates + hits + lists + self.entries
     }
 
     /// Groups at all places inside.
@@ -312,6 +330,9 @@ impl<'b> BatchCollector<'b> {
             }
         }
         for (aggregate, accumulator) in level.aggregates.iter().zip(&mut state.aggregates) {
+            if matches!(accumulator, AggregateValues::Values(_)) {
+                state.entries += rows.rows.len() * size_of::<f64>();
+            }
             match &aggregate.input {
                 None => accumulator.count(&rows.groups),
                 Some(input) => {
@@ -326,7 +347,7 @@ impl<'b> BatchCollector<'b> {
             let keep = spec.max.unwrap_or(usize::MAX).saturating_add(self.slack);
             for (row, group) in rows.rows.iter().zip(&rows.groups) {
                 let list = &mut hits[*group as usize];
-                let row = *row as usize;
+                let (row, before) = (*row as usize, list.len());
                 list.push(HitRef {
                     part: self.part,
                     chunk: self.chunk,
@@ -334,6 +355,8 @@ impl<'b> BatchCollector<'b> {
                     score: self.batch.score(row),
                 });
                 keep_best(list, keep, keep.saturating_mul(2).max(64));
+                let (more, fewer) = (list.len() * size_of::<HitRef>(), before * size_of::<HitRef>());
+                state.entries = (state.entries + more).saturating_sub(fewer);
             }
         }
         for (spec, list) in level.lists.iter().zip(&mut state.lists) {

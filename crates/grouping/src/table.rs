@@ -22,6 +22,8 @@ pub(crate) struct GroupTable {
     pub(crate) parents: Vec<u32>,
     /// For each group, its key.
     pub(crate) keys: Vec<ExpressionDatum<'static>>,
+    /// Memory of the contents of the keys, in bytes.
+    contents: usize,
 }
 
 /// A table without its lookup maps.
@@ -104,7 +106,7 @@ impl GroupTable {
         is: impl Fn(&ExpressionDatum<'static>) -> bool,
         key: impl FnOnce() -> ExpressionDatum<'static>,
     ) -> u32 {
-        let GroupTable { numbers, hasher, parents, keys, .. } = self;
+        let GroupTable { numbers, hasher, parents, keys, contents, .. } = self;
         let entry = numbers.entry(
             hash,
             |&number| parents[number as usize] == parent && is(&keys[number as usize]),
@@ -116,10 +118,18 @@ impl GroupTable {
                 let number = keys.len() as u32;
                 entry.insert(number);
                 parents.push(parent);
-                keys.push(key());
+                let key = key();
+                *contents += key.content_bytes();
+                keys.push(key);
                 number
             }
         }
+    }
+
+    /// Memory that it takes, in bytes, approximately.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of_group = size_of::<(u32, ExpressionDatum<'static>)>() + size_of::<((u32, ShortText), u32)>();
+        self.keys.len() * of_group + self.contents
     }
 
     /// Number of groups.

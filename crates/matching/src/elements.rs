@@ -3,8 +3,8 @@ use millrace_document::DocumentValue;
 use millrace_plan::{LeafId, Plan, PlanNode};
 
 use crate::Error;
+use crate::nested::elements;
 use crate::tree::{ReadyPlan, any_holds, holds, path_of};
-use crate::value::elements;
 
 /// Selection of the elements of a collection field that a plan matches, for `matched-elements-only`.
 pub struct MatchedElements<'p> {

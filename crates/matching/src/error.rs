@@ -27,6 +27,9 @@ pub enum Error {
         /// Cause of the error.
         reason: &'static str,
     },
+    /// The matches take too much memory.
+    #[error(transparent)]
+    Memory(#[from] millrace_plan::QueryMemoryError),
     /// A chunk exceeds the maximum number of documents.
     #[error("chunk {chunk} has {documents} documents, more than a chunk may have")]
     Chunk {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use millrace_column::{
-    BytesColumn, Column, ColumnKey, ExecutionPaths, FixedColumn, TokensColumn, ValueLayout, layout,
+    BytesColumn, Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, TokensColumn, ValueLayout,
+    layout,
 };
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, ValueRef};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_plan::{Plan, PlanLeaf, Predicate};
 use regex::Regex;
@@ -13,8 +14,9 @@ use regex::Regex;
 use crate::bits::DocumentBits;
 use crate::geo::GeoCircle;
 use crate::nearest::NearestLeaf;
+use crate::nested::{NestedValue, ValueElement};
 use crate::pattern::WordMatcher;
-use crate::value::{ValueElement, ValueTest, ValueWeights};
+use crate::value::{ValueTest, ValueWeights};
 use crate::words::{self, ChunkPositions, TokenNumbers};
 use crate::{Error, LeafMatches, WordOccurrences};
 
@@ -24,6 +26,8 @@ pub(crate) struct ReadyLeaf {
     pub(crate) kind: LeafKind,
     /// Test of single values, for use inside `sameElement`.
     pub(crate) test: Option<ValueTest>,
+    /// True if it finds words that are whole values of an indexed field.
+    pub(crate) is_value_word: bool,
     dot_product_above: Option<f64>,
     /// True if documents without a value match: a missing truth value is false.
     absent: bool,
@@ -38,8 +42,8 @@ pub(crate) enum LeafKind {
     WordIn(Vec<(String, i32)>),
     /// A test of the field's values, one by one.
     Values { weighted: bool, listed: bool },
-    /// Numbers inside structs and maps: each is one word, and an element of its own.
-    NumberWords,
+    /// A test of the field's values, each of which is one word and an element of its own.
+    ValueWords,
     /// Like `Values`, with the distance of the nearest position.
     Circle(GeoCircle),
     /// Nearest neighbours, with the number of target hits.
@@ -87,7 +91,15 @@ impl ReadyLeaf {
                 longitude: *longitude,
                 radius_km: *radius_km,
             }),
-            Predicate::Number(_) if settings.is_number_word() => LeafKind::NumberWords,
+            // In a field of one text, the only position of a match is 0: nothing has to be recorded.
+            Predicate::Number(_) | Predicate::Words(_) | Predicate::Value { .. }
+                if settings.is_value_word()
+                    && leaf.dot_product_above.is_none()
+                    && !(weighted && settings.attribute.is_some())
+                    && layout(&field.data_type) != ValueLayout::Text =>
+            {
+                LeafKind::ValueWords
+            }
             Predicate::ValueIn { .. } | Predicate::NumberIn(_) | Predicate::WordIn(_) => {
                 LeafKind::Values { weighted: true, listed: true }
             }
@@ -96,6 +108,7 @@ impl ReadyLeaf {
             | Predicate::Number(_)
             | Predicate::Bool(_)
             | Predicate::GeoBox(_)
+            | Predicate::Conditions(_)
             | Predicate::Present => LeafKind::Values { weighted, listed: false },
         };
         let key = match kind {
@@ -110,6 +123,7 @@ impl ReadyLeaf {
             },
             kind,
             test: ValueTest::new(&leaf.field, &leaf.predicate, analyzer)?,
+            is_value_word: settings.is_value_word() && settings.attribute.is_none(),
             dot_product_above: leaf.dot_product_above,
             absent: field.data_type == DataType::Bool && leaf.predicate == Predicate::Bool(false),
             paths,
@@ -130,7 +144,7 @@ impl ReadyLeaf {
             (LeafKind::Values { .. }, ValueLayout::Number(_)) => 1,
             (LeafKind::Words(_) | LeafKind::WordIn(_), _) => 2,
             (LeafKind::Values { .. }, ValueLayout::Text | ValueLayout::Raw) => 3,
-            (LeafKind::Values { .. } | LeafKind::NumberWords | LeafKind::Circle(_), _) => 4,
+            (LeafKind::Values { .. } | LeafKind::ValueWords | LeafKind::Circle(_), _) => 4,
             (LeafKind::Nearest(..), _) => 5,
         }
     }
@@ -154,7 +168,7 @@ impl ReadyLeaf {
                 let distances = nearest.distances(column, &self.field.data_type, &documents, self.paths);
                 LeafOutcome::Distances(LeafDistances { documents, distances })
             }
-            (LeafKind::NumberWords, column) => LeafOutcome::Places(self.number_words(column, within)),
+            (LeafKind::ValueWords, column) => LeafOutcome::Places(self.value_words(column, within)),
             (LeafKind::Circle(circle), column) => LeafOutcome::Distances(self.circle(circle, column, within)),
             (LeafKind::Values { weighted, listed }, column) => {
                 let simple =
@@ -177,14 +191,14 @@ impl ReadyLeaf {
 
     fn nothing(&self) -> LeafOutcome {
         match self.kind {
-            LeafKind::Words(_) | LeafKind::NumberWords => LeafOutcome::Places(ChunkPositions::default()),
+            LeafKind::Words(_) | LeafKind::ValueWords => LeafOutcome::Places(ChunkPositions::default()),
             LeafKind::WordIn(_) | LeafKind::Values { weighted: true, .. } => LeafOutcome::Weights(Vec::new()),
             LeafKind::Values { .. } => LeafOutcome::Bits(DocumentBits::NONE),
             LeafKind::Nearest(..) | LeafKind::Circle(_) => LeafOutcome::Distances(LeafDistances::default()),
         }
     }
 
-    /// Matches values of any type, decoded one by one.
+    /// Matches values of any type, one by one.
     fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
         let mut buffer = String::new();
         let mut weight = |document| match (&self.test, column) {
@@ -195,8 +209,15 @@ impl ReadyLeaf {
                 test.text(text, &mut buffer).map(i64::from)
             }
             _ => {
-                let value = millrace_column::value(column, &self.field.data_type, document)?;
-                self.weight(ValueElement::Value(&value, 1), &self.field.path, listed)
+                let value = stored_value(column, &self.field.data_type, document, self.paths)?;
+                match &value {
+                    ColumnValue::InPlace(value) => {
+                        self.weight(ValueElement::Value(*value, 1), &self.field.path, listed, &mut buffer)
+                    }
+                    ColumnValue::Decoded(value) => {
+                        self.weight(ValueElement::Value(value, 1), &self.field.path, listed, &mut buffer)
+                    }
+                }
             }
         };
         let found: Vec<(u16, i64)> =
@@ -209,33 +230,44 @@ impl ReadyLeaf {
         LeafOutcome::Bits(bits)
     }
 
-    /// Matching numbers, as positions in a text with an element boundary after each number.
-    fn number_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
-        let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
+    /// Matching values, as positions in a text with an element boundary after each value.
+    fn value_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
         let mut places = ChunkPositions::default();
+        let mut found = Vec::new();
         for document in within.iter() {
-            let Some(value) = millrace_column::value(column, &self.field.data_type, document) else {
-                continue;
-            };
-            let (mut place, mut found) = (0, Vec::new());
-            ValueElement::Value(&value, 1).at(&path, &mut |number, _| {
-                if self.test.as_ref().is_some_and(|test| test.value(number).is_some()) {
-                    found.push(place);
-                }
-                place += 2;
-            });
-            places.push(document, found.into_iter());
+            match stored_value(column, &self.field.data_type, document, self.paths) {
+                Some(ColumnValue::InPlace(value)) => self.value_places(value, &mut found),
+                Some(ColumnValue::Decoded(value)) => self.value_places(&value, &mut found),
+                None => continue,
+            }
+            places.push(document, found.drain(..));
         }
         places
     }
 
-    /// Weight of an element if it matches.
-    fn weight(&self, element: ValueElement<'_>, path: &[Arc<str>], listed: bool) -> Option<i64> {
+    /// Appends the places of matching numbers of a value, two for each number.
+    fn value_places(&self, value: impl NestedValue, found: &mut Vec<u32>) {
+        let (mut place, mut buffer) = (0, String::new());
+        ValueElement::Value(value, 1).at(&self.field.path, &mut |number, _| {
+            if self.test.as_ref().is_some_and(|test| test.value(&number, &mut buffer).is_some()) {
+                found.push(place);
+            }
+            place += 2;
+        });
+    }
+
+    /// Weight of an element if it matches. `buffer` is reused for folded texts.
+    fn weight(
+        &self,
+        element: ValueElement<impl NestedValue>,
+        path: &[Arc<str>],
+        listed: bool,
+        buffer: &mut String,
+    ) -> Option<i64> {
         let test = self.test.as_ref()?;
-        let path: Vec<&str> = path.iter().map(|part| &**part).collect();
         let mut weighing = ValueWeights::default();
-        element.at(&path, &mut |value, weight| {
-            if let Some(query) = test.value(value) {
+        element.at(path, &mut |value, weight| {
+            if let Some(query) = test.value(&value, buffer) {
                 weighing.add(query, weight, listed);
             }
         });
@@ -243,20 +275,24 @@ impl ReadyLeaf {
     }
 
     /// True if the leaf matches in an element of the field that lies `depth` steps down the leaf's path.
-    pub(crate) fn matches_element(&self, element: ValueElement<'_>, depth: usize) -> bool {
+    pub(crate) fn matches_element(&self, element: ValueElement<impl NestedValue>, depth: usize) -> bool {
         let listed = matches!(self.kind, LeafKind::Values { listed: true, .. } | LeafKind::WordIn(_));
-        self.weight(element, self.field.path.get(depth..).unwrap_or_default(), listed).is_some()
+        let path = self.field.path.get(depth..).unwrap_or_default();
+        self.weight(element, path, listed, &mut String::new()).is_some()
     }
 
     /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,
     /// ascending: the first word of each occurrence.
-    pub(crate) fn places_in_element(&self, element: ValueElement<'_>, depth: usize) -> Vec<u32> {
+    pub(crate) fn places_in_element(
+        &self,
+        element: ValueElement<impl NestedValue>,
+        depth: usize,
+    ) -> Vec<u32> {
         let Some(test) = &self.test else { return Vec::new() };
-        let path: Vec<&str> =
-            self.field.path.get(depth..).unwrap_or_default().iter().map(|part| &**part).collect();
+        let path = self.field.path.get(depth..).unwrap_or_default();
         let (mut places, mut start) = (Vec::new(), 0);
-        element.at(&path, &mut |value, _| {
-            if let DocumentValue::String(text) = value {
+        element.at(path, &mut |value, _| {
+            if let Some(ValueRef::String(text)) = value.single() {
                 let length = test.places(text, |place| places.push(start + place));
                 // Words of different texts are never near each other.
                 start += length + TEXT_GAP;
@@ -314,21 +350,43 @@ impl ReadyLeaf {
     }
 
     fn circle(&self, circle: &GeoCircle, column: &Column, within: &DocumentBits) -> LeafDistances {
-        let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
         let nearest = |document| {
-            let value = millrace_column::value(column, &self.field.data_type, document)?;
-            let mut nearest = f64::INFINITY;
-            ValueElement::Value(&value, 1).at(&path, &mut |value, _| {
-                if let DocumentValue::Position { latitude, longitude } = value {
-                    let (latitude, longitude) = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
-                    nearest = nearest.min(circle.distance_km(latitude, longitude));
-                }
-            });
+            let nearest = match &stored_value(column, &self.field.data_type, document, self.paths)? {
+                ColumnValue::InPlace(value) => self.nearest_position(circle, *value),
+                ColumnValue::Decoded(value) => self.nearest_position(circle, value),
+            };
             (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some(nearest)
         };
         let near = within.iter().filter_map(|document| Some((document as u16, nearest(document)?)));
         let (documents, distances) = near.unzip();
         LeafDistances { documents, distances }
+    }
+
+    /// Distance of the nearest position of a value, in kilometres; infinite if it has none.
+    fn nearest_position(&self, circle: &GeoCircle, value: impl NestedValue) -> f64 {
+        let mut nearest = f64::INFINITY;
+        ValueElement::Value(value, 1).at(&self.field.path, &mut |value, _| {
+            if let Some(ValueRef::Position { latitude, longitude }) = value.single() {
+                let (latitude, longitude) = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
+                nearest = nearest.min(circle.distance_km(latitude, longitude));
+            }
+        });
+        nearest
+    }
+}
+
+/// The value of a document, in place on the fast paths. The plain ones decode it.
+pub(crate) fn stored_value<'c>(
+    column: &'c Column,
+    data_type: &DataType,
+    document: usize,
+    paths: ExecutionPaths,
+) -> Option<ColumnValue<'c>> {
+    match paths {
+        ExecutionPaths::Fast => millrace_column::read_value(column, data_type, document),
+        ExecutionPaths::Plain => {
+            millrace_column::value(column, data_type, document).map(ColumnValue::Decoded)
+        }
     }
 }
 
@@ -492,6 +550,18 @@ impl LeafOutcome {
             }
         }
         bits
+    }
+
+    /// Memory that they take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            LeafOutcome::Bits(bits) => size_of_val(bits),
+            LeafOutcome::Places(places) => places.memory_bytes(),
+            LeafOutcome::Weights(weights) => size_of_val(&**weights),
+            LeafOutcome::Distances(LeafDistances { documents, distances }) => {
+                size_of_val(&**documents) + size_of_val(&**distances)
+            }
+        }
     }
 
     /// Adds matches of the same leaf in other documents of the chunk.

@@ -24,6 +24,7 @@ mod leaf;
 mod many;
 mod matches;
 mod nearest;
+mod nested;
 mod pattern;
 mod run;
 mod tree;
@@ -39,6 +40,6 @@ pub use matches::{
     WordOccurrences,
 };
 pub use nearest::nearest_subspace;
+pub use nested::values_at;
 pub use pattern::WordMatcher;
 pub use run::match_plan;
-pub use value::values_at;

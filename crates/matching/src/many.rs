@@ -1,6 +1,7 @@
 //! Search for many words, each a leaf of its own, in one pass over the tokens of a chunk.
 
 use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
+use millrace_plan::QueryMemoryError;
 
 use crate::bits::DocumentBits;
 use crate::pattern::WordMatcher;
@@ -15,21 +16,32 @@ pub(crate) const MANY_WORDS: usize = 12;
 const SETS_MAX: usize = 1 << 14;
 const MEMBERS_MAX: usize = 1 << 16;
 
+/// Number of occurrences whose memory is taken at once.
+const TAKEN_TOGETHER: usize = 1 << 14;
+
+/// Callback that takes a number of bytes of memory.
+pub(crate) type TakeMemory<'t> = dyn FnMut(usize) -> Result<(), QueryMemoryError> + 't;
+
 /// Occurrences of each word in the documents of `live`: in one pass, or in several where words overlap in so
-/// many ways that one table would be large.
+/// many ways that one table would be large. `take` gets the bytes of the occurrences as they are found: many
+/// words can have the same ones.
+///
+/// # Errors
+/// That of `take`.
 pub(crate) fn find_each(
     matchers: &[&WordMatcher],
     tokens: &TokensColumn,
     live: &DocumentBits,
-) -> Vec<ChunkPositions> {
+    take: &mut TakeMemory<'_>,
+) -> Result<Vec<ChunkPositions>, QueryMemoryError> {
     let mut found: Vec<ChunkPositions> = matchers.iter().map(|_| ChunkPositions::default()).collect();
     let mut rest = 0;
     while rest < matchers.len() {
         let table = LeafTable::of_first(&matchers[rest..], tokens);
-        table.find(tokens, live, &mut found[rest..rest + table.words]);
+        table.find(tokens, live, &mut found[rest..rest + table.words], take)?;
         rest += table.words;
     }
-    found
+    Ok(found)
 }
 
 /// The words that each token number stands for.
@@ -71,33 +83,53 @@ impl LeafTable {
     }
 
     /// Adds the occurrences of each word to `found`.
-    fn find(&self, tokens: &TokensColumn, live: &DocumentBits, found: &mut [ChunkPositions]) {
+    fn find(
+        &self,
+        tokens: &TokensColumn,
+        live: &DocumentBits,
+        found: &mut [ChunkPositions],
+        take: &mut TakeMemory<'_>,
+    ) -> Result<(), QueryMemoryError> {
         if self.sets.len() == 1 {
-            return;
+            return Ok(());
         }
         let starts = tokens.starts();
+        let mut added = 0;
         for document in live.iter() {
             let (start, end) = (starts[document] as usize, starts[document + 1] as usize);
             let mut add = |set: u16, place: usize| {
-                for leaf in &self.sets[usize::from(set)] {
+                let leaves = &self.sets[usize::from(set)];
+                added += leaves.len();
+                if added >= TAKEN_TOGETHER {
+                    take(std::mem::take(&mut added) * size_of::<u32>())?;
+                }
+                for leaf in leaves {
                     found[usize::from(*leaf)].add(document, place as u32);
                 }
+                Ok(())
             };
             match tokens.ids() {
-                TokenIds::Narrow(ids) => self.scan(&ids[start..end], |id| usize::from(*id), &mut add),
-                TokenIds::Wide(ids) => self.scan(&ids[start..end], |id| *id as usize, &mut add),
+                TokenIds::Narrow(ids) => self.scan(&ids[start..end], |id| usize::from(*id), &mut add)?,
+                TokenIds::Wide(ids) => self.scan(&ids[start..end], |id| *id as usize, &mut add)?,
             }
         }
+        take(added * size_of::<u32>())
     }
 
     /// Calls `each` with the set and the index of each token that stands for a word.
-    fn scan<T>(&self, ids: &[T], number: impl Fn(&T) -> usize, each: &mut impl FnMut(u16, usize)) {
+    fn scan<T>(
+        &self,
+        ids: &[T],
+        number: impl Fn(&T) -> usize,
+        each: &mut impl FnMut(u16, usize) -> Result<(), QueryMemoryError>,
+    ) -> Result<(), QueryMemoryError> {
         for (place, id) in ids.iter().enumerate() {
             let set = self.numbers[number(id)];
             if set != 0 {
-                each(set, place);
+                each(set, place)?;
             }
         }
+        Ok(())
     }
 }
 
@@ -135,7 +167,7 @@ mod tests {
                 .map(|pattern| WordMatcher::new("f", &pattern, false).expect("not a regular expression"))
                 .collect();
             let all: Vec<&WordMatcher> = matchers.iter().collect();
-            let found = find_each(&all, &tokens, &live);
+            let found = find_each(&all, &tokens, &live, &mut |_| Ok(())).expect("there is room");
             for (matcher, found) in matchers.iter().zip(found) {
                 let alone = words::find(std::slice::from_ref(matcher), &tokens, &live, ExecutionPaths::Plain);
                 prop_assert_eq!(found, alone);
@@ -155,7 +187,14 @@ mod tests {
         let table = LeafTable::of_first(&matchers, &tokens);
         let members: usize = table.sets.iter().map(Vec::len).sum();
         assert!(table.words < matchers.len() && members <= 2 * MEMBERS_MAX, "{} {members}", table.words);
-        let found = find_each(&matchers, &tokens, &DocumentBits::first(1));
+        let live = DocumentBits::first(1);
+        let mut taken = 0;
+        let mut take = |bytes| {
+            taken += bytes;
+            Ok(())
+        };
+        let found = find_each(&matchers, &tokens, &live, &mut take).expect("there is room");
+        assert_eq!(taken, 2000 * 3 * 4, "all occurrences of all words");
         assert!(found.iter().all(|places| places.of(0) == [0, 1, 2]));
     }
 }

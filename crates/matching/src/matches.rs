@@ -145,6 +145,19 @@ impl LeafMatches {
         }
     }
 
+    /// Memory that they take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            LeafMatches::None => 0,
+            LeafMatches::Matched(matched) => size_of_val(&**matched),
+            LeafMatches::Words(occurrences) => {
+                size_of_val(&*occurrences.counts) + size_of_val(&*occurrences.positions)
+            }
+            LeafMatches::Weights(weights) => size_of_val(&**weights),
+            LeafMatches::Distances(distances) => size_of_val(&**distances),
+        }
+    }
+
     /// Removes the matches in those of `documents` that are not `active`. Distances are no matches, and stay.
     pub(crate) fn limited_to(mut self, documents: &[u16], active: &DocumentBits) -> Self {
         let idle: Vec<bool> = documents.iter().map(|document| !active.get(usize::from(*document))).collect();

@@ -22,7 +22,7 @@ use crate::{
 /// - Columns are read when the first document needs them, for many chunks at once.
 ///
 /// # Errors
-/// A column could not be read, or the plan does not fit its schema.
+/// A column could not be read, the plan does not fit its schema, or the matches take too much memory.
 pub fn match_plan(
     plan: &Plan,
     view: &dyn View,
@@ -67,14 +67,16 @@ struct MatchGathering<'a> {
 
 impl<'a> MatchGathering<'a> {
     fn new(ready: &'a ReadyPlan<'a>, demands: RankingDemands) -> Self {
-        let is_words =
+        let is_text =
             |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, LeafKind::Words(_) | LeafKind::WordIn(_));
+        let is_counted = |leaf: &LeafId| is_text(leaf) || ready.leaves[leaf.0].is_value_word;
         let is_ranked = |leaf: &LeafId| {
             ready.plan.leaves[leaf.0].term.is_some_and(|term| ready.plan.terms[term.0].annotations.ranked)
         };
         let all = (0..ready.leaves.len()).map(LeafId);
         let counted: Vec<LeafId> =
-            all.filter(|leaf| demands.statistics && is_words(leaf) && is_ranked(leaf)).collect();
+            all.filter(|leaf| demands.statistics && is_counted(leaf) && is_ranked(leaf)).collect();
+        let texts = counted.iter().filter(|leaf| is_text(leaf));
         let best = ready.leaves.iter().map(|leaf| match &leaf.kind {
             LeafKind::Nearest(_, wanted) => Some(SmallestDistances::new(*wanted)),
             _ => None,
@@ -90,7 +92,7 @@ impl<'a> MatchGathering<'a> {
             },
             best: best.collect(),
             undecided: Vec::new(),
-            measured: counted.iter().map(|leaf| Arc::clone(&ready.plan.leaves[leaf.0].field)).collect(),
+            measured: texts.map(|leaf| Arc::clone(&ready.plan.leaves[leaf.0].field)).collect(),
             counted,
             ready,
         }
@@ -127,9 +129,12 @@ impl<'a> MatchGathering<'a> {
         let leaves = (0..self.ready.leaves.len())
             .map(|leaf| {
                 let active = active.as_ref().map(|active| &active[leaf]);
-                pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)
+                let found =
+                    pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)?;
+                self.ready.plan.memory.take(found.memory_bytes())?;
+                Ok(found)
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, Error>>()?;
         self.matches.chunks.push(ChunkMatches { chunk, documents, leaves });
         self.undecided.push(residual);
         Ok(())

@@ -6,18 +6,18 @@ mod narrowing;
 
 use std::collections::HashMap;
 
-use millrace_column::{Column, ColumnKey, ExecutionPaths, View};
+use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, View};
 use millrace_document::DataType;
-use millrace_plan::{LeafId, Plan, PlanNode};
+use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, narrowings};
 use crate::bits::DocumentBits;
-use crate::leaf::{LeafKind, LeafOutcome, ReadyLeaf};
+use crate::leaf::{LeafKind, LeafOutcome, ReadyLeaf, stored_value};
 use crate::many::{MANY_WORDS, find_each};
 use crate::nearest::SmallestDistances;
+use crate::nested::{NestedValue, ValueElement, elements};
 use crate::pattern::WordMatcher;
-use crate::value::{ValueElement, elements};
 use crate::window::ColumnWindow;
 use crate::words::{ChunkPositions, NearConstraint};
 use crate::{Error, LeafMatches};
@@ -140,6 +140,13 @@ impl<'p> ReadyPlan<'p> {
     }
 }
 
+/// Takes memory of a plan, and adds it to what was taken before.
+fn take(plan: &Plan, taken: &mut usize, bytes: usize) -> Result<(), QueryMemoryError> {
+    plan.memory.take(bytes)?;
+    *taken += bytes;
+    Ok(())
+}
+
 /// Groups the leaves of one word each by their field, and keeps the large groups.
 fn together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
     let mut groups: HashMap<&ColumnKey, Vec<LeafId>> = HashMap::new();
@@ -158,6 +165,14 @@ pub(crate) struct ChunkPass<'a, 'v> {
     chunk: usize,
     live: DocumentBits,
     found: Vec<Option<EvaluatedLeaf>>,
+    /// Memory taken for `found`, in bytes; given back at the end.
+    taken: usize,
+}
+
+impl Drop for ChunkPass<'_, '_> {
+    fn drop(&mut self) {
+        self.ready.plan.memory.give_back(self.taken);
+    }
 }
 
 /// Matches of a leaf, with the documents that were examined for it.
@@ -173,7 +188,8 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         chunk: usize,
         live: DocumentBits,
     ) -> Self {
-        ChunkPass { ready, window, chunk, live, found: ready.leaves.iter().map(|_| None).collect() }
+        let found = ready.leaves.iter().map(|_| None).collect();
+        ChunkPass { ready, window, chunk, live, found, taken: 0 }
     }
 
     /// Matching documents as far as they do not depend on nearest neighbours. Distances of all candidates are
@@ -236,6 +252,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         if self.found[leaf.0].is_none() || !missing.is_empty() {
             let column = self.column(leaf, &missing)?;
             let more = ready.find(column.as_ref(), &missing);
+            take(self.ready.plan, &mut self.taken, more.memory_bytes())?;
             match &mut self.found[leaf.0] {
                 Some(evaluated) => {
                     evaluated.found.merge(more);
@@ -253,7 +270,10 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let matchers: Vec<&WordMatcher> =
             leaves.iter().filter_map(|leaf| self.ready.leaves[leaf.0].single_word()).collect();
         let found = match self.column(leaves[0], &live)? {
-            Some(Column::Tokens(tokens)) => find_each(&matchers, &tokens, &live),
+            Some(Column::Tokens(tokens)) => {
+                let (plan, taken) = (self.ready.plan, &mut self.taken);
+                find_each(&matchers, &tokens, &live, &mut |bytes| take(plan, taken, bytes))?
+            }
             _ => matchers.iter().map(|_| ChunkPositions::default()).collect(),
         };
         assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
@@ -409,7 +429,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         Ok(bits)
     }
 
-    /// Documents with an element in which all of `child` holds. Values are decoded one by one.
+    /// Documents with an element in which all of `child` holds.
     fn same_element(
         &mut self,
         field: &str,
@@ -433,8 +453,16 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let path = path_of(field);
         let mut bits = DocumentBits::NONE;
         for document in within.iter() {
-            let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
-            if any_holds(ready, child, only, ValueElement::Value(&value, 1), &path, 0) {
+            let holds = match stored_value(&column, data_type, document, ready.paths) {
+                Some(ColumnValue::InPlace(value)) => {
+                    any_holds(ready, child, only, ValueElement::Value(value, 1), &path, 0)
+                }
+                Some(ColumnValue::Decoded(value)) => {
+                    any_holds(ready, child, only, ValueElement::Value(&value, 1), &path, 0)
+                }
+                None => false,
+            };
+            if holds {
                 bits.set(document);
             }
         }
@@ -453,7 +481,7 @@ pub(crate) fn any_holds(
     ready: &ReadyPlan<'_>,
     tree: &PlanNode,
     only: &[u32],
-    from: ValueElement<'_>,
+    from: ValueElement<impl NestedValue>,
     path: &[&str],
     depth: usize,
 ) -> bool {
@@ -482,7 +510,12 @@ fn simplified(residual: ResidualTree) -> ResidualTree {
 }
 
 /// True if a tree holds inside one element, to which the first `depth` steps of its leaves' paths lead.
-pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &PlanNode, element: ValueElement<'_>, depth: usize) -> bool {
+pub(crate) fn holds(
+    ready: &ReadyPlan<'_>,
+    node: &PlanNode,
+    element: ValueElement<impl NestedValue>,
+    depth: usize,
+) -> bool {
     let inside = |node: &PlanNode| holds(ready, node, element, depth);
     match node {
         PlanNode::True => true,

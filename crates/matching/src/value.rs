@@ -1,12 +1,13 @@
-//! Predicates over single values, and access to the values inside a collection.
+//! Predicates over single values.
 
-use millrace_document::DocumentValue;
+use millrace_document::ValueRef;
 use millrace_linguistics::FieldAnalyzer;
-use millrace_plan::{NumberRange, Predicate};
+use millrace_plan::{NumberRange, Predicate, QueryAttributes};
 use regex::Regex;
 
 use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
+use crate::nested::NestedValue;
 use crate::pattern::WordMatcher;
 
 /// A prepared predicate over one value.
@@ -26,6 +27,7 @@ enum ValueMatchKind {
     Bool(bool),
     Circle(GeoCircle),
     Box(GeoBox),
+    Conditions(QueryAttributes),
     Present,
 }
 
@@ -73,23 +75,25 @@ impl ValueTest {
                 radius_km: *radius_km,
             }),
             Predicate::GeoBox(corners) => ValueMatchKind::Box(GeoBox(*corners)),
+            Predicate::Conditions(attributes) => ValueMatchKind::Conditions(attributes.clone()),
             Predicate::Present => ValueMatchKind::Present,
             Predicate::Nearest { .. } => return Ok(None),
         };
         Ok(Some(ValueTest { kind, folding }))
     }
 
-    /// The query's weight of a matching value; 1 if the query gives none.
-    pub(crate) fn value(&self, value: &DocumentValue) -> Option<i32> {
-        match value {
-            DocumentValue::Bool(value) => self.truth(*value),
-            DocumentValue::Byte(number) => self.integer(i64::from(*number)),
-            DocumentValue::Int(number) => self.integer(i64::from(*number)),
-            DocumentValue::Long(number) => self.integer(*number),
-            DocumentValue::Float(number) => self.float(f64::from(*number)),
-            DocumentValue::Double(number) => self.float(*number),
-            DocumentValue::String(text) => self.text(text, &mut String::new()),
-            DocumentValue::Position { latitude, longitude } => self.position(*latitude, *longitude),
+    /// The query's weight of a matching value; 1 if the query gives none. `buffer` is reused, so that many
+    /// texts need one allocation.
+    pub(crate) fn value(&self, value: &impl NestedValue, buffer: &mut String) -> Option<i32> {
+        match value.single() {
+            Some(ValueRef::Bool(value)) => self.truth(value),
+            Some(ValueRef::Byte(number)) => self.integer(i64::from(number)),
+            Some(ValueRef::Int(number)) => self.integer(i64::from(number)),
+            Some(ValueRef::Long(number)) => self.integer(number),
+            Some(ValueRef::Float(number)) => self.float(f64::from(number)),
+            Some(ValueRef::Double(number)) => self.float(number),
+            Some(ValueRef::String(text)) => self.text(text, buffer),
+            Some(ValueRef::Position { latitude, longitude }) => self.position(latitude, longitude),
             _ => self.present(),
         }
     }
@@ -102,7 +106,7 @@ impl ValueTest {
         }
     }
 
-    /// Like [`ValueTest::value`]; `buffer` is reused, so that many texts need one allocation.
+    /// Like [`ValueTest::value`].
     pub(crate) fn text(&self, text: &str, buffer: &mut String) -> Option<i32> {
         match &self.kind {
             ValueMatchKind::Pattern(matcher) => {
@@ -120,6 +124,7 @@ impl ValueTest {
                 };
                 matches.then_some(1)
             }
+            ValueMatchKind::Conditions(attributes) => attributes.satisfy(text).then_some(1),
             ValueMatchKind::In(values) => weight(values, self.folded(text, buffer)),
             ValueMatchKind::Words { .. } => {
                 let mut found = false;
@@ -223,99 +228,6 @@ impl ValueTest {
 fn weight(words: &[(String, i32)], word: &str) -> Option<i32> {
     let after = words.partition_point(|(listed, _)| listed.as_str() <= word);
     words[..after].last().filter(|(listed, _)| listed == word).map(|(_, weight)| *weight)
-}
-
-/// A part of a value that can match separately: an element of an array or set, an entry of a map, or the
-/// value itself.
-#[derive(Clone, Copy)]
-pub(crate) enum ValueElement<'v> {
-    /// A value with its weight in a weighted set, otherwise 1.
-    Value(&'v DocumentValue, i32),
-    /// An entry of a map: key and value.
-    Entry(&'v DocumentValue, &'v DocumentValue),
-}
-
-impl<'v> ValueElement<'v> {
-    /// Calls `each` with every value at the end of `path`, with collections as one value. See
-    /// [`ValueElement::at`] for the path.
-    pub(crate) fn wholes(self, path: &[&str], each: &mut dyn FnMut(&'v DocumentValue)) {
-        match self {
-            ValueElement::Entry(key, value) => match path.split_first() {
-                Some((&"key", rest)) => ValueElement::Value(key, 1).wholes(rest, each),
-                Some((&"value", rest)) => ValueElement::Value(value, 1).wholes(rest, each),
-                _ => {}
-            },
-            ValueElement::Value(value, _) => match (value, path.split_first()) {
-                (_, None) => each(value),
-                (DocumentValue::Array(_) | DocumentValue::WeightedSet(_) | DocumentValue::Map(_), _) => {
-                    elements(value, &mut |_, element| element.wholes(path, each));
-                }
-                (DocumentValue::Struct(members), Some((name, rest))) => {
-                    for (_, member) in members.iter().filter(|(member, _)| &**member == *name) {
-                        ValueElement::Value(member, 1).wholes(rest, each);
-                    }
-                }
-                _ => {}
-            },
-        }
-    }
-
-    /// Calls `each` with every value at the end of `path`, and its weight.
-    ///
-    /// A path consists of struct members, and of `key` and `value` of maps. Arrays and sets are traversed
-    /// without a name.
-    pub(crate) fn at(self, path: &[&str], each: &mut impl FnMut(&'v DocumentValue, i32)) {
-        match self {
-            ValueElement::Entry(key, value) => match path.split_first() {
-                Some((&"key", rest)) => ValueElement::Value(key, 1).at(rest, each),
-                Some((&"value", rest)) => ValueElement::Value(value, 1).at(rest, each),
-                Some(_) => {}
-                // A map as a whole is represented by its keys, like a set by its values.
-                None => ValueElement::Value(key, 1).at(path, each),
-            },
-            ValueElement::Value(value, weight) => match value {
-                DocumentValue::Array(_) | DocumentValue::WeightedSet(_) | DocumentValue::Map(_) => {
-                    elements(value, &mut |_, element| element.at(path, each));
-                }
-                DocumentValue::Struct(members) => match path.split_first() {
-                    Some((name, rest)) => {
-                        for (_, member) in members.iter().filter(|(member, _)| &**member == *name) {
-                            ValueElement::Value(member, 1).at(rest, each);
-                        }
-                    }
-                    None => each(value, weight),
-                },
-                _ if path.is_empty() => each(value, weight),
-                _ => {}
-            },
-        }
-    }
-}
-
-/// Calls `each` with every value at the end of `path` (`name`, `value.name`) inside a value, with elements of
-/// arrays and sets one by one.
-pub fn values_at<'v>(value: &'v DocumentValue, path: &[&str], each: &mut impl FnMut(&'v DocumentValue)) {
-    ValueElement::Value(value, 1).at(path, &mut |value, _| each(value));
-}
-
-/// Calls `each` with the elements of a collection and their indices. Any other value is its own only element.
-pub(crate) fn elements<'v>(value: &'v DocumentValue, each: &mut impl FnMut(usize, ValueElement<'v>)) {
-    match value {
-        DocumentValue::Array(values) => {
-            values.iter().enumerate().for_each(|(index, value)| each(index, ValueElement::Value(value, 1)));
-        }
-        DocumentValue::WeightedSet(values) => {
-            let weighted = values.iter().enumerate();
-            weighted.for_each(|(index, (value, weight))| each(index, ValueElement::Value(value, *weight)));
-        }
-        DocumentValue::Map(entries) => {
-            entries
-                .iter()
-                .enumerate()
-                .for_each(|(index, (key, value))| each(index, ValueElement::Entry(key, value)));
-        }
-        _ => each(0, ValueElement::Value(value, 1)),
-    }
 }
 
 /// Matches of a leaf among all values at the end of its path.

@@ -173,6 +173,11 @@ impl ChunkPositions {
         self.documents.len()
     }
 
+    /// Memory that they take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.documents) + size_of_val(&*self.places)
+    }
+
     /// Occurrences in a document, ascending.
     pub(crate) fn of(&self, document: usize) -> &[u32] {
         match self.documents.binary_search_by_key(&document, |(document, _)| usize::from(*document)) {

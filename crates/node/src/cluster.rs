@@ -50,6 +50,14 @@ pub enum NodeAddress {
 /// Callback for the outcome of a write.
 pub type Done = Box<dyn FnOnce(Result<CommittedWrite, ClusterError>) + Send>;
 
+/// A write of a batch.
+pub struct BatchedWrite {
+    /// The write.
+    pub write: DocumentWrite,
+    /// Called with its outcome.
+    pub done: Done,
+}
+
 /// Callback for the newest version of a document, which may be a removal. The error is the reason for which
 /// it is not known now.
 pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, ClusterError>) + Send>;
@@ -240,6 +248,12 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: DocumentWrite, deadline: Instant, done: Done);
+
+    /// Writes a batch to all replicas: one message to each node. Its puts and removals of one bucket are
+    /// taken on together or not at all. Each write has an outcome of its own, as by [`ClusterView::write`].
+    fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
+        writes.into_iter().for_each(|BatchedWrite { write, done }| self.write(write, deadline, done));
+    }
 
     /// Returns the time up to which this node's replica shows all writes to a group, or to `part` of it.
     ///

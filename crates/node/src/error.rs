@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millrace_plan::QueryMemoryError;
+
 /// Reason why a node does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -251,6 +253,9 @@ pub enum Error {
         /// Existing names, joined by commas.
         known: String,
     },
+    /// The results of a query take too much memory.
+    #[error(transparent)]
+    Memory(#[from] QueryMemoryError),
     /// The search cannot be prepared, or fails.
     #[error("{0}")]
     Search(#[from] millrace_search::Error),
@@ -377,6 +382,7 @@ impl Error {
             | Error::Plan(_)
             | Error::UnknownSource { .. } => ErrorKind::BadRequest,
             Error::Search(error) => search_kind(error),
+            Error::Memory(error) => memory_kind(*error),
             Error::Embedding(error) => embedding_kind(error),
             Error::Language(error) => remote_kind(error),
             Error::DiskFull(_) | Error::GroupFull { .. } => ErrorKind::Storage,
@@ -453,10 +459,22 @@ pub fn remote_kind(error: &millrace_remote::Error) -> ErrorKind {
     }
 }
 
+/// Category of a refusal of memory.
+fn memory_kind(error: QueryMemoryError) -> ErrorKind {
+    match error {
+        // A limit that the documents exceed, and not the request.
+        QueryMemoryError::OfQuery { .. } => ErrorKind::BadRequest,
+        QueryMemoryError::OfAll { .. } => ErrorKind::Overloaded,
+    }
+}
+
 /// Category of an error of a search.
 fn search_kind(error: &millrace_search::Error) -> ErrorKind {
     use millrace_grouping::GroupingFailure;
     use millrace_search::Error as Search;
+    if let Some(refused) = error.memory() {
+        return memory_kind(refused);
+    }
     match error {
         // A limit that the documents exceed, and not the request.
         Search::Grouping(GroupingFailure::TooManyGroups { .. }) => ErrorKind::BadRequest,
@@ -467,6 +485,7 @@ fn search_kind(error: &millrace_search::Error) -> ErrorKind {
         | Search::Summary(_)
         | Search::Id { .. }
         | Search::Share
+        | Search::Memory(_)
         | Search::Read(_) => ErrorKind::Internal,
     }
 }

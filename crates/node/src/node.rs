@@ -13,6 +13,7 @@ use millrace_column::ExecutionPaths;
 use millrace_document::{DropScope, DroppedScope, Timestamp};
 use millrace_env::{BoundedDisk, Disk as _, RealDisk};
 use millrace_indexing::DocumentColumns;
+use millrace_plan::{QueryMemory, QueryMemoryLedger};
 use millrace_schema::{Application, ApplicationDraft};
 use millrace_store::{Store, StoreOptions, StoreTuning};
 
@@ -45,6 +46,8 @@ pub struct Node {
     /// Means to ask other nodes, once the node serves requests.
     transport: OnceLock<Arc<dyn NodeTransport>>,
     space_watch: DiskSpaceMonitor,
+    /// Memory that the results of its queries take.
+    query_memory: Arc<QueryMemoryLedger>,
 }
 
 /// An application as published by a cluster.
@@ -99,6 +102,7 @@ impl Node {
             cluster: OnceLock::new(),
             transport: OnceLock::new(),
             space_watch: DiskSpaceMonitor::default(),
+            query_memory: QueryMemoryLedger::new(settings.queries_memory_max),
             settings,
             store,
             deployments,
@@ -134,6 +138,11 @@ impl Node {
     /// Settings that the node was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Memory for the results of a query that begins.
+    pub fn query_memory(&self) -> Arc<QueryMemory> {
+        QueryMemory::new(self.settings.query_memory_max, Arc::clone(&self.query_memory))
     }
 
     /// Store of the node.
@@ -440,6 +449,11 @@ impl Node {
                 self.deployments.generation() as f64,
             ),
         ];
+        gauges.push(MetricGauge::new(
+            "millrace.queries.bytes",
+            "Bytes that the results of queries take",
+            self.query_memory.taken() as f64,
+        ));
         gauges.extend(self.models.gauges());
         gauges.extend(self.cluster().map(|cluster| cluster.gauges()).unwrap_or_default());
         gauges

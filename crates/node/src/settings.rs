@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_column::ExecutionPaths;
-use millrace_plan::PlanContext;
+use millrace_plan::{PlanContext, QUERY_MEMORY_MAX};
 use millrace_remote::{OutboundPolicy, SecretBinding};
 
 /// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
@@ -22,6 +22,10 @@ pub struct Settings {
     pub queue_max: usize,
     /// Maximum number of regular expressions of a query.
     pub query_regexes_max: usize,
+    /// Maximum memory of the results of one query, in bytes.
+    pub query_memory_max: usize,
+    /// Maximum memory of the results of all queries, in bytes.
+    pub queries_memory_max: usize,
     /// Maximum size of the columns kept in memory between requests, in bytes.
     pub cache_bytes: u64,
     /// Bytes that stay free on the disk: below it, writes other than removes are refused.
@@ -51,6 +55,8 @@ impl Settings {
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             queue_max: 4096,
             query_regexes_max: PlanContext::alone().regexes_max,
+            query_memory_max: QUERY_MEMORY_MAX,
+            queries_memory_max: 2 * QUERY_MEMORY_MAX,
             cache_bytes: 512 << 20,
             disk_reserve: 256 << 20,
             space_patience: Duration::from_secs(60),

@@ -163,6 +163,11 @@ impl Display for Predicate {
                 f.write_str(")")
             }
             Predicate::GeoBox([south, west, north, east]) => write!(f, "BOX({south} {west} {north} {east})"),
+            Predicate::Conditions(attributes) => {
+                let values = attributes.values.iter().map(|(key, value)| format!("{key}={value}"));
+                let numbers = attributes.numbers.iter().map(|(key, number)| format!("{key}={number}"));
+                write!(f, "PREDICATE({})", values.chain(numbers).collect::<Vec<_>>().join(" "))
+            }
             Predicate::Present => f.write_str("PRESENT"),
         }
     }

@@ -14,6 +14,7 @@ mod error;
 mod grouping;
 mod inputs;
 mod make;
+mod memory;
 mod node;
 mod number;
 mod plan;
@@ -30,7 +31,10 @@ pub use error::Error;
 pub use grouping::{PlannedGrouping, check_groupings, groupings};
 pub use inputs::{EmbeddedInput, embeddings};
 pub use make::{PlanContext, has_field};
-pub use node::{LeafId, NumberRange, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};
+pub use memory::{QUERY_MEMORY_MAX, QueryMemory, QueryMemoryError, QueryMemoryLedger};
+pub use node::{
+    LeafId, NumberRange, PlanLeaf, PlanNode, PlanTerm, Predicate, QueryAttributes, TermId, WordPattern,
+};
 pub use plan::{FeatureInput, MissingOrder, Plan, SortBy, SortColumn, StreamedScope, TextOrder};
 pub use target::value_type;
 pub use tree::parsed;

@@ -9,7 +9,7 @@ use millrace_tensor::{Tensor, TensorType};
 
 use crate::inputs::QueryInputs;
 use crate::tree::TreeBuilder;
-use crate::{Error, Plan, PlannedCollapse, StreamedScope, grouping, significance, sorting};
+use crate::{Error, Plan, PlannedCollapse, QueryMemory, StreamedScope, grouping, significance, sorting};
 
 /// Inputs of a plan in addition to the query and the schema.
 pub struct PlanContext<'a> {
@@ -107,6 +107,7 @@ impl Plan {
             now,
             timeout: query.timeout,
             query,
+            memory: QueryMemory::alone(),
         })
     }
 }

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use millrace_document::PredicateExpression;
 use millrace_query::ItemAnnotations;
 use millrace_schema::DistanceMetric;
 use millrace_tensor::Tensor;
@@ -132,8 +133,31 @@ pub enum Predicate {
     },
     /// A position within south, west, north and east, in degrees.
     GeoBox([f64; 4]),
+    /// A predicate holds for the attributes of the query.
+    Conditions(QueryAttributes),
     /// The field has a value.
     Present,
+}
+
+/// Attributes that a query sends to predicates.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueryAttributes {
+    /// Attributes and values.
+    pub values: Vec<(String, String)>,
+    /// Attributes and numbers, which ranges are asked for.
+    pub numbers: Vec<(String, i64)>,
+}
+
+impl QueryAttributes {
+    /// True if a predicate, given as text, holds for the attributes; false if the text is not a predicate.
+    pub fn satisfy(&self, predicate: &str) -> bool {
+        let has =
+            |key: &str, value: &str| self.values.iter().any(|(known, has)| known == key && has == value);
+        let has_within = |key: &str, low: i64, high: i64| {
+            self.numbers.iter().any(|(known, number)| known == key && (low..=high).contains(number))
+        };
+        PredicateExpression::parse(predicate).is_ok_and(|predicate| predicate.holds(&has, &has_within))
+    }
 }
 
 /// A pattern for one word (or a whole value), already folded like the field's words.

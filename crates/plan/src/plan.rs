@@ -8,7 +8,7 @@ use millrace_schema::{DocumentSummary, Schema};
 use millrace_selection::DocumentSelection;
 use millrace_tensor::Tensor;
 
-use crate::{LocaleCollation, PlanLeaf, PlanNode, PlanTerm, PlannedCollapse, PlannedGrouping};
+use crate::{LocaleCollation, PlanLeaf, PlanNode, PlanTerm, PlannedCollapse, PlannedGrouping, QueryMemory};
 
 /// A validated query over one schema.
 #[derive(Debug, Clone)]
@@ -51,6 +51,8 @@ pub struct Plan {
     pub timeout: Duration,
     /// The request, for rank properties and presentation.
     pub query: Arc<Query>,
+    /// Memory that the results may take; the schemas of a query share it.
+    pub memory: Arc<QueryMemory>,
 }
 
 impl Plan {

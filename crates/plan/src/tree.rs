@@ -18,7 +18,9 @@ use millrace_schema::Schema;
 use crate::inputs::QueryInputs;
 use crate::target::{self, PredicateTarget};
 use crate::words::{PlanLanguages, WordPredicates};
-use crate::{Error, LeafId, PlanContext, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};
+use crate::{
+    Error, LeafId, PlanContext, PlanLeaf, PlanNode, PlanTerm, Predicate, QueryAttributes, TermId, WordPattern,
+};
 
 /// Maximum number of leaves of a plan: each takes memory for every matched document.
 const MAX_LEAVES: usize = 4096;
@@ -149,11 +151,9 @@ impl<'a> TreeBuilder<'a> {
             QueryItem::GeoBoundingBox { field, corners, annotations } => {
                 self.geo_box(field, *corners, annotations)?
             }
-            QueryItem::Predicate { field, .. } => {
-                return Err(wrong(
-                    field,
-                    "predicate fields cannot be searched by streaming; store the conditions as fields",
-                ));
+            QueryItem::Predicate { field, attributes, ranges } => {
+                let attributes = QueryAttributes { values: attributes.clone(), numbers: ranges.clone() };
+                self.conditions(field, &attributes)?
             }
         }))
     }

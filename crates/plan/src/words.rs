@@ -250,7 +250,8 @@ impl<'t, 's> WordPredicates<'t, 's> {
         match (matching, self.matching.default_term) {
             (TermMatch::Word, DefaultTerm::Prefix) => &TermMatch::Prefix,
             (TermMatch::Word, DefaultTerm::Suffix) => &TermMatch::Suffix,
-            (TermMatch::Word, DefaultTerm::Substring) => &TermMatch::Substring,
+            // A prefix within a part of a word is a part of a word.
+            (TermMatch::Word | TermMatch::Prefix, DefaultTerm::Substring) => &TermMatch::Substring,
             _ => matching,
         }
     }

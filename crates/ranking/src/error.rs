@@ -42,6 +42,9 @@ pub enum Error {
         /// The existing profiles.
         known: String,
     },
+    /// The features of hits take too much memory.
+    #[error(transparent)]
+    Memory(#[from] millrace_plan::QueryMemoryError),
     /// The queue of a model is full.
     #[error("{0}")]
     Overloaded(String),
@@ -88,6 +91,7 @@ impl From<Error> for PackageMistake {
             | Error::UnknownProfile { .. }
             | Error::Overloaded(_)
             | Error::Model(_)
+            | Error::Memory(_)
             | Error::Read(_) => None,
         };
         PackageMistake::new(place, &error)

@@ -73,25 +73,17 @@ impl FeatureSetup<'_> {
         part.map_or_else(|| self.field(name, at), Ok)
     }
 
-    /// A field, or part of a field, whose text is split into words.
-    pub fn text_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
+    /// A field, or part of a field, with words: text that is split into words, or values that count as words
+    /// ([`SchemaField::is_value_word`]).
+    pub fn worded(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
         let field = self.searched(name, at)?;
-        if field.is_text() {
+        if field.is_text() || field.is_value_word() {
             return Ok(field);
         }
         Err(Error::setup(format!(
             "{name} needs a text field with 'indexing: index', but {} is none",
             field.name
         )))
-    }
-
-    /// A field, or part of a field, with words: text that is split into words, or numbers, which count as
-    /// words.
-    pub fn worded(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
-        match self.searched(name, at) {
-            Ok(field) if field.is_number_word() => Ok(field),
-            _ => self.text_field(name, at),
-        }
     }
 
     /// True if a field is used for filtering only, not for ranking.

@@ -19,6 +19,9 @@ pub struct PhaseReranking {
     pub global: Option<PhaseRerank>,
 }
 
+/// Number of hits that a score limit of the second phase is applied to.
+const DROPPED_DEPTH: usize = 10_000;
+
 /// Parameters of a later phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseRerank {
@@ -31,9 +34,13 @@ pub struct PhaseRerank {
 
 impl PhaseReranking {
     /// Number of first-phase hits needed to return `wanted` hits.
+    ///
+    /// Where the second phase drops hits, others take their places, and all that are dropped are missing from
+    /// the number of hits: more are looked at.
     pub fn depth(&self, wanted: usize) -> usize {
         let count = |phase: Option<PhaseRerank>| phase.map_or(0, |phase| phase.count);
-        wanted.max(count(self.second)).max(count(self.global))
+        let drops = self.second.is_some_and(|second| second.count > 0 && second.drop_limit.is_some());
+        wanted.max(count(self.second)).max(count(self.global)).max(if drops { DROPPED_DEPTH } else { 0 })
     }
 }
 
@@ -70,8 +77,8 @@ impl<P: Copy + Ord> RankedList<P> {
 
     /// Gives the best hits new scores; `scores` may cover only a prefix. If new scores are lower than scores
     /// of hits that were not rescored, the latter are scaled down, so that a hit cannot gain by being left
-    /// out. Then drops hits whose score does not exceed the limit.
-    pub fn rescore(&mut self, scores: &[f64], drop_limit: Option<f64>) {
+    /// out. Then drops hits whose score does not exceed the limit, and returns their number.
+    pub fn rescore(&mut self, scores: &[f64], drop_limit: Option<f64>) -> u64 {
         let count = scores.len().min(self.0.len());
         let (again, others) = self.0.split_at_mut(count);
         let before = range(again);
@@ -89,10 +96,18 @@ impl<P: Copy + Ord> RankedList<P> {
         }
         again.sort_by(order);
         let mut all = std::mem::take(&mut self.0);
+        let before = all.len();
         all.retain(|hit| drop_limit.is_none_or(|limit| hit.1 > limit));
         // Of equal scores, rescored hits stay before the others, which keep their order.
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let dropped = before - all.len();
         self.0 = all;
+        dropped as u64
+    }
+
+    /// Keeps the best `count` hits.
+    pub fn truncate(&mut self, count: usize) {
+        self.0.truncate(count);
     }
 
     /// Returns the hits, best first.
@@ -112,8 +127,8 @@ fn range<P>(hits: &[(P, f64)]) -> Option<(f64, f64)> {
 }
 
 /// Data over all hits, including those on other nodes, and model outputs for the local hits.
-#[derive(Default)]
-pub struct GlobalHitValues(HitsTogether);
+#[derive(Debug, Default)]
+pub struct GlobalHitValues(pub(crate) HitsTogether);
 
 impl GlobalHitValues {
     /// Creates it from the hits that later phases may rank again, each with its first-phase rank from 1, and
@@ -180,10 +195,10 @@ impl CompiledProfile {
             standing.best(phase.count).iter().map(ranked).collect()
         };
         // If a model was not waited for, the hits keep their scores.
-        let mut stopped = false;
+        let (mut stopped, mut dropped) = (false, 0);
         if let Some(second) = reranking.second.filter(|phase| phase.count > 0) {
             match self.second_phase(over, &seen(&standing, second), &mut known, stop)? {
-                Some(scores) => standing.rescore(&scores, second.drop_limit),
+                Some(scores) => dropped += standing.rescore(&scores, second.drop_limit),
                 None => {
                     stopped = true;
                     // The hits may be in selection order.
@@ -192,12 +207,13 @@ impl CompiledProfile {
             }
         }
         if let Some(global) = reranking.global.filter(|phase| phase.count > 0 && !stopped) {
+            standing.truncate(wanted.max(global.count));
             let hits = seen(&standing, global);
             match self.to_normalize(over, &hits, &mut known, stop)? {
                 Some(numbers) => {
                     let normalized = self.normalized(&numbers);
                     let scores = self.global_phase(over, &hits, &normalized, &mut known)?;
-                    standing.rescore(&scores, global.drop_limit);
+                    dropped += standing.rescore(&scores, global.drop_limit);
                 }
                 None => stopped = true,
             }
@@ -205,7 +221,26 @@ impl CompiledProfile {
         timed_out |= stopped;
         let mut hits = standing.into_hits();
         hits.truncate(wanted);
-        Ok(RankOutcome { hits: hits.iter().map(ranked).collect(), total: best.total, timed_out })
+        let total = best.total - dropped;
+        Ok(RankOutcome { hits: hits.iter().map(ranked).collect(), total, timed_out, known })
+    }
+
+    /// First-phase scores of hits, in their order. Once `stop` returns true, models are not waited for; the
+    /// scores that need them are then the lowest.
+    ///
+    /// # Errors
+    /// A column could not be read, or a model cannot run.
+    pub fn first_phase_of(
+        &self,
+        over: &RankedDocuments<'_>,
+        hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<f64>, Error> {
+        let over = self.over(over);
+        let mut known = HitsTogether::default();
+        self.run_models(&over, hits, std::iter::once(&self.first.score), stop, &mut known)?;
+        let earlier = self.models_every_match().then_some(&known);
+        self.scores(&self.first, &StageInput { earlier, ..over }, hits)
     }
 
     /// Second-phase scores of hits, in their order; `None` if `stop` returned true before models were done.

@@ -49,6 +49,9 @@ impl CompiledProfile {
             let model = &self.models[at];
             let widths: Vec<usize> =
                 model.inputs.iter().map(|input| input.program.tensor_type().dense_size()).collect();
+            let width: usize = widths.iter().sum();
+            let input_bytes = hits.len().saturating_mul(width).saturating_mul(size_of::<f32>());
+            over.plan.memory.take(input_bytes)?;
             let cells = widths.iter().map(|width| vec![0.0; width * hits.len()]).collect();
             let mut rows = ModelInputRows { count: hits.len(), inputs: cells };
             let inputs = model.inputs.iter().collect();
@@ -74,7 +77,10 @@ impl CompiledProfile {
                 outputs.len() == hits.len() * model.evaluation.tensor_type().dense_size(),
                 "a model's output has cells for each hit"
             );
-            earlier.modelled[at] = ModelOutputs::new(hits, outputs);
+            over.plan.memory.give_back(input_bytes);
+            let outputs = ModelOutputs::new(hits, outputs);
+            over.plan.memory.take(outputs.memory_bytes())?;
+            earlier.modelled[at] = outputs;
         }
         Ok(true)
     }

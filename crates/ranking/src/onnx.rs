@@ -119,6 +119,11 @@ impl ModelOutputs {
         ModelOutputs { rows, cells: Some(cells) }
     }
 
+    /// Memory that they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.rows) + self.cells.as_ref().map_or(0, |cells| cells.as_bytes().len())
+    }
+
     /// Cells of these documents of a chunk, `width` for each, in their order; NaN for others than hits. The
     /// documents ascend.
     pub fn write(&self, chunk: usize, documents: &[u16], width: usize, out: &mut TensorCells) {

@@ -13,7 +13,8 @@ use crate::compile::{CompiledExpression, ProfileCompiler, first_phase_expression
 use crate::diversity::HitDiversity;
 use crate::features::{HitsTogether, RankFeature};
 use crate::global::HitNormalizer;
-use crate::onnx::{ModelSource, ModelStep, NoModels};
+use crate::later::GlobalHitValues;
+use crate::onnx::{ModelOutputs, ModelSource, ModelStep, NoModels};
 use crate::shown::{ReturnedFeature, named};
 use crate::stage::{BoundPrograms, StageInput};
 
@@ -30,7 +31,7 @@ pub struct CompiledProfile {
     pub(crate) features: Vec<(FeatureName, Box<dyn RankFeature>)>,
     /// Models behind some of the features.
     pub(crate) models: Vec<ModelStep>,
-    first: CompiledPhase,
+    pub(crate) first: CompiledPhase,
     pub(crate) second: Option<CompiledPhase>,
     /// Selection of second-phase hits beside their scores.
     pub(crate) diversity: Option<HitDiversity>,
@@ -75,14 +76,16 @@ pub struct RankedDocuments<'q> {
 }
 
 /// The best matches after all phases.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct RankOutcome {
     /// Hits in descending score order; of equal scores, in view order.
     pub hits: Vec<RankedHit>,
-    /// Number of matched documents that the first phase's score limit did not drop.
+    /// Number of matched documents that the score limits of the phases did not drop.
     pub total: u64,
     /// True if ranking was stopped before all matches had a score.
     pub timed_out: bool,
+    /// First-phase ranks and the highest score of the first phase, for the features shown with hits.
+    pub known: GlobalHitValues,
 }
 
 /// First-phase scores of all matched documents.
@@ -230,6 +233,19 @@ impl CompiledProfile {
         all
     }
 
+    /// Score that a document must exceed in the first phase to be a hit: that of the request, else that
+    /// of the profile.
+    pub fn first_drop_limit(&self, plan: &Plan) -> Option<f64> {
+        plan.query.ranking.score_drop_limit.or(self.first.drop_limit)
+    }
+
+    /// True if a feature shown with hits is about the first phase over all hits.
+    fn shows_phases(&self) -> bool {
+        let shown = self.match_features.iter().chain(&self.summary_features).chain(&self.rank_features);
+        let mut features = shown.flat_map(|named| &named.value.features);
+        features.any(|feature| self.features[*feature].0.name == "firstPhaseMax")
+    }
+
     /// The best `count` matches by the first phase. `stop` is called before each chunk; once it returns true,
     /// ranking ends. `first` is the result of the first phase, if the caller has already run it because it
     /// needs all scores.
@@ -247,10 +263,10 @@ impl CompiledProfile {
         let mut best = TopHits::new(count, view.paths());
         let mut found = BestHits::default();
         let mut kept = KeptDocuments::default();
-        let drop_limit = plan.query.ranking.score_drop_limit.or(self.first.drop_limit);
-        let is_reranked = self.reranking(plan).depth(0) > 0;
+        let drop_limit = self.first_drop_limit(plan);
+        let needs_max = self.reranking(plan).depth(0) > 0 || self.shows_phases();
         let mut take = |chunk: &ChunkMatches, scores: &[f64]| {
-            if is_reranked {
+            if needs_max {
                 found.max = scores.iter().copied().chain(found.max).reduce(f64::max);
             }
             match drop_limit {
@@ -313,6 +329,7 @@ impl CompiledProfile {
     ) -> Result<(), Error> {
         // A model runs over many documents at once; its output is bound again for each run.
         let uses_models = self.models_every_match();
+        let plan = over.plan;
         let at_once = if uses_models { MODELLED_CHUNKS } else { over.matches.chunks.len().max(1) };
         let mut scores = Vec::new();
         for chunks in over.matches.chunks.chunks(at_once) {
@@ -341,6 +358,8 @@ impl CompiledProfile {
                 scores.iter_mut().for_each(|score| *score = defined(*score));
                 take(chunk, &scores);
             }
+            let modelled = earlier.modelled.iter().map(ModelOutputs::memory_bytes).sum();
+            plan.memory.give_back(modelled);
         }
         Ok(())
     }

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use millrace_column::View;
 use millrace_expression::FeatureName;
-use millrace_matching::MatchedDocuments;
-use millrace_plan::Plan;
 use millrace_result::FeatureValue;
 use millrace_schema::SourcedText;
 
 use crate::compile::{CompiledExpression, ProfileCompiler};
-use crate::features::HitsTogether;
+use crate::later::GlobalHitValues;
 use crate::profile::{CompiledProfile, each_hit};
 use crate::stage::{BoundPrograms, StageInput};
-use crate::{Error, RankedHit};
+use crate::{Error, RankedDocuments, RankedHit};
 
 /// The features of one hit, in order.
 pub type Features = Vec<(Arc<str>, FeatureValue)>;
@@ -38,19 +35,20 @@ pub enum ShownFeatures {
 
 impl CompiledProfile {
     /// Computes features of these hits, in profile order: one list per hit, empty if the profile has none.
-    /// Once `stop` returns true, models are not waited for; their output is then NaN.
+    /// `known` has the results of the first phase over all hits. Once `stop` returns true, models are not
+    /// waited for; their output is then NaN.
     ///
     /// # Errors
-    /// A column could not be read.
+    /// A column could not be read, or the features take too much memory.
     pub fn shown(
         &self,
         shown: ShownFeatures,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &MatchedDocuments,
+        over: &RankedDocuments<'_>,
         hits: &[RankedHit],
+        known: &GlobalHitValues,
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Features>, Error> {
+        let RankedDocuments { plan, view, matches } = *over;
         let named = match shown {
             ShownFeatures::Match => &self.match_features,
             ShownFeatures::Summary => &self.summary_features,
@@ -60,15 +58,16 @@ impl CompiledProfile {
         if named.is_empty() {
             return Ok(features);
         }
+        plan.memory.take(dense_bytes(named).saturating_mul(hits.len()))?;
         let programs: Vec<&CompiledExpression> = named.iter().map(|named| &named.value).collect();
         let over = StageInput { plan, view, matches, earlier: None };
-        let mut earlier = HitsTogether::default();
+        let mut earlier = known.0.of_first_phase();
         // On a timeout, model output is returned as NaN.
         self.run_models(&over, hits, programs.iter().copied(), stop, &mut earlier)?;
-        let uses_models = self.uses_models(programs.iter().copied());
-        let over = StageInput { earlier: uses_models.then_some(&earlier), ..over };
+        let over = StageInput { earlier: Some(&earlier), ..over };
         let mut stage = BoundPrograms::new(&over, &self.features, programs);
         each_hit(over.matches, hits, |places, chunk| {
+            let mut taken = Ok(());
             stage.run(chunk, |program, output| {
                 let ReturnedFeature { name, value } = &named[program];
                 for (at, place) in places.iter().enumerate() {
@@ -76,12 +75,34 @@ impl CompiledProfile {
                         true => FeatureValue::Number(output.number(at)),
                         false => FeatureValue::Tensor(output.tensor(at)),
                     };
+                    let is_dense = value_bytes_of_type(&named[program].value).is_some();
+                    taken = taken.and_then(|()| match is_dense {
+                        true => Ok(()),
+                        false => plan.memory.take(value.memory_bytes()),
+                    });
+                    if taken.is_err() {
+                        return;
+                    }
                     features[*place].push((Arc::clone(name), value));
                 }
-            })
+            })?;
+            Ok::<_, Error>(taken?)
         })?;
         Ok(features)
     }
+}
+
+/// Memory of the dense features of a hit, in bytes: a stage computes them for many hits at once.
+fn dense_bytes(named: &[ReturnedFeature]) -> usize {
+    named.iter().filter_map(|named| value_bytes_of_type(&named.value)).fold(0, usize::saturating_add)
+}
+
+/// Memory of each value of an expression, in bytes, if its type says so: one with mapped dimensions may have
+/// any number of cells.
+fn value_bytes_of_type(value: &CompiledExpression) -> Option<usize> {
+    let of = value.program.tensor_type();
+    let cells = of.mapped().next().is_none().then(|| of.dense_size())?;
+    Some(cells.saturating_mul(of.cell().size()).saturating_add(size_of::<(Arc<str>, FeatureValue)>()))
 }
 
 /// Compiles a feature returned with hits.

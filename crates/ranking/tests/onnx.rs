@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_ranking::{
     CompiledProfile, Error, ModelFailure, ModelInputRows, ModelSource, RankModelEvaluation, RankModelFile,
-    RankOutcome, ShownFeatures,
+    RankOutcome, RankedDocuments, ShownFeatures,
 };
 use millrace_result::FeatureValue;
 use millrace_schema::{ModelExecution, ModelFile, OnnxModelConfig, RankPhase, RankProfile, SourcedText};
@@ -119,8 +119,9 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
     let ranked = compiled.rank(&plan, &view, &matches, None, 10, stop).map_err(|error| error.to_string())?;
+    let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
     let features = compiled
-        .shown(ShownFeatures::Match, &plan, &view, &matches, &ranked.hits, stop)
+        .shown(ShownFeatures::Match, &over, &ranked.hits, &ranked.known, stop)
         .map_err(|error| error.to_string())?;
     let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
     Ok(RankedSums { ranked, hits, features, seen })

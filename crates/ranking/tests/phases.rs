@@ -5,7 +5,7 @@ mod support;
 use millrace_document::DocumentValue;
 use millrace_fixtures::Fields;
 use millrace_plan::Plan;
-use millrace_ranking::{CompiledProfile, RankOutcome, ShownFeatures};
+use millrace_ranking::{CompiledProfile, RankOutcome, RankedDocuments, ShownFeatures};
 use millrace_result::FeatureValue;
 use millrace_schema::{RankPhase, RankProfile};
 use support::{documents, matches, plan, profile, schema, sourced, view};
@@ -177,8 +177,9 @@ fn hits_have_the_features_that_the_profile_names() {
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
     let ranked = compiled.rank(&plan, &view, &matches, None, 2, &|| false).expect("columns can be read");
+    let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
     let features = compiled
-        .shown(ShownFeatures::Match, &plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(ShownFeatures::Match, &over, &ranked.hits, &ranked.known, &|| false)
         .expect("columns can be read");
     let names: Vec<&str> = features[0].iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["attribute(price)", "twice(attribute(price))", "firstPhase", "attribute(vector)"]);
@@ -189,7 +190,7 @@ fn hits_have_the_features_that_the_profile_names() {
     assert_eq!([number(0, 0), number(0, 1), number(0, 2), number(0, 3)], [10.0, 20.0, 20.0, 1.0]);
     assert_eq!([number(1, 0), number(1, 1), number(1, 2), number(1, 3)], [2.5, 5.0, 5.0, 7.0]);
     let summary = compiled
-        .shown(ShownFeatures::Summary, &plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(ShownFeatures::Summary, &over, &ranked.hits, &ranked.known, &|| false)
         .expect("columns can be read");
     assert_eq!(
         summary[0],
@@ -199,7 +200,7 @@ fn hits_have_the_features_that_the_profile_names() {
         ]
     );
     let listed = compiled
-        .shown(ShownFeatures::All, &plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(ShownFeatures::All, &over, &ranked.hits, &ranked.known, &|| false)
         .expect("columns can be read");
     assert!(listed[0].iter().any(|(name, _)| &**name == "bm25(title)"));
     assert!(listed[0].iter().any(|(name, _)| &**name == "attribute(price)"));
@@ -266,4 +267,59 @@ fn a_request_may_give_features_their_values() {
         plan.feature_values.insert("bm25(notes)".to_owned(), number(100.0));
     });
     assert_eq!(hits, [(0, 6.5), (1, 6.5), (2, 6.5)]);
+}
+
+#[test]
+fn hits_that_a_later_phase_drops_are_not_counted() {
+    let first = || profile("matchCount(title)");
+    let mut by_second = RankProfile { second_phase: second("firstPhase", 2), ..first() };
+    by_second.second_phase.score_drop_limit = Some(2.0);
+    let mut by_global = RankProfile { global_phase: second("firstPhase", 2), ..first() };
+    by_global.global_phase.score_drop_limit = Some(2.0);
+    for (phase, limited) in [("second", by_second), ("global", by_global)] {
+        let (hits, ranked) = rank_with(limited, 10, |_| {});
+        assert_eq!((hits, ranked.total), (vec![(2, 3.0)], 1), "{phase}");
+    }
+    // A hit that was not ranked again takes the place of one that is dropped.
+    let mut replaced = RankProfile { second_phase: second("0 - 100", 1), ..first() };
+    replaced.second_phase.score_drop_limit = Some(-1000.0);
+    let (hits, ranked) = rank_with(replaced.clone(), 1, |_| {});
+    assert_eq!((hits, ranked.total), (vec![(2, -100.0)], 3));
+    replaced.second_phase =
+        RankPhase { score_drop_limit: Some(1.5), ..second("if (firstPhase > 2, 2, 9)", 2) };
+    let (hits, ranked) = rank_with(replaced, 1, |_| {});
+    assert_eq!((hits, ranked.total), (vec![(0, 9.0)], 2));
+}
+
+#[test]
+fn shown_features_of_the_first_phase_have_their_values() {
+    let named = || ["firstPhaseRank", "firstPhaseMax"].map(sourced).to_vec();
+    let one =
+        RankProfile { match_features: named(), summary_features: named(), ..profile("matchCount(title)") };
+    let two = RankProfile { second_phase: second("0 - firstPhase", 10), ..one.clone() };
+    for (phases, profile, expected) in [
+        ("first", one, [(2, 1.0, 3.0), (0, 2.0, 3.0), (1, 3.0, 3.0)]),
+        ("second", two, [(1, 3.0, 3.0), (0, 2.0, 3.0), (2, 1.0, 3.0)]),
+    ] {
+        let schema = schema([profile]);
+        let compiled = CompiledProfile::compile(&schema, "default").expect("the profile is right");
+        let view = view(&schema, &documents());
+        let plan = plan(schema);
+        let matches = matches(&plan, &view, &compiled);
+        let ranked = compiled.rank(&plan, &view, &matches, None, 3, &|| false).expect("columns can be read");
+        let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+        for shown in [ShownFeatures::Match, ShownFeatures::Summary] {
+            let features = compiled
+                .shown(shown, &over, &ranked.hits, &ranked.known, &|| false)
+                .expect("columns can be read");
+            let found = ranked.hits.iter().zip(&features).map(|(hit, features)| {
+                let number = |at: usize| match &features[at].1 {
+                    FeatureValue::Number(number) => *number,
+                    FeatureValue::Tensor(_) => f64::NAN,
+                };
+                (hit.chunk * 2 + usize::from(hit.document), number(0), number(1))
+            });
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{phases} {shown:?}");
+        }
+    }
 }

@@ -39,12 +39,60 @@ pub struct ResultHit {
 }
 
 impl ResultHit {
-    /// Order of hits: by sort values, then by descending relevance, then by id, so that it is deterministic.
+    /// Memory that it takes, in bytes, without what allocations round up to.
+    pub fn memory_bytes(&self) -> usize {
+        let keys: usize = self.sort_values.iter().map(SortValue::memory_bytes).sum();
+        let fields: usize =
+            self.fields.iter().map(|(_, value)| size_of::<Arc<str>>() + value.memory_bytes()).sum();
+        size_of::<Self>() + keys + fields
+    }
+
+    /// Order of hits: by sort values, or without any by descending relevance; then by id, so that it is
+    /// deterministic.
     pub fn order(&self, other: &ResultHit) -> Ordering {
         self.sort_values
             .cmp(&other.sort_values)
-            .then_with(|| other.relevance.total_cmp(&self.relevance))
+            .then_with(|| match self.sort_values.is_empty() {
+                true => other.relevance.total_cmp(&self.relevance),
+                false => Ordering::Equal,
+            })
             .then_with(|| self.id.cmp(&other.id))
+    }
+}
+
+impl FieldValue {
+    /// Memory that it takes, in bytes, without what allocations round up to.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            FieldValue::Value(value) => value.memory_bytes(),
+            FieldValue::Features(features) => {
+                let bytes = features.iter().map(|(name, value)| size_of_val(name) + value.memory_bytes());
+                size_of::<Self>() + bytes.sum::<usize>()
+            }
+            FieldValue::Strings(texts) => {
+                size_of::<Self>() + texts.iter().map(|text| size_of_val(text) + text.len()).sum::<usize>()
+            }
+        }
+    }
+}
+
+impl FeatureValue {
+    /// Memory that it takes, in bytes, without what allocations round up to.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            FeatureValue::Number(_) => size_of::<Self>(),
+            FeatureValue::Tensor(tensor) => size_of::<Self>() + tensor.memory_bytes(),
+        }
+    }
+}
+
+impl SortValue {
+    /// Memory that it takes, in bytes, without what allocations round up to.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            SortValue::Key(bytes) => size_of::<Self>() + bytes.len(),
+            SortValue::First | SortValue::Last => size_of::<Self>(),
+        }
     }
 }
 

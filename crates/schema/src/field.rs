@@ -60,11 +60,14 @@ impl SchemaField {
             && holds_text(&self.data_type)
     }
 
-    /// True for a searchable number inside a struct or map; features of text treat each such number as a
-    /// word.
-    pub fn is_number_word(&self) -> bool {
-        let is_searched = self.index.is_some() || self.attribute.is_some();
-        is_searched && self.name.contains('.') && holds_numbers(&self.data_type)
+    /// True for a field whose values are not split, and that features of text see all the same: each value is
+    /// one word, and an element of its own. These are indexed strings that are matched as a whole
+    /// (`match: exact`, `match: word`), and searchable numbers inside structs and maps.
+    pub fn is_value_word(&self) -> bool {
+        let is_number = (self.index.is_some() || self.attribute.is_some())
+            && self.name.contains('.')
+            && holds_numbers(&self.data_type);
+        is_number || self.index.is_some() && !self.is_text() && holds_text(&self.data_type)
     }
 
     /// A part of the field by its path (`name`, `value.name`), if it has settings.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::json;
-use millrace_plan::{Plan, PlannedCollapse};
+use millrace_plan::{Plan, PlannedCollapse, QueryMemory};
 use millrace_schema::SchemaField;
 use millrace_tensor::json::TensorFormat;
 
@@ -53,7 +53,12 @@ impl<'p> CollapseFields<'p> {
     }
 
     /// Keys of hits, in their order.
-    pub(crate) fn keys(&self, view: &dyn View, hits: &[SortedHit]) -> Result<Vec<CollapseKeys>, Error> {
+    pub(crate) fn keys(
+        &self,
+        view: &dyn View,
+        hits: &[SortedHit],
+        memory: &QueryMemory,
+    ) -> Result<Vec<CollapseKeys>, Error> {
         let mut columns: BTreeMap<usize, Vec<Option<Column>>> = BTreeMap::new();
         let mut keys = Vec::with_capacity(hits.len());
         for hit in hits {
@@ -66,7 +71,11 @@ impl<'p> CollapseFields<'p> {
                 let value = millrace_column::value(column.as_ref()?, &field.as_ref()?.data_type, document)?;
                 serde_json::to_string(&json::value(&value, TensorFormat::default())).ok()
             };
-            keys.push(self.0.iter().zip(&*columns).map(key).collect());
+            let of_hit: CollapseKeys = self.0.iter().zip(&*columns).map(key).collect();
+            memory.take(
+                of_hit.iter().map(|key| size_of_val(key) + key.as_ref().map_or(0, String::len)).sum(),
+            )?;
+            keys.push(of_hit);
         }
         Ok(keys)
     }

@@ -1,3 +1,5 @@
+use millrace_plan::QueryMemoryError;
+
 /// Errors of a search. None has its cause in the request, which is checked when it is planned.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -13,6 +15,9 @@ pub enum Error {
     /// Hits could not be filled.
     #[error(transparent)]
     Summary(#[from] crate::SummaryError),
+    /// The results take too much memory.
+    #[error(transparent)]
+    Memory(#[from] QueryMemoryError),
     /// A document's id cannot be read.
     #[error("the id of document {document} in chunk {chunk} cannot be read; check the data directory")]
     Id {
@@ -29,4 +34,20 @@ pub enum Error {
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] millrace_column::ReadError),
+}
+
+impl Error {
+    /// Returns the refusal of memory, if that is the cause.
+    pub fn memory(&self) -> Option<QueryMemoryError> {
+        use millrace_matching::Error as Matching;
+        match self {
+            Error::Memory(error)
+            | Error::Matching(Matching::Memory(error))
+            | Error::Ranking(millrace_ranking::Error::Memory(error))
+            | Error::Summary(
+                crate::SummaryError::Memory(error) | crate::SummaryError::Match(Matching::Memory(error)),
+            ) => Some(*error),
+            _ => None,
+        }
+    }
 }

@@ -237,7 +237,10 @@ impl SearchGathering {
         for (at, merged) in self.schemas.iter_mut().enumerate() {
             let Some(phase) = merged.phase(phase(merged)) else { continue };
             match merged.in_order(phase, &nodes, at)? {
-                Some(scores) => merged.standing.rescore(&scores, phase.drop_limit),
+                Some(scores) => {
+                    let dropped = merged.standing.rescore(&scores, phase.drop_limit);
+                    merged.total_count -= dropped;
+                }
                 None => merged.stop(),
             }
         }
@@ -255,6 +258,7 @@ impl SearchGathering {
         let mut normalized = vec![vec![Vec::new(); self.schemas.len()]; self.nodes];
         for (at, (merged, search)) in self.schemas.iter_mut().zip(&self.searches).enumerate() {
             let Some(phase) = global(merged) else { continue };
+            merged.standing.truncate(merged.wanted.max(phase.count));
             if nodes.iter().any(|schemas| schemas.get(at).is_none_or(Option::is_none)) {
                 merged.stop();
                 continue;
@@ -446,12 +450,15 @@ impl<'s> MergedGroupings<'s> {
 
     fn finish(self) -> Result<Vec<GroupingResult>, Error> {
         let finish = |(number, (execution, hits)): (usize, (Option<GroupingExecution>, GroupHits))| {
+            let memory = &self.searches[0].plan.memory;
             let fill = &mut |summary: Option<&str>, references: &[HitRef]| {
                 let summary = summary.map(str::to_owned);
                 let filled = references.iter().map(|hit| {
-                    hits.get(&(summary.clone(), (hit.part, hit.chunk, hit.document)))
-                        .cloned()
-                        .ok_or(Error::Share)
+                    let place = (hit.part, hit.chunk, hit.document);
+                    let hit = hits.get(&(summary.clone(), place)).ok_or(Error::Share)?;
+                    // A document can be in thousands of groups.
+                    memory.take(hit.memory_bytes())?;
+                    Ok(hit.clone())
                 });
                 filled.collect()
             };

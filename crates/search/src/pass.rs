@@ -3,7 +3,7 @@ use std::ops::Deref;
 use millrace_column::{ColumnKey, View};
 use millrace_grouping::{GroupingExecution, HitRef};
 use millrace_matching::{MatchedDocuments, match_plan};
-use millrace_ranking::RankedDocuments;
+use millrace_ranking::{GlobalHitValues, RankedDocuments};
 use millrace_result::{PartialResult, ResultHit, SearchCoverage};
 use millrace_selection::DocumentSelection;
 
@@ -90,7 +90,7 @@ pub(crate) fn fill<S: Deref<Target = PreparedSearch>, V: View + Clone>(
             SortedHit { keys: Vec::new(), score, chunk, document }
         };
         let hits: Vec<SortedHit> = own.iter().map(hit).collect();
-        let hits = pass.fill(summary, &hits, deadline)?;
+        let hits = pass.fill(summary, &hits, &GlobalHitValues::default(), deadline)?;
         own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
     }
     // Every reference belongs to some pass.
@@ -161,8 +161,11 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
     fn pass(&mut self, part: u32, of_several: bool, deadline: &SearchDeadline) -> Result<PassResult, Error> {
         let mut trace = self.trace;
         let mut watch = StepStopwatch::start();
+        let mut first = self.search.first_phase(self.view(), &self.matches, deadline)?;
+        if let Some(first) = &mut first {
+            self.search.drop_matches(&mut self.matches, first);
+        }
         let (search, view, matches) = (&*self.search, self.view(), &self.matches);
-        let first = search.first_phase(view, matches, deadline)?;
         let mut best = None;
         let (ordered, collapse_keys) = match search.reranking().filter(|_| of_several) {
             None => search.ordered(view, matches, first.as_ref(), deadline)?,
@@ -185,7 +188,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         trace.order = watch.lap();
         let (executions, all_grouped) = search.group(view, matches, first.as_ref(), part, deadline)?;
         trace.group = watch.lap();
-        let hits = search.fill(view, matches, None, &ordered.hits, deadline)?;
+        let hits = search.fill(view, matches, None, &ordered.hits, &ordered.known, deadline)?;
         trace.summary = watch.lap();
         trace.documents = matches.documents;
         trace.matched = ordered.total;
@@ -210,14 +213,16 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         Ok(PassResult { executions, outcome: PassOutcome { result, trace, collapse_keys }, best })
     }
 
-    /// Fills hits with the fields of a document summary; the default is the plan's own.
+    /// Fills hits with the fields of a document summary; the default is the plan's own. `known` has the
+    /// results of the first phase over all hits.
     pub fn fill(
         &self,
         summary: Option<&str>,
         hits: &[SortedHit],
+        known: &GlobalHitValues,
         deadline: &SearchDeadline,
     ) -> Result<Vec<ResultHit>, Error> {
-        self.search.fill(self.view(), &self.matches, summary, hits, deadline)
+        self.search.fill(self.view(), &self.matches, summary, hits, known, deadline)
     }
 
     /// The visible documents.

@@ -4,9 +4,12 @@ use millrace_column::{Column, ColumnKey, View};
 use millrace_document::DocumentId;
 use millrace_grouping::{CheckedGrouping, GroupingExecution};
 use millrace_matching::MatchedDocuments;
-use millrace_plan::{Plan, PlannedGrouping, StreamedScope};
-use millrace_ranking::{CompiledProfile, Features, FirstPhase, PhaseReranking, RankedHit, ShownFeatures};
-use millrace_result::{FeatureValue, FieldValue, ResultHit};
+use millrace_plan::{Plan, PlannedGrouping, QueryMemory, StreamedScope};
+use millrace_ranking::{
+    CompiledProfile, Features, FirstPhase, GlobalHitValues, PhaseReranking, RankOutcome, RankedDocuments,
+    RankedHit, ShownFeatures,
+};
+use millrace_result::{FeatureValue, FieldValue, ResultHit, SortValue};
 use millrace_schema::SnippetSettings;
 use millrace_selection::DocumentSelection;
 
@@ -128,13 +131,35 @@ impl PreparedSearch {
     ) -> Result<Option<FirstPhase>, Error> {
         let sorted_by_score = self.sorting.as_ref().is_some_and(PreparedOrder::needs_scores);
         let collapsed = self.plan.collapse.is_some() && self.sorting.is_none();
+        let drops = self.sorting.is_some() && self.profile.first_drop_limit(&self.plan).is_some();
         // Else, ranking runs it chunk by chunk and keeps the best.
-        let is_needed = sorted_by_score || collapsed || !self.plan.groupings.is_empty();
+        let is_needed = sorted_by_score || collapsed || drops || !self.plan.groupings.is_empty();
         if !is_needed && view.paths().is_fast() {
             return Ok(None);
         }
         let stop = &|| deadline.ends(SearchStep::Rank);
         Ok(Some(self.profile.first_phase(&self.plan, view, matches, stop)?))
+    }
+
+    /// Removes the matches that the first phase's score limit drops, and their scores, unless ranking
+    /// does it.
+    pub(crate) fn drop_matches(&self, matches: &mut MatchedDocuments, first: &mut FirstPhase) {
+        let Some(limit) = self.profile.first_drop_limit(&self.plan) else { return };
+        if self.sorting.is_none() && self.plan.groupings.is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut first.scores);
+        let mut kept = Vec::with_capacity(all.len());
+        for (chunk, scores) in std::mem::take(&mut matches.chunks).into_iter().zip(&mut all) {
+            let documents = chunk.documents.iter().zip(&*scores);
+            let passing: Vec<u16> =
+                documents.filter(|(_, score)| **score > limit).map(|(document, _)| *document).collect();
+            scores.retain(|score| *score > limit);
+            // Documents ascend.
+            kept.extend(chunk.retain(|document| passing.binary_search(&document).is_ok()));
+        }
+        all.retain(|scores| !scores.is_empty());
+        (matches.chunks, first.scores) = (kept, all);
     }
 
     /// Returns the hits to return, in order, without those that the request collapses, and the collapse keys
@@ -157,7 +182,7 @@ impl PreparedSearch {
             let mut ordered = self.order(view, matches, first, looked_at, deadline)?;
             let are_all = ordered.hits.len() < looked_at;
             let mut collapsing = HitCollapsing::new(collapse);
-            let keys = fields.keys(view, &ordered.hits)?;
+            let keys = fields.keys(view, &ordered.hits, &self.plan.memory)?;
             let hits = std::mem::take(&mut ordered.hits);
             let kept = hits.into_iter().zip(keys).filter(|(_, keys)| collapsing.keeps(keys)).take(wanted);
             let (hits, keys): (Vec<SortedHit>, Vec<CollapseKeys>) = kept.unzip();
@@ -182,13 +207,35 @@ impl PreparedSearch {
             let stop = &|| deadline.ends(SearchStep::Rank);
             let ranked = self.profile.rank(&self.plan, view, matches, first, wanted, stop)?;
             let hits = ranked.hits.into_iter().map(SortedHit::from).collect();
-            return Ok(OrderedHits { hits, total: ranked.total, timed_out: ranked.timed_out });
+            let RankOutcome { total, timed_out, known, .. } = ranked;
+            return Ok(OrderedHits { hits, total, timed_out, known });
         };
         let scores = first.filter(|_| sorting.needs_scores()).map_or(&[][..], |first| &first.scores);
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
         let stop = &|| deadline.ends(SearchStep::PutTogether);
-        let (hits, complete) = sorting.first(view, matches, scores, wanted, stop)?;
-        Ok(OrderedHits { hits, total, timed_out: !complete })
+        let (mut hits, complete) = sorting.first(view, matches, scores, wanted, stop)?;
+        if !sorting.needs_scores() {
+            self.score(view, matches, &mut hits, stop)?;
+        }
+        Ok(OrderedHits { hits, total, timed_out: !complete, known: GlobalHitValues::default() })
+    }
+
+    /// Gives hits in another order than by relevance the scores of the first phase.
+    fn score(
+        &self,
+        view: &dyn View,
+        matches: &MatchedDocuments,
+        hits: &mut [SortedHit],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        if hits.is_empty() {
+            return Ok(());
+        }
+        let over = RankedDocuments { plan: &self.plan, view, matches };
+        let ranked: Vec<RankedHit> = hits.iter().map(SortedHit::ranked).collect();
+        let scores = self.profile.first_phase_of(&over, &ranked, stop)?;
+        hits.iter_mut().zip(scores).for_each(|(hit, score)| hit.score = score);
+        Ok(())
     }
 
     /// Collects the groups of each request; returns also true if there was time to add all matches to them.
@@ -207,6 +254,7 @@ impl PreparedSearch {
         let scores = first.map_or(&[][..], |first| &first.scores);
         let mut of_one = |grouping: &Arc<CheckedGrouping>| -> Result<GroupingExecution, Error> {
             let mut execution = GroupingExecution::new(Arc::clone(grouping), part);
+            let mut counted = GroupMemory { memory: &self.plan.memory, bytes: 0 };
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
                     if deadline.ends(SearchStep::PutTogether) {
@@ -218,6 +266,7 @@ impl PreparedSearch {
                         .map(|place| place as u16)
                         .collect();
                     execution.collect(view, number, &live, &[])?;
+                    counted.count(&execution)?;
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(scores) {
@@ -226,9 +275,11 @@ impl PreparedSearch {
                         break;
                     }
                     execution.collect(view, chunk.chunk, &chunk.documents, scores)?;
+                    counted.count(&execution)?;
                 }
             }
             execution.complete(view)?;
+            counted.count(&execution)?;
             Ok(execution)
         };
         let of_known = |grouping: &PlannedGrouping| grouping.as_ref().ok().map(&mut of_one).transpose();
@@ -237,13 +288,14 @@ impl PreparedSearch {
     }
 
     /// Hits with the fields of a document summary (the plan's own where none is named), and the features that
-    /// the profile shows.
+    /// the profile shows. `known` has the results of the first phase over all hits.
     pub(crate) fn fill(
         &self,
         view: &dyn View,
         matches: &MatchedDocuments,
         summary: Option<&str>,
         hits: &[SortedHit],
+        known: &GlobalHitValues,
         deadline: &SearchDeadline,
     ) -> Result<Vec<ResultHit>, Error> {
         if hits.is_empty() {
@@ -251,11 +303,11 @@ impl PreparedSearch {
         }
         let filler = SummaryFiller::new(&self.plan, summary, &self.styles)?;
         let places: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
-        let ranked: Vec<RankedHit> = hits
-            .iter()
-            .map(|hit| RankedHit { chunk: hit.chunk, document: hit.document, score: hit.score })
-            .collect();
-        let shown = self.features(view, matches, summary, &ranked, deadline)?;
+        let ranked: Vec<RankedHit> = hits.iter().map(SortedHit::ranked).collect();
+        let over = RankedDocuments { plan: &self.plan, view, matches };
+        let shown = self.features(&over, summary, &ranked, known, deadline)?;
+        let keys = hits.iter().flat_map(|hit| &hit.keys).map(SortValue::memory_bytes).sum::<usize>();
+        self.plan.memory.take(keys + hits.len() * size_of::<ResultHit>())?;
         let ids = ids(view, &places)?;
         let filled = filler.fill(view, &places)?.into_iter().zip(shown).zip(ids).zip(hits);
         let hits = filled.map(|(((mut fields, shown), id), hit)| {
@@ -284,10 +336,10 @@ impl PreparedSearch {
     /// For each hit the kinds of features that are shown with it, under their field's name.
     fn features(
         &self,
-        view: &dyn View,
-        matches: &MatchedDocuments,
+        over: &RankedDocuments<'_>,
         summary: Option<&str>,
         hits: &[RankedHit],
+        known: &GlobalHitValues,
         deadline: &SearchDeadline,
     ) -> Result<Vec<Vec<UnderName>>, Error> {
         let stop = || deadline.ends(SearchStep::PutTogether);
@@ -297,15 +349,13 @@ impl PreparedSearch {
         let mut show = |name, features: Vec<Features>| {
             shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
         };
-        show(MATCH_FEATURES, self.profile.shown(ShownFeatures::Match, plan, view, matches, hits, &stop)?);
+        show(MATCH_FEATURES, self.profile.shown(ShownFeatures::Match, over, hits, known, &stop)?);
         if !summary.omit_summary_features {
-            show(
-                SUMMARY_FEATURES,
-                self.profile.shown(ShownFeatures::Summary, plan, view, matches, hits, &stop)?,
-            );
+            let features = self.profile.shown(ShownFeatures::Summary, over, hits, known, &stop)?;
+            show(SUMMARY_FEATURES, features);
         }
         if plan.query.ranking.list_features {
-            show(RANK_FEATURES, self.profile.shown(ShownFeatures::All, plan, view, matches, hits, &stop)?);
+            show(RANK_FEATURES, self.profile.shown(ShownFeatures::All, over, hits, known, &stop)?);
         }
         Ok(shown)
     }
@@ -319,12 +369,30 @@ const SHOWN_FEATURES: [&str; 3] = [MATCH_FEATURES, SUMMARY_FEATURES, RANK_FEATUR
 
 type UnderName = (&'static str, Features);
 
+/// Memory of the groups of one request so far.
+struct GroupMemory<'p> {
+    memory: &'p QueryMemory,
+    bytes: usize,
+}
+
+impl GroupMemory<'_> {
+    /// Takes what groups have grown by.
+    fn count(&mut self, execution: &GroupingExecution) -> Result<(), Error> {
+        let bytes = execution.memory_bytes();
+        self.memory.take(bytes.saturating_sub(self.bytes))?;
+        self.bytes = self.bytes.max(bytes);
+        Ok(())
+    }
+}
+
 /// The hits to return, and how many there are in all.
 #[derive(Default)]
 pub(crate) struct OrderedHits {
     pub hits: Vec<SortedHit>,
     pub total: u64,
     pub timed_out: bool,
+    /// Results of the first phase over all hits, for the features shown with hits.
+    pub known: GlobalHitValues,
 }
 
 /// The ids of documents, in order.

@@ -55,9 +55,39 @@ pub enum ShareReply {
     Numbers(Vec<Option<Vec<Vec<f64>>>>),
     /// Answer to [`ShareRequest::Fill`].
     Hits(Vec<Vec<ResultHit>>),
+    /// Refusal of any request for its cost, with which the conversation ends. A node of a version that does
+    /// not know it takes the conversation as broken off, as it ended before.
+    Refused {
+        /// True if a later attempt may succeed.
+        is_overload: bool,
+        /// Reason, and what to change.
+        message: String,
+    },
 }
 
 impl ShareReply {
+    /// Memory of the values of its hits, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let of_hits = |hits: &[ResultHit]| hits.iter().map(ResultHit::memory_bytes).sum::<usize>();
+        match self {
+            ShareReply::Share(NodeShare { schemas }) => {
+                let of_groups = |groups: &ShareGroups| {
+                    groups.hits.iter().map(|(_, _, hit)| hit.memory_bytes()).sum::<usize>()
+                };
+                let of_schema = |schema: &SchemaShare| {
+                    of_hits(&schema.hits) + schema.groups.iter().flatten().map(of_groups).sum::<usize>()
+                };
+                schemas.iter().map(of_schema).sum()
+            }
+            ShareReply::Hits(schemas) => schemas.iter().map(|hits| of_hits(hits)).sum(),
+            // Numbers take what they take as they are sent.
+            ShareReply::Statistics(_)
+            | ShareReply::Scores(_)
+            | ShareReply::Numbers(_)
+            | ShareReply::Refused { .. } => 0,
+        }
+    }
+
     /// Substitute for the answer of a node that does not answer in time, for `schemas` schemas: it has no
     /// documents, and coverage says so. `None` if the question was about hits of that node.
     pub fn of_nobody(ask: &ShareRequest, schemas: usize) -> Option<ShareReply> {
@@ -190,8 +220,9 @@ impl ShareSession {
                 let mut all = Vec::with_capacity(schemas.len());
                 for (pass, again) in self.passes.iter().zip(&schemas) {
                     let hits = again.hits(pass.view())?;
+                    let known = again.known(&hits);
                     let hits: Vec<SortedHit> = hits.into_iter().map(SortedHit::from).collect();
-                    all.push(pass.fill(None, &hits, deadline)?);
+                    all.push(pass.fill(None, &hits, &known, deadline)?);
                 }
                 ShareReply::Hits(all)
             }
@@ -205,8 +236,7 @@ impl ShareSession {
         rank: impl FnMut(LaterPhaseHits<'_>) -> Result<T, millrace_ranking::Error>,
     ) -> Result<Vec<T>, Error> {
         for ((pass, known), again) in self.passes.iter().zip(&mut self.known).zip(schemas) {
-            let ranks = again.hits.iter().map(|hit| hit.3);
-            *known = GlobalHitValues::new(again.hits(pass.view())?.into_iter().zip(ranks), again.max);
+            *known = again.known(&again.hits(pass.view())?);
         }
         self.each_known(schemas, rank)
     }
@@ -274,6 +304,12 @@ impl ShareSession {
 }
 
 impl RerankRequest {
+    /// Results of the first phase for its hits.
+    fn known(&self, hits: &[RankedHit]) -> GlobalHitValues {
+        let ranks = self.hits.iter().map(|hit| hit.3);
+        GlobalHitValues::new(hits.iter().copied().zip(ranks), self.max)
+    }
+
     /// Returns the hits, if they are documents of this view.
     fn hits(&self, view: &dyn View) -> Result<Vec<RankedHit>, Error> {
         let chunks = view.chunks();

@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{DataType, DocumentValue};
 use millrace_matching::MatchedDocuments;
-use millrace_plan::{MissingOrder, Plan, SortBy, SortColumn, TextOrder};
+use millrace_plan::{MissingOrder, Plan, QueryMemory, QueryMemoryError, SortBy, SortColumn, TextOrder};
 use millrace_ranking::RankedHit;
 use millrace_result::SortValue;
 
@@ -37,6 +38,16 @@ impl From<RankedHit> for SortedHit {
 }
 
 impl SortedHit {
+    /// Memory that it takes, in bytes.
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.keys.iter().map(SortValue::memory_bytes).sum::<usize>()
+    }
+
+    /// The hit without its keys.
+    pub(crate) fn ranked(&self) -> RankedHit {
+        RankedHit { chunk: self.chunk, document: self.document, score: self.score }
+    }
+
     /// By keys, then score, then place, so that the order is the same on every run.
     fn order(&self, other: &Self) -> Ordering {
         self.keys
@@ -49,12 +60,14 @@ impl SortedHit {
 /// A plan's order, made ready.
 pub struct PreparedOrder {
     keys: Vec<OrderKeyColumn>,
+    memory: Arc<QueryMemory>,
 }
 
 impl PreparedOrder {
     /// Returns the order of a plan that has one.
     pub fn new(plan: &Plan) -> Self {
-        PreparedOrder { keys: plan.sorting.iter().map(|column| OrderKeyColumn::new(plan, column)).collect() }
+        let keys = plan.sorting.iter().map(|column| OrderKeyColumn::new(plan, column)).collect();
+        PreparedOrder { keys, memory: Arc::clone(&plan.memory) }
     }
 
     /// Returns true if the order uses scores.
@@ -69,7 +82,7 @@ impl PreparedOrder {
     /// not among the first.
     ///
     /// # Errors
-    /// A column cannot be read.
+    /// A column cannot be read, or the keys take too much memory.
     pub fn first(
         &self,
         view: &dyn View,
@@ -81,7 +94,7 @@ impl PreparedOrder {
         if wanted == 0 {
             return Ok((Vec::new(), true));
         }
-        let mut first = FirstDocuments { wanted, best: BinaryHeap::new() };
+        let mut first = FirstDocuments { memory: &self.memory, wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
         let mut scores = scores.iter();
@@ -103,7 +116,7 @@ impl PreparedOrder {
                     candidate.score = scores.and_then(|scores| scores.get(row)).copied().unwrap_or(0.0);
                     let column = |key: usize| columns[key].get(chunk.chunk - range.start)?.as_ref();
                     if self.complete(&mut candidate, &first, column) {
-                        first.offer(&candidate);
+                        first.offer(&candidate)?;
                     }
                 }
             }
@@ -115,7 +128,7 @@ impl PreparedOrder {
     fn complete<'c>(
         &self,
         candidate: &mut SortedHit,
-        first: &FirstDocuments,
+        first: &FirstDocuments<'_>,
         column: impl Fn(usize) -> Option<&'c Column>,
     ) -> bool {
         let mut last = first.last();
@@ -132,25 +145,31 @@ impl PreparedOrder {
 }
 
 /// The first documents so far.
-struct FirstDocuments {
+struct FirstDocuments<'m> {
+    memory: &'m QueryMemory,
     wanted: usize,
     best: BinaryHeap<LastFirst>,
 }
 
-impl FirstDocuments {
+impl FirstDocuments<'_> {
     /// The one that goes when another comes in.
     fn last(&self) -> Option<&SortedHit> {
         self.best.peek().filter(|_| self.best.len() >= self.wanted).map(|last| &last.0)
     }
 
-    fn offer(&mut self, candidate: &SortedHit) {
+    fn offer(&mut self, candidate: &SortedHit) -> Result<(), QueryMemoryError> {
         if self.best.len() < self.wanted {
+            self.memory.take(candidate.memory_bytes())?;
             self.best.push(LastFirst(candidate.clone()));
         } else if let Some(mut last) = self.best.peek_mut()
             && candidate.order(&last.0).is_lt()
         {
+            let (more, fewer) = (candidate.memory_bytes(), last.0.memory_bytes());
+            self.memory.take(more.saturating_sub(fewer))?;
+            self.memory.give_back(fewer.saturating_sub(more));
             last.0.clone_from(candidate);
         }
+        Ok(())
     }
 
     fn in_order(self) -> Vec<SortedHit> {

@@ -303,6 +303,7 @@ fn cause(error: &Error) -> &'static str {
         Matching::Read(_) | Matching::Chunk { .. } => "store",
         // Planning has compiled the expression, by the same limits, and has resolved the field.
         Matching::Pattern { .. } | Matching::Field { .. } => "plan",
+        Matching::Memory(_) => "memory",
     };
     match error {
         Error::Read(_) | Error::Id { .. } | Error::Grouping(Grouping::Read(_)) => "store",
@@ -319,6 +320,9 @@ fn cause(error: &Error) -> &'static str {
             | Ranking::UnknownProfile { .. },
         ) => "deployment",
         Error::Ranking(Ranking::Overloaded(_) | Ranking::Model(_)) => "model",
+        Error::Memory(_) | Error::Ranking(Ranking::Memory(_)) | Error::Summary(Summary::Memory(_)) => {
+            "memory"
+        }
     }
 }
 

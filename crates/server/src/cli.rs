@@ -345,10 +345,11 @@ pub struct FeedArguments {
     /// Files, or - for standard input; gzip-compressed ones are accepted.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// Connections to the node.
+    /// Connections to the node, if each operation is a request.
     #[arg(long, default_value_t = 8)]
     pub connections: usize,
-    /// Maximum number of concurrent operations; the actual number depends on the node's responses.
+    /// Maximum number of concurrent requests, if each operation is one; the actual number depends on the
+    /// node's responses.
     #[arg(long, default_value_t = 1024)]
     pub in_flight: usize,
     /// Record the progress of the feed in this file, and resume from there.
@@ -364,6 +365,10 @@ pub struct FeedArguments {
     /// Stop at the first operation that fails.
     #[arg(long)]
     pub stop_at_failure: bool,
+    /// Send each operation in a request of its own, also to a node that takes streams. A server without
+    /// streams, such as Vespa, gets single requests in any case.
+    #[arg(long)]
+    pub single_requests: bool,
     /// Show no progress.
     #[arg(long, short)]
     pub quiet: bool,

@@ -137,6 +137,12 @@ pub struct ServeArguments {
     /// Regular expressions of a query [default: 64].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_QUERY_REGEXES_MAX")]
     pub query_regexes_max: Option<usize>,
+    /// Memory of the results of one query: its matches, groups and hits [default: 256 MiB].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERY_MEMORY_MAX")]
+    pub query_memory_max: Option<usize>,
+    /// Memory of the results of all queries in flight [default: 512 MiB].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERIES_MEMORY_MAX")]
+    pub queries_memory_max: Option<usize>,
     /// Parameters of a request; a list or a tensor is one [default: 1000].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_PARAMETERS_MAX")]
     pub parameters_max: Option<usize>,
@@ -338,6 +344,8 @@ impl ServeArguments {
                 threads: given.threads.unwrap_or(defaults.node.threads),
                 queue_max: given.queue_max.unwrap_or(defaults.node.queue_max),
                 query_regexes_max: given.query_regexes_max.unwrap_or(defaults.node.query_regexes_max),
+                query_memory_max: given.query_memory_max.unwrap_or(defaults.node.query_memory_max),
+                queries_memory_max: given.queries_memory_max.unwrap_or(defaults.node.queries_memory_max),
                 cache_bytes: given.cache_bytes.unwrap_or(defaults.node.cache_bytes),
                 disk_reserve: given.disk_reserve.unwrap_or(defaults.node.disk_reserve),
                 space_patience: defaults.node.space_patience,

@@ -11,6 +11,7 @@ use flate2::write::GzEncoder;
 use hyper::Method;
 use hyper::header::CONTENT_ENCODING;
 use millrace_client::{HttpProtocol, OutgoingRequest};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::{Value, json};
 use support::TestServer;
 
@@ -71,9 +72,13 @@ fn every_form_of_a_stream_and_every_failure_of_an_operation() {
     let server = TestServer::with_notes();
     #[track_caller]
     fn check(server: &TestServer, body: &str, expected: &[&str]) {
-        for packed in [false, true] {
-            let bytes = if packed { gzip(body.as_bytes()) } else { body.as_bytes().to_vec() };
-            let lines = shown(&feed(server, bytes, packed.then_some("gzip")));
+        for encoding in [None, Some("gzip"), Some("zstd")] {
+            let bytes = match encoding {
+                None => body.as_bytes().to_vec(),
+                Some("gzip") => gzip(body.as_bytes()),
+                Some(_) => compress_to_vec(body.as_bytes(), CompressionLevel::Fastest),
+            };
+            let lines = shown(&feed(server, bytes, encoding));
             assert_eq!(lines.len(), expected.len(), "{body}: {lines:#?}");
             for (line, expected) in lines.iter().zip(expected) {
                 assert!(line.starts_with(expected), "{body}:\n{line}\nis not\n{expected}");
@@ -211,7 +216,7 @@ fn requests_that_are_not_streams_are_refused_with_the_cure() {
     check(call(Method::GET, "/feed/v1", json, ""), 405, "use POST, OPTIONS");
     check(call(Method::POST, "/feed/v1", "text/plain", ""), 415, "application/json");
     check(call(Method::POST, "/feed/v1", "application/xml", ""), 400, "send JSON lines");
-    check(call(Method::POST, "/feed/v1", json, "br"), 400, "send the feed with gzip");
+    check(call(Method::POST, "/feed/v1", json, "br"), 400, "send the feed with gzip or zstd");
     check(call(Method::POST, "/feed/v1?durability=async", json, ""), 400, "parameter 'durability'");
     check(call(Method::POST, "/feed/v1?timeout=soon", json, ""), 400, "parameter 'timeout'");
     assert_eq!(call(Method::OPTIONS, "/feed/v1", json, "").0, 204);

@@ -63,6 +63,28 @@ fn query_timeout_counts_whatever_the_request_says() {
 }
 
 #[test]
+fn results_take_no_more_memory_than_a_query_may_have() {
+    let limits = [("MILLRACE_QUERY_MEMORY_MAX", "2000000"), ("MILLRACE_QUERIES_MEMORY_MAX", "3000000")];
+    let server = TestServer::start_with(&limits).deploy_notes();
+    let title = "w".repeat(300_000);
+    for name in 0..10 {
+        server.put(&format!("/document/v1/n/note/group/ann/{name}"), &format!("{{\"title\":\"{title}\"}}"));
+    }
+    let hits = |hits: &str| {
+        let yql = "select title from note where true";
+        server.query(&[("yql", yql), ("streaming.groupname", "ann"), ("hits", hits)])
+    };
+    for _ in 0..3 {
+        let (status, answer) = hits("10");
+        assert_eq!(status, 400, "{status}");
+        let message = answer["root"]["errors"][0]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("query-memory-max"), "{message}");
+        let (status, answer) = hits("3");
+        assert_eq!((status, answer["root"]["children"].as_array().map(Vec::len)), (200, Some(3)));
+    }
+}
+
+#[test]
 fn a_query_profile_raises_what_a_query_may_ask_for() {
     let server = TestServer::with_notes();
     let ask = |hits: &str| {

@@ -38,16 +38,31 @@ impl SimWorld {
         unfinished: Option<UnfinishedRow>,
         hops: u8,
     ) {
+        let event = self.begin(key, operation, unfinished, hops);
+        event.into_iter().for_each(|event| self.distribute(key, vec![event]));
+    }
+
+    /// Begins an operation at a node. Returns the event for its distributor, unless the operation has ended,
+    /// or begins otherwise.
+    pub fn begin(
+        &mut self,
+        key: NodeKey,
+        operation: OperationId,
+        unfinished: Option<UnfinishedRow>,
+        hops: u8,
+    ) -> Option<distributor::DistributorEvent> {
         let intent = self.history.operations[&operation].intent.clone();
         if unfinished.is_none() && !self.knows_type(key, intent.id()) {
-            return self.history.hear(operation, ClientOutcome::NotWritten);
+            self.history.hear(operation, ClientOutcome::NotWritten);
+            return None;
         }
         let floor = self.history.newest(intent.id());
-        let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
+        let state = self.nodes.get(&key).and_then(|node| node.state.clone())?;
         let bucket = state.bucket(intent.id().location());
         match &intent {
             ClientIntent::DropExamined(_) if unfinished.is_none() => {
-                return self.begin_examined_drop(key, ExaminedDrop { operation, bucket, hops });
+                self.begin_examined_drop(key, ExaminedDrop { operation, bucket, hops });
+                return None;
             }
             ClientIntent::DropExamined(_) | ClientIntent::DropGroup(..) => {
                 self.history.may_drop(operation, bucket);
@@ -61,7 +76,7 @@ impl SimWorld {
             node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp == floor)
         };
         let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
-        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let node = self.nodes.get_mut(&key)?;
         let deadline = node.now(self.now).monotonic + PATIENCE;
         let ticket = RequestTicket(node.name());
         let type_removed = match &unfinished {
@@ -69,12 +84,14 @@ impl SimWorld {
             // It keeps its first timestamp.
             Some(_) => Timestamp::default(),
         };
-        node.under_way.insert(ticket, RunningOperation { operation, floor, type_removed, holders, hops });
+        let part = None;
+        node.under_way
+            .insert(ticket, RunningOperation { operation, floor, type_removed, holders, hops, part });
         let body: Arc<[u8]> = operation.0.to_le_bytes().into();
         let change = match (intent, unfinished) {
             (ClientIntent::Read(id), _) => {
                 let read = ClientRead { ticket, deadline, id };
-                return self.distribute(key, vec![distributor::DistributorEvent::Read(read)]);
+                return Some(distributor::DistributorEvent::Read(read));
             }
             (_, Some(unfinished)) => DocumentChange::Finish(unfinished),
             (ClientIntent::Put(id), None) => DocumentChange::Put { id, body },
@@ -91,10 +108,7 @@ impl SimWorld {
                 until: None,
             },
         };
-        self.distribute(
-            key,
-            vec![distributor::DistributorEvent::Write(ClientWrite { ticket, deadline, change })],
-        );
+        Some(distributor::DistributorEvent::Write(ClientWrite { ticket, deadline, change }))
     }
 
     pub fn written(
@@ -103,12 +117,15 @@ impl SimWorld {
         ticket: RequestTicket,
         outcome: Result<distributor::DurableWrite, RequestError>,
     ) {
-        let Some(RunningOperation { operation, hops, type_removed, .. }) =
+        let Some(RunningOperation { operation, hops, type_removed, part, .. }) =
             self.nodes.get_mut(&key).and_then(|node| node.under_way.remove(&ticket))
         else {
             return;
         };
         self.note(|| format!("n{key} answers {operation:?}: {outcome:?}"));
+        if let Some(part) = part {
+            self.part_answered(key, part, operation, &outcome);
+        }
         let heard = match outcome {
             Ok(written) => ClientOutcome::Acknowledged(written.timestamp),
             Err(RequestError::Moved { owner: Some(owner), unfinished, .. }) if hops < 8 => {

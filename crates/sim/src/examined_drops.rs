@@ -131,6 +131,7 @@ impl SimWorld {
             type_removed: Timestamp::default(),
             holders: Vec::new(),
             hops: drop.hops,
+            part: None,
         };
         node.under_way.insert(ticket, running);
         let document_type = Some(id.document_type().to_owned());

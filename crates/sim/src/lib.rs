@@ -2,16 +2,17 @@
 //!
 //! [`run`] simulates a few virtual nodes for some minutes of virtual time: the real distributor, the real
 //! rules of replicas, the real checkers and scheduler, with a virtual clock, a virtual network and a storage
-//! in memory. Clients write, read, modify and drop, also after they have examined a group; nodes crash and
-//! lose unsynced data and names, start again, freeze and wake, join, retire, stay away for weeks; document
-//! types are removed and come back; disks fill up or break; messages are late, duplicated, lost; links break
-//! in one direction or both; clocks jump, and differ in speed; coordination is unavailable at times. Then all
-//! faults end, and the guarantees are checked:
+//! in memory. Clients write, also in batches, read, modify and drop, also after they have examined a group;
+//! nodes crash and lose unsynced data and names, start again, freeze and wake, join, retire, stay away for
+//! weeks; document types are removed and come back; disks fill up or break; messages are late, duplicated,
+//! lost; links break in one direction or both; clocks jump, and differ in speed; coordination is unavailable
+//! at times. Then all faults end, and the guarantees are checked:
 //!
 //! - every acknowledged write is present with its newest value, and no removed document is back;
 //! - all replicas of a bucket are equal, complete, and exactly where they should be;
 //! - no group was dropped together with a document that was acknowledged, and that the client's operation had
 //!   not counted;
+//! - no part of a batch, the writes of one bucket, was taken on in part;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
 //! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
 //!   on any node heard by the owner.
@@ -19,6 +20,7 @@
 //! The same seed gives the same run, event by event. This crate is not part of the product.
 
 mod absences;
+mod batches;
 mod checks;
 mod clients;
 mod coordination;
@@ -66,6 +68,8 @@ pub enum Sabotage {
     NamesNotSynced,
     /// Each node drops a type that a deployment removes at its own time, when it activates the deployment.
     TypesDroppedLocally,
+    /// Nodes report the rows of batches as durable, and do not store the last one of a message.
+    BatchPartDropped,
 }
 
 /// Options of a run.
@@ -161,6 +165,9 @@ pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcom
 fn ask(world: &mut SimWorld) {
     let keys: Vec<_> = world.nodes.keys().copied().collect();
     let node = world.random.pick(&keys).expect("a cluster has nodes");
+    if world.random.permille(60) {
+        return batches::ask(world, node);
+    }
     let id = any_document(world);
     let intent = match world.random.below(100) {
         0..45 => ClientIntent::Put(id),

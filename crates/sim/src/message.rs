@@ -69,6 +69,8 @@ pub(crate) enum SimMessage {
         unfinished: Option<UnfinishedRow>,
         hops: u8,
     },
+    /// Writes of a client that are begun together.
+    ClientBatch(Vec<OperationId>),
 }
 
 /// The bucket of a request, if it concerns one.

@@ -10,6 +10,7 @@ use millrace_cluster::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWor
 use millrace_cluster::{ClusterState, MachineTime, NodeKey, PullMode, RowContent};
 use millrace_document::Timestamp;
 
+use crate::batches::BatchPart;
 use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
 use crate::history::OperationId;
@@ -45,6 +46,8 @@ pub(crate) struct RunningOperation {
     /// Nodes with exactly that version when it began; newer versions may still be in transit.
     pub holders: Vec<NodeKey>,
     pub hops: u8,
+    /// Part of a batch that it belongs to at this node.
+    pub part: Option<BatchPart>,
 }
 
 pub(crate) struct SimNode {

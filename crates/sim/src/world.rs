@@ -11,6 +11,7 @@ use millrace_cluster::{
     MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent, RowContent,
 };
 
+use crate::batches::BatchHistory;
 use crate::clients::outcome_operation;
 use crate::coordination::{NodeBeat, SimCoordination};
 use crate::deployments::SimPackage;
@@ -54,6 +55,7 @@ pub(crate) struct SimWorld {
     pub network: SimNetwork,
     pub coordination: SimCoordination,
     pub history: ClientHistory,
+    pub batches: BatchHistory,
     queue: BTreeMap<(Duration, u64), SimEvent>,
     next: u64,
     lines: VecDeque<String>,
@@ -75,6 +77,7 @@ impl SimWorld {
             network: SimNetwork::default(),
             coordination: SimCoordination::new(options.bits, redundancy),
             history: ClientHistory::default(),
+            batches: BatchHistory::default(),
             queue: BTreeMap::new(),
             next: 0,
             lines: VecDeque::new(),
@@ -231,7 +234,7 @@ impl SimWorld {
     pub fn send(&mut self, from: SimAddress, to: SimAddress, message: SimMessage) {
         let mut delays = self.network.carry(from, to, &mut self.random);
         // One request, one answer: the transport of clients' operations does not duplicate them.
-        if matches!(message, SimMessage::Client { .. }) {
+        if matches!(message, SimMessage::Client { .. } | SimMessage::ClientBatch(_)) {
             delays.truncate(1);
         }
         for delay in delays {
@@ -334,6 +337,7 @@ impl SimWorld {
             SimMessage::Client { operation, unfinished, hops } => {
                 self.client(key, operation, unfinished, hops)
             }
+            SimMessage::ClientBatch(operations) => self.client_batch(key, operations),
             SimMessage::Confirmed { .. }
             | SimMessage::Reply { .. }
             | SimMessage::Fetched { .. }
@@ -443,7 +447,13 @@ impl SimWorld {
             return self.at(Duration::from_millis(100), SimEvent::JobDone { node: key, incarnation, job });
         }
         let response = match node.jobs.remove(&job) {
-            Some(work) => node.disk.run(work, &node.storage, &mut self.random),
+            Some(work) => {
+                let work = match self.options.sabotage {
+                    Some(Sabotage::BatchPartDropped) => self.batches.without_last(work),
+                    _ => work,
+                };
+                node.disk.run(work, &node.storage, &mut self.random)
+            }
             None if !node.disk.takes_more() => {
                 node.fetches.remove(&job);
                 NodeResponse::Failed(NodeFailure::DiskFull {

@@ -12,6 +12,7 @@ fn what_is_broken_on_purpose_is_found() {
         (Sabotage::DropsAfterCounting, 300),
         (Sabotage::AbsentAreAdmitted, 300),
         (Sabotage::NamesNotSynced, 300),
+        (Sabotage::BatchPartDropped, 100),
     ] {
         let found = (1..=seeds).any(|seed| {
             run(seed, SimOptions { sabotage: Some(sabotage), ..SimOptions::default() }).wrong.is_some()

@@ -312,6 +312,12 @@ impl Tensor {
         &self.labels
     }
 
+    /// Memory that it takes, in bytes, without what allocations round up to.
+    pub fn memory_bytes(&self) -> usize {
+        let labels = self.labels.iter().map(|label| size_of_val(label) + label.len());
+        size_of::<Self>() + self.cells.as_bytes().len() + labels.sum::<usize>()
+    }
+
     /// The number of dense subspaces.
     pub fn subspaces(&self) -> usize {
         self.cells.len() / self.tensor_type.dense_size()

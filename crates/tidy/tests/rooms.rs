@@ -18,7 +18,7 @@ struct OwnedCall {
 /// Crates that are not part of the product.
 const TOOLS: [&str; 5] = ["bench/", "fixtures/", "fuzz/", "sim/", "tidy/"];
 
-const OWNED_CALLS: [OwnedCall; 4] = [
+const OWNED_CALLS: [OwnedCall; 5] = [
     OwnedCall {
         texts: &["Instant::now()", "Instant::now)"],
         rooms: &[
@@ -88,6 +88,26 @@ const OWNED_CALLS: [OwnedCall; 4] = [
             "server/",
         ],
         instead: "let `remote` connect to services, and `peer` to nodes",
+    },
+    OwnedCall {
+        texts: &[
+            "millrace_column::value(",
+            "ColumnKey, value};",
+            "FixedColumn, value};",
+            "TokensColumn, value};",
+            "View, value};",
+        ],
+        rooms: &[
+            "matching/src/leaf.rs",
+            "matching/src/nearest.rs",
+            "ranking/src/diversity.rs",
+            "ranking/src/features/",
+            "search/src/collapse.rs",
+            "search/src/narrowed.rs",
+            "search/src/sorting.rs",
+            "search/src/summary/fill.rs",
+        ],
+        instead: "read values of many documents in place, by `column::read_value`",
     },
 ];
 

@@ -31,9 +31,9 @@ pub(super) const BENCH: Benchmark = Benchmark {
 /// Mails of the large group, which has the number 0.
 const LARGE: u64 = 100_000;
 /// Groups beside it, and mails in each.
-const SMALL_GROUPS: u64 = 100;
-const SMALL: u64 = 100;
-const MAIL_BYTES: usize = 250;
+pub(super) const SMALL_GROUPS: u64 = 100;
+pub(super) const SMALL: u64 = 100;
+pub(super) const MAIL_BYTES: usize = 250;
 /// Requests a second of the cheap queries, and of the gets.
 const RATE: f64 = 50.0;
 /// Number of times the time of a case for which each neighbour runs: percentiles need samples.
@@ -195,7 +195,7 @@ fn expensive(over: impl Fn(u64) -> (&'static str, String) + Send + Sync + 'stati
     })
 }
 
-fn cheap_queries() -> Requests {
+pub(super) fn cheap_queries() -> Requests {
     let yql = format!("select * from {} where text contains \"{}\"", application::TYPE, application::word(3));
     Arc::new(move |number| {
         let group = application::group_name(1 + number % SMALL_GROUPS);

@@ -53,7 +53,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let mut alone = appends()?;
     let rate = full.rate() / 2.0;
     let (before, times_before) = (store.status(), store.write_times());
-    let (half, meanwhile) = appending_meanwhile(directory.path(), row_bytes, || {
+    let (half, meanwhile) = appending_meanwhile(directory.path(), row_bytes, APPENDS_PER_SECOND, || {
         clients.at_rate(rate, settings.time_per_case * TURNS, next, &requests)
     })?;
     let (status, times) = (store.status(), store.write_times());
@@ -94,14 +94,15 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
 }
 
 /// Runs work, with concurrent appends to a bare file.
-fn appending_meanwhile(
+pub(super) fn appending_meanwhile(
     directory: &Path,
     size: usize,
+    per_second: f64,
     work: impl FnOnce() -> Result<PacedLatencies, Error>,
 ) -> Result<(PacedLatencies, TimeSamples), Error> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let appends = scope.spawn(|| append_when_due(directory, size, APPENDS_PER_SECOND, &over));
+        let appends = scope.spawn(|| append_when_due(directory, size, per_second, &over));
         let done = work();
         over.store(true, Ordering::Relaxed);
         let failed = |_| Err(Error::failed("the thread that appends ended before its time"));

@@ -11,8 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::operations::{OperationReader, PreparedOperation, UnreadableOperation};
-use super::report::{FeedFailure, FeedProgress, FeedReport, FeedStop};
+use super::report::{FeedFailure, FeedProgress, FeedReport, FeedStop, FeedTimes};
 use super::resume::{CompletionFrontier, ResumeFile};
+use super::stream::{StreamedFeed, is_streaming};
 use super::throttle::OperationWindow;
 use crate::{ClientAnswer, Error, HttpProtocol, NodeClient, OutgoingRequest};
 
@@ -20,7 +21,7 @@ use crate::{ClientAnswer, Error, HttpProtocol, NodeClient, OutgoingRequest};
 const READ_AHEAD: usize = 256;
 
 /// Interval of progress reports and of writing the resume file.
-const TICK: Duration = Duration::from_millis(200);
+pub(super) const TICK: Duration = Duration::from_millis(200);
 
 /// Timeout of the initial request to the node.
 const GREETING: Duration = Duration::from_secs(20);
@@ -38,6 +39,8 @@ pub struct FeedOptions {
     pub timeout: Duration,
     /// True to stop at the first permanent failure of an operation.
     pub stop_at_failure: bool,
+    /// True to send one stream to a node that takes streams; otherwise each operation is a request.
+    pub streams: bool,
 }
 
 impl Default for FeedOptions {
@@ -48,6 +51,7 @@ impl Default for FeedOptions {
             patience: Duration::from_secs(60),
             timeout: Duration::from_secs(180),
             stop_at_failure: false,
+            streams: true,
         }
     }
 }
@@ -85,23 +89,13 @@ pub async fn feed(
             }
         }
     });
-    let now = Instant::now();
-    let feeding = FeedRun {
-        input,
-        options,
-        clients,
-        receiver,
-        throttle: OperationWindow::new(options.in_flight_max, now),
-        sending: JoinSet::new(),
-        behind: HashMap::new(),
-        waiting: 0,
-        frontier: CompletionFrontier::from(start),
-        report: FeedReport::default(),
-        latency_sum: Duration::ZERO,
-        next_client: 0,
-        started: now,
+    let report = if options.streams && is_streaming(&clients[0]).await {
+        let client = clients[0].clone();
+        StreamedFeed::new(input, options, client, receiver, start).run(resume, progress).await?
+    } else {
+        let feeding = FeedRun::new(input, options, clients, receiver, start);
+        feeding.run(resume, progress).await?
     };
-    let report = feeding.run(resume, progress).await?;
     // The reader has ended, or ends because the receiver is gone; if it panicked, the operations read so far
     // were fed.
     let _ = reading.await;
@@ -188,7 +182,32 @@ struct OperationAnswer {
     place: FeedPosition,
 }
 
-impl FeedRun<'_> {
+impl<'a> FeedRun<'a> {
+    fn new(
+        input: &'a str,
+        options: &'a FeedOptions,
+        clients: Vec<NodeClient>,
+        receiver: mpsc::Receiver<Result<PreparedOperation, UnreadableOperation>>,
+        start: u64,
+    ) -> Self {
+        let now = Instant::now();
+        FeedRun {
+            input,
+            options,
+            clients,
+            receiver,
+            throttle: OperationWindow::new(options.in_flight_max, now),
+            sending: JoinSet::new(),
+            behind: HashMap::new(),
+            waiting: 0,
+            frontier: CompletionFrontier::from(start),
+            report: FeedReport::default(),
+            latency_sum: Duration::ZERO,
+            next_client: 0,
+            started: now,
+        }
+    }
+
     async fn run(
         mut self,
         mut resume: Option<&mut ResumeFile>,
@@ -231,22 +250,9 @@ impl FeedRun<'_> {
         if let Some(resume) = resume {
             resume.save(self.input, self.frontier.offset())?;
         }
-        self.report.failures.sort_by_key(|failure| failure.place.offset);
         self.report.progress = self.progress();
         progress(&self.report.progress);
-        self.report.elapsed = self.started.elapsed();
-        let FeedProgress { done, ignored, condition_not_met, .. } = self.report.progress;
-        let answered = done + ignored + condition_not_met;
-        self.report.latency_mean = self.latency_sum / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
-        // An input from which nothing could be read is not a feed.
-        match (unreadable, self.report.stop) {
-            (Some(reason), Some(FeedStop::Unreadable(place)))
-                if answered == 0 && self.report.progress.failed == 1 =>
-            {
-                Err(Error::Feed { input: self.input.to_owned(), place, reason })
-            }
-            _ => Ok(self.report),
-        }
+        self.report.ended(self.input, unreadable, FeedTimes { started: self.started, sum: self.latency_sum })
     }
 
     fn progress(&self) -> FeedProgress {
@@ -338,16 +344,8 @@ impl FeedRun<'_> {
     }
 
     fn failed(&mut self, place: FeedPosition, id: String, status: u16, message: String) {
-        self.report.progress.failed += 1;
-        if self.report.failures.len() < FeedReport::FAILURES_MAX {
-            self.report.failures.push(FeedFailure {
-                input: self.input.to_owned(),
-                place,
-                id,
-                status,
-                message,
-            });
-        }
+        let input = self.input.to_owned();
+        self.report.fail(FeedFailure { input, place, id, status, message });
     }
 }
 
@@ -382,9 +380,10 @@ async fn deliver(
         OperationKind::Update => Method::PUT,
         OperationKind::Remove => Method::DELETE,
     };
-    let PreparedOperation { id, kind, target, body, place, end } = operation;
+    let PreparedOperation { id, kind, target, json, place, end } = operation;
+    // A removal has its condition in the target.
+    let body = hyper::body::Bytes::from(if kind == OperationKind::Remove { Vec::new() } else { json });
     let bytes = body.len();
-    let body = hyper::body::Bytes::from(body);
     let begun = Instant::now();
     let (mut retries, mut overloaded) = (0, false);
     loop {

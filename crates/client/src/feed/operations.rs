@@ -27,9 +27,9 @@ pub(super) struct UnreadableOperation {
 pub(super) struct PreparedOperation {
     pub(super) id: DocumentId,
     pub(super) kind: OperationKind,
-    /// Request path.
+    /// Path of a request for it alone.
     pub(super) target: String,
-    pub(super) body: Vec<u8>,
+    pub(super) json: Vec<u8>,
     /// Position of its first byte.
     pub(super) place: FeedPosition,
     /// Offset of the byte after it, from 0.
@@ -56,11 +56,11 @@ impl Iterator for OperationReader {
         let next = self.reader.next()?;
         Some(next.map_err(UnreadableOperation::from).and_then(|FeedOperation { kind, id, json, place }| {
             let end = place.offset + json.len() as u64;
-            let (target, body) = match kind {
-                OperationKind::Remove => (removal_path(&id, &json, place)?, Vec::new()),
-                _ => (path_of(&id), json),
+            let target = match kind {
+                OperationKind::Remove => removal_path(&id, &json, place)?,
+                _ => path_of(&id),
             };
-            Ok(PreparedOperation { target, id, kind, body, place, end })
+            Ok(PreparedOperation { target, id, kind, json, place, end })
         }))
     }
 }

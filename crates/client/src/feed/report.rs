@@ -1,6 +1,8 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_document::json::FeedPosition;
+
+use crate::Error;
 
 /// Progress of a feed.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,6 +56,13 @@ pub enum FeedStop {
     NodeAway,
 }
 
+/// Times of a feed.
+pub(super) struct FeedTimes {
+    pub(super) started: Instant,
+    /// Sum of the times of all operations.
+    pub(super) sum: Duration,
+}
+
 /// Result of a feed.
 #[derive(Debug, Clone, Default)]
 pub struct FeedReport {
@@ -76,6 +85,37 @@ pub struct FeedReport {
 impl FeedReport {
     /// Maximum number of failures kept.
     pub(super) const FAILURES_MAX: usize = 100;
+
+    /// Counts a permanent failure, and keeps it if it is one of the first.
+    pub(super) fn fail(&mut self, failure: FeedFailure) {
+        self.progress.failed += 1;
+        if self.failures.len() < FeedReport::FAILURES_MAX {
+            self.failures.push(failure);
+        }
+    }
+
+    /// The report of a feed that has ended. `unreadable` is the reason why its input was not read to the end.
+    ///
+    /// # Errors
+    /// Nothing could be read: the input is not a feed.
+    pub(super) fn ended(
+        mut self,
+        input: &str,
+        unreadable: Option<String>,
+        times: FeedTimes,
+    ) -> Result<Self, Error> {
+        self.failures.sort_by_key(|failure| failure.place.offset);
+        self.elapsed = times.started.elapsed();
+        let FeedProgress { done, ignored, condition_not_met, failed, .. } = self.progress;
+        let answered = done + ignored + condition_not_met;
+        self.latency_mean = times.sum / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
+        match (unreadable, self.stop) {
+            (Some(reason), Some(FeedStop::Unreadable(place))) if answered == 0 && failed == 1 => {
+                Err(Error::Feed { input: input.to_owned(), place, reason })
+            }
+            _ => Ok(self),
+        }
+    }
 
     /// Executed operations per second.
     pub fn rate(&self) -> f64 {

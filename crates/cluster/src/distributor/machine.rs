@@ -91,6 +91,7 @@ impl Distributor {
                 }
                 DistributorEvent::Confirmed { .. } => {}
                 DistributorEvent::Write(write) => self.write(write, effects),
+                DistributorEvent::WriteBatch(writes) => self.write_batch(writes, effects),
                 DistributorEvent::Read(read) => self.read(read, effects),
                 DistributorEvent::Decided { decision, outcome } => self.decided(decision, outcome, effects),
                 DistributorEvent::Reply { from, number, reply } => self.reply(from, number, reply, effects),

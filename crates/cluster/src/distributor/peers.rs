@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 
+use super::batches::PartId;
 use super::requests::RequestId;
 use super::{DistributorEffect, Settings};
 use crate::{NodeKey, NodeRequest, ReplicatedRow, RequestFence};
@@ -27,6 +28,8 @@ pub(super) enum RequestPurpose {
 pub(super) struct OutgoingRow {
     pub request: RequestId,
     pub row: ReplicatedRow,
+    /// Part of a batch that it belongs to: all its rows are in one message.
+    pub part: Option<PartId>,
     /// True if it was sent before without an answer: the node may have it, even if it refuses it now.
     pub may_be_there: bool,
 }
@@ -255,10 +258,14 @@ impl PeerNodes {
         if now < peer.not_before || peer.batches >= settings.batches_in_flight {
             return None;
         }
-        let (mut rows, mut bytes) = (Vec::new(), 0);
-        while bytes < settings.batch_bytes
+        let (mut rows, mut bytes, mut part) = (Vec::new(), 0, None);
+        let fits = |bytes: usize, part: Option<PartId>, next: &OutgoingRow| {
+            bytes < settings.batch_bytes || (part.is_some() && next.part == part)
+        };
+        while peer.rows.front().is_some_and(|next| fits(bytes, part, next))
             && let Some(mut outgoing) = peer.rows.pop_front()
         {
+            part = outgoing.part;
             let Some(row) = wanted(node, &outgoing) else { continue };
             bytes += row.content.bytes();
             outgoing.row = row;

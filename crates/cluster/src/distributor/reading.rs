@@ -103,6 +103,7 @@ impl Distributor {
             id: Some(read.id),
             kind: ClientRequestKind::Read,
             stage: RequestStage::Waiting,
+            part: None,
             row: None,
             outdated: false,
             bytes,

@@ -6,6 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 
 use super::Modify;
+use super::batches::{BatchParts, PartId};
 use super::event::{DecidedModification, DropHorizon, RequestError, RequestTicket, UnfinishedRow};
 use super::lanes::DocumentLanes;
 use crate::{ClusterState, NodeFailure, NodeKey, RowContent};
@@ -23,6 +24,8 @@ pub(super) struct ClientRequest {
     pub id: Option<DocumentId>,
     pub kind: ClientRequestKind,
     pub stage: RequestStage,
+    /// Part of a batch that it belongs to.
+    pub part: Option<PartId>,
     /// Row that it writes, once it has its timestamp.
     pub row: Option<Arc<RowContent>>,
     /// True if another owner may have written the document since it was read, or since the row was sent:
@@ -222,6 +225,8 @@ impl InFlightRow {
 pub(super) struct ClientRequests {
     pub slots: BTreeMap<RequestId, ClientRequest>,
     pub lanes: DocumentLanes,
+    /// Parts of batches of which nothing has been sent yet.
+    pub parts: BatchParts,
     /// Operations that wait for the confirmation of the state.
     pub unconfirmed: BTreeSet<RequestId>,
     deadlines: BTreeSet<(Duration, RequestId)>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentVersion, Timestamp, WriteRefusal};
 
+use super::batches::PartId;
 use super::buckets::TrackedReplica;
 use super::event::{BoxedModify, DecisionId};
 use super::machine::Distributor;
@@ -43,6 +44,16 @@ impl Distributor {
     }
 
     pub(super) fn write(&mut self, write: ClientWrite, effects: &mut Vec<DistributorEffect>) {
+        self.take_on(write, None, effects);
+    }
+
+    /// Takes a write on, or answers why not. Parts of batches were admitted before, as a whole.
+    pub(super) fn take_on(
+        &mut self,
+        write: ClientWrite,
+        part: Option<PartId>,
+        effects: &mut Vec<DistributorEffect>,
+    ) {
         let ClientWrite { ticket, deadline, change } = write;
         self.finishes += u64::from(matches!(change, DocumentChange::Finish(_)));
         let Some(state) = self.known_state() else {
@@ -92,9 +103,13 @@ impl Distributor {
         let lane = id.clone();
         let outdated = row.is_some();
         let stage = RequestStage::InLane;
-        let request = ClientRequest { ticket, deadline, bucket, id, kind, stage, row, outdated, bytes };
+        let request = ClientRequest { ticket, deadline, bucket, id, kind, stage, part, row, outdated, bytes };
         let within = request.drops_within(state);
-        let admitted = if within { self.admit(bucket) } else { Err(self.moved(bucket)) };
+        let admitted = match part {
+            Some(_) => Ok(()),
+            None if within => self.admit(bucket),
+            None => Err(self.moved(bucket)),
+        };
         if let Err(mut error) = admitted {
             if let Some(begun) = request.unfinished() {
                 match &mut error {
@@ -106,6 +121,9 @@ impl Distributor {
             return effects.push(DistributorEffect::Written { ticket, outcome: Err(error) });
         }
         let request = self.requests.insert(request);
+        if let Some(part) = part {
+            self.requests.parts.add(part, request);
+        }
         if lane.is_none_or(|lane| self.requests.lanes.enter(&lane, request, alone)) {
             self.advance(request, effects);
         }
@@ -122,6 +140,13 @@ impl Distributor {
             RequestStage::InLane | RequestStage::Waiting | RequestStage::Reading { .. } => {
                 request.stage = RequestStage::Waiting
             }
+        }
+        if let Some(part) = request.part
+            && self.requests.parts.is_waiting(part)
+        {
+            // The last one that is ready takes the others with it.
+            let ready = self.requests.parts.ready(part, id);
+            return ready.into_iter().flatten().for_each(|id| self.advance(id, effects));
         }
         let bucket = request.bucket;
         let must_read = request.must_read();
@@ -213,7 +238,7 @@ impl Distributor {
     fn launch(&mut self, id: RequestId) {
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         let bucket = request.bucket;
-        let may_be_there = request.sent().is_some();
+        let (may_be_there, part) = (request.sent().is_some(), request.part);
         let content = request.content(|| self.clock.next(self.now.wall_us));
         let content = content.expect("an operation that is launched is not a read, and is decided");
         self.clock.observe(content.timestamp());
@@ -233,7 +258,7 @@ impl Distributor {
         entry.in_flight += 1;
         for node in &waiting_for {
             let row = ReplicatedRow { bucket, content: Arc::clone(&content), birth: None };
-            self.peers.push(*node, OutgoingRow { request: id, row, may_be_there: false });
+            self.peers.push(*node, OutgoingRow { request: id, row, part, may_be_there: false });
         }
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         request.stage =
@@ -431,7 +456,9 @@ impl Distributor {
         effects: &mut Vec<DistributorEffect>,
     ) {
         let request = self.requests.remove(id).expect("an operation is answered once");
-        let ClientRequest { ticket, kind, stage, id: document, .. } = request;
+        let ClientRequest { ticket, kind, stage, id: document, part, .. } = request;
+        let broken = part.and_then(|part| self.requests.parts.break_off(part));
+        let failure = outcome.as_ref().err().filter(|_| broken.is_some()).cloned();
         let kind_is_read = matches!(kind, ClientRequestKind::Read);
         match (kind, outcome) {
             (ClientRequestKind::Read, Err(error)) => {
@@ -453,6 +480,11 @@ impl Distributor {
             let request = self.requests.slots.get_mut(&id);
             request.expect("an operation that waits in a lane is under way").stage = RequestStage::Waiting;
             self.advance(id, effects);
+        }
+        let others = broken.into_iter().flatten().filter(|other| *other != id);
+        for other in others {
+            let error = failure.clone().expect("a part of a batch that was not sent fails as a whole");
+            self.finish(other, Err(error), effects);
         }
     }
 }

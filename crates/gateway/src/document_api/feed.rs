@@ -6,7 +6,8 @@
 //!    when no more of the body has arrived.
 //! 2. `prepare` parses the operations of a piece and runs their indexing statements.
 //! 3. `commit` writes them: what needs no other node and no model as one batch of the store, with one sync.
-//!    Operations on one document keep their order.
+//!    In a cluster, what other nodes own is sent to them as streams of their own (`relay`). Operations on one
+//!    document keep their order.
 //! 4. `answer` lists what failed, and how far the stream is durable.
 //!
 //! Each step has at most one piece waiting for the next, so that a slow store stops the reading of the body.
@@ -17,7 +18,9 @@ mod commit;
 mod forward;
 mod input;
 mod prepare;
+mod relay;
 mod source;
+mod zstd;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,6 +44,7 @@ use crate::edge::caller_of;
 use crate::forwarding;
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, RequestParameters};
 use millrace_node::Error;
+use millrace_node::cluster::ForwardKind;
 
 /// Bytes of operations after which a piece ends.
 const PIECE_BYTES: usize = 512 << 10;
@@ -109,16 +113,13 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<FeedStart, E
         let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
         quotas.admit_address(request.extensions().get(), call.started, metrics)?;
     } else {
-        return Err(Error::BadRequest(format!(
-            "a feed is sent by clients: remove the header {}",
-            forwarding::HOP
-        )));
+        call.hop = forwarding::hop_of(request.headers())?;
     }
     check_media_type(request.headers())?;
     let form = PackedForm::of(request.headers().get(CONTENT_ENCODING))?;
-    let place = StreamPlace::take(limits.bodies_bytes_max)?;
+    let place = StreamPlace::take(&call.hop, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
-    room.grow(STREAM_BYTES).await?;
+    room.grow(STREAM_BYTES + form.bytes()).await?;
     // A stream may be of any length; its memory is bounded by that of its pieces.
     let bounds = BodyBounds { bytes: usize::MAX, ..call.node.body_bounds() };
     let mut reader = BodyReader::new(&call.node, request.into_body(), bounds);
@@ -154,18 +155,26 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
     )))
 }
 
-/// Number of streams under way in this process.
+/// Number of streams of clients under way in this process.
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
+/// Number of streams of other nodes. They have places of their own: streams of clients wait for them, and
+/// they wait for none.
+static RELAYED_STREAMS: AtomicUsize = AtomicUsize::new(0);
+
 /// Place of a stream among those that may be under way.
-struct StreamPlace;
+struct StreamPlace(&'static AtomicUsize);
 
 impl StreamPlace {
-    fn take(bodies_bytes_max: usize) -> Result<Self, Error> {
-        let most = (bodies_bytes_max / STREAMS_PART / STREAM_BYTES).clamp(1, STREAMS_MAX);
+    fn take(hop: &ForwardKind, bodies_bytes_max: usize) -> Result<Self, Error> {
+        let (streams, part) = match hop {
+            ForwardKind::Client => (&STREAMS, STREAMS_PART),
+            _ => (&RELAYED_STREAMS, STREAMS_PART * 2),
+        };
+        let most = (bodies_bytes_max / part / STREAM_BYTES).clamp(1, STREAMS_MAX);
         let fits = |streams: usize| (streams < most).then_some(streams + 1);
-        match STREAMS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-            Ok(_) => Ok(StreamPlace),
+        match streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(StreamPlace(streams)),
             Err(_) => Err(Error::Overloaded),
         }
     }
@@ -173,7 +182,7 @@ impl StreamPlace {
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        STREAMS.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -11,18 +11,19 @@ use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use hyper::{HeaderMap, Method, StatusCode};
+use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 use serde::{Deserialize, Serialize};
 
 use super::{NodeForwarder, is_unsettled};
 use crate::GatewayState;
-use crate::http::{BodyValueReader, frame};
+use crate::http::{BodyValueReader, FrameMemory, frame};
 use crate::status::kind_of;
 use millrace_node::cluster::{
     ForwardKind, NodeAnswer, OpenedShare, ShareStart, ShareTalk, bucket_of, parts_of,
 };
 use millrace_node::search::{self, StartedShare};
-use millrace_node::{CompiledApplication, Error};
+use millrace_node::{CompiledApplication, Error, ErrorKind};
 
 /// Maximum bytes of one message, request or answer.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
@@ -50,7 +51,7 @@ struct ShareBegin {
 pub(super) async fn open(
     forwarder: &NodeForwarder,
     address: String,
-    ShareStart { parameters, buckets, version, ask }: ShareStart,
+    ShareStart { parameters, buckets, version, ask, memory }: ShareStart,
 ) -> Result<OpenedShare, Error> {
     let buckets = buckets.into_iter().map(parts_of).collect();
     let begin = ShareBegin { parameters, buckets, version, ask };
@@ -70,8 +71,12 @@ pub(super) async fn open(
         let message = String::from_utf8_lossy(&body).into_owned();
         return Err(Error::Remote { kind: kind_of(status), message });
     }
-    let replies = BodyValueReader::new(answer.into_body(), MESSAGE_BYTES_MAX, None);
-    let mut talk = HttpShareTalk { address, asks, replies };
+    let replies = BodyValueReader::new(
+        answer.into_body(),
+        MESSAGE_BYTES_MAX,
+        FrameMemory::Results(Arc::clone(&memory)),
+    );
+    let mut talk = HttpShareTalk { address, asks, replies, memory };
     let reply = talk.reply().await?;
     Ok(OpenedShare { talk: Box::new(talk), reply })
 }
@@ -81,12 +86,22 @@ struct HttpShareTalk {
     address: String,
     asks: Sender<Bytes, Infallible>,
     replies: BodyValueReader,
+    memory: Arc<QueryMemory>,
 }
 
 impl HttpShareTalk {
     async fn reply(&mut self) -> Result<ShareReply, Error> {
-        let reply = self.replies.next().await.map_err(|reason| broke_off(&self.address, &reason))?;
-        reply.ok_or_else(|| broke_off(&self.address, "it ended"))
+        let reply = self.replies.next().await.map_err(|reason| match self.memory.refused() {
+            Some(refused) => Error::Memory(refused),
+            None => broke_off(&self.address, &reason),
+        })?;
+        let reply: ShareReply = reply.ok_or_else(|| broke_off(&self.address, "it ended"))?;
+        if let ShareReply::Refused { is_overload, message } = reply {
+            let kind = if is_overload { ErrorKind::Overloaded } else { ErrorKind::BadRequest };
+            return Err(Error::Remote { kind, message });
+        }
+        self.memory.take(reply.memory_bytes())?;
+        Ok(reply)
     }
 }
 
@@ -123,12 +138,17 @@ pub(crate) async fn answer_share(
     }
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let mut asks = BodyValueReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(state.budget().share()));
+    let mut asks = BodyValueReader::new(
+        request.into_body(),
+        MESSAGE_BYTES_MAX,
+        FrameMemory::Bodies(state.budget().share()),
+    );
     let begin: Option<ShareBegin> = asks.next().await.map_err(unreadable)?;
     let ShareBegin { parameters, buckets, version, ask } =
         begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
     let buckets = buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
-    let start = ShareStart { parameters, buckets, version, ask };
+    let memory = state.node().query_memory();
+    let start = ShareStart { parameters, buckets, version, ask, memory };
     let StartedShare { mut local, reply: first, until, caller } =
         search::start_share(state.node(), deployment, start, started).await?;
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
@@ -144,6 +164,11 @@ pub(crate) async fn answer_share(
                 Ok(_) => return,
                 Err(error) => {
                     tracing::warn!(%error, "a share of a query cannot be given");
+                    if let kind @ (ErrorKind::BadRequest | ErrorKind::Overloaded) = error.kind() {
+                        let is_overload = kind == ErrorKind::Overloaded;
+                        let refused = ShareReply::Refused { is_overload, message: error.to_string() };
+                        let _ = send(&mut sender, &refused).await;
+                    }
                     return;
                 }
             }

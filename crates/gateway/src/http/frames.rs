@@ -1,9 +1,12 @@
 //! Sequences of values in a body, each sent when it is ready: four bytes with the length of the value, then
 //! the value as CBOR.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
+use millrace_plan::QueryMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -27,13 +30,34 @@ pub(crate) struct BodyValueReader {
     read: Vec<u8>,
     /// Maximum size of one value, in bytes.
     limit: usize,
-    /// Share of the memory budget of bodies for the longest value so far; set if the sender may be anyone.
-    share: Option<BudgetReservation>,
+    /// Size of the longest value so far, in bytes.
+    longest: usize,
+    memory: FrameMemory,
+}
+
+/// Memory for the longest value of a sequence so far.
+pub(crate) enum FrameMemory {
+    /// A share of the budget of bodies, for a sender that may be anyone. It waits for room.
+    Bodies(BudgetReservation),
+    /// That of the results of a query, for which another node sends its share.
+    Results(Arc<QueryMemory>),
 }
 
 impl BodyValueReader {
-    pub(crate) fn new(body: Body, limit: usize, share: Option<BudgetReservation>) -> Self {
-        BodyValueReader { body, read: Vec::new(), limit, share }
+    pub(crate) fn new(body: Body, limit: usize, memory: FrameMemory) -> Self {
+        BodyValueReader { body, read: Vec::new(), limit, longest: 0, memory }
+    }
+
+    async fn grow_to(&mut self, bytes: usize) -> Result<(), String> {
+        match &mut self.memory {
+            FrameMemory::Bodies(share) => share.grow_to(bytes).await.map_err(|error| error.to_string())?,
+            FrameMemory::Results(memory) => {
+                let more = bytes.saturating_sub(self.longest);
+                memory.take(more).map_err(|error| error.to_string())?;
+            }
+        }
+        self.longest = self.longest.max(bytes);
+        Ok(())
     }
 
     /// Returns the next value; `None` at the end.
@@ -55,10 +79,7 @@ impl BodyValueReader {
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
-                        let room = self.read.len() + data.len();
-                        if let Some(share) = &mut self.share {
-                            share.grow_to(room).await.map_err(|error| error.to_string())?;
-                        }
+                        self.grow_to(self.read.len() + data.len()).await?;
                         self.read.extend_from_slice(data);
                     }
                 }
@@ -74,6 +95,8 @@ impl BodyValueReader {
 mod tests {
     use std::time::Duration;
 
+    use millrace_plan::QueryMemoryLedger;
+
     use super::super::budget::{BudgetBounds, RequestBudget};
     use super::*;
 
@@ -84,17 +107,27 @@ mod tests {
         let patience = Duration::ZERO;
         let bounds = BudgetBounds { bodies: 1000, work: 0, answers: 0, patience, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
-        let mut frames = BodyValueReader::new(Body::from(all.clone()), 100, Some(budget.share()));
+        let mut frames =
+            BodyValueReader::new(Body::from(all.clone()), 100, FrameMemory::Bodies(budget.share()));
         for text in ["one", "", "three"] {
             assert_eq!(frames.next::<String>().await, Ok(Some(text.to_owned())));
         }
         assert_eq!(frames.next::<String>().await, Ok(None));
-        let mut broken =
-            BodyValueReader::new(Body::from(all[..all.len() - 1].to_vec()), 100, Some(budget.share()));
+        let mut broken = BodyValueReader::new(
+            Body::from(all[..all.len() - 1].to_vec()),
+            100,
+            FrameMemory::Bodies(budget.share()),
+        );
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_err());
-        let mut long = BodyValueReader::new(Body::from(vec![255; 8]), 100, Some(budget.share()));
+        let memory = QueryMemory::new(5, QueryMemoryLedger::new(usize::MAX));
+        let mut results =
+            BodyValueReader::new(Body::from(all), 100, FrameMemory::Results(Arc::clone(&memory)));
+        assert!(results.next::<String>().await.is_err(), "there is no room for them");
+        assert!(memory.refused().is_some());
+        let mut long =
+            BodyValueReader::new(Body::from(vec![255; 8]), 100, FrameMemory::Bodies(budget.share()));
         assert!(long.next::<String>().await.is_err());
     }
 }

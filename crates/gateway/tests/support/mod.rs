@@ -17,7 +17,7 @@ use millrace_cluster::{DroppedTypes, NodeKey};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
-    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
+    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
     GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
@@ -74,6 +74,8 @@ pub struct TestCluster {
     pub last_first: AtomicBool,
     /// Number of writes until further ones are refused; refused until this is changed.
     pub writes_left: AtomicUsize,
+    /// Number of batches that nodes took on as owners.
+    pub batches: AtomicUsize,
     /// Number of writes that are refused, by a node that is no longer the owner.
     pub refusals: AtomicUsize,
     /// Written by others after the horizon of the next drop was taken, and before it is carried out.
@@ -275,6 +277,11 @@ impl ClusterView for TestMember {
         own.write(write, move |outcome| done(outcome.map_err(ClusterError::Store)));
     }
 
+    fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
+        self.world.batches.fetch_add(1, Ordering::SeqCst);
+        writes.into_iter().for_each(|BatchedWrite { write, done }| self.write(write, deadline, done));
+    }
+
     fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {
         let stores = self.stores.lock();
         let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
@@ -381,6 +388,7 @@ impl TestNodes {
             comparing: AtomicUsize::new(0),
             last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
+            batches: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             before_drop: Mutex::default(),
             before_modify: Mutex::default(),

@@ -4,15 +4,15 @@
 //! For nearness these are the positions in its spans; for conditions on one element, the positions in the
 //! elements where they hold. A document that matches for other reasons has none.
 
-use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokenIds};
-use millrace_document::DocumentValue;
+use millrace_column::{Column, ColumnKey, ColumnValue, ELEMENT_BOUNDARY, TokenIds};
+use millrace_document::ValueRef;
 use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, ReadyPlan, holds, is_among, path_of};
 use crate::Error;
 use crate::bits::DocumentBits;
-use crate::leaf::{LeafKind, LeafOutcome};
-use crate::value::{ValueElement, elements};
+use crate::leaf::{LeafKind, LeafOutcome, stored_value};
+use crate::nested::{NestedValue, ValueElement, elements};
 use crate::words::ChunkPositions;
 
 /// An operator that restricts the word positions for ranking.
@@ -31,7 +31,7 @@ pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<NarrowingOperator<'p>
         // A word that also occurs outside the operator keeps its positions.
         let is_own = |leaf: &LeafId| uses[leaf.0] == 1;
         let is_words =
-            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, LeafKind::Words(_) | LeafKind::NumberWords);
+            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, LeafKind::Words(_) | LeafKind::ValueWords);
         narrowing.leaves.retain(|leaf| is_own(leaf) && is_words(leaf));
     }
     found.retain(|narrowing| !narrowing.leaves.is_empty());
@@ -188,9 +188,16 @@ impl ChunkPass<'_, '_> {
         let numbered: Vec<(usize, LeafId)> = leaves.iter().copied().enumerate().collect();
         let Some(condition) = ElementCondition::new(ready, node, &numbered) else { return Ok(kept) };
         for document in documents.iter().map(|document| usize::from(*document)) {
-            let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
             let mut wanted: Vec<Vec<bool>> = vec![Vec::new(); leaves.len()];
-            condition.tell(ready, ValueElement::Value(&value, 1), 0, true, &mut wanted);
+            match stored_value(&column, data_type, document, ready.paths) {
+                Some(ColumnValue::InPlace(value)) => {
+                    condition.tell(ready, ValueElement::Value(value, 1), 0, true, &mut wanted);
+                }
+                Some(ColumnValue::Decoded(value)) => {
+                    condition.tell(ready, ValueElement::Value(&value, 1), 0, true, &mut wanted);
+                }
+                None => continue,
+            }
             for ((at, leaf), wanted) in numbered.iter().zip(&wanted) {
                 let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
                 match &tokens[*at] {
@@ -222,13 +229,13 @@ struct ElementCondition<'n> {
     inner: Vec<ElementCondition<'n>>,
 }
 
-/// Values of a leaf in an element: texts, or numbers.
+/// Values of a leaf in an element: texts, or values that are words.
 struct LeafValues<'n> {
     /// Number of the leaf.
     at: usize,
     /// Path from the element to the values.
     path: Vec<&'n str>,
-    are_numbers: bool,
+    are_values: bool,
 }
 
 impl<'n> ElementCondition<'n> {
@@ -242,7 +249,7 @@ impl<'n> ElementCondition<'n> {
             let Some(inner) = condition_on(child, leaf) else {
                 let leaf = &ready.leaves[leaf.0];
                 let path = leaf.field.path.iter().skip(path.len()).map(|part| &**part).collect();
-                own.push(LeafValues { at, path, are_numbers: matches!(leaf.kind, LeafKind::NumberWords) });
+                own.push(LeafValues { at, path, are_values: matches!(leaf.kind, LeafKind::ValueWords) });
                 continue;
             };
             match within.iter_mut().find(|(known, _)| std::ptr::eq(*known, inner)) {
@@ -259,7 +266,7 @@ impl<'n> ElementCondition<'n> {
     fn tell(
         &self,
         ready: &ReadyPlan<'_>,
-        from: ValueElement<'_>,
+        from: ValueElement<impl NestedValue>,
         depth: usize,
         outer: bool,
         told: &mut [Vec<bool>],
@@ -268,9 +275,9 @@ impl<'n> ElementCondition<'n> {
             elements(collection, &mut |index, element| {
                 let depth = self.path.len();
                 let matches = outer && is_among(self.only, index) && holds(ready, self.child, element, depth);
-                for LeafValues { at, path, are_numbers } in &self.leaves {
+                for LeafValues { at, path, are_values } in &self.leaves {
                     element.at(path, &mut |value, _| {
-                        if *are_numbers || matches!(value, DocumentValue::String(_)) {
+                        if *are_values || matches!(value.single(), Some(ValueRef::String(_))) {
                             told[*at].push(matches);
                         }
                     });

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
+use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 
 use super::BucketReaders;
@@ -108,6 +110,8 @@ pub struct ShareStart {
     pub version: u64,
     /// The first request.
     pub ask: ShareRequest,
+    /// Memory that the query may take on this node; not sent.
+    pub memory: Arc<QueryMemory>,
 }
 
 /// An opened conversation, and the reply to its first request.

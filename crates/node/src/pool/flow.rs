@@ -71,6 +71,12 @@ impl WorkFlow {
         }
     }
 
+    /// True for the flow of a set of groups: a client can send queries over any number of such sets, each of
+    /// which is new.
+    pub(crate) fn is_of_several(&self) -> bool {
+        matches!(&self.owner, FlowOwner::Groups(groups) if groups.len() > 1)
+    }
+
     pub(crate) fn class(&self) -> WorkClass {
         self.class
     }

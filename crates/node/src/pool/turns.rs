@@ -8,6 +8,8 @@
 //!
 //! A queue of [`WorkClass::Grouped`] begins on the level [`TurnLevel::Fresh`] and falls to
 //! [`TurnLevel::Long`] when its first quantum is used up: groups with little work go before groups with much.
+//! The queue of a set of groups begins on [`TurnLevel::Long`]: there are more sets than groups, so that
+//! queries over new sets would otherwise always go first.
 //! Levels go in order, but none starves: while a level waits, it is owed a share of all time used above it
 //! ([`TurnLevel::share`]), and is served first whenever a quantum is owed.
 //!
@@ -37,7 +39,7 @@ enum TurnLevel {
     Short,
     /// Groups that have not used a quantum since they were last idle.
     Fresh,
-    /// Groups that have used one.
+    /// Groups that have used one, and sets of groups.
     Long,
     /// [`WorkClass::AllGroups`].
     AllGroups,
@@ -47,9 +49,10 @@ impl TurnLevel {
     const ALL: [TurnLevel; LEVELS] =
         [TurnLevel::Short, TurnLevel::Fresh, TurnLevel::Long, TurnLevel::AllGroups];
 
-    fn first_of(class: WorkClass) -> Self {
-        match class {
+    fn first_of(flow: &WorkFlow) -> Self {
+        match flow.class() {
             WorkClass::Short => TurnLevel::Short,
+            WorkClass::Grouped if flow.is_of_several() => TurnLevel::Long,
             WorkClass::Grouped => TurnLevel::Fresh,
             WorkClass::AllGroups => TurnLevel::AllGroups,
         }
@@ -328,7 +331,7 @@ impl<W> TurnScheduler<W> {
         }
         let queue = FlowQueue {
             name: flow.clone(),
-            level: TurnLevel::first_of(flow.class()),
+            level: TurnLevel::first_of(flow),
             credit: nanos(QUANTUM),
             begun: VecDeque::new(),
             queued: VecDeque::new(),

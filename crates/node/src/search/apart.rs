@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_access::Permit;
+use millrace_plan::QueryMemory;
 use millrace_query::Query;
 use millrace_result::{GroupList, ResultGroup, ResultHit};
 use millrace_search::hit_page;
@@ -117,18 +118,21 @@ impl SourceQueries {
         started: Instant,
     ) -> Result<SearchOutcome, Error> {
         let SourceQueries { sources, joining } = self;
+        let memory = node.query_memory();
         let (mut asked, mut running) = (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
         for (part, made) in sources {
             let of_it = Arc::new(made.query);
             asked.push(SourceOutcome { name: part.name, query: Arc::clone(&of_it), outcome: None });
             let (node, deployment) = (Arc::clone(node), Arc::clone(deployment));
-            let search = search(node, deployment, of_it, made.told, permit.clone(), started);
+            let search =
+                search(node, deployment, of_it, made.told, permit.clone(), started, Arc::clone(&memory));
             running.push((part.is_optional, search));
         }
         for (of, outcome) in asked.iter_mut().zip(at_once(running).await?) {
             of.outcome = outcome;
         }
-        put_together(asked, query, joining)
+        let joined = put_together(asked, query, joining)?;
+        Ok(SearchOutcome { memory: Some(memory), ..joined })
     }
 }
 
@@ -167,6 +171,7 @@ async fn search(
     told: Arc<[String]>,
     permit: Permit,
     started: Instant,
+    memory: Arc<QueryMemory>,
 ) -> Result<SearchOutcome, Error> {
     let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
@@ -174,8 +179,18 @@ async fn search(
     let searching = async {
         let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
-        let request =
-            QueryRequest { node, deployment, query, told, embeddings, permit, started, gone, room: None };
+        let request = QueryRequest {
+            node,
+            deployment,
+            query,
+            told,
+            embeddings,
+            permit,
+            started,
+            gone,
+            room: None,
+            memory,
+        };
         answer(&request, true, |found| found).await
     };
     let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;

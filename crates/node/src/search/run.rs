@@ -10,7 +10,9 @@ use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_bucket::BucketId;
 use millrace_column::{ExecutionPaths, View};
 use millrace_document::DocumentGroup;
-use millrace_plan::{EmbeddedInput, Plan, PlanContext, StreamedScope, check_groupings, has_field, parsed};
+use millrace_plan::{
+    EmbeddedInput, Plan, PlanContext, QueryMemory, StreamedScope, check_groupings, has_field, parsed,
+};
 use millrace_query::{BriefItem, Query, StreamingScope};
 use millrace_result::PartialResult;
 use millrace_schema::did_you_mean;
@@ -57,6 +59,8 @@ pub struct SearchOutcome {
     pub sources: Vec<SourceSearchOutcome>,
     /// True if their results stay in one group for each.
     pub grouped: bool,
+    /// Memory that the result takes; given back with it.
+    pub memory: Option<Arc<QueryMemory>>,
 }
 
 /// Notices that accompany the hits of a query.
@@ -144,6 +148,8 @@ pub struct QueryRequest {
     /// Memory that the caller has reserved for the query, if any; dropped last, also where the work outlives
     /// the answer.
     pub room: Option<Arc<dyn Any + Send + Sync>>,
+    /// Memory that its results may take.
+    pub memory: Arc<QueryMemory>,
 }
 
 impl QueryRequest {
@@ -326,6 +332,7 @@ impl PreparedQuery {
             notices,
             sources: Vec::new(),
             grouped: false,
+            memory: Some(Arc::clone(&self.request.memory)),
         }
     }
 }
@@ -382,7 +389,7 @@ pub fn embeddings(deployment: &CompiledApplication, query: &Query) -> Result<Vec
 fn plan(
     asked: &SearchedSchema<'_>,
     all: &[&Arc<CompiledDocumentType>],
-    QueryRequest { node, deployment, query, embeddings, .. }: &QueryRequest,
+    QueryRequest { node, deployment, query, embeddings, memory, .. }: &QueryRequest,
 ) -> Result<PreparedSearch, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
@@ -395,7 +402,8 @@ fn plan(
         significance: &deployment.application.significance,
         regexes_max: node.settings().query_regexes_max,
     };
-    let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
+    let mut plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
+    plan.memory = Arc::clone(memory);
     if let StreamedScope::All { selection: Some(selection) } = &plan.scope {
         // It may name documents of any type, independent of the query's types.
         deployment.check_selection(selection)?;

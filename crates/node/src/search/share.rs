@@ -1,5 +1,6 @@
 //! A node's share of a query over several nodes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::run::{PreparedQuery, QueryRequest};
 use crate::caller::CancelOnDrop;
 use crate::cluster::{ReadFence, ShareStart, check_held};
 use crate::pool::WorkFlow;
+use crate::work::WorkKind;
 use crate::{CompiledApplication, Error, Node};
 
 /// A query over documents of this node, during the conversation.
@@ -79,6 +81,15 @@ pub struct StartedShare {
     pub caller: CancelOnDrop,
 }
 
+/// Memory that a query takes when it is parsed and planned, in bytes.
+fn parsed_bytes(deployment: &CompiledApplication, parameters: &BTreeMap<String, String>) -> usize {
+    let kind = WorkKind::Query(deployment.input_block);
+    let of = |(name, value): (&String, &String)| {
+        kind.bytes(name.as_bytes()).saturating_add(kind.bytes(value.as_bytes()))
+    };
+    parameters.iter().map(of).fold(0, usize::saturating_add)
+}
+
 /// Starts this node's share of a query, for the gathering node.
 ///
 /// # Errors
@@ -89,7 +100,10 @@ pub async fn start(
     start: ShareStart,
     started: Instant,
 ) -> Result<StartedShare, Error> {
-    let ShareStart { parameters, buckets, version, ask } = start;
+    let ShareStart { parameters, buckets, version, ask, memory } = start;
+    // The gathering node has reserved memory for its own copy of the query. Waiting for that of this node
+    // could block both, so the query takes it from its results.
+    memory.take(parsed_bytes(&deployment, &parameters))?;
     let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
     // The gathering node has checked the limits.
@@ -106,12 +120,21 @@ pub async fn start(
     let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
-    // The gathering node has reserved the memory for it, and must not wait for that of others meanwhile.
     let asked = Arc::clone(node);
     // The gathering node has checked the caller.
     let permit = Permit::of_server();
-    let request =
-        QueryRequest { node: asked, deployment, query, told, embeddings, permit, started, gone, room: None };
+    let request = QueryRequest {
+        node: asked,
+        deployment,
+        query,
+        told,
+        embeddings,
+        permit,
+        started,
+        gone,
+        room: None,
+        memory,
+    };
     let fence = ReadFence::of_version(version);
     let mut local = LocalShare::plan(request, buckets).await?;
     fence.check(node)?;

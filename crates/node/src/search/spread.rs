@@ -208,6 +208,7 @@ impl NodeTalk {
                     buckets: self.buckets.clone(),
                     version: self.version,
                     ask,
+                    memory: Arc::clone(&self.prepared.request.memory),
                 };
                 let transport = self.prepared.request.node.transport()?;
                 let OpenedShare { talk, reply } = transport.open_share(address.clone(), start).await?;

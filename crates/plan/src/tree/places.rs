@@ -1,10 +1,10 @@
-//! Geographic conditions: within a distance of a position, or in a box.
+//! Geographic conditions (within a distance of a position, or in a box), and those of predicate fields.
 
 use millrace_document::DataType;
 use millrace_query::ItemAnnotations;
 
 use super::{ItemPosition, TreeBuilder, wrong};
-use crate::{Error, PlanNode, Predicate};
+use crate::{Error, PlanNode, Predicate, QueryAttributes};
 
 impl TreeBuilder<'_> {
     /// Condition for at most `radius_km` from a position, given by latitude and longitude; a negative radius
@@ -32,6 +32,22 @@ impl TreeBuilder<'_> {
         check_degrees(field, south, west)?;
         check_degrees(field, north, east)?;
         self.geo(field, annotations, &Predicate::GeoBox(corners))
+    }
+
+    /// Condition for predicates that hold for the attributes of the query.
+    pub(super) fn conditions(
+        &mut self,
+        field: &str,
+        attributes: &QueryAttributes,
+    ) -> Result<PlanNode, Error> {
+        let place = ItemPosition { element: None, typed: false };
+        self.each(field, place, &ItemAnnotations::default(), field, |target| match target.value_type {
+            DataType::Predicate => Ok(Some(Predicate::Conditions(attributes.clone()))),
+            other => Err(wrong(
+                &target.path,
+                format!("it holds {other}; predicate(…) needs a field of the type predicate"),
+            )),
+        })
     }
 
     /// Without a name, the position field is used.

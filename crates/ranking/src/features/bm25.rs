@@ -1,9 +1,8 @@
-use millrace_column::ColumnKey;
 use millrace_expression::FeatureName;
 use millrace_matching::{LeafMatches, RankingDemands};
 
-use super::lengths::field_lengths;
-use super::term::{FieldTerm, leaves_labelled, term, terms_of};
+use super::lengths::FieldWords;
+use super::term::{FieldTerm, count, leaves_labelled, term, terms_of};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -82,7 +81,7 @@ pub(crate) fn weigh(request: &FeatureRequest<'_>, field: &str) -> Vec<(FieldTerm
 
 /// `bm25(field)` and `bm25(field:name,label:label)`
 struct Bm25Feature {
-    field: String,
+    field: FieldWords,
     label: Option<String>,
     weights: Bm25Weights,
 }
@@ -97,8 +96,8 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         parameters: vec![named("field").or_else(|| name.parameters.first().cloned()).unwrap_or_default()],
         ..name.clone()
     };
-    let field = setup.text_field(&plain, 0)?.name.to_string();
-    let weights = Bm25Weights::new(setup, "bm25", &field, "averageFieldLength")?;
+    let field = FieldWords::of(setup, setup.worded(&plain, 0)?);
+    let weights = Bm25Weights::new(setup, "bm25", field.name(), "averageFieldLength")?;
     Ok(Box::new(Bm25Feature { label, weights, field }))
 }
 
@@ -109,19 +108,25 @@ impl RankFeature for Bm25Feature {
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let labelled = self.label.as_ref().map(|label| leaves_labelled(request.plan, label));
-        let mut terms = weigh(request, &self.field);
+        let mut terms = weigh(request, self.field.name());
         terms.retain(|(found, _)| labelled.as_ref().is_none_or(|labelled| labelled.contains(&found.leaf)));
-        let norm = self.weights.norm(self.weights.average_field_length(request, &self.field));
-        let tokens = request.column(ColumnKey::tokens(&self.field));
+        let norm = self.weights.norm(self.weights.average_field_length(request, self.field.name()));
+        let words = self.field.bind(request);
         let mut norms = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            field_lengths(chunk, chunk.tokens(tokens), &mut norms);
+            words.lengths(chunk, &mut norms);
             norms.iter_mut().for_each(|length| *length = norm(*length));
             let scores = values.numbers(chunk.len(), 0.0);
             for (found, rarity) in &terms {
-                let LeafMatches::Words(occurrences) = chunk.matches.leaf(found.leaf) else { continue };
-                for ((score, count), norm) in scores.iter_mut().zip(&occurrences.counts).zip(&norms) {
-                    *score += self.weights.score(*rarity, f64::from(*count), *norm);
+                let matches = chunk.matches.leaf(found.leaf);
+                if let LeafMatches::Words(occurrences) = matches {
+                    for ((score, count), norm) in scores.iter_mut().zip(&occurrences.counts).zip(&norms) {
+                        *score += self.weights.score(*rarity, f64::from(*count), *norm);
+                    }
+                    continue;
+                }
+                for (document, (score, norm)) in scores.iter_mut().zip(&norms).enumerate() {
+                    *score += self.weights.score(*rarity, f64::from(count(matches, document)), *norm);
                 }
             }
         }))
@@ -139,7 +144,7 @@ pub(crate) fn average_field_length(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    Ok(Box::new(AverageFieldLength(setup.text_field(name, 0)?.name.to_string())))
+    Ok(Box::new(AverageFieldLength(setup.worded(name, 0)?.name.to_string())))
 }
 
 struct AverageFieldLength(String);

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use millrace_column::{ColumnKey, ELEMENT_BOUNDARY};
 use millrace_expression::FeatureName;
-use millrace_matching::{LeafMatches, RankingDemands};
+use millrace_matching::RankingDemands;
 use millrace_plan::LeafId;
 use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDimension, TensorType};
 
 use super::bm25::{Bm25Weights, weigh};
-use super::lengths::field_lengths;
-use super::term::{LeafPositions, term, terms_of};
+use super::lengths::FieldWords;
+use super::term::{LeafPositions, count, term, terms_of};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -39,13 +38,13 @@ pub(crate) fn for_labels(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.text_field(name, 0)?.name.to_string();
-    let weights = Bm25Weights::new(setup, "bm25", &field, "averageFieldLength")?;
+    let field = FieldWords::of(setup, setup.worded(name, 0)?);
+    let weights = Bm25Weights::new(setup, "bm25", field.name(), "averageFieldLength")?;
     Ok(Box::new(ForLabels { field, weights, tensor_type: mapped("label", CellType::Float)? }))
 }
 
 struct ForLabels {
-    field: String,
+    field: FieldWords,
     weights: Bm25Weights,
     tensor_type: TensorType,
 }
@@ -61,24 +60,22 @@ impl RankFeature for ForLabels {
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let mut terms: Vec<(&str, LeafId, f64)> = Vec::new();
-        for (found, rarity) in weigh(request, &self.field) {
+        for (found, rarity) in weigh(request, self.field.name()) {
             if let Some(label) =
                 term(request.plan, found.term).and_then(|term| term.annotations.label.as_deref())
             {
                 terms.push((label, found.leaf, rarity));
             }
         }
-        let norm = self.weights.norm(self.weights.average_field_length(request, &self.field));
-        let tokens = request.column(ColumnKey::tokens(&self.field));
+        let norm = self.weights.norm(self.weights.average_field_length(request, self.field.name()));
+        let words = self.field.bind(request);
         let mut lengths = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            field_lengths(chunk, chunk.tokens(tokens), &mut lengths);
+            words.lengths(chunk, &mut lengths);
             let tensor = |(at, length): (usize, &f64)| {
                 let mut cells: BTreeMap<&str, f64> = BTreeMap::new();
                 for (label, leaf, rarity) in &terms {
-                    if let LeafMatches::Words(occurrences) = chunk.matches.leaf(*leaf)
-                        && let count @ 1.. = occurrences.counts.get(at).copied().unwrap_or_default()
-                    {
+                    if let count @ 1.. = count(chunk.matches.leaf(*leaf), at) {
                         *cells.entry(label).or_default() +=
                             self.weights.score(*rarity, f64::from(count), norm(*length));
                     }
@@ -111,13 +108,13 @@ pub(crate) fn elementwise(
             )));
         }
     };
-    let field = setup.text_field(&inner, 0)?.name.to_string();
-    let weights = Bm25Weights::of_elements(setup, name, &field)?;
+    let field = FieldWords::of(setup, setup.worded(&inner, 0)?);
+    let weights = Bm25Weights::of_elements(setup, name, field.name())?;
     Ok(Box::new(ElementwiseBm25 { field, weights, tensor_type: mapped(dimension, cell)? }))
 }
 
 struct ElementwiseBm25 {
-    field: String,
+    field: FieldWords,
     weights: Bm25Weights,
     tensor_type: TensorType,
 }
@@ -132,17 +129,16 @@ impl RankFeature for ElementwiseBm25 {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let terms = weigh(request, &self.field);
+        let terms = weigh(request, self.field.name());
         let norm = self.weights.norm(self.weights.average_element_length());
-        let tokens = request.column(ColumnKey::tokens(&self.field));
+        let words = self.field.bind(request);
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let mut lists: Vec<(LeafPositions<'_>, f64)> = terms
                 .iter()
                 .map(|(found, rarity)| (LeafPositions::of(chunk.matches.leaf(found.leaf)), *rarity))
                 .collect();
-            let tokens = chunk.tokens(tokens);
             let tensor = |(_, document): (usize, usize)| {
-                let ends = tokens.map(|tokens| element_ends(tokens, document)).unwrap_or_default();
+                let ends = element_ends(&words.element_lengths(chunk, document));
                 let mut cells: BTreeMap<usize, f64> = BTreeMap::new();
                 for (positions, rarity) in &mut lists {
                     let positions = positions.next().unwrap_or_default();
@@ -163,12 +159,15 @@ impl RankFeature for ElementwiseBm25 {
 }
 
 /// For each element, the index after its last word.
-fn element_ends(tokens: &millrace_column::TokensColumn, document: usize) -> Vec<u32> {
-    let ids = tokens.document(document);
-    let boundaries = ids.iter().enumerate().filter(|(_, id)| *id == ELEMENT_BOUNDARY);
-    let mut ends: Vec<u32> = boundaries.map(|(at, _)| at as u32).collect();
-    ends.push(ids.iter().count() as u32);
-    ends
+fn element_ends(lengths: &[u32]) -> Vec<u32> {
+    let mut begin = 0;
+    let end = |length: &u32| {
+        let end = begin + length;
+        // The position between two elements belongs to the boundary.
+        begin = end + 1;
+        end
+    };
+    lengths.iter().map(end).collect()
 }
 
 /// `queryTermDocumentFrequency(field)`
@@ -176,7 +175,7 @@ pub(crate) fn document_frequency(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.text_field(name, 0)?.name.to_string();
+    let field = setup.worded(name, 0)?.name.to_string();
     Ok(Box::new(DocumentFrequency { field, tensor_type: mapped("term", CellType::Double)? }))
 }
 

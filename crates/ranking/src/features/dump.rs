@@ -3,6 +3,7 @@
 use millrace_schema::SchemaField;
 
 use super::FeatureSetup;
+use super::native::is_index;
 use super::segments;
 use crate::Error;
 
@@ -33,7 +34,7 @@ pub(crate) fn default_features(setup: &FeatureSetup<'_>) -> Result<Vec<String>, 
     for field in setup.schema.fields.values() {
         if setup.is_filter(field) {
             features.push(format!("matches({})", field.name));
-        } else if field.is_text() {
+        } else if is_index(field) {
             of_text(field, count("fieldTermMatch", &field.name)?, &mut features);
         } else if field.attribute.is_some() {
             of_attribute(field, &mut features);

@@ -6,6 +6,7 @@
 use millrace_expression::FeatureName;
 
 use super::FeatureSetup;
+use super::native::is_index;
 use crate::Error;
 
 /// Default number of terms.
@@ -60,7 +61,7 @@ fn items(setup: &FeatureSetup<'_>, dimension: &str) -> Result<Vec<String>, Error
             let count = setup.properties.number("foreach", "", "maxTerms", TERMS)?.clamp(0.0, 1000.0);
             Ok((0..count as usize).map(|term| term.to_string()).collect())
         }
-        "fields" => Ok(fields.filter(|field| field.is_text()).map(|field| field.name.to_string()).collect()),
+        "fields" => Ok(fields.filter(|field| is_index(field)).map(|field| field.name.to_string()).collect()),
         "attributes" => {
             Ok(fields.filter(|field| field.attribute.is_some()).map(|field| field.name.to_string()).collect())
         }

@@ -1,9 +1,9 @@
 //! Field lengths: of the whole field, or of the matching element.
 
-use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, TokensColumn};
-use millrace_document::DataType;
+use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, TokensColumn, value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
-use millrace_matching::RankingDemands;
+use millrace_matching::{RankingDemands, values_at};
 use millrace_schema::SchemaField;
 
 use super::term::{LeafPositions, count, terms_of};
@@ -14,13 +14,166 @@ use super::{
 };
 use crate::Error;
 
-/// Number of words of each matched document, over all elements.
-pub(crate) fn field_lengths(chunk: &FeatureChunk<'_>, tokens: Option<&TokensColumn>, lengths: &mut Vec<f64>) {
-    lengths.clear();
-    let Some(tokens) = tokens else {
-        lengths.resize(chunk.len(), 0.0);
-        return;
-    };
+/// Words of a field: those of its text, or its values, each of which is one word and an element of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldWords {
+    name: String,
+    /// Path of the values; `None` for text that is split into words.
+    values: Option<ValuePath>,
+}
+
+/// Location of values that are words.
+#[derive(Debug, Clone)]
+struct ValuePath {
+    /// Name and type of the whole field.
+    field: String,
+    data_type: DataType,
+    /// Path from the field's value to the words.
+    path: Vec<String>,
+}
+
+impl FieldWords {
+    pub fn of(setup: &FeatureSetup<'_>, field: &SchemaField) -> Self {
+        let mut names = field.name.split('.').map(str::to_owned);
+        let whole = names.next().unwrap_or_default();
+        let data_type = setup.schema.fields.get(whole.as_str()).map(|field| field.data_type.clone());
+        let values = data_type.filter(|_| field.is_value_word()).map(|data_type| ValuePath {
+            field: whole,
+            data_type,
+            path: names.collect(),
+        });
+        FieldWords { name: field.name.to_string(), values }
+    }
+
+    /// Name of the field.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Requests the column that has the words.
+    pub fn bind(&self, request: &mut FeatureRequest<'_>) -> BoundWords<'_> {
+        let key = match &self.values {
+            Some(values) => ColumnKey::value(&values.field),
+            None => ColumnKey::tokens(&self.name),
+        };
+        BoundWords { column: request.column(key), values: self.values.as_ref() }
+    }
+}
+
+/// Words of a field bound to a request.
+#[derive(Clone, Copy)]
+pub(crate) struct BoundWords<'q> {
+    column: ColumnSlot,
+    values: Option<&'q ValuePath>,
+}
+
+impl BoundWords<'_> {
+    /// Number of words of each matched document, over all elements.
+    pub fn lengths(self, chunk: &FeatureChunk<'_>, lengths: &mut Vec<f64>) {
+        lengths.clear();
+        if self.values.is_some() {
+            lengths.extend(chunk.documents().map(|(_, document)| self.value_count(chunk, document) as f64));
+            return;
+        }
+        let Some(tokens) = chunk.tokens(self.column) else {
+            lengths.resize(chunk.len(), 0.0);
+            return;
+        };
+        text_lengths(chunk, tokens, lengths);
+    }
+
+    /// Number of words of each element of a document, by its index in the chunk. Between two elements
+    /// lies one position.
+    pub fn element_lengths(self, chunk: &FeatureChunk<'_>, document: usize) -> Vec<u32> {
+        if self.values.is_some() {
+            return vec![1; self.value_count(chunk, document)];
+        }
+        let mut lengths = vec![0];
+        let Some(tokens) = chunk.tokens(self.column) else { return lengths };
+        for id in tokens.document(document).iter() {
+            if id == ELEMENT_BOUNDARY {
+                lengths.push(0);
+            } else if let Some(last) = lengths.last_mut() {
+                *last += 1;
+            }
+        }
+        lengths
+    }
+
+    fn value_count(self, chunk: &FeatureChunk<'_>, document: usize) -> usize {
+        let mut count = 0;
+        if let Some(values) = self.values
+            && let Some(column) = chunk.column(self.column)
+            && let Some(value) = value(column, &values.data_type, document)
+        {
+            let path: Vec<&str> = values.path.iter().map(String::as_str).collect();
+            values_at(&value, &path, &mut |_| count += 1);
+        }
+        count
+    }
+}
+
+/// Words of a weighted set, with the weights of its elements.
+#[derive(Debug, Clone)]
+pub(crate) struct WeightedWords {
+    words: FieldWords,
+    data_type: DataType,
+}
+
+impl WeightedWords {
+    /// Those of a field; `None` if it is not a weighted set of words. Sets inside structs and maps are not
+    /// looked up.
+    pub fn of(setup: &FeatureSetup<'_>, field: &SchemaField) -> Option<Self> {
+        let has_words = field.is_text() || field.is_value_word();
+        let is_weighted =
+            matches!(field.data_type, DataType::WeightedSet { .. }) && !field.name.contains('.');
+        (has_words && is_weighted).then(|| WeightedWords {
+            words: FieldWords::of(setup, field),
+            data_type: field.data_type.clone(),
+        })
+    }
+
+    /// Name of the field.
+    pub fn name(&self) -> &str {
+        self.words.name()
+    }
+
+    /// Requests the columns that give the weights.
+    pub fn bind(&self, request: &mut FeatureRequest<'_>) -> BoundWeights<'_> {
+        let values = request.column(ColumnKey::value(self.words.name()));
+        BoundWeights { words: self.words.bind(request), values, data_type: &self.data_type }
+    }
+}
+
+/// Weights of words, bound to a request.
+#[derive(Clone, Copy)]
+pub(crate) struct BoundWeights<'q> {
+    words: BoundWords<'q>,
+    values: ColumnSlot,
+    data_type: &'q DataType,
+}
+
+impl BoundWeights<'_> {
+    /// The greatest weight of the elements that contain one of the positions, in a document by its index in
+    /// the chunk.
+    pub fn greatest(self, chunk: &FeatureChunk<'_>, document: usize, positions: &[u32]) -> Option<f64> {
+        if positions.is_empty() {
+            return None;
+        }
+        let value = value(chunk.column(self.values)?, self.data_type, document)?;
+        let DocumentValue::WeightedSet(elements) = value else { return None };
+        let mut end = 0;
+        let ends = self.words.element_lengths(chunk, document).into_iter().map(|length| {
+            end += length + 1;
+            end
+        });
+        let ends: Vec<u32> = ends.collect();
+        let element = |position: &u32| elements.get(ends.partition_point(|end| end <= position));
+        positions.iter().filter_map(element).map(|(_, weight)| f64::from(*weight)).reduce(f64::max)
+    }
+}
+
+fn text_lengths(chunk: &FeatureChunk<'_>, tokens: &TokensColumn, lengths: &mut Vec<f64>) {
     let starts = tokens.starts();
     // Element boundaries are not words. Most columns have none, which a single scan of the numbers shows.
     let has_boundaries = match tokens.ids() {
@@ -44,15 +197,15 @@ pub(crate) enum ElementBoundaries {
     Text,
     /// Words with boundaries between elements.
     Texts,
-    /// Numbers; each is a word and an element.
-    Numbers,
+    /// Values; each is a word and an element.
+    Values,
 }
 
 impl ElementBoundaries {
     pub fn of(field: &SchemaField) -> Self {
         let is_whole = !field.name.contains('.');
         match field.data_type {
-            _ if field.is_number_word() => ElementBoundaries::Numbers,
+            _ if field.is_value_word() => ElementBoundaries::Values,
             DataType::String | DataType::Uri if is_whole => ElementBoundaries::Text,
             _ => ElementBoundaries::Texts,
         }
@@ -60,7 +213,7 @@ impl ElementBoundaries {
 
     /// Requests the columns that give the lengths.
     pub fn bind(self, field: &str, request: &mut FeatureRequest<'_>) -> BoundShape {
-        let words = (self != ElementBoundaries::Numbers).then(|| request.column(ColumnKey::tokens(field)));
+        let words = (self != ElementBoundaries::Values).then(|| request.column(ColumnKey::tokens(field)));
         BoundShape { words, has_elements: self == ElementBoundaries::Texts }
     }
 }
@@ -68,7 +221,7 @@ impl ElementBoundaries {
 /// A shape bound to a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BoundShape {
-    /// Column of the words; `None` if the values are numbers.
+    /// Column of the words; `None` if the values are words.
     words: Option<ColumnSlot>,
     has_elements: bool,
 }
@@ -76,7 +229,7 @@ pub(crate) struct BoundShape {
 impl BoundShape {
     /// The elements of a document, by its index in the chunk.
     pub fn elements(self, chunk: &FeatureChunk<'_>, document: usize) -> DocumentElements {
-        let Some(slot) = self.words else { return DocumentElements::Numbers };
+        let Some(slot) = self.words else { return DocumentElements::Values };
         let Some(tokens) = chunk.tokens(slot) else {
             return DocumentElements::Words { boundaries: Vec::new(), end: 0 };
         };
@@ -98,7 +251,7 @@ pub(crate) enum DocumentElements {
         boundaries: Vec<u32>,
         end: u32,
     },
-    Numbers,
+    Values,
 }
 
 impl DocumentElements {
@@ -110,14 +263,14 @@ impl DocumentElements {
                 let (start, end) = self.bounds(element);
                 end - start
             }
-            DocumentElements::Numbers => 1,
+            DocumentElements::Values => 1,
         };
         let longest = positions.map(|position| length(self.element(position))).max();
         longest.unwrap_or_else(|| match self {
             DocumentElements::Words { boundaries, .. } => {
                 (0..=boundaries.len()).map(length).max().unwrap_or(0)
             }
-            DocumentElements::Numbers => 1,
+            DocumentElements::Values => 1,
         })
     }
 
@@ -125,7 +278,7 @@ impl DocumentElements {
     pub fn offset(&self, position: u32) -> u32 {
         match self {
             DocumentElements::Words { .. } => position - self.bounds(self.element(position)).0,
-            DocumentElements::Numbers => 0,
+            DocumentElements::Values => 0,
         }
     }
 
@@ -134,7 +287,7 @@ impl DocumentElements {
             DocumentElements::Words { boundaries, .. } => {
                 boundaries.partition_point(|boundary| *boundary < position)
             }
-            DocumentElements::Numbers => position as usize / 2,
+            DocumentElements::Values => position as usize / 2,
         }
     }
 
@@ -145,7 +298,7 @@ impl DocumentElements {
                 let start = element.checked_sub(1).map_or(0, |before| boundaries[before] + 1);
                 (start, boundaries.get(element).copied().unwrap_or(*end))
             }
-            DocumentElements::Numbers => (element as u32 * 2, element as u32 * 2 + 1),
+            DocumentElements::Values => (element as u32 * 2, element as u32 * 2 + 1),
         }
     }
 }
@@ -155,25 +308,13 @@ pub(crate) fn field_length(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.searched(name, 0)?;
-    if field.index.is_none() && !field.is_number_word() {
-        return Err(Error::setup(format!(
-            "{name} needs a field with 'indexing: index', but {} is none",
-            field.name
-        )));
-    }
-    Ok(Box::new(FieldLength {
-        shape: ElementBoundaries::of(field),
-        has_words: field.is_text() || field.is_number_word(),
-        field: field.name.to_string(),
-    }))
+    let field = setup.worded(name, 0)?;
+    Ok(Box::new(FieldLength { shape: ElementBoundaries::of(field), field: field.name.to_string() }))
 }
 
 struct FieldLength {
     field: String,
     shape: ElementBoundaries,
-    /// True if the values are words; otherwise no term matches.
-    has_words: bool,
 }
 
 impl RankFeature for FieldLength {
@@ -187,8 +328,7 @@ impl RankFeature for FieldLength {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let mut terms = terms_of(request.plan, &self.field);
-        terms.retain(|_| self.has_words);
+        let terms = terms_of(request.plan, &self.field);
         let shape = self.shape.bind(&self.field, request);
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), FAR);

@@ -1,6 +1,5 @@
 //! nativeRank and its parts, except proximity.
 
-use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
@@ -8,12 +7,11 @@ use millrace_plan::LeafId;
 use millrace_schema::SchemaField;
 
 use super::boost::{BoostTable, of_rank_type};
-use super::lengths::field_lengths;
+use super::lengths::{BoundWords, FieldWords, WeightedWords};
 use super::proximity::NativeProximity;
 use super::term::{LeafPositions, count, match_weight, significance, terms_of, weight};
 use super::{
-    ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
-    RankFeature,
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
 use crate::Error;
 
@@ -27,7 +25,7 @@ pub(crate) fn fields<'s>(
     is_kind: impl Fn(&SchemaField) -> bool,
 ) -> Result<Vec<&'s SchemaField>, Error> {
     // A text that is used only for filtering contributes only the fact that it matches.
-    let counts = |field: &SchemaField| is_kind(field) && !(field.is_text() && setup.is_filter(field));
+    let counts = |field: &SchemaField| is_kind(field) && !(is_index(field) && setup.is_filter(field));
     if name.parameters.is_empty() {
         let all = setup.schema.fields.values().flat_map(SchemaField::with_parts);
         return Ok(all.filter(|field| counts(field)).collect());
@@ -37,9 +35,9 @@ pub(crate) fn fields<'s>(
     Ok(named?.into_iter().filter(|field| counts(field)).collect())
 }
 
-/// True if the field is text that is searched by word.
+/// True if the field has words and is not an attribute that is matched as a whole.
 pub(crate) fn is_index(field: &SchemaField) -> bool {
-    field.is_text()
+    field.is_text() || field.is_value_word() && field.attribute.is_none()
 }
 
 fn is_attribute(field: &SchemaField) -> bool {
@@ -68,7 +66,7 @@ pub(crate) fn table_max(setup: &FeatureSetup<'_>, table: &BoostTable) -> f64 {
 pub(crate) struct NativeFieldMatch(Vec<MatchField>);
 
 struct MatchField {
-    name: String,
+    words: FieldWords,
     weight: f64,
     first: BoostTable,
     count: BoostTable,
@@ -89,7 +87,7 @@ impl NativeFieldMatch {
                 setup.properties.number(FEATURE, &field.name, "firstOccurrenceImportance", 0.5)?;
             let length = setup.properties.number(FEATURE, &field.name, "averageFieldLength", 0.0)?;
             Ok(MatchField {
-                name: field.name.to_string(),
+                words: FieldWords::of(setup, field),
                 weight: setup.weight(field),
                 max: importance * table_max(setup, &first) + (1.0 - importance) * table_max(setup, &count),
                 first,
@@ -119,7 +117,7 @@ impl MatchField {
 struct SearchedField<'q> {
     field: &'q MatchField,
     terms: Vec<(LeafId, f64)>,
-    tokens: ColumnSlot,
+    words: BoundWords<'q>,
 }
 
 impl RankFeature for NativeFieldMatch {
@@ -132,7 +130,7 @@ impl RankFeature for NativeFieldMatch {
         let mut searched = Vec::new();
         for field in &self.0 {
             let mut terms = Vec::new();
-            for found in terms_of(request.plan, &field.name) {
+            for found in terms_of(request.plan, field.words.name()) {
                 let importance = significance(request.plan, request.matches, found.term)
                     * weight(request.plan, found.term)
                     * field.weight;
@@ -140,18 +138,14 @@ impl RankFeature for NativeFieldMatch {
                 terms.push((found.leaf, importance));
             }
             if !terms.is_empty() {
-                searched.push(SearchedField {
-                    field,
-                    terms,
-                    tokens: request.column(ColumnKey::tokens(&field.name)),
-                });
+                searched.push(SearchedField { field, terms, words: field.words.bind(request) });
             }
         }
         let mut lengths = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            for SearchedField { field, terms, tokens } in &searched {
-                field_lengths(chunk, chunk.tokens(*tokens), &mut lengths);
+            for SearchedField { field, terms, words } in &searched {
+                words.lengths(chunk, &mut lengths);
                 if let Some(length) = field.length {
                     lengths.fill(length);
                 }
@@ -300,27 +294,48 @@ pub(crate) fn dot_product(
         Some(_) => Some(setup.field(name, 0)?.name.to_string()),
         None => None,
     };
-    Ok(Box::new(NativeDotProduct(field)))
+    let fields =
+        setup.schema.fields.values().filter(|known| field.as_ref().is_none_or(|f| **f == *known.name));
+    let weighted = fields.filter_map(|known| WeightedWords::of(setup, known)).collect();
+    Ok(Box::new(NativeDotProduct { field, weighted }))
 }
 
-struct NativeDotProduct(Option<String>);
+struct NativeDotProduct {
+    /// The only field; `None` for all.
+    field: Option<String>,
+    /// Those of the fields whose words have weights.
+    weighted: Vec<WeightedWords>,
+}
 
 impl RankFeature for NativeDotProduct {
+    fn demands(&self) -> RankingDemands {
+        let positions = !self.weighted.is_empty();
+        RankingDemands { counts: positions, positions, ..RankingDemands::default() }
+    }
+
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let plan = request.plan;
-        let searched: Vec<(LeafId, f64)> = plan
-            .leaves
-            .iter()
-            .enumerate()
-            .filter(|(_, leaf)| self.0.as_ref().is_none_or(|field| *leaf.field == **field))
-            .filter_map(|(at, leaf)| leaf.term.map(|term| (LeafId(at), weight(plan, term))))
-            .collect();
+        let mut searched = Vec::new();
+        for (at, leaf) in plan.leaves.iter().enumerate() {
+            let Some(term) =
+                leaf.term.filter(|_| self.field.as_ref().is_none_or(|field| *leaf.field == **field))
+            else {
+                continue;
+            };
+            let weighted = self.weighted.iter().find(|words| *leaf.field == *words.name());
+            searched.push((LeafId(at), weight(plan, term), weighted.map(|words| words.bind(request))));
+        }
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            for (leaf, weight) in &searched {
+            for (leaf, weight, weights) in &searched {
                 let found = chunk.matches.leaf(*leaf);
+                let mut positions = LeafPositions::of(found);
                 for (document, out) in out.iter_mut().enumerate() {
-                    *out += weight * match_weight(found, document).unwrap_or_default();
+                    let positions = positions.next().unwrap_or_default();
+                    let place = usize::from(chunk.matches.documents[document]);
+                    let of_element = weights.and_then(|weights| weights.greatest(chunk, place, positions));
+                    let here = of_element.or_else(|| match_weight(found, document));
+                    *out += weight * here.unwrap_or_default();
                 }
             }
         }))

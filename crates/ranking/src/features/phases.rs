@@ -78,6 +78,13 @@ impl RankFeature for ModelFeature {
 
 struct PhaseFeature;
 
+impl HitsTogether {
+    /// The results of the first phase alone.
+    pub fn of_first_phase(&self) -> HitsTogether {
+        HitsTogether { ranks: self.ranks.clone(), max: self.max, ..HitsTogether::default() }
+    }
+}
+
 impl RankFeature for PhaseFeature {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         per_hit(request.earlier.map(|earlier| &earlier.ranks), f64::MAX)

@@ -27,6 +27,8 @@ struct ProximityField {
     name: String,
     /// True if the text may have several elements.
     has_elements: bool,
+    /// True if each value is one word: no two words are ever near each other.
+    is_values: bool,
     weight: f64,
     forward: BoostTable,
     reverse: BoostTable,
@@ -44,6 +46,7 @@ impl NativeProximity {
             Ok(ProximityField {
                 name: field.name.to_string(),
                 has_elements: field.data_type != DataType::String || field.name.contains('.'),
+                is_values: field.is_value_word(),
                 weight: setup.weight(field),
                 max: importance * table_max(setup, &forward)
                     + (1.0 - importance) * table_max(setup, &reverse),
@@ -87,16 +90,19 @@ impl RankFeature for NativeProximity {
         let mut pairs = Vec::new();
         for field in &self.fields {
             let terms = terms_of(plan, &field.name);
-            let elements = (field.has_elements && terms.len() > 1).then(|| TextElements {
-                tokens: request.column(ColumnKey::tokens(&field.name)),
-                gap: plan.element_gap(&field.name),
-            });
+            let elements =
+                (field.has_elements && !field.is_values && terms.len() > 1).then(|| TextElements {
+                    tokens: request.column(ColumnKey::tokens(&field.name)),
+                    gap: plan.element_gap(&field.name),
+                });
             for (i, a) in terms.iter().enumerate() {
                 for (distance, b) in terms[i + 1..].iter().take(self.window.saturating_sub(1)).enumerate() {
                     let connected = weakest(plan, &terms[i + 1..i + 2 + distance]) / (distance + 1) as f64;
                     let importance = field.weight * connected * (importance(a.term) + importance(b.term));
                     divisor += importance * field.max;
-                    pairs.push(TermPair { field, leaves: (a.leaf, b.leaf), importance, elements });
+                    if !field.is_values {
+                        pairs.push(TermPair { field, leaves: (a.leaf, b.leaf), importance, elements });
+                    }
                 }
             }
         }

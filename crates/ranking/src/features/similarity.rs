@@ -1,10 +1,11 @@
 //! Similarity of the query and a field, or its elements.
 
-use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokensColumn, value};
+use millrace_column::{Column, ColumnKey, value};
 use millrace_document::{DataType, DocumentValue};
 use millrace_expression::{EvaluationScratch, FeatureName};
 use millrace_matching::RankingDemands;
 
+use super::lengths::{BoundWords, FieldWords};
 use super::similarity_output::OutputFormula;
 use super::term::{FieldTerm, LeafPositions, terms_of, weight};
 use super::{
@@ -38,7 +39,7 @@ enum SimilarityKind {
 }
 
 struct ElementSimilarity {
-    field: String,
+    field: FieldWords,
     data_type: DataType,
     kind: SimilarityKind,
     output: SimilarityOutput,
@@ -52,7 +53,7 @@ fn similarity(
     kind: SimilarityKind,
     outputs: &[(&str, SimilarityOutput)],
 ) -> Result<ElementSimilarity, Error> {
-    let field = setup.text_field(name, 0)?;
+    let field = setup.worded(name, 0)?;
     let wanted = name.output.as_deref().unwrap_or_default();
     let Some((_, output)) = outputs.iter().find(|(known, _)| *known == wanted) else {
         let known: Vec<&str> =
@@ -61,7 +62,7 @@ fn similarity(
     };
     let importance =
         setup.properties.number("elementCompleteness", &field.name, "fieldCompletenessImportance", 0.5)?;
-    let (field, data_type) = (field.name.to_string(), field.data_type.clone());
+    let (field, data_type) = (FieldWords::of(setup, field), field.data_type.clone());
     Ok(ElementSimilarity { field, data_type, kind, output: *output, importance })
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn text(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<d
 
 /// `elementSimilarity(field)`, `elementSimilarity(field).name`
 pub(crate) fn element(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.text_field(name, 0)?;
+    let field = setup.worded(name, 0)?;
     let output = name.output.as_deref().unwrap_or("default");
     let property = format!("output.{output}");
     let formula = match setup.properties.text("elementSimilarity", &field.name, &property) {
@@ -184,15 +185,15 @@ impl RankFeature for ElementSimilarity {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let terms = terms_of(request.plan, &self.field);
+        let terms = terms_of(request.plan, self.field.name());
         let weights: Vec<f64> = terms.iter().map(|found| weight(request.plan, found.term)).collect();
-        let tokens = request.column(ColumnKey::tokens(&self.field));
+        let words = self.field.bind(request);
         let weighted = matches!(self.data_type, DataType::WeightedSet { .. });
-        let elements = weighted.then(|| request.column(ColumnKey::value(&self.field)));
+        let elements = weighted.then(|| request.column(ColumnKey::value(self.field.name())));
         let mut work = SimilarityScratch::default();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            self.run(chunk, &terms, &weights, (tokens, elements), &mut work, out);
+            self.run(chunk, &terms, &weights, (words, elements), &mut work, out);
         }))
     }
 }
@@ -203,11 +204,10 @@ impl ElementSimilarity {
         chunk: &FeatureChunk<'_>,
         terms: &[FieldTerm],
         weights: &[f64],
-        (tokens, elements): (ColumnSlot, Option<ColumnSlot>),
+        (words, elements): (BoundWords<'_>, Option<ColumnSlot>),
         work: &mut SimilarityScratch,
         out: &mut [f64],
     ) {
-        let Some(tokens) = chunk.tokens(tokens) else { return };
         let mut lists: Vec<LeafPositions<'_>> =
             terms.iter().map(|found| LeafPositions::of(chunk.matches.leaf(found.leaf))).collect();
         let mut occurrences = Vec::new();
@@ -223,8 +223,8 @@ impl ElementSimilarity {
             }
             occurrences.sort_unstable_by_key(|occurrence| (occurrence.position, occurrence.term));
             let weights_of_elements = elements.and_then(|slot| self.weights(chunk.column(slot), document));
-            out[at] =
-                self.of(&occurrences, weights, &element_lengths(tokens, document), weights_of_elements, work);
+            let lengths = words.element_lengths(chunk, document);
+            out[at] = self.of(&occurrences, weights, &lengths, weights_of_elements, work);
         }
     }
 
@@ -324,17 +324,4 @@ fn each_element(
             visit(element, ElementMeasures::of(here, weights, f64::from(*length)));
         }
     }
-}
-
-/// Number of words of each element.
-fn element_lengths(tokens: &TokensColumn, document: usize) -> Vec<u32> {
-    let mut lengths = vec![0];
-    for id in tokens.document(document).iter() {
-        if id == ELEMENT_BOUNDARY {
-            lengths.push(0);
-        } else if let Some(last) = lengths.last_mut() {
-            *last += 1;
-        }
-    }
-    lengths
 }

@@ -91,18 +91,31 @@ pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> 
 
 /// Positions of a leaf's occurrences, one document after another.
 pub(crate) struct LeafPositions<'a> {
-    counts: &'a [u32],
+    counts: OccurrenceCounts<'a>,
     rest: &'a [u32],
     next: usize,
+}
+
+/// Number of recorded positions in each document.
+enum OccurrenceCounts<'a> {
+    Words(&'a [u32]),
+    /// A match of the whole value: one word, at position 0.
+    Whole(&'a [bool]),
 }
 
 impl<'a> LeafPositions<'a> {
     pub fn of(found: &'a LeafMatches) -> Self {
         match found {
             LeafMatches::Words(occurrences) => {
-                LeafPositions { counts: &occurrences.counts, rest: &occurrences.positions, next: 0 }
+                let counts = OccurrenceCounts::Words(&occurrences.counts);
+                LeafPositions { counts, rest: &occurrences.positions, next: 0 }
             }
-            _ => LeafPositions { counts: &[], rest: &[], next: 0 },
+            LeafMatches::Matched(matched) => {
+                LeafPositions { counts: OccurrenceCounts::Whole(matched), rest: &[], next: 0 }
+            }
+            LeafMatches::None | LeafMatches::Weights(_) | LeafMatches::Distances(_) => {
+                LeafPositions { counts: OccurrenceCounts::Words(&[]), rest: &[], next: 0 }
+            }
         }
     }
 }
@@ -113,8 +126,14 @@ impl<'a> Iterator for LeafPositions<'a> {
     /// Positions in the next document; empty past the end, so that leaves of any kind can be iterated side by
     /// side.
     fn next(&mut self) -> Option<&'a [u32]> {
-        let count = self.counts.get(self.next).map_or(0, |count| *count as usize).min(self.rest.len());
+        let document = self.next;
         self.next += 1;
+        let count = match self.counts {
+            OccurrenceCounts::Words(counts) => counts.get(document).map_or(0, |count| *count as usize),
+            OccurrenceCounts::Whole(matched) if matched.get(document) == Some(&true) => return Some(&[0]),
+            OccurrenceCounts::Whole(_) => 0,
+        };
+        let count = count.min(self.rest.len());
         let (here, rest) = self.rest.split_at(count);
         self.rest = rest;
         Some(here)

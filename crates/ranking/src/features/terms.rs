@@ -1,12 +1,12 @@
 //! Matches of terms in fields: positions and counts.
 
-use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokensColumn, value};
+use millrace_column::{Column, ColumnKey, value};
 use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
 use millrace_plan::{LeafId, TermId};
-use millrace_schema::SchemaField;
 
+use super::lengths::WeightedWords;
 use super::proximity::pair_at_distance;
 use super::term::{FieldTerm, LeafPositions, count, match_weight, significance, terms_of, weight};
 use super::{
@@ -22,15 +22,8 @@ struct CountedTerms {
     field: String,
     term: Option<usize>,
     of: TermCount,
-    /// Type of the field if it is a weighted set of words, whose weights are those of the elements.
-    weighted: Option<DataType>,
-}
-
-fn weighted_set(field: &SchemaField) -> Option<DataType> {
-    // Weights of sets inside structs and maps are not looked up.
-    let is_whole = !field.name.contains('.');
-    (is_whole && field.is_text() && matches!(field.data_type, DataType::WeightedSet { .. }))
-        .then(|| field.data_type.clone())
+    /// The field if it is a weighted set of words, whose weights are those of the elements.
+    weighted: Option<WeightedWords>,
 }
 
 enum TermCount {
@@ -74,7 +67,7 @@ pub(crate) fn field_term_match(
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.searched(name, 0)?;
-    let (weighted, field) = (weighted_set(field), field.name.to_string());
+    let (weighted, field) = (WeightedWords::of(setup, field), field.name.to_string());
     let of = match name.output.as_deref() {
         Some("firstPosition") => TermCount::FirstPosition,
         Some("occurrences") => TermCount::Occurrences,
@@ -105,9 +98,7 @@ impl RankFeature for CountedTerms {
             .into_iter()
             .filter(|found| self.term.is_none_or(|term| found.term == TermId(term)))
             .collect();
-        let elements = self.weighted.is_some().then(|| {
-            (request.column(ColumnKey::tokens(&self.field)), request.column(ColumnKey::value(&self.field)))
-        });
+        let weights = self.weighted.as_ref().map(|weighted| weighted.bind(request));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let missing = if matches!(self.of, TermCount::FirstPosition) { FAR } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
@@ -124,41 +115,15 @@ impl RankFeature for CountedTerms {
                             positions.first().into_iter().for_each(|first| *out = out.min(f64::from(*first)));
                         }
                         TermCount::Weight => {
-                            let weight = match elements {
-                                Some((tokens, value)) => {
-                                    let place = usize::from(chunk.matches.documents[document]);
-                                    let tokens = chunk.tokens(tokens);
-                                    self.element_weight(tokens, chunk.column(value), place, positions)
-                                }
-                                None => match_weight(found, document),
-                            };
+                            let place = usize::from(chunk.matches.documents[document]);
+                            let weight = weights.and_then(|all| all.greatest(chunk, place, positions));
+                            let weight = weight.or_else(|| match_weight(found, document));
                             *out = out.max(weight.unwrap_or(0.0));
                         }
                     }
                 }
             }
         }))
-    }
-}
-
-impl CountedTerms {
-    /// The greatest weight of the elements that contain one of the positions.
-    fn element_weight(
-        &self,
-        tokens: Option<&TokensColumn>,
-        column: Option<&Column>,
-        place: usize,
-        positions: &[u32],
-    ) -> Option<f64> {
-        let DocumentValue::WeightedSet(elements) = value(column?, self.weighted.as_ref()?, place)? else {
-            return None;
-        };
-        let ids = tokens?.document(place);
-        let boundaries: Vec<u32> =
-            (0..).zip(ids.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(at, _)| at).collect();
-        let element =
-            |position: &u32| elements.get(boundaries.partition_point(|boundary| boundary < position));
-        positions.iter().filter_map(element).map(|(_, weight)| f64::from(*weight)).reduce(f64::max)
     }
 }
 
@@ -180,7 +145,7 @@ pub(crate) fn term_distance(
     };
     let (x, y) = (number(name, 1)?, number(name, 2)?);
     let terms = if reverse { (y, x) } else { (x, y) };
-    Ok(Box::new(TermDistance { field: setup.text_field(name, 0)?.name.to_string(), terms, position }))
+    Ok(Box::new(TermDistance { field: setup.worded(name, 0)?.name.to_string(), terms, position }))
 }
 
 struct TermDistance {

@@ -4,6 +4,7 @@ use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
 
+use super::native::is_index;
 use super::term::terms_of;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -28,10 +29,10 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
     let mut fields = Vec::new();
     for field in setup.schema.fields.values() {
         let is_tensor = matches!(field.data_type, DataType::Tensor(_));
-        let of = match (field.is_text(), &field.attribute) {
-            (true, _) => "fieldMatch",
-            (false, Some(_)) if !is_tensor => "attributeMatch",
-            (false, _) => continue,
+        let of = match &field.attribute {
+            _ if is_index(field) => "fieldMatch",
+            Some(_) if !is_tensor => "attributeMatch",
+            _ => continue,
         };
         let of = FeatureName { name: of.to_owned(), parameters: vec![field.name.to_string()], output: None };
         fields.push(WholeField {

@@ -116,14 +116,7 @@ fn with_type(
     warnings: &mut Vec<String>,
 ) -> Result<SchemaField, Error> {
     let place = &decl.name.place;
-    let mut outputs = StatementOutputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
-    if *types::bottom(&data_type) == DataType::Predicate && (outputs.index || outputs.attribute) {
-        // A package that has such a field among others works but for it.
-        warnings.push(format!(
-            "{place}: '{name}' is a predicate, which can be fed and shown but not searched: keep what queries are to match in other fields"
-        ));
-        outputs = StatementOutputs { index: false, attribute: false, ..outputs };
-    }
+    let outputs = StatementOutputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
     let parts = matches!(types::bottom(&data_type), DataType::Struct(_) | DataType::Map(..));
     // Numbers and tensors are not split into words: for them `index` means the same as `attribute`.
     let text_index = outputs.index && (holds_text(&data_type) || parts);

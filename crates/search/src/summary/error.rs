@@ -14,6 +14,9 @@ pub enum SummaryError {
         /// The existing summaries.
         known: String,
     },
+    /// The values of hits take too much memory.
+    #[error(transparent)]
+    Memory(#[from] millrace_plan::QueryMemoryError),
     /// The plan's predicates cannot be applied to single values.
     #[error("fill hits: {0}")]
     Match(#[from] millrace_matching::Error),

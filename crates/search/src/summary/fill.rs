@@ -5,7 +5,7 @@ use millrace_column::{Column, ColumnKey, View, value};
 use millrace_document::{DataType, DocumentValue};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_matching::MatchedElements;
-use millrace_plan::Plan;
+use millrace_plan::{Plan, QueryMemory};
 use millrace_result::FieldValue;
 use millrace_schema::{DocumentSummary, SchemaField, SummaryField, SummaryMode};
 use millrace_tensor::Tensor;
@@ -46,6 +46,7 @@ pub struct SummaryFiller<'p> {
     fields: Vec<ShownField<'p>>,
     raw_as_base64: bool,
     styles: HighlightStyles,
+    memory: &'p QueryMemory,
 }
 
 /// A prepared field of the summary.
@@ -108,6 +109,7 @@ impl<'p> SummaryFiller<'p> {
             ids: ids.into_iter().filter(|name| wanted(name)).collect(),
             fields,
             raw_as_base64: plan.schema.raw_as_base64,
+            memory: &plan.memory,
             styles: if plan.query.presentation.bolding { styles.clone() } else { styles.without_marks() },
         })
     }
@@ -122,10 +124,11 @@ impl<'p> SummaryFiller<'p> {
         }
     }
 
-    /// Fields of hits, one entry per hit, in order. Columns are read once for all hits of a chunk.
+    /// Fields of hits, one entry per hit, in order. Columns are read once for all hits of a chunk. Memory is
+    /// taken value by value, so that a result that is too large is never in memory.
     ///
     /// # Errors
-    /// A column could not be read.
+    /// A column could not be read, or the values take too much memory.
     pub fn fill(&self, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
         let mut filled: Vec<SummaryFields> = hits.iter().map(|_| SummaryFields::new()).collect();
         let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -162,15 +165,18 @@ impl<'p> SummaryFiller<'p> {
                         break;
                     }
                     let Some(cells) = column(&ColumnKey::value(&source.name))? else { continue };
-                    waiting.retain(|&hit| {
+                    let mut lacking = Vec::new();
+                    for hit in waiting {
                         let Some(value) = value(&cells, &source.data_type, usize::from(hits[hit].1)) else {
-                            return true;
+                            lacking.push(hit);
+                            continue;
                         };
                         if let Some(shown) = self.show(field, value) {
+                            self.memory.take(shown.memory_bytes())?;
                             filled[hit].push((Arc::clone(&field.name), FieldValue::Value(shown)));
                         }
-                        false
-                    });
+                    }
+                    waiting = lacking;
                 }
             }
         }

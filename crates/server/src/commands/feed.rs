@@ -29,6 +29,7 @@ pub async fn run(
         patience: Duration::from_secs(arguments.patience),
         timeout: arguments.timeout,
         stop_at_failure: arguments.stop_at_failure,
+        streams: !arguments.single_requests,
     };
     let mut resume = arguments.resume.as_deref().map(ResumeFile::open).transpose()?;
     let mut clean = true;

@@ -43,6 +43,8 @@ impl ServeArguments {
             query_tokens_max: self.query_tokens_max.or(others.query_tokens_max),
             query_values_max: self.query_values_max.or(others.query_values_max),
             query_regexes_max: self.query_regexes_max.or(others.query_regexes_max),
+            query_memory_max: self.query_memory_max.or(others.query_memory_max),
+            queries_memory_max: self.queries_memory_max.or(others.queries_memory_max),
             parameters_max: self.parameters_max.or(others.parameters_max),
             streams_max: self.streams_max.or(others.streams_max),
             connections_max: self.connections_max.or(others.connections_max),

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
@@ -17,6 +18,9 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::common::{TestLayout, get, open, put, visited};
 use crate::late::{NOW, apply, infos, small, version};
 use crate::transfer::{bytes, import};
+
+/// Maximum number of operations of a start, beyond one for each file that it finds.
+const START_OPERATIONS: usize = 24;
 
 /// Step between the operations at which a crash is tried; 1 tries all of them.
 const STEP: &str = "MILLRACE_ARRIVAL_STEP";
@@ -137,6 +141,13 @@ fn copy_tree(from: &Path, to: &Path) {
     assert!(copy.status().expect("cp runs").success(), "{} is copied", from.display());
 }
 
+/// Number of files under a directory.
+fn files_in(directory: &Path) -> usize {
+    let entries =
+        std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("listed").path());
+    entries.map(|path| if path.is_dir() { files_in(&path) } else { 1 }).sum()
+}
+
 /// Runs the steps on a store of its own, and returns what can be seen before the first and after each.
 fn undisturbed(parcels: &[SentParcel]) -> Vec<SeenContents> {
     let directory = tempfile::tempdir().expect("a directory");
@@ -201,8 +212,21 @@ fn a_crash_at_any_operation_of_a_move_leaves_a_store_that_starts_and_has_everyth
 /// that the rest of the move succeeds.
 fn starts(directory: &Path, image: &CrashImage, expected: &[SeenContents], parcels: &[SentParcel]) {
     let place = format!("{}, in step {}, {}", image.operation, image.acknowledged, directory.display());
-    let store = Store::open(small(directory), Arc::new(TestLayout))
-        .unwrap_or_else(|error| panic!("{place}: {error}"));
+    let (files, operations) = (files_in(directory), Arc::new(AtomicUsize::new(0)));
+    let counting = Arc::clone(&operations);
+    let observe = move |_: DiskOperation, _: &Path| {
+        counting.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    };
+    let disk = ObservedDisk::new(Arc::new(RealDisk), Arc::new(observe));
+    let options = StoreOptions { disk: Arc::new(disk), ..small(directory) };
+    let store = Store::open(options, Arc::new(TestLayout)).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let operations = operations.load(Ordering::SeqCst);
+    assert!(
+        operations <= files + START_OPERATIONS,
+        "{place}: a start changes what it finds once, and does no work of its own: {operations} operations, \
+         {files} files"
+    );
     let found = seen(&store);
     let possible = &expected[image.acknowledged..expected.len().min(image.acknowledged + 2)];
     assert!(possible.contains(&found), "{place}: {found:?} is none of {possible:?}");

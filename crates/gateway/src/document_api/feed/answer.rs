@@ -28,6 +28,15 @@ pub(super) struct FailedOperation {
     pub(super) message: String,
 }
 
+/// An operation on a document that the selection of its cluster does not take.
+#[derive(Debug)]
+pub(super) struct IgnoredOperation {
+    /// Number of the operation in the stream, from 1.
+    pub(super) number: u64,
+    pub(super) place: FeedPosition,
+    pub(super) id: String,
+}
+
 /// Numbers of operations, by their outcome.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct FeedTotals {
@@ -55,8 +64,8 @@ pub(super) struct FeedBreak {
 #[derive(Default)]
 struct UnreadLines {
     lines: Vec<u8>,
-    /// Newest progress that is not in a line: number of operations, and offset in bytes.
-    progress: Option<(u64, u64)>,
+    /// Newest progress that is not in a line.
+    progress: Option<Value>,
     is_ended: bool,
     /// True if the client has left.
     is_gone: bool,
@@ -101,11 +110,29 @@ impl FeedAnswer {
         self.unread().line(&line, UNREAD_BYTES_MAX)
     }
 
-    /// Reports that all operations up to number `through`, which end at byte `offset`, are durable or have
-    /// failed. A later report replaces one that the client has not read.
-    pub(super) fn progress(&self, through: u64, offset: u64) {
+    /// Lists an ignored operation, if there is room for the line.
+    pub(super) fn ignore(&self, ignored: &IgnoredOperation) {
+        let line = json!({
+            "operation": ignored.number,
+            "line": ignored.place.line,
+            "column": ignored.place.column,
+            "id": ignored.id,
+            "ignored": true,
+        });
+        self.unread().line(&line, UNREAD_BYTES_MAX);
+    }
+
+    /// Reports that all operations counted in the totals are durable or have failed. A later report replaces
+    /// one that the client has not read.
+    pub(super) fn progress(&self, totals: &FeedTotals) {
+        let mut line = json!({ "through": totals.operations, "offset": totals.bytes });
+        for (name, count) in [("ignored", totals.ignored), ("unlisted", totals.unlisted)] {
+            if count > 0 {
+                line[name] = Value::from(count);
+            }
+        }
         let mut unread = self.unread();
-        unread.progress = Some((through, offset));
+        unread.progress = Some(line);
         unread.wake();
     }
 
@@ -172,8 +199,7 @@ impl UnreadLines {
 
     /// Makes a line of the newest progress.
     fn settle_progress(&mut self) {
-        if let Some((through, offset)) = self.progress.take() {
-            let line = json!({ "through": through, "offset": offset });
+        if let Some(line) = self.progress.take() {
             let has_room = self.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
             assert!(has_room, "there is always room for a line of progress");
         }
@@ -231,7 +257,7 @@ mod tests {
         let listed = (1..=1000).filter(|number| answer.fail(&failure(*number))).count();
         assert!((100..1000).contains(&listed), "{listed}");
         for number in 1..=1000 {
-            answer.progress(number, number * 10);
+            answer.progress(&FeedTotals { operations: number, bytes: number * 10, ..FeedTotals::default() });
         }
         let totals = FeedTotals { operations: 1000, failed: 1000, ..FeedTotals::default() };
         answer.total(&totals, None);

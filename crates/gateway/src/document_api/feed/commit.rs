@@ -1,7 +1,7 @@
 //! Execution of prepared operations, in waves: a wave has at most one operation on each document, and begins
 //! when the one before it has ended.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::DocumentCall;
-use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals};
-use super::forward::ForwardedOperation;
+use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
+use super::forward::{ForwardedOperation, SingleOperation};
 use super::prepare::{PreparedItem, PreparedPiece, PreparedStep};
+use super::relay::RelayedPart;
 use crate::document_api::write;
-use millrace_node::cluster::ClusterError;
+use crate::http::BudgetReservation;
+use millrace_node::cluster::{BatchedWrite, ClusterError, ClusterView, ForwardKind};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{Error, ErrorKind};
 
@@ -56,7 +58,7 @@ impl RetryPause {
 #[derive(Debug)]
 pub(super) enum StreamOutcome {
     Ok,
-    Ignored,
+    Ignored(IgnoredOperation),
     Failed(FailedOperation),
 }
 
@@ -75,6 +77,8 @@ struct WaveWrite {
     place: FeedPosition,
     kind: OperationKind,
     id: DocumentId,
+    /// The operation, in a cluster.
+    again: Option<SingleOperation>,
 }
 
 /// Operations on different documents.
@@ -86,6 +90,8 @@ struct OperationWave {
     writes: Vec<DocumentWrite>,
     /// Origins of the writes, in their order.
     origins: Vec<WaveWrite>,
+    /// Operations for other nodes, by address.
+    relayed: BTreeMap<String, Vec<ForwardedOperation>>,
     forwarded: Vec<ForwardedOperation>,
     /// Operations that were finished before.
     finished: Vec<StreamOutcome>,
@@ -101,14 +107,21 @@ impl OperationWave {
         self.last = Some((number, end));
         self.documents.extend(step.id().cloned());
         match step {
-            PreparedStep::Write(kind, write) => {
-                self.origins.push(WaveWrite { number, place, kind, id: write.id.clone() });
+            PreparedStep::Write { kind, write, again } => {
+                self.origins.push(WaveWrite { number, place, kind, id: write.id.clone(), again });
                 self.writes.push(write);
             }
-            PreparedStep::Forward(operation, condition) => {
-                self.forwarded.push(ForwardedOperation { number, place, operation, condition });
+            PreparedStep::Relay { address, operation: single } => {
+                let operation = ForwardedOperation { number, place, single };
+                self.relayed.entry(address).or_default().push(operation);
             }
-            PreparedStep::Ignored => self.finished.push(StreamOutcome::Ignored),
+            PreparedStep::Forward(single) => {
+                self.forwarded.push(ForwardedOperation { number, place, single });
+            }
+            PreparedStep::Ignored(id) => {
+                let ignored = IgnoredOperation { number, place, id: id.to_string() };
+                self.finished.push(StreamOutcome::Ignored(ignored));
+            }
             PreparedStep::Failed(failed) => self.finished.push(StreamOutcome::Failed(failed)),
         }
     }
@@ -125,14 +138,14 @@ impl FeedCommitter {
             let mut wave = OperationWave::default();
             for item in piece.items {
                 if wave.has(&item.step) {
-                    self.execute(std::mem::take(&mut wave)).await;
+                    self.execute(std::mem::take(&mut wave), None).await;
                 }
                 if self.stopped.is_some() {
                     break;
                 }
                 wave.add(item);
             }
-            self.execute(wave).await;
+            self.execute(wave, Some(piece.room)).await;
             self.stopped = self.stopped.or(piece.stopped);
             // A client that has left gets no answer, and has sent nothing whole after this.
             if self.stopped.is_some() || self.answer.is_gone() {
@@ -142,33 +155,47 @@ impl FeedCommitter {
         self.answer.total(&self.totals, self.stopped.as_ref());
     }
 
-    /// Executes a wave, unless the stream was stopped.
-    async fn execute(&mut self, wave: OperationWave) {
-        let OperationWave { last, writes, origins, forwarded, mut finished, .. } = wave;
+    /// Executes a wave, unless the stream was stopped. `room` is the memory of the operations that are
+    /// executed here, if they are the last ones: it is given back before the answers of other nodes come,
+    /// since these may wait for memory too.
+    async fn execute(&mut self, wave: OperationWave, room: Option<BudgetReservation>) {
+        let OperationWave { last, writes, origins, relayed, forwarded, mut finished, .. } = wave;
         let (Some((through, offset)), None) = (last, &self.stopped) else { return };
-        if self.call.node.cluster().is_none() {
-            self.await_quotas(&origins).await;
-        }
-        let (written, answered) =
-            tokio::join!(commit(&self.call, writes, &origins), forward(&self.call, forwarded));
+        self.await_quotas(&origins, &relayed).await;
+        let here = async {
+            let written = commit(&self.call, writes, origins).await;
+            drop(room);
+            written
+        };
+        let (written, relayed, answered) =
+            tokio::join!(here, relay(&self.call, relayed), forward(&self.call, forwarded));
+        let CommittedWave { finished: written, again } = written;
         finished.extend(written);
-        // The failures of forwarded operations were counted by their requests.
+        // The failures of operations that were sent on were counted by their requests.
         finished.iter().for_each(|outcome| self.count_failure(outcome));
         finished.extend(answered);
+        finished.extend(relayed.finished);
+        let again = again.into_iter().chain(relayed.again).collect();
+        finished.extend(forward(&self.call, again).await);
         finished.sort_by_key(StreamOutcome::number);
         finished.into_iter().for_each(|outcome| self.count(outcome));
         if self.stopped.is_none() {
             self.totals.operations = through;
             self.totals.bytes = offset;
-            self.answer.progress(through, offset);
+            self.answer.progress(&self.totals);
         }
     }
 
     /// Waits until the quotas of the groups admit their operations.
-    async fn await_quotas(&self, origins: &[WaveWrite]) {
+    async fn await_quotas(&self, origins: &[WaveWrite], relayed: &BTreeMap<String, Vec<ForwardedOperation>>) {
+        if self.call.hop != ForwardKind::Client {
+            // The node that the client sent them to has counted them.
+            return;
+        }
         let (quotas, metrics) = (self.call.node.quotas(), self.call.node.metrics());
-        for origin in origins {
-            while quotas.admit_group(origin.id.group(), Instant::now(), metrics).is_err() {
+        let relayed = relayed.values().flatten().map(|operation| operation.single.id().group());
+        for group in origins.iter().map(|origin| origin.id.group()).chain(relayed) {
+            while quotas.admit_group(group, Instant::now(), metrics).is_err() {
                 tokio::time::sleep(PAUSES.1 / 10).await;
             }
         }
@@ -190,13 +217,18 @@ impl FeedCommitter {
                 totals.ok += 1;
                 return;
             }
-            StreamOutcome::Ignored => {
+            StreamOutcome::Ignored(ignored) => {
+                // One is enough to see why.
+                if totals.ignored == 0 {
+                    self.answer.ignore(&ignored);
+                }
                 totals.ignored += 1;
                 return;
             }
             StreamOutcome::Failed(failed) => failed,
         };
-        if failed.is_passing() {
+        // Another node tries again by itself what has not been executed.
+        if failed.is_passing() && self.call.hop == ForwardKind::Client {
             // It may succeed when it is sent again, with all that follows it.
             let FailedOperation { number, id, status, message, .. } = failed;
             let message = format!("operation {number} ({id}): {message}");
@@ -212,47 +244,100 @@ impl FeedCommitter {
 }
 
 impl StreamOutcome {
-    /// Number of a failed operation, for the order of their lines.
+    /// Number of a listed operation, for the order of their lines.
     fn number(&self) -> u64 {
         match self {
             StreamOutcome::Failed(failed) => failed.number,
-            StreamOutcome::Ok | StreamOutcome::Ignored => 0,
+            StreamOutcome::Ignored(ignored) => ignored.number,
+            StreamOutcome::Ok => 0,
         }
     }
 }
 
-/// Writes a batch to the store of this node.
-async fn commit(
-    call: &DocumentCall,
-    writes: Vec<DocumentWrite>,
-    origins: &[WaveWrite],
-) -> Vec<StreamOutcome> {
+/// Outcomes of operations that were executed together.
+#[derive(Default)]
+pub(super) struct CommittedWave {
+    pub(super) finished: Vec<StreamOutcome>,
+    /// Operations that were certainly not executed, to be tried like single requests.
+    pub(super) again: Vec<ForwardedOperation>,
+}
+
+/// Writes a batch to the store of this node, or to all replicas of the buckets that it owns.
+async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<WaveWrite>) -> CommittedWave {
+    let mut wave = CommittedWave::default();
     if writes.is_empty() {
-        return Vec::new();
+        return wave;
     }
-    let outcomes = commit_batch(call, writes).await;
-    let metrics = call.node.metrics();
-    let finished = |(origin, outcome): (&WaveWrite, Result<CommittedWrite, Error>)| match outcome {
-        Ok(_) => {
-            metrics.count(match origin.kind {
-                OperationKind::Put => CountedMetric::Puts,
-                OperationKind::Update => CountedMetric::Updates,
-                OperationKind::Remove => CountedMetric::Removes,
-            });
-            StreamOutcome::Ok
-        }
+    let outcomes = match call.node.cluster() {
+        None => commit_batch(call, writes).await,
+        Some(cluster) => replicate_batch(&**cluster, writes, call.timeout).await,
+    };
+    let outcomes = match outcomes {
+        Ok(outcomes) => outcomes,
         Err(error) => {
-            StreamOutcome::Failed(FailedOperation::of(origin.number, origin.place, &origin.id, &error))
+            let failed = |origin: WaveWrite| {
+                let WaveWrite { number, place, id, .. } = origin;
+                StreamOutcome::Failed(FailedOperation::of(number, place, &id, &error))
+            };
+            wave.finished.extend(origins.into_iter().map(failed));
+            return wave;
         }
     };
-    match outcomes {
-        Ok(outcomes) => origins.iter().zip(outcomes).map(finished).collect(),
-        Err(error) => {
-            let failed =
-                |origin: &WaveWrite| FailedOperation::of(origin.number, origin.place, &origin.id, &error);
-            origins.iter().map(|origin| StreamOutcome::Failed(failed(origin))).collect()
+    let metrics = call.node.metrics();
+    for (origin, outcome) in origins.into_iter().zip(outcomes) {
+        let WaveWrite { number, place, kind, id, again } = origin;
+        match (outcome, again) {
+            (Ok(_), _) => {
+                metrics.count(match kind {
+                    OperationKind::Put => CountedMetric::Puts,
+                    OperationKind::Update => CountedMetric::Updates,
+                    OperationKind::Remove => CountedMetric::Removes,
+                });
+                wave.finished.push(StreamOutcome::Ok);
+            }
+            (Err(error), Some(single)) if is_not_executed(&error) && call.hop == ForwardKind::Client => {
+                wave.again.push(ForwardedOperation { number, place, single });
+            }
+            (Err(error), _) => {
+                wave.finished.push(StreamOutcome::Failed(FailedOperation::of(number, place, &id, &error)));
+            }
         }
     }
+    wave
+}
+
+/// True if an operation with this error was certainly not executed, and can be when it is sent again.
+fn is_not_executed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::Unavailable)
+}
+
+/// Writes a batch to all replicas of buckets that this node owns.
+///
+/// # Errors
+/// A part of the cluster's code has dropped a write.
+async fn replicate_batch(
+    cluster: &dyn ClusterView,
+    writes: Vec<DocumentWrite>,
+    timeout: Duration,
+) -> Result<Vec<Result<CommittedWrite, Error>>, Error> {
+    let mut receivers = Vec::with_capacity(writes.len());
+    let batched = |write| {
+        let (sender, receiver) = oneshot::channel();
+        receivers.push(receiver);
+        let done = Box::new(move |outcome| {
+            // The stream may have ended; the write stands all the same.
+            let _ = sender.send(outcome);
+        });
+        BatchedWrite { write, done }
+    };
+    let batch: Vec<BatchedWrite> = writes.into_iter().map(batched).collect();
+    cluster.write_batch(batch, Instant::now() + timeout);
+    let mut outcomes = Vec::with_capacity(receivers.len());
+    for receiver in receivers {
+        let dropped = |_| Error::Internal("the cluster dropped a write; see the log".to_owned());
+        outcomes.push(write::written(receiver.await.map_err(dropped)?));
+    }
+    Ok(outcomes)
 }
 
 /// Writes a batch as soon as the store takes it on.
@@ -286,6 +371,28 @@ async fn commit_batch(
             }
         }
     }
+}
+
+/// Sends operations to the nodes that own their documents, a batch to each.
+async fn relay(
+    call: &Arc<DocumentCall>,
+    relayed: BTreeMap<String, Vec<ForwardedOperation>>,
+) -> CommittedWave {
+    let mut under_way = JoinSet::new();
+    for (address, operations) in relayed {
+        under_way.spawn(RelayedPart { address, operations }.run(Arc::clone(call)));
+    }
+    let mut all = CommittedWave::default();
+    while let Some(joined) = under_way.join_next().await {
+        match joined {
+            Ok(CommittedWave { finished, again }) => {
+                all.finished.extend(finished);
+                all.again.extend(again);
+            }
+            Err(_) => all.finished.push(lost_operation()),
+        }
+    }
+    all
 }
 
 /// Executes operations like single requests, some at a time.

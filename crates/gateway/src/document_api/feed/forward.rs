@@ -14,7 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::DocumentCall;
-use super::answer::FailedOperation;
+use super::answer::{FailedOperation, IgnoredOperation};
 use super::commit::{RetryPause, StreamOutcome};
 use millrace_node::Error;
 
@@ -23,9 +23,21 @@ pub(super) struct ForwardedOperation {
     /// Number in the stream, from 1.
     pub(super) number: u64,
     pub(super) place: FeedPosition,
+    pub(super) single: SingleOperation,
+}
+
+/// An operation as a request of its own.
+pub(super) struct SingleOperation {
     pub(super) operation: FeedOperation,
     /// Condition of a removal, whose request has no body.
     pub(super) condition: Option<String>,
+}
+
+impl SingleOperation {
+    /// Document that is changed.
+    pub(super) fn id(&self) -> &DocumentId {
+        &self.operation.id
+    }
 }
 
 impl ForwardedOperation {
@@ -33,7 +45,8 @@ impl ForwardedOperation {
     pub(super) async fn run(self, call: Arc<DocumentCall>) -> StreamOutcome {
         let deadline = Instant::now() + call.timeout;
         let mut retry = RetryPause::until(deadline);
-        let ForwardedOperation { number, place, operation, condition } = self;
+        let ForwardedOperation { number, place, single } = self;
+        let SingleOperation { operation, condition } = single;
         let FeedOperation { kind, id, json, .. } = operation;
         let json = hyper::body::Bytes::from(json);
         loop {
@@ -46,7 +59,8 @@ impl ForwardedOperation {
             let status = response.status();
             if status.is_success() {
                 let is_ignored = response.headers().contains_key("x-vespa-ignored-operation");
-                return if is_ignored { StreamOutcome::Ignored } else { StreamOutcome::Ok };
+                let ignored = IgnoredOperation { number, place, id: id.to_string() };
+                return if is_ignored { StreamOutcome::Ignored(ignored) } else { StreamOutcome::Ok };
             }
             let is_passing =
                 matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
@@ -76,16 +90,22 @@ async fn message_of(body: Body) -> String {
 
 /// Returns the path and the parameters of the request for one operation.
 fn target_of(id: &DocumentId, condition: Option<&str>, call: &DocumentCall) -> String {
-    let mut target = format!("{}?timeout={}ms", path_of(id), call.timeout.as_millis());
-    for name in ["route", "cluster"] {
-        if let Some(value) = call.parameters.get(name) {
-            target.push_str(&format!("&{name}={}", encoded(value)));
-        }
-    }
+    let mut target = format!("{}?{}", path_of(id), parameters_of(call));
     if let Some(condition) = condition {
         target.push_str(&format!("&condition={}", encoded(condition)));
     }
     target
+}
+
+/// Parameters of a stream that its operations have too.
+pub(super) fn parameters_of(call: &DocumentCall) -> String {
+    let mut parameters = format!("timeout={}ms", call.timeout.as_millis());
+    for name in ["route", "cluster"] {
+        if let Some(value) = call.parameters.get(name) {
+            parameters.push_str(&format!("&{name}={}", encoded(value)));
+        }
+    }
+    parameters
 }
 
 fn request(kind: OperationKind, target: &str, json: hyper::body::Bytes) -> Request<Body> {

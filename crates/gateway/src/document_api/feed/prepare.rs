@@ -12,10 +12,12 @@ use tokio::sync::mpsc;
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedBreak};
 use super::commit::RetryPause;
+use super::forward::SingleOperation;
 use super::input::{FeedItem, FeedPiece};
 use crate::document_api::write;
 use crate::http::BudgetReservation;
 use crate::status::HttpError;
+use millrace_node::cluster::{ForwardKind, NodeAddress};
 use millrace_node::deployment::CompiledDocumentType;
 use millrace_node::pool::{WorkFlow, pause};
 use millrace_node::work::WorkKind;
@@ -32,12 +34,22 @@ pub(super) struct PreparedItem {
 
 /// Next step of an operation.
 pub(super) enum PreparedStep {
-    /// A write for the store of this node.
-    Write(OperationKind, DocumentWrite),
-    /// An operation for another node, or whose statements wait for models; and the condition of a removal.
-    Forward(FeedOperation, Option<String>),
+    /// A write for the store of this node; in a cluster, with the operation, which is executed like a single
+    /// request if the document has got another owner by then.
+    Write {
+        kind: OperationKind,
+        write: DocumentWrite,
+        again: Option<SingleOperation>,
+    },
+    /// An operation for the node at this address, sent with others for that node.
+    Relay {
+        address: String,
+        operation: SingleOperation,
+    },
+    /// An operation whose statements wait for models, or that needs a request of its own for another reason.
+    Forward(SingleOperation),
     /// No cluster takes the document.
-    Ignored,
+    Ignored(DocumentId),
     Failed(FailedOperation),
 }
 
@@ -45,9 +57,9 @@ impl PreparedStep {
     /// Document that is changed.
     pub(super) fn id(&self) -> Option<&DocumentId> {
         match self {
-            PreparedStep::Write(_, write) => Some(&write.id),
-            PreparedStep::Forward(operation, _) => Some(&operation.id),
-            PreparedStep::Ignored | PreparedStep::Failed(_) => None,
+            PreparedStep::Write { write, .. } => Some(&write.id),
+            PreparedStep::Relay { operation, .. } | PreparedStep::Forward(operation) => Some(operation.id()),
+            PreparedStep::Ignored(_) | PreparedStep::Failed(_) => None,
         }
     }
 }
@@ -56,8 +68,10 @@ impl PreparedStep {
 pub(super) struct PreparedPiece {
     pub(super) items: Vec<PreparedItem>,
     pub(super) stopped: Option<FeedBreak>,
-    /// Memory of the piece, as text and parsed.
-    _room: (FeedPiece, BudgetReservation),
+    /// Memory of the operations that are committed here, parsed.
+    pub(super) room: BudgetReservation,
+    /// Memory of the text.
+    _text: FeedPiece,
 }
 
 /// Prepares all pieces, until the stream ends or is stopped.
@@ -86,7 +100,7 @@ async fn prepare(call: &Arc<DocumentCall>, mut piece: FeedPiece) -> PreparedPiec
             Vec::new()
         }
     };
-    PreparedPiece { items: prepared, stopped, _room: (piece, room) }
+    PreparedPiece { items: prepared, stopped, room, _text: piece }
 }
 
 /// Parses and indexes in the pool, once there is room for it.
@@ -123,19 +137,44 @@ async fn prepare_items(
     }
 }
 
-/// Memory that an operation takes while it is parsed and committed, in bytes. A forwarded one reserves its
-/// own when it is executed; if its piece did, pieces could wait for each other.
+/// Memory that an operation takes while it is parsed and committed, in bytes. One that is executed elsewhere
+/// reserves its own there; if its piece did, pieces could wait for each other.
 fn work_of(call: &DocumentCall, deployment: &CompiledApplication, item: &FeedItem) -> usize {
     let Ok(operation) = &item.operation else { return 0 };
     match deployment.kind(operation.id.document_type()) {
-        Ok(kind) if !is_forwarded(call, kind) => WorkKind::Document(kind.block).bytes(&operation.json),
+        Ok(kind) if matches!(destination(call, kind, &operation.id), StepDestination::Here) => {
+            WorkKind::Document(kind.block).bytes(&operation.json)
+        }
         _ => 0,
     }
 }
 
-/// True if operations on such documents are executed like single requests.
-fn is_forwarded(call: &DocumentCall, kind: &CompiledDocumentType) -> bool {
-    call.node.cluster().is_some() || kind.scripts.waits()
+/// Place where an operation is executed.
+enum StepDestination {
+    /// This node, in a batch.
+    Here,
+    /// The node at this address, in a batch.
+    There(String),
+    /// Like a single request.
+    Single,
+    /// Nowhere: another node has sent it here, and no longer to the owner.
+    Moved,
+}
+
+/// Place for an operation, by the cluster state of now: the document may get another owner before it is
+/// executed.
+fn destination(call: &DocumentCall, kind: &CompiledDocumentType, id: &DocumentId) -> StepDestination {
+    if kind.scripts.waits() {
+        return StepDestination::Single;
+    }
+    let Some(cluster) = call.node.cluster() else { return StepDestination::Here };
+    match cluster.owner(id.location()) {
+        Ok(NodeAddress::Here) => StepDestination::Here,
+        // Nodes that disagree about an owner must not send an operation to and fro.
+        _ if call.hop != ForwardKind::Client => StepDestination::Moved,
+        Ok(NodeAddress::At(address)) => StepDestination::There(address),
+        Err(_) => StepDestination::Single,
+    }
 }
 
 fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: FeedItem) -> PreparedItem {
@@ -186,6 +225,7 @@ fn prepared_step(
     deployment: &CompiledApplication,
     mut operation: FeedOperation,
 ) -> Result<PreparedStep, Box<RefusedOperation>> {
+    let named = operation.id.clone();
     if let Err(error) = admit(call, &mut operation) {
         return Err(RefusedOperation::boxed(operation, error));
     }
@@ -197,9 +237,17 @@ fn prepared_step(
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
         element_bytes_max: call.node.settings().limits.element_bytes_max,
     };
-    let is_forwarded = is_forwarded(call, kind);
-    if is_forwarded && operation.kind != OperationKind::Remove {
-        return Ok(PreparedStep::Forward(operation, None));
+    let destination = match destination(call, kind, &operation.id) {
+        // The other node would read the id in the text.
+        StepDestination::There(_) if operation.id != named => StepDestination::Single,
+        StepDestination::Moved => {
+            let error = Error::Unsettled("the document has got another owner".to_owned());
+            return Err(RefusedOperation::boxed(operation, error));
+        }
+        destination => destination,
+    };
+    if !matches!(destination, StepDestination::Here) && operation.kind != OperationKind::Remove {
+        return Ok(elsewhere(destination, SingleOperation { operation, condition: None }));
     }
     let parse = || {
         let bytes = operation.json.len();
@@ -218,16 +266,28 @@ fn prepared_step(
         Ok(parsed) => parsed,
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
-    if is_forwarded {
-        return Ok(PreparedStep::Forward(operation, parsed.condition));
+    if !matches!(destination, StepDestination::Here) {
+        return Ok(elsewhere(destination, SingleOperation { operation, condition: parsed.condition }));
     }
+    let condition = parsed.condition.clone().filter(|_| operation.kind == OperationKind::Remove);
     match write::change_here(call, deployment, kind, parsed) {
         Ok(Some(change)) => {
-            let FeedOperation { kind, id, .. } = operation;
-            Ok(PreparedStep::Write(kind, DocumentWrite { id, change }))
+            let (kind, write) = (operation.kind, DocumentWrite { id: operation.id.clone(), change });
+            let again = call.node.cluster().map(|_| SingleOperation { operation, condition });
+            Ok(PreparedStep::Write { kind, write, again })
         }
-        Ok(None) => Ok(PreparedStep::Ignored),
+        Ok(None) => Ok(PreparedStep::Ignored(operation.id)),
         Err(error) => Err(RefusedOperation::boxed(operation, error)),
+    }
+}
+
+/// Step of an operation that is not executed here.
+fn elsewhere(destination: StepDestination, operation: SingleOperation) -> PreparedStep {
+    match destination {
+        StepDestination::There(address) => PreparedStep::Relay { address, operation },
+        StepDestination::Here | StepDestination::Single | StepDestination::Moved => {
+            PreparedStep::Forward(operation)
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
+use super::zstd::{ZSTD_BYTES, ZstdReader};
 use crate::status::HttpError;
 use millrace_node::Error;
 
@@ -18,6 +19,7 @@ use millrace_node::Error;
 pub(super) enum PackedForm {
     Plain,
     Gzip,
+    Zstd,
 }
 
 impl PackedForm {
@@ -29,10 +31,19 @@ impl PackedForm {
         match encoding.map_or(&b""[..], HeaderValue::as_bytes) {
             b"" | b"identity" => Ok(PackedForm::Plain),
             b"gzip" | b"x-gzip" => Ok(PackedForm::Gzip),
+            b"zstd" => Ok(PackedForm::Zstd),
             other => Err(Error::BadRequest(format!(
-                "content-encoding '{}' is not known; send the feed with gzip, or as it is",
+                "content-encoding '{}' is not known; send the feed with gzip or zstd, or as it is",
                 String::from_utf8_lossy(other)
             ))),
+        }
+    }
+
+    /// Memory in bytes for the unpacking.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            PackedForm::Plain | PackedForm::Gzip => 0,
+            PackedForm::Zstd => ZSTD_BYTES,
         }
     }
 
@@ -41,6 +52,7 @@ impl PackedForm {
         match self {
             PackedForm::Plain => Box::new(frames),
             PackedForm::Gzip => Box::new(MultiGzDecoder::new(frames)),
+            PackedForm::Zstd => Box::new(ZstdReader::new(frames)),
         }
     }
 }

@@ -16,13 +16,13 @@ fn nobody<W>(_: &W) -> bool {
     false
 }
 
-/// `get:a`, `a`, or `*` for all groups.
+/// `get:a`, `a`, `a+b` for a set of groups, or `*` for all groups.
 fn flow(text: &str) -> WorkFlow {
     let group = |name: &str| DocumentGroup::Name(name.to_owned());
     match text.split_once(':') {
         Some((_, name)) => WorkFlow::short_of(&group(name)),
         None if text == "*" => WorkFlow::of_scope(&ViewScope::All),
-        None => WorkFlow::of_group(&group(text)),
+        None => WorkFlow::of_scope(&ViewScope::Groups(text.split('+').map(group).collect())),
     }
 }
 
@@ -151,6 +151,10 @@ fn turns_are_taken_as_the_table_says() {
     check("a=8 get:x=1 get:x=1 get:y=1", "get:x@1 get:x@2 get:y@3 a@11");
     // But queries are owed as much time as they use.
     check("a=8 get:x=4 get:x=4 get:y=1", "get:x@4 get:y@9 get:x@13 a@17");
+    // New sets of groups do not go before groups with little work, but before those with much.
+    check("a+b=4 a+c=4 b+c=4 d=1", "d@1 a+b@5 a+c@9 b+c@13");
+    check("a+b=8 a+c=8 d=1@1", "d@5 a+b@13 a+c@17");
+    check("a=20 a+b=1 d=1", "d@5 a+b@6 a@22");
     // Scans of all groups go last.
     check("*=8 a=8 b=2", "b@6 a@10 *@18");
 }

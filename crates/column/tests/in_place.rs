@@ -1,0 +1,148 @@
+//! Values that are read in place, compared with those that are decoded.
+
+use std::sync::Arc;
+
+use millrace_column::{ColumnValue, ValueBuilder, ValueLayout, read_value, value};
+use millrace_document::{DataType, DocumentField, DocumentValue, StructType, ValueRef};
+use proptest::prelude::*;
+
+fn member(name: &str, data_type: DataType) -> DocumentField {
+    DocumentField { name: Arc::from(name), data_type }
+}
+
+fn types() -> impl Strategy<Value = DataType> {
+    let leaf = prop_oneof![
+        Just(DataType::Bool),
+        Just(DataType::Byte),
+        Just(DataType::Int),
+        Just(DataType::Long),
+        Just(DataType::Float),
+        Just(DataType::Double),
+        Just(DataType::String),
+        Just(DataType::Raw),
+        Just(DataType::Position),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        let set = inner.clone().prop_map(|element| DataType::WeightedSet {
+            element: Box::new(element),
+            create_if_nonexistent: false,
+            remove_if_zero: false,
+        });
+        let map = (inner.clone(), inner.clone())
+            .prop_map(|(key, value)| DataType::Map(Box::new(key), Box::new(value)));
+        let members = (inner.clone(), inner.clone()).prop_map(|(a, b)| {
+            let fields = vec![member("a", a), member("b", b)];
+            DataType::Struct(Arc::new(StructType { name: "pair".to_owned(), fields }))
+        });
+        prop_oneof![inner.prop_map(|of| DataType::Array(Box::new(of))), set, map, members]
+    })
+}
+
+/// A value of a type; structs may have a member that their type does not declare.
+fn value_of(data_type: &DataType) -> BoxedStrategy<DocumentValue> {
+    match data_type {
+        DataType::Bool => any::<bool>().prop_map(DocumentValue::Bool).boxed(),
+        DataType::Byte => any::<i8>().prop_map(DocumentValue::Byte).boxed(),
+        DataType::Int => any::<i32>().prop_map(DocumentValue::Int).boxed(),
+        DataType::Long => any::<i64>().prop_map(DocumentValue::Long).boxed(),
+        DataType::Float => any::<i16>().prop_map(|n| DocumentValue::Float(f32::from(n))).boxed(),
+        DataType::Double => any::<i16>().prop_map(|n| DocumentValue::Double(f64::from(n))).boxed(),
+        DataType::String => "[a-zä]{0,5}".prop_map(DocumentValue::String).boxed(),
+        DataType::Raw => prop::collection::vec(any::<u8>(), 0..4).prop_map(DocumentValue::Raw).boxed(),
+        DataType::Position => (any::<i32>(), any::<i32>())
+            .prop_map(|(latitude, longitude)| DocumentValue::Position { latitude, longitude })
+            .boxed(),
+        DataType::Array(of) => {
+            prop::collection::vec(value_of(of), 0..4).prop_map(DocumentValue::Array).boxed()
+        }
+        DataType::WeightedSet { element, .. } => {
+            let weighted = (value_of(element), any::<i32>());
+            prop::collection::vec(weighted, 0..4).prop_map(DocumentValue::WeightedSet).boxed()
+        }
+        DataType::Map(key, value) => {
+            let entry = (value_of(key), value_of(value));
+            prop::collection::vec(entry, 0..4).prop_map(DocumentValue::Map).boxed()
+        }
+        DataType::Struct(of) => {
+            let mut members: Vec<BoxedStrategy<(Arc<str>, DocumentValue)>> = Vec::new();
+            for field in &of.fields {
+                let name = field.name.clone();
+                members.push(value_of(&field.data_type).prop_map(move |value| (name.clone(), value)).boxed());
+            }
+            (members, any::<u8>())
+                .prop_map(|(mut members, dice)| {
+                    if dice < 32 {
+                        members.push((Arc::from("undeclared"), DocumentValue::Bool(true)));
+                    }
+                    DocumentValue::Struct(members)
+                })
+                .boxed()
+        }
+        other => panic!("{other:?} is not among the types of this test"),
+    }
+}
+
+fn owned(value: ValueRef<'_>) -> DocumentValue {
+    match value {
+        ValueRef::Bool(value) => DocumentValue::Bool(value),
+        ValueRef::Byte(number) => DocumentValue::Byte(number),
+        ValueRef::Int(number) => DocumentValue::Int(number),
+        ValueRef::Long(number) => DocumentValue::Long(number),
+        ValueRef::Float(number) => DocumentValue::Float(number),
+        ValueRef::Double(number) => DocumentValue::Double(number),
+        ValueRef::String(text) => DocumentValue::String(text.to_owned()),
+        ValueRef::Raw(bytes) => DocumentValue::Raw(bytes.to_vec()),
+        ValueRef::Position { latitude, longitude } => DocumentValue::Position { latitude, longitude },
+        ValueRef::Array(array) => DocumentValue::Array(array.values().map(owned).collect()),
+        ValueRef::WeightedSet(set) => {
+            DocumentValue::WeightedSet(set.weighted().map(|(value, weight)| (owned(value), weight)).collect())
+        }
+        ValueRef::Map(map) => {
+            DocumentValue::Map(map.entries().map(|(key, value)| (owned(key), owned(value))).collect())
+        }
+        ValueRef::Struct(members) => DocumentValue::Struct(
+            members.members().map(|(name, value)| (Arc::from(name), owned(value))).collect(),
+        ),
+        ValueRef::Tensor(_) | ValueRef::DenseCells(_) => panic!("tensors are decoded"),
+    }
+}
+
+/// Two types, mostly the same, and values of the first.
+fn rows() -> impl Strategy<Value = (DataType, DataType, Vec<Option<DocumentValue>>)> {
+    (types(), types(), any::<u8>()).prop_flat_map(|(written, other, dice)| {
+        let read = if dice < 64 { other } else { written.clone() };
+        let values = prop::collection::vec(prop::option::of(value_of(&written)), 0..6);
+        (Just(written), Just(read), values)
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_value_in_place_is_the_decoded_one((written, read, values) in rows()) {
+        let mut builder = ValueBuilder::new(&written);
+        values.iter().for_each(|value| builder.push(value.as_ref()));
+        let column = builder.finish();
+        for index in 0..values.len() {
+            let found = read_value(&column, &read, index).map(|found| match found {
+                ColumnValue::InPlace(in_place) => owned(in_place),
+                ColumnValue::Decoded(decoded) => decoded,
+            });
+            prop_assert_eq!(found, value(&column, &read, index));
+        }
+    }
+
+    #[test]
+    fn values_without_hidden_parts_are_not_decoded((written, _, values) in rows()) {
+        let mut builder = ValueBuilder::new(&written);
+        values.iter().for_each(|value| builder.push(value.as_ref()));
+        let column = builder.finish();
+        for (index, value) in values.iter().enumerate() {
+            if value.is_none() || millrace_column::value(&column, &written, index) != *value {
+                continue;
+            }
+            let in_place = matches!(read_value(&column, &written, index), Some(ColumnValue::InPlace(_)));
+            let encoded = millrace_column::layout(&written) == ValueLayout::Encoded;
+            prop_assert_eq!(in_place, encoded, "{:?}", value);
+        }
+    }
+}

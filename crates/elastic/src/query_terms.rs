@@ -1,0 +1,143 @@
+//! Sets of terms that a query names by a pattern, or by a word that they are near to.
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::Error;
+use crate::query::text_of;
+
+/// A regular expression for whole terms.
+#[derive(Debug, Clone)]
+pub(crate) struct TermPattern {
+    regex: Regex,
+}
+
+impl TermPattern {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// It is malformed, or compiles to more than 10 MB.
+    pub(crate) fn new(text: &str, ignores_case: bool) -> Result<Self, Error> {
+        let flag = if ignores_case { "(?i)" } else { "" };
+        let regex = Regex::new(&format!("{flag}^(?:{text})$"))
+            .map_err(|error| Error::IllegalArgument(format!("[regexp] {error}")))?;
+        Ok(TermPattern { regex })
+    }
+
+    /// True if a term matches.
+    pub(crate) fn matches(&self, term: &str) -> bool {
+        self.regex.is_match(term)
+    }
+}
+
+impl PartialEq for TermPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.regex.as_str() == other.regex.as_str()
+    }
+}
+
+/// Terms that are near to a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FuzzyTerms {
+    /// Letters of a word from which on one edit and two edits are allowed; `(0, n)` allows one at least.
+    one_from: usize,
+    two_from: usize,
+    /// Letters at the start that must be equal.
+    pub(crate) prefix_length: usize,
+    /// True if two letters that change places are one edit.
+    pub(crate) has_swaps: bool,
+}
+
+impl FuzzyTerms {
+    /// Terms with a fixed number of edits.
+    pub(crate) fn with_edits(edits: usize) -> Self {
+        let from = |least: usize| if edits >= least { 0 } else { usize::MAX };
+        FuzzyTerms { one_from: from(1), two_from: from(2), prefix_length: 0, has_swaps: true }
+    }
+
+    /// Parses `fuzziness`: a number of edits, `AUTO` or `AUTO:3,6`.
+    pub(crate) fn parse(value: Option<&Value>) -> Result<Self, Error> {
+        let text = value.map_or_else(|| "AUTO".to_owned(), text_of);
+        let malformed = || Error::IllegalArgument(format!("Invalid fuzziness value: {text}"));
+        let upper = text.to_ascii_uppercase();
+        if let Some(lengths) = upper.strip_prefix("AUTO") {
+            let (low, high) = match lengths.strip_prefix(':') {
+                None if lengths.is_empty() => (3, 6),
+                None => return Err(malformed()),
+                Some(lengths) => {
+                    let (low, high) = lengths.split_once(',').ok_or_else(malformed)?;
+                    let length = |text: &str| text.trim().parse::<usize>().map_err(|_| malformed());
+                    (length(low)?, length(high)?)
+                }
+            };
+            if low > high {
+                return Err(malformed());
+            }
+            return Ok(FuzzyTerms { one_from: low, two_from: high, prefix_length: 0, has_swaps: true });
+        }
+        match text.parse::<f64>() {
+            Ok(edits) if (0.0..=2.0).contains(&edits) => Ok(FuzzyTerms::with_edits(edits as usize)),
+            _ => Err(malformed()),
+        }
+    }
+
+    /// Number of edits that a word may have.
+    fn edits(&self, word: &str) -> usize {
+        let length = word.chars().count();
+        usize::from(length >= self.one_from) + usize::from(length >= self.two_from)
+    }
+
+    /// True if a term is near to a word: by few letters added, removed, replaced or swapped.
+    pub(crate) fn has(&self, term: &str, word: &str) -> bool {
+        let edits = self.edits(word);
+        let (left, right): (Vec<char>, Vec<char>) = (term.chars().collect(), word.chars().collect());
+        let prefix = self.prefix_length.min(right.len());
+        if left.len().abs_diff(right.len()) > edits || left.get(..prefix) != right.get(..prefix) {
+            return false;
+        }
+        let mut before: Vec<usize> = Vec::new();
+        let mut row: Vec<usize> = (0..=right.len()).collect();
+        for (at, letter) in left.iter().enumerate() {
+            let mut next = vec![at + 1];
+            for (to, other) in right.iter().enumerate() {
+                let mut cost =
+                    (row[to] + usize::from(letter != other)).min(row[to + 1] + 1).min(next[to] + 1);
+                if self.has_swaps && at > 0 && to > 0 && *letter == right[to - 1] && left[at - 1] == *other {
+                    cost = cost.min(before[to - 1] + 1);
+                }
+                next.push(cost);
+            }
+            before = std::mem::replace(&mut row, next);
+        }
+        row[right.len()] <= edits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fuzziness_is_a_number_or_by_length() {
+        for (fuzziness, word, expected) in [
+            (json!(0), "abcdefgh", 0),
+            (json!(1), "a", 1),
+            (json!("2"), "abc", 2),
+            (json!("AUTO"), "ab", 0),
+            (json!("AUTO"), "abc", 1),
+            (json!("auto"), "abcdef", 2),
+            (json!("AUTO:4,7"), "abc", 0),
+            (json!("AUTO:4,7"), "abcdefg", 2),
+        ] {
+            let parsed = FuzzyTerms::parse(Some(&fuzziness)).expect("the fuzziness is well-formed");
+            assert_eq!(parsed.edits(word), expected, "{fuzziness} of {word}");
+        }
+        for malformed in
+            [json!(3), json!(-1), json!("many"), json!("AUTO:6,3"), json!("AUTO:1"), json!("AUTOMATIC")]
+        {
+            assert!(FuzzyTerms::parse(Some(&malformed)).is_err(), "{malformed} is taken");
+        }
+    }
+}

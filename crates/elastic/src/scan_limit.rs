@@ -1,0 +1,204 @@
+//! Limits of one search: its time, and the number of documents that it may find.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::request::DoorParameters;
+
+/// Time limit of a search that has none of its own, and the longest that one can have.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Documents between two looks at the clock.
+const STEP: u32 = 64;
+
+/// Limits as they were asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScanLimit {
+    /// Time after which the search ends with what it has.
+    timeout: Option<Duration>,
+    /// Documents after which the search ends.
+    terminate_after: Option<u64>,
+    /// True if a search that ran out of time is answered with what it has.
+    allows_partial: bool,
+}
+
+impl ScanLimit {
+    /// Parses `timeout`, `terminate_after` and `allow_partial_search_results`; parameters count before the
+    /// members of the body.
+    ///
+    /// # Errors
+    /// A value is malformed.
+    pub(crate) fn parse(body: &Map<String, Value>, parameters: &DoorParameters) -> Result<Self, Error> {
+        let of_body = |name: &str| body.get(name).filter(|value| !value.is_null());
+        let timeout = match (parameters.get("timeout"), of_body("timeout")) {
+            (Some(text), _) => duration_of(text)?,
+            (None, Some(Value::String(text))) => duration_of(text)?,
+            (None, Some(other)) => return Err(malformed(&other.to_string())),
+            (None, None) => None,
+        };
+        let most = match (parameters.integer("terminate_after")?, of_body("terminate_after")) {
+            (Some(number), _) => number,
+            (None, Some(number)) => number.as_i64().unwrap_or(-1),
+            (None, None) => 0,
+        };
+        if most < 0 {
+            return Err(Error::IllegalArgument("terminateAfter must be > 0".to_owned()));
+        }
+        let allows = parameters.flag("allow_partial_search_results")?;
+        let of_body = of_body("allow_partial_search_results").and_then(Value::as_bool);
+        Ok(ScanLimit {
+            timeout,
+            terminate_after: (most > 0).then_some(most as u64),
+            allows_partial: allows.or(of_body).unwrap_or(true),
+        })
+    }
+}
+
+fn malformed(text: &str) -> Error {
+    Error::IllegalArgument(format!(
+        "failed to parse setting [timeout] with value [{text}] as a time value: unit is missing or unrecognized"
+    ))
+}
+
+/// Duration of a text such as `500ms`; `None` for -1, which is no limit.
+fn duration_of(text: &str) -> Result<Option<Duration>, Error> {
+    let text = text.trim();
+    if text == "-1" || text.is_empty() {
+        return Ok(None);
+    }
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| malformed(text))?;
+    let nanos: u64 = match unit {
+        "nanos" => 1,
+        "micros" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60 * 1_000_000_000,
+        "h" => 3_600 * 1_000_000_000,
+        "d" => 86_400 * 1_000_000_000,
+        "" if number == 0 => 0,
+        _ => return Err(malformed(text)),
+    };
+    Ok(Some(Duration::from_nanos(number.saturating_mul(nanos))))
+}
+
+/// A search under its limits.
+pub(crate) struct ScanProgress<'l> {
+    limit: &'l ScanLimit,
+    began: Instant,
+    until_look: u32,
+    found: u64,
+    /// True if the time ran out before all documents were read.
+    pub(crate) is_timed_out: bool,
+    /// True if enough documents were found before all were read.
+    pub(crate) is_terminated: bool,
+}
+
+impl<'l> ScanProgress<'l> {
+    /// Begins a search.
+    pub(crate) fn begin(limit: &'l ScanLimit) -> Self {
+        ScanProgress {
+            limit,
+            began: Instant::now(),
+            until_look: 0,
+            found: 0,
+            is_timed_out: false,
+            is_terminated: false,
+        }
+    }
+
+    /// True if the search was asked to end after a number of documents.
+    pub(crate) fn may_terminate(&self) -> bool {
+        self.limit.terminate_after.is_some()
+    }
+
+    /// True if the search ended before its last document.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_timed_out || self.is_terminated
+    }
+
+    /// Looks at the time before a document is read.
+    ///
+    /// # Errors
+    /// The time of the search is over, and it does not take a part for the whole.
+    pub(crate) fn next(&mut self) -> Result<ControlFlow<()>, Error> {
+        if self.until_look > 0 {
+            self.until_look -= 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.until_look = STEP;
+        let passed = self.began.elapsed();
+        match self.limit.timeout {
+            Some(timeout) if passed >= timeout.min(LONGEST) => {
+                if !self.limit.allows_partial {
+                    return Err(Error::Timeout("Time exceeded".to_owned()));
+                }
+                self.is_timed_out = true;
+                Ok(ControlFlow::Break(()))
+            }
+            None if passed >= LONGEST => Err(Error::Timeout(format!(
+                "the search took longer than {} s; narrow it, or give it a [timeout] for what it finds until then",
+                LONGEST.as_secs()
+            ))),
+            _ => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// Counts a document that matches.
+    pub(crate) fn count(&mut self) -> ControlFlow<()> {
+        self.found += 1;
+        if self.limit.terminate_after.is_some_and(|most| self.found >= most) {
+            self.is_terminated = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn times_have_units() {
+        for (text, expected) in [
+            ("1s", Some(1_000)),
+            ("250ms", Some(250)),
+            ("2m", Some(120_000)),
+            ("1h", Some(3_600_000)),
+            ("1d", Some(86_400_000)),
+            ("0", Some(0)),
+            ("-1", None),
+        ] {
+            let duration = duration_of(text).expect("the time is well-formed");
+            assert_eq!(duration.map(|duration| duration.as_millis()), expected, "{text}");
+        }
+        for text in ["1", "s", "1.5s", "1y", "-2s", "99999999999999999999s"] {
+            assert!(duration_of(text).is_err(), "{text} is taken");
+        }
+    }
+
+    #[test]
+    fn a_search_ends_at_its_limits() {
+        let parsed = |body: Value, query: &str| {
+            ScanLimit::parse(body.as_object().expect("an object"), &DoorParameters::parse(query))
+        };
+        let limit = parsed(json!({ "timeout": "1h", "terminate_after": 9 }), "timeout=0&terminate_after=2")
+            .expect("the limits are well-formed");
+        let mut progress = ScanProgress::begin(&limit);
+        assert_eq!(progress.next().expect("a part is allowed"), ControlFlow::Break(()));
+        assert!(progress.is_timed_out && progress.is_over());
+        assert_eq!(progress.count(), ControlFlow::Continue(()));
+        assert_eq!(progress.count(), ControlFlow::Break(()));
+        let strict = parsed(json!({ "timeout": "0", "allow_partial_search_results": false }), "");
+        let strict = strict.expect("the limits are well-formed");
+        assert_eq!(ScanProgress::begin(&strict).next().err().map(|error| error.status()), Some(408));
+        assert!(parsed(json!({ "terminate_after": -1 }), "").is_err());
+        assert!(parsed(json!({ "timeout": 5 }), "").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! Batches of clients: writes that a node begins together, and the check that none is taken on in part.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::distributor::{DistributorEvent, DurableWrite, RequestError};
+use millrace_cluster::replica::StorageWork;
+use millrace_cluster::{NodeKey, ReplicatedRow, RowContent};
+
+use crate::any_document;
+use crate::history::{ClientIntent, OperationId};
+use crate::message::SimMessage;
+use crate::network::SimAddress;
+use crate::world::SimWorld;
+
+/// Writes of one batch to one bucket, at the node that the client sent it to. They are named by the first
+/// operation of the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BatchPart {
+    batch: OperationId,
+    bucket: BucketId,
+}
+
+/// Outcomes of the parts of all batches.
+#[derive(Debug, Default)]
+pub(crate) struct BatchHistory {
+    /// An acknowledged write and one that was certainly not begun, of each part that has them, by the bucket
+    /// of the documents when the node answers: a group may have been divided since.
+    parts: BTreeMap<(BatchPart, BucketId), (Option<OperationId>, Option<OperationId>)>,
+    /// Operations that were sent in batches.
+    operations: BTreeSet<OperationId>,
+}
+
+impl BatchHistory {
+    /// Leaves out the last row of a batch, if there are several in a message.
+    pub fn without_last(&self, work: StorageWork) -> StorageWork {
+        let StorageWork::Apply(mut rows) = work else { return work };
+        let places: Vec<usize> = (0..rows.len()).filter(|place| self.has(&rows[*place])).collect();
+        if let [_, .., last] = places[..] {
+            rows.remove(last);
+        }
+        StorageWork::Apply(rows)
+    }
+
+    /// True for a put of a batch.
+    fn has(&self, row: &ReplicatedRow) -> bool {
+        let RowContent::Version(version) = &*row.content else { return false };
+        let number = version.body.as_deref().and_then(|body| body.first_chunk());
+        number.is_some_and(|number| self.operations.contains(&OperationId(u64::from_le_bytes(*number))))
+    }
+}
+
+/// Sends a batch of writes of few documents to a node.
+pub(crate) fn ask(world: &mut SimWorld, node: NodeKey) {
+    let mut operations = Vec::new();
+    for _ in 0..2 + world.random.below(6) {
+        let id = any_document(world);
+        let intent =
+            if world.random.permille(800) { ClientIntent::Put(id) } else { ClientIntent::Remove(id) };
+        operations.push(world.history.begin(intent));
+    }
+    world.batches.operations.extend(&operations);
+    world.send(SimAddress::Node(node), SimAddress::Node(node), SimMessage::ClientBatch(operations));
+}
+
+impl SimWorld {
+    /// Begins the operations of a batch at a node.
+    pub(crate) fn client_batch(&mut self, key: NodeKey, operations: Vec<OperationId>) {
+        let Some(batch) = operations.first().copied() else { return };
+        let mut writes = Vec::new();
+        for operation in operations {
+            let Some(DistributorEvent::Write(write)) = self.begin(key, operation, None, 0) else { continue };
+            let id = self.history.operations[&operation].intent.id().clone();
+            if let Some(node) = self.nodes.get_mut(&key)
+                && let Some(state) = &node.state
+                && let Some(running) = node.under_way.get_mut(&write.ticket)
+            {
+                running.part = Some(BatchPart { batch, bucket: state.bucket(id.location()) });
+            }
+            writes.push(write);
+        }
+        self.note(|| format!("n{key} begins a batch of {}", writes.len()));
+        self.distribute(key, vec![DistributorEvent::WriteBatch(writes)]);
+    }
+
+    /// Checks that a part whose write is acknowledged has none that was not begun.
+    pub(crate) fn part_answered(
+        &mut self,
+        key: NodeKey,
+        part: BatchPart,
+        operation: OperationId,
+        outcome: &Result<DurableWrite, RequestError>,
+    ) {
+        let id = self.history.operations[&operation].intent.id();
+        let Some(state) = self.nodes.get(&key).and_then(|node| node.state.as_ref()) else { return };
+        let bucket = state.bucket(id.location());
+        let (taken, refused) = self.batches.parts.entry((part, bucket)).or_default();
+        match outcome {
+            Ok(_) => *taken = Some(operation),
+            Err(
+                RequestError::Moved { unfinished: None, .. } | RequestError::Overloaded | RequestError::Late,
+            ) => *refused = Some(operation),
+            // It was sent, or a disk is full: removals are taken all the same.
+            Err(_) => {}
+        }
+        if let (Some(taken), Some(refused)) = (*taken, *refused) {
+            self.wrong =
+                Some(format!("{part:?} was taken on in part: {taken:?} was, and {refused:?} was not"));
+        }
+    }
+}
