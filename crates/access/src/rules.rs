@@ -34,9 +34,9 @@ pub enum AccessRule {
     Whole(&'static [AccessRight]),
 }
 
-/// Endpoints of both ports that require no credential: load balancers ask them, and they tell nothing but
-/// that the server is there.
-const OPEN: [&str; 2] = ["/state/v1/health", "/status.html"];
+/// Endpoints of both ports that require no credential: load balancers ask for the first two, and
+/// browsers for the files of the page. They have no data.
+const OPEN: [&str; 4] = ["/state/v1/health", "/status.html", "/page/style.css", "/page/page.js"];
 
 impl AccessRule {
     /// Returns the rule for a path and a method.
@@ -51,11 +51,15 @@ impl AccessRule {
         let below = |prefix: &str| {
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
+        let is_export = method == RequestMethod::Other && path.ends_with("/export");
         let measures = ["/state/v1", "/metrics", "/prometheus", "/ApplicationStatus"];
         match port {
             PortKind::Data => match () {
                 () if below("/document/v1") && is_safe => AccessRule::AnyOf(&[Read]),
-                () if below("/document/v1") || below("/feed/v1") => AccessRule::AnyOf(&[Write]),
+                () if below("/group/v1") && (is_safe || is_export) => AccessRule::AnyOf(&[Read]),
+                () if ["/document/v1", "/feed/v1", "/group/v1"].into_iter().any(below) => {
+                    AccessRule::AnyOf(&[Write])
+                }
                 () if ["/search", "/mcp", "/model-evaluation"].into_iter().any(below) => {
                     AccessRule::AnyOf(&[Read])
                 }

@@ -23,7 +23,8 @@ use millrace_access::PortKind;
 use crate::access_log::ConnectionPeer;
 use crate::edge::{AdmissionDecision, RequestGuard, shared_with};
 use crate::{
-    GatewayState, access_log, document_api, forwarding, http, mcp, model_evaluation, search_api, status_api,
+    GatewayState, access_log, document_api, forwarding, group_api, http, mcp, model_evaluation, page,
+    search_api, status_api,
 };
 
 /// Service for the requests of the port.
@@ -121,6 +122,9 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/document/v1/{*path}", any(document_api::handle))
         .route("/feed/v1", any(document_api::feed::handle))
         .route("/feed/v1/", any(document_api::feed::handle))
+        .route("/group/v1", any(group_api::handle))
+        .route("/group/v1/", any(group_api::handle))
+        .route("/group/v1/{*path}", any(group_api::handle))
         .route("/model-evaluation/v1", any(model_evaluation::handle))
         .route("/model-evaluation/v1/", any(model_evaluation::handle))
         .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
@@ -128,6 +132,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/mcp/", any(mcp::handle))
         .route(forwarding::READERS_PATH, post(forwarding::tell_readers))
         .merge(status_api::data_routes())
+        .merge(page::routes())
         .fallback(unknown)
         .with_state(node)
         .layer(from_fn(http::compress_response));
@@ -139,7 +144,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
 
 async fn unknown(State(_): State<Arc<GatewayState>>, request: axum::extract::Request) -> Response {
     let message = format!(
-        "nothing is at {}; documents are at /document/v1/, streams of operations at /feed/v1, queries at /search/, the list of handlers at /",
+        "nothing is at {}; documents are at /document/v1/, streams of operations at /feed/v1, queries at /search/, groups at /group/v1/, the list of handlers at /",
         request.uri().path()
     );
     http::json(StatusCode::NOT_FOUND, &serde_json::json!({ "message": message }))

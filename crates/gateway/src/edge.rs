@@ -17,6 +17,7 @@
 mod admission;
 mod cors;
 mod credentials;
+mod forwarded_groups;
 pub(crate) mod fuzz;
 mod hosts;
 mod origins;
@@ -171,7 +172,7 @@ fn check_fetch_metadata<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
 fn check_media_type<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
     let is_write = [Method::POST, Method::PUT].contains(request.method());
     let path = request.uri().path();
-    if !is_write || !["/document/v1", "/feed/v1"].iter().any(|api| path.starts_with(api)) {
+    if !is_write || !["/document/v1", "/feed/v1", "/group/v1"].iter().any(|api| path.starts_with(api)) {
         return Ok(());
     }
     match request.headers().get(CONTENT_TYPE) {

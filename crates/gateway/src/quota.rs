@@ -1,4 +1,4 @@
-//! Limits on requests a second.
+//! Limits on requests a second, and on the stored documents of groups.
 //!
 //! Two limits are the operator's and count facts known to the server itself: requests for the documents of
 //! one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third is advisory:
@@ -10,6 +10,7 @@
 //! own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
 
 mod allowances;
+mod group_sizes;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -22,6 +23,7 @@ use millrace_store::ViewScope;
 use parking_lot::Mutex;
 
 use self::allowances::TokenBuckets;
+use self::group_sizes::GroupSizeLimits;
 use crate::Settings;
 use crate::access_log::ConnectionPeer;
 use millrace_node::Error;
@@ -34,6 +36,7 @@ const KEYS_MAX: usize = 100_000;
 pub(crate) struct ClientQuotas {
     groups: RateLimit<DocumentGroup>,
     addresses: RateLimit<IpAddr>,
+    group_sizes: Option<GroupSizeLimits>,
     claims: Mutex<TokenBuckets<String>>,
     callers: Mutex<TokenBuckets<String>>,
     /// Requests in flight of callers that have a limit on them.
@@ -111,10 +114,16 @@ impl ClientQuotas {
         ClientQuotas {
             groups: RateLimit::new(settings.group_rate_max),
             addresses: RateLimit::new(settings.address_rate_max),
+            group_sizes: GroupSizeLimits::new(settings.group_documents_max, settings.group_bytes_max),
             claims: Mutex::new(TokenBuckets::new(KEYS_MAX)),
             callers: Mutex::new(TokenBuckets::new(KEYS_MAX)),
             in_flight: Arc::default(),
         }
+    }
+
+    /// Limits on the stored documents of each group, if there are any.
+    pub fn group_sizes(&self) -> Option<&GroupSizeLimits> {
+        self.group_sizes.as_ref()
     }
 
     /// Counts a request by the address of its client.

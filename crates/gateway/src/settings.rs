@@ -45,6 +45,10 @@ pub struct Settings {
     /// Maximum number of requests a second for the documents of one group; more are refused. `None` for no
     /// limit. Each node counts for itself.
     pub group_rate_max: Option<f64>,
+    /// Number of stored documents of one group from which on more are refused; `None` for no limit.
+    pub group_documents_max: Option<u64>,
+    /// Number of stored bytes of one group from which on more documents are refused; `None` for no limit.
+    pub group_bytes_max: Option<u64>,
     /// Maximum number of requests a second from one address (IPv6: from one network of 64 bits); more are
     /// refused. `None` for no limit. Each node counts for itself.
     pub address_rate_max: Option<f64>,
@@ -167,6 +171,8 @@ impl Settings {
             limits: RequestLimits::default(),
             return_memory: || {},
             group_rate_max: None,
+            group_documents_max: None,
+            group_bytes_max: None,
             address_rate_max: None,
             access_log: None,
             log_details: LogDetails::default(),

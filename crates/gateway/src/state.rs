@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Instant;
 
 use hyper::HeaderMap;
 
@@ -14,8 +15,9 @@ use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::ClientQuotas;
 use crate::{PortError, Settings};
 use millrace_access::{Permit, WantedGroups};
+use millrace_document::{DocumentGroup, DocumentId};
 use millrace_node::metrics::MetricGauge;
-use millrace_node::{Node, StartError};
+use millrace_node::{Error, Node, StartError};
 use millrace_store::Store;
 
 /// A node with everything that its ports need besides. It dereferences to the [`Node`], whose operations
@@ -94,6 +96,25 @@ impl GatewayState {
     pub(crate) fn store(&self, permit: &Permit, wanted: WantedGroups<'_>) -> &Store {
         assert!(permit.covers(wanted), "a request uses documents that its permit does not cover");
         self.node.store()
+    }
+
+    /// Admits the write of a document of `bytes` bytes by the size of its group, which reads directories of
+    /// files where it is not known.
+    ///
+    /// # Errors
+    /// [`Error::GroupFull`]; a file cannot be read.
+    pub(crate) fn admit_size(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
+        let Some(limits) = self.quotas.group_sizes() else { return Ok(()) };
+        let group = id.group();
+        if *group == DocumentGroup::None {
+            return Ok(());
+        }
+        let store = self.store(permit, WantedGroups::These(std::slice::from_ref(group)));
+        limits.admit(group, bytes as u64, Instant::now(), || {
+            let deployment = self.deployments().current()?;
+            let types = deployment.kinds().map(|kind| &**kind.schema.document_type.name());
+            Ok(store.group(&types.collect::<Vec<_>>(), group)?)
+        })
     }
 
     /// Settings of the ports.

@@ -6,11 +6,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use hyper::StatusCode;
+use hyper::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use crate::GatewayState;
 use crate::http::{self, answer};
+use crate::page;
 use millrace_node::Error;
 
 /// Routes of the data port.
@@ -74,7 +75,11 @@ fn handlers(port: u16) -> Value {
     ])
 }
 
-async fn root(State(node): State<Arc<GatewayState>>) -> Response {
+/// The list of handlers, or the page for a browser.
+async fn root(State(node): State<Arc<GatewayState>>, headers: HeaderMap) -> Response {
+    if page::accepts_html(&headers) {
+        return page::answer();
+    }
     http::json(StatusCode::OK, &json!({ "handlers": handlers(node.port()) }))
 }
 

@@ -102,6 +102,18 @@ pub enum Error {
     /// A node of the cluster has no space for the write.
     #[error("{0}")]
     DiskFull(String),
+    /// A group has as many documents or bytes as the operator permits.
+    #[error("group {group} is full: it has the {limit} {what} that {flag} permits; remove documents of it")]
+    GroupFull {
+        /// Group, as in ids.
+        group: String,
+        /// Unit of the limit.
+        what: &'static str,
+        /// Limit.
+        limit: u64,
+        /// Setting that chooses the limit.
+        flag: &'static str,
+    },
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes; split it, or raise {setting}")]
     TooLarge {
@@ -373,7 +385,7 @@ impl Error {
             Error::Memory(error) => memory_kind(*error),
             Error::Embedding(error) => embedding_kind(error),
             Error::Language(error) => remote_kind(error),
-            Error::DiskFull(_) => ErrorKind::Storage,
+            Error::DiskFull(_) | Error::GroupFull { .. } => ErrorKind::Storage,
             Error::Access(error) if error.is_unauthenticated() => ErrorKind::Unauthenticated,
             Error::Access(_) => ErrorKind::Forbidden,
             Error::NotFound(_) => ErrorKind::NotFound,

@@ -1,5 +1,8 @@
 //! Command line of the `millrace` binary.
 
+mod cluster;
+mod group;
+mod index;
 mod token;
 
 use std::path::PathBuf;
@@ -9,6 +12,9 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub use self::cluster::{ClusterCommand, NodeChange, NodeCommand, WaitArguments};
+pub use self::group::{GroupArguments, GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup};
+pub use self::index::{IndexCommand, NamedIndex, WaitIndexes};
 pub use self::token::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::settings::ServeArguments;
 
@@ -228,6 +234,20 @@ Examples:
   millrace visit --selection 'mail.date > 1700000000' --fields mail:subject,date
   millrace visit --group me")]
     Visit(VisitArguments),
+    /// List the groups of documents: number of documents, bytes, last write.
+    #[command(after_help = "Example:\n  millrace groups")]
+    Groups(PatienceArguments),
+    /// Show, export or delete a group of documents.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  millrace group show me
+  millrace group export me --to me.jsonl
+  millrace group delete me
+  millrace feed me.jsonl --group me        # restore it"
+    )]
+    Group(GroupCommand),
     /// Show the state of a node and of its cluster.
     #[command(after_help = "\
 Examples:
@@ -311,93 +331,6 @@ Examples:
     Completions(CompletionsArguments),
 }
 
-/// Action on indexes.
-#[derive(Subcommand)]
-pub enum IndexCommand {
-    /// List the indexes: state, progress, entries, bytes.
-    List(PatienceArguments),
-    /// Show an index: its definition and its state.
-    Show(NamedIndex),
-    /// Build an index that was declared with build='deferred'.
-    Build(NamedIndex),
-    /// Discard an index and build it again.
-    Rebuild(NamedIndex),
-    /// Compare an index with the documents. The exit status is 1 when they differ.
-    Verify(NamedIndex),
-    /// Wait until all indexes are ready. The exit status is 1 if the timeout ends before that.
-    Wait(WaitIndexes),
-}
-
-#[derive(Args)]
-pub struct NamedIndex {
-    /// Name of the index.
-    pub name: String,
-    /// Seconds to wait for the node's answer.
-    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
-    pub timeout: Duration,
-}
-
-#[derive(Args)]
-pub struct WaitIndexes {
-    /// Seconds to wait.
-    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
-    pub timeout: Duration,
-}
-
-/// Action on a node.
-#[derive(Subcommand)]
-pub enum NodeCommand {
-    /// Move all its replicas to other nodes; it goes on serving. To take it out: wait until it is empty
-    /// (millrace cluster wait --ideal), stop it, wait until `millrace cluster show` shows it as down, then
-    /// remove it.
-    Retire(NodeChange),
-    /// Keep its replicas in place while it is away: they are not replicated elsewhere.
-    Maintenance(NodeChange),
-    /// Stop it from serving, and replicate its data elsewhere. For a node that has failed permanently, while
-    /// most others are away too.
-    Down(NodeChange),
-    /// Return it to normal operation.
-    Up(NodeChange),
-    /// Remove it from the cluster: for a node that was retired and stopped, and is down. Refused while it has
-    /// any data, unless forced. If it is started again without data, it joins as a new node; with documents,
-    /// only after `millrace node up`.
-    Remove(NodeChange),
-}
-
-#[derive(Args)]
-pub struct NodeChange {
-    /// Name of the node.
-    pub name: String,
-    /// Reason, recorded for later.
-    #[arg(long)]
-    pub reason: Option<String>,
-    /// Proceed even if another node is down or this node holds the only copy.
-    #[arg(long)]
-    pub force: bool,
-    #[command(flatten)]
-    pub patience: PatienceArguments,
-}
-
-/// Action on the whole cluster.
-#[derive(Subcommand)]
-pub enum ClusterCommand {
-    /// Show the nodes, their states, and the transfers between them.
-    Show(PatienceArguments),
-    /// Wait until the cluster is up and every expected node is there. The exit status is 1 if the timeout
-    /// ends before that.
-    Wait(WaitArguments),
-}
-
-#[derive(Args)]
-pub struct WaitArguments {
-    /// Wait until every replica is in its ideal place, and no node is under maintenance.
-    #[arg(long)]
-    pub ideal: bool,
-    /// Seconds to wait.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
-    pub timeout: u64,
-}
-
 #[derive(Args)]
 pub struct DeployArguments {
     /// A directory with services.xml and schemas.
@@ -439,6 +372,8 @@ pub struct FeedArguments {
     /// Show no progress.
     #[arg(long, short)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub within: GroupArguments,
 }
 
 #[derive(Args)]
@@ -448,6 +383,8 @@ pub struct QueryArguments {
     pub parameters: Vec<String>,
     #[command(flatten)]
     pub patience: PatienceArguments,
+    #[command(flatten)]
+    pub within: GroupArguments,
 }
 
 #[derive(Args)]
@@ -472,6 +409,8 @@ pub struct GetArguments {
     pub fields: Option<String>,
     #[command(flatten)]
     pub patience: PatienceArguments,
+    #[command(flatten)]
+    pub within: GroupArguments,
 }
 
 #[derive(Args)]
@@ -493,6 +432,8 @@ pub struct WriteArguments {
     pub create: bool,
     #[command(flatten)]
     pub patience: PatienceArguments,
+    #[command(flatten)]
+    pub within: GroupArguments,
 }
 
 #[derive(Args)]
@@ -504,6 +445,8 @@ pub struct RemoveArguments {
     pub condition: Option<String>,
     #[command(flatten)]
     pub patience: PatienceArguments,
+    #[command(flatten)]
+    pub within: GroupArguments,
 }
 
 #[derive(Args)]

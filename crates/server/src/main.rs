@@ -50,6 +50,8 @@ fn run(cli: CommandLine, output: &CommandOutput) -> Result<ExitCode, Error> {
         MillraceCommand::Status(patience) => wait(commands::status::run(&node, &patience, output)),
         MillraceCommand::Node(command) => wait(commands::cluster::node(&node, &command, output)),
         MillraceCommand::Index(command) => wait(commands::index::run(&node, &command, output)),
+        MillraceCommand::Groups(patience) => wait(commands::group::list(&node, &patience, output)),
+        MillraceCommand::Group(command) => wait(commands::group::run(&node, &command, output)),
         MillraceCommand::Cluster(command) => wait(commands::cluster::cluster(&node, &command, output)),
         MillraceCommand::Feed(arguments) => wait(commands::feed::run(&node, &arguments, output)),
         MillraceCommand::Query(arguments) => wait(commands::query::run(&node, &arguments, output)),

@@ -180,6 +180,12 @@ pub struct ServeArguments {
     /// Requests a second for the documents of one group; more are refused with 429 [default: no limit].
     #[arg(long, value_name = "REQUESTS", env = "MILLRACE_GROUP_RATE_MAX")]
     pub group_rate_max: Option<f64>,
+    /// Documents stored of one group; more are refused with 507 [default: no limit].
+    #[arg(long, value_name = "DOCUMENTS", env = "MILLRACE_GROUP_DOCUMENTS_MAX")]
+    pub group_documents_max: Option<u64>,
+    /// Bytes stored of one group, above which documents are refused with 507 [default: no limit].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_GROUP_BYTES_MAX")]
+    pub group_bytes_max: Option<u64>,
     /// Requests a second from one address (IPv6: from one network of 64 bits); more are refused with 429
     /// [default: no limit].
     #[arg(long, value_name = "REQUESTS", env = "MILLRACE_ADDRESS_RATE_MAX")]
@@ -362,6 +368,8 @@ impl ServeArguments {
             credentials,
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
             group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
+            group_documents_max: given.group_documents_max,
+            group_bytes_max: given.group_bytes_max,
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
             access_log: given.access_log,
             drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),

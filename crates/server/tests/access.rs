@@ -41,8 +41,14 @@ struct ClosedServer {
 
 impl ClosedServer {
     fn start() -> Self {
+        ClosedServer::start_with(&[])
+    }
+
+    /// A server whose application has more files.
+    fn start_with(more: &[(&str, &str)]) -> Self {
         let server = TestServer::start();
-        let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+        let files = [&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)], more].concat();
+        let (status, answer) = server.deploy(&files);
         assert_eq!(status, 200, "{answer}");
         fill(&server);
         let token = |rights: &[&str]| create(&server, rights);
@@ -203,6 +209,77 @@ fn no_parameter_in_any_place_shows_another_group() {
 }
 
 #[test]
+fn no_profile_rule_or_header_shows_another_group() {
+    let profile = |fields: &[(&str, &str)]| {
+        let field = |(name, value): &(&str, &str)| format!("<field name='{name}'>{value}</field>");
+        fields.iter().map(field).collect::<String>()
+    };
+    let named = |id: &str, attributes: &str, fields: &[(&str, &str)]| {
+        let path = format!("search/query-profiles/{id}.xml");
+        (path, format!("<query-profile id='{id}'{attributes}>{}</query-profile>", profile(fields)))
+    };
+    let fixed = "<query-profile id='fixed'><field name='streaming.groupname' overridable='false'>bob</field>\
+                 </query-profile>";
+    let profiles = [
+        named("default", "", &[("streaming.groupname", "bob")]),
+        named("whole", "", &[("streaming.selection", "true")]),
+        named("several", "", &[("streaming.groupname", "ann,bob")]),
+        named("chosen", "", &[("who", "bob"), ("streaming.groupname", "%{who}")]),
+        named("heir", " inherits='whole'", &[("yql", YQL)]),
+        named("filtered", "", &[("streaming.userid", "7"), ("model.filter", "+bobsword")]),
+        ("search/query-profiles/fixed.xml".to_owned(), fixed.to_owned()),
+        ("rules/other.sr".to_owned(), format!("@default\n{OWN} -> {OTHERS};\n")),
+    ];
+    let files: Vec<(&str, &str)> = profiles.iter().map(|(path, text)| (&**path, &**text)).collect();
+    let closed = ClosedServer::start_with(&files);
+    let search = |more: &str| format!("/search/?yql=select%20*%20from%20note%20where%20true{more}");
+    let words = format!("/search/?yql=select%20*%20from%20note%20where%20userQuery()&query={OWN}");
+    let mut paths: Vec<String> =
+        ["", "default", "whole", "several", "chosen", "chosen&who=bob", "heir", "filtered", "fixed"]
+            .map(|name| search(&format!("&queryProfile={name}")))
+            .into();
+    paths.extend([
+        search("&rules.rulebase=other"),
+        format!("{words}&rules.rulebase=other"),
+        format!("{words}&rules.rulebase=other&rules.off=false&tracelevel.rules=3"),
+    ]);
+    // Headers of this server, and of proxies and frameworks.
+    let headers = [
+        ("millrace-hop", "share"),
+        ("millrace-hop", "owner 1"),
+        ("millrace-hop", "reader"),
+        ("x-forwarded-user", "bob"),
+        ("x-forwarded-prefix", "/person/bob"),
+        ("x-original-url", "/person/bob/search/"),
+        ("x-rewrite-url", "/person/bob/search/"),
+        ("x-http-method-override", "DELETE"),
+        ("forwarded", "for=bob"),
+        ("cookie", "group=bob; streaming.groupname=bob"),
+        ("streaming.groupname", "bob"),
+        ("millrace-groups", "gbob"),
+    ];
+    for path in &paths {
+        let answer = closed.ask(closed.ann, Method::GET, path, "");
+        assert!(!shows_others(&answer), "{path}: {}", String::from_utf8_lossy(&answer.body));
+    }
+    for path in [paths[0].as_str(), "/document/v1/?cluster=notes", "/document/v1/n/note/docid/1"] {
+        for (name, value) in headers {
+            let request = OutgoingRequest::new(Method::GET, path)
+                .header(hyper::header::HeaderName::from_static(name), value);
+            let answer = closed.send(closed.ann, request);
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            assert!(!shows_others(&answer), "{name}: {value} {path}: {text}");
+        }
+    }
+    // The same profiles show other groups to a caller that may see them.
+    for name in ["default", "whole", "chosen", "heir", "fixed"] {
+        let path = search(&format!("&queryProfile={name}"));
+        let answer = closed.ask(closed.all, Method::GET, &path, "");
+        assert!(shows_others(&answer), "{path}: {}", String::from_utf8_lossy(&answer.body));
+    }
+}
+
+#[test]
 fn documents_of_another_group_are_neither_read_nor_changed() {
     let closed = ClosedServer::start();
     let fields = r#"{"fields":{"title":"taken"}}"#;
@@ -226,6 +303,20 @@ fn documents_of_another_group_are_neither_read_nor_changed() {
             assert!(!shows_others(&answer) && answer.json()["message"].is_string(), "{method} {path}");
         }
     }
+    for (path, number) in [("bob", ""), ("Ann", ""), ("ann%2Cbob", ""), ("7", "?kind=number")] {
+        for (method, action) in
+            [(Method::GET, ""), (Method::DELETE, ""), (Method::POST, "/export"), (Method::POST, "/restore")]
+        {
+            let path = format!("/group/v1/{path}{action}{number}");
+            let answer = closed.ask(closed.ann, method.clone(), &path, "");
+            assert_eq!(answer.status, 403, "{method} {path}");
+            assert!(!shows_others(&answer), "{method} {path}");
+        }
+    }
+    assert_eq!(closed.ask(closed.ann, Method::DELETE, "/group/v1/ann?erase=true", "").status, 403);
+    let groups = closed.ask(closed.ann, Method::GET, "/group/v1/", "").json();
+    assert_eq!(groups["groups"].as_array().map(Vec::len), Some(1), "{groups}");
+    assert!(shows_own(&closed.ask(closed.ann, Method::POST, "/group/v1/ann/export", "")));
     // Without a group in the path, the caller's is filled in.
     let everything =
         closed.ask(closed.all, Method::GET, "/document/v1/?cluster=notes&wantedDocumentCount=2", "");
@@ -362,6 +453,12 @@ fn endpoints_require_rights() {
         (&data, Method::POST, "/document/v1/n/note/group/ann/9", "write"),
         (&data, Method::PUT, "/document/v1/n/note/group/ann/9", "write"),
         (&data, Method::DELETE, "/document/v1/n/note/group/ann/9", "write"),
+        (&data, Method::GET, "/group/v1/", "read"),
+        (&data, Method::GET, "/group/v1/ann", "read"),
+        (&data, Method::POST, "/group/v1/ann/export", "read"),
+        (&data, Method::POST, "/group/v1/nobody/restore", "write"),
+        (&data, Method::DELETE, "/group/v1/nobody", "write"),
+        (&data, Method::DELETE, "/group/v1/export", "write"),
         (&data, Method::GET, "/state/v1/metrics", "read admin"),
         (&data, Method::GET, "/prometheus/v1/values", "read admin"),
         (&data, Method::GET, "/ApplicationStatus", "read admin"),

@@ -52,6 +52,7 @@ pub use millrace_document::WriteRefusal;
 pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};
 pub use error::Error;
 pub use options::StoreOptions;
+pub use read::groups::{StoredGroup, StoredGroupPage};
 pub use read::slice::VisitSlice;
 pub use read::sweep::SweptPage;
 pub use read::visit::{StoreVisit, ViewScope, VisitPage, VisitedVersion};

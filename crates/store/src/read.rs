@@ -4,11 +4,12 @@
 //! `found` locates a group's documents, `masks` decides which versions count and `pieces` which rows of the
 //! tail share a chunk; `reading` combines them group by group. On top of it are `view` (columns for a search,
 //! `settled` if they were written under another layout), `visiting` (pages) and `sweep` (pages that are
-//! changed); `get` is the shortcut to one document.
+//! changed); `groups` measures groups; `get` is the shortcut to one document.
 
 pub(crate) mod columns;
 pub(crate) mod found;
 pub(crate) mod get;
+pub(crate) mod groups;
 pub(crate) mod masks;
 pub(crate) mod pieces;
 pub(crate) mod reading;

@@ -11,7 +11,7 @@ use millrace_env::pace::{self, Rest};
 use millrace_segment::SegmentCache;
 use parking_lot::Mutex;
 
-use crate::read::{get, sweep, view, visiting};
+use crate::read::{get, groups, sweep, view, visiting};
 use crate::shared::StoreContext;
 use crate::state::is_of_divided;
 use crate::state::locations;
@@ -27,7 +27,8 @@ use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::write::committer::PendingWrites;
 use crate::{
     CommitFollower, CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions,
-    StoreStatus, StoreTuning, StoreVisit, SweptPage, ViewScope, VisitPage, WriteRefusal, WriteTimes,
+    StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope, VisitPage,
+    WriteRefusal, WriteTimes,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -183,6 +184,41 @@ impl Store {
     pub fn visit(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
         self.inner.shared.check_open()?;
         visiting::visit(&self.inner.shared, visit)
+    }
+
+    /// Returns the groups after `after` that have documents of these types, with their sizes. At most
+    /// `wanted` groups are looked at. Costs a look at the directories, masks and keys of these groups.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn groups(
+        &self,
+        document_types: &[&str],
+        after: Option<&DocumentGroup>,
+        wanted: usize,
+    ) -> Result<StoredGroupPage, Error> {
+        self.inner.shared.check_open()?;
+        groups::page(&self.inner.shared, document_types, after, wanted)
+    }
+
+    /// Returns the size of one group.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn group(&self, document_types: &[&str], group: &DocumentGroup) -> Result<StoredGroup, Error> {
+        self.inner.shared.check_open()?;
+        groups::one(&self.inner.shared, document_types, group)
+    }
+
+    /// Returns the number of segment files that have versions of a group. After a merge has left them out for
+    /// their own bucket, a file can still have them, as long as another bucket uses the file. Costs a look at
+    /// the directory of each file.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn files_with_group(&self, group: &DocumentGroup) -> Result<u64, Error> {
+        self.inner.shared.check_open()?;
+        groups::files_with(&self.inner.shared, group)
     }
 
     /// Drops the documents of a group (of one type, or of all types where that is `None`), at a cost that

@@ -88,7 +88,11 @@ async fn read(
     call.within(room.work(WorkKind::Document(kind_of_document.block), &body)).await?;
     let size = BodySizeClass::of_document(body.len());
     let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
-    let parse = move || json::parse(&body, kind, id, &document_type.document_type, options);
+    let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
+    let parse = move || {
+        node.admit_size(&permit, &id, body.len())?;
+        Ok::<_, Error>(json::parse(&body, kind, id, &document_type.document_type, options)?)
+    };
     let operation = call.node.pool().run_sized(size, parse).await??;
     Ok((operation, room))
 }

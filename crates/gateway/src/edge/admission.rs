@@ -11,8 +11,9 @@ use millrace_node::Error;
 
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
-use super::{RequestGuard, person};
+use super::{RequestGuard, forwarded_groups, person};
 use crate::access_log::{self, ConnectionPeer};
+use crate::page;
 use crate::quota::CallerTurn;
 
 impl RequestGuard {
@@ -50,12 +51,13 @@ impl RequestGuard {
             _ => RequestMethod::Other,
         };
         let rule = AccessRule::of(port, method, request.uri().path());
-        if rule == AccessRule::Open {
+        // The page has no data; its user signs in there.
+        if rule == AccessRule::Open || (port == PortKind::Data && page::is_wanted(request)) {
             return Ok(None);
         }
         let is_node = request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
         let mut caller = match is_node {
-            true => Arc::new(RequestCaller::unrestricted("node")),
+            true => Arc::new(forwarded_groups::caller_from(request.headers())),
             false => self.node.credentials().caller(authorization(request.headers()))?,
         };
         if let Some(PersonGroup(group)) = request.extensions().get() {
@@ -66,6 +68,9 @@ impl RequestGuard {
             AccessRule::AnyOf(rights) => caller.check_right(rights)?,
             AccessRule::Whole(_) if caller.has_all_groups() && caller.rights.has(AccessRight::Read) => {}
             AccessRule::Whole(rights) => caller.check_right(rights)?,
+        }
+        if self.node.cluster().is_some() {
+            forwarded_groups::attach(request.headers_mut(), &caller);
         }
         let turn = self.node.quotas().admit_caller(&caller, Instant::now(), self.node.metrics());
         let turn = turn.map_err(EdgeRefusal::Limit)?;

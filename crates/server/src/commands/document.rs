@@ -9,7 +9,9 @@ use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest, d
 use millrace_document::{DocumentGroup, DocumentId};
 use serde_json::{Value, json};
 
-use crate::cli::{GetArguments, NodeArguments, PatienceArguments, RemoveArguments, WriteArguments};
+use crate::cli::{
+    GetArguments, GroupArguments, NodeArguments, PatienceArguments, RemoveArguments, WriteArguments,
+};
 use crate::commands::feed::{IGNORED, WITHOUT_GROUP};
 use crate::error::Error;
 use crate::output::CommandOutput;
@@ -24,7 +26,7 @@ pub async fn get(
     if let Some(fields) = &arguments.fields {
         request = request.parameter("fieldSet", fields);
     }
-    let answer = client(node, &arguments.patience)?.send(request).await?;
+    let answer = client(node, &arguments.within, &arguments.patience)?.send(request).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let value = json!({ "id": arguments.id, "found": false });
         output.print(|| format!("{} does not exist", arguments.id), &value);
@@ -76,13 +78,13 @@ async fn write(
     if arguments.create {
         request = request.parameter("create", "true");
     }
-    let answer = client(node, &arguments.patience)?.send(request).await?.checked()?;
+    let answer = client(node, &arguments.within, &arguments.patience)?.send(request).await?.checked()?;
     let id = &arguments.id;
     if !done(&answer, id, output) {
         return Ok(ExitCode::SUCCESS);
     }
     let without_group = DocumentId::parse(id).is_ok_and(|id| matches!(id.group(), DocumentGroup::None));
-    if method == Method::POST && without_group {
+    if method == Method::POST && without_group && arguments.within.group.is_none() {
         eprintln!("note: {WITHOUT_GROUP}");
     }
     Ok(ExitCode::SUCCESS)
@@ -98,7 +100,7 @@ pub async fn remove(
     if let Some(condition) = &arguments.condition {
         request = request.parameter("condition", condition);
     }
-    let answer = client(node, &arguments.patience)?.send(request).await?.checked()?;
+    let answer = client(node, &arguments.within, &arguments.patience)?.send(request).await?.checked()?;
     done(&answer, &arguments.id, output);
     Ok(ExitCode::SUCCESS)
 }
@@ -112,8 +114,12 @@ fn done(answer: &ClientAnswer, id: &str, output: &CommandOutput) -> bool {
     !ignored
 }
 
-fn client(node: &NodeArguments, patience: &PatienceArguments) -> Result<NodeClient, Error> {
-    Ok(NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout))
+fn client(
+    node: &NodeArguments,
+    within: &GroupArguments,
+    patience: &PatienceArguments,
+) -> Result<NodeClient, Error> {
+    Ok(NodeClient::new(&within.url(node), HttpProtocol::Http1)?.patient(patience.timeout))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

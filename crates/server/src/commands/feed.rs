@@ -41,7 +41,10 @@ pub async fn run(
         .await?;
         let bar = FeedBar::new(size, arguments.quiet || output.is_json());
         let report =
-            feed(&node.url, &name, stream, &options, resume.as_mut(), |progress| bar.show(progress)).await;
+            feed(&arguments.within.url(node), &name, stream, &options, resume.as_mut(), |progress| {
+                bar.show(progress)
+            })
+            .await;
         bar.end();
         let report = report?;
         clean &= report.progress.failed == 0 && report.stop.is_none();

@@ -26,7 +26,8 @@ pub async fn run(
         let (name, value) = named(parameter)?;
         parameters.insert(name.to_owned(), Value::String(value.to_owned()));
     }
-    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(arguments.patience.timeout);
+    let client = NodeClient::new(&arguments.within.url(node), HttpProtocol::Http1)?
+        .patient(arguments.patience.timeout);
     let body = json!(parameters).to_string();
     let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
     let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));

@@ -331,6 +331,20 @@ impl<'a> StoreSnapshot<'a> {
         Ok(keys)
     }
 
+    /// Bytes of the rows in the tail whose keys begin with `prefix`, older versions included.
+    pub fn tail_bytes(&self, prefix: &[u8], wanted: impl Fn(&RowKey<'_>) -> bool) -> Result<u64, Error> {
+        let (end, mut bytes) = (after(prefix), 0);
+        for snapshot in &self.snapshots {
+            snapshot.range(prefix, end.as_deref(), &mut |key, value| {
+                if wanted(&RowKey::parse(key)?) {
+                    bytes += (key.len() + value.len()) as u64;
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(bytes)
+    }
+
     /// Decides which versions of a group count.
     fn resolve(&self, group: &GroupOfBucket<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
         let (mut parts, tail) = self.newest(group, found)?;

@@ -9,6 +9,7 @@ use millrace_document::{DocumentGroup, DropScope, DroppedScope, Timestamp};
 use millrace_store::{Store, StoreTuning, StoreVisit, ViewScope};
 
 use crate::common::{id, open, shown, visited};
+use crate::groups::check_groups;
 use crate::late::{NOW, apply, infos, small, version};
 use crate::transfer::{bytes, import};
 
@@ -95,6 +96,7 @@ fn check_parts(store: &Store, bits: u8, expected: &[(String, Option<i64>, Timest
         assert_eq!((found.timestamp, found.body.is_some()), (*timestamp, number.is_some()), "{text}");
     }
     assert_eq!(in_order(all(store, ViewScope::All)), in_order(expected.to_vec()));
+    check_groups(store, &["mail", "note"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::strategy::Union;
 
 use crate::common::{get, id, open, options, put, remove, shown, visited};
+use crate::groups::check_groups;
 
 /// Documents are few, so that operations meet.
 pub const GROUPS: [&str; 6] = ["", "g=ann", "g=bob", "n=1", "n=4294967297", "n=2"];
@@ -120,6 +121,7 @@ fn check(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {
         assert_eq!(get(store, id), Some(*number), "{id}");
     }
     check_visits(store, model);
+    check_groups(store, &TYPES);
 }
 
 fn check_visits(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {

@@ -252,6 +252,12 @@ fn prepared_step(
     let parse = || {
         let bytes = operation.json.len();
         kind.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
+        if operation.kind != OperationKind::Remove && matches!(destination, StepDestination::Here) {
+            let id = &operation.id;
+            let caller = call.caller.as_ref().expect("a feed begins with its caller");
+            let permit = caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?;
+            call.node.admit_size(&permit, id, bytes)?;
+        }
         let id = operation.id.clone();
         let document_type = &kind.schema.document_type;
         Ok(json::parse(&operation.json, operation.kind, id, document_type, options)?)

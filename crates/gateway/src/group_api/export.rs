@@ -1,0 +1,156 @@
+//! Export of a group: its documents as JSON lines, as a feed takes them.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http_body_util::BodyExt;
+use http_body_util::channel::{Channel, Sender};
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use millrace_access::RequestCaller;
+use millrace_node::Error;
+use serde_json::Value;
+
+use crate::GatewayState;
+use crate::document_api;
+use crate::http::form_encode;
+
+/// Streams the documents of the caller's only group, in all content clusters.
+///
+/// # Errors
+/// No application is deployed.
+pub(super) async fn answer(node: Arc<GatewayState>, caller: Arc<RequestCaller>) -> Result<Response, Error> {
+    node.deployments().current()?;
+    let mut clusters = node.content_clusters().into_iter();
+    let Some(cluster) = clusters.next() else { return Ok(Response::new(Body::empty())) };
+    let mut export = GroupExport { node, caller, cluster, continuation: None };
+    // A refusal is answered before the export begins.
+    let first = export.visit().await?;
+    if first.status() != StatusCode::OK {
+        return Ok(first);
+    }
+    let (sender, body) = Channel::<Bytes, io::Error>::new(2);
+    tokio::spawn(async move {
+        let mut sender = sender;
+        if let Err(ExportEnd::Failed(reason)) = export.run(first, clusters, &mut sender).await {
+            tracing::warn!(reason, "an export of a group ends early; the client sees a broken answer");
+            sender.abort(io::Error::other(reason));
+        }
+    });
+    let mut response = Response::new(Body::new(body));
+    let content_type = HeaderValue::from_static("application/jsonl;charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    Ok(response)
+}
+
+/// Reason why an export ends before its end.
+enum ExportEnd {
+    /// The client has left.
+    Left,
+    /// The documents cannot be read.
+    Failed(String),
+}
+
+struct GroupExport {
+    node: Arc<GatewayState>,
+    caller: Arc<RequestCaller>,
+    cluster: String,
+    /// Start of the next visit.
+    continuation: Option<String>,
+}
+
+impl GroupExport {
+    /// Sends the documents of visit after visit.
+    async fn run(
+        &mut self,
+        first: Response,
+        mut clusters: impl Iterator<Item = String>,
+        sender: &mut Sender<Bytes, io::Error>,
+    ) -> Result<(), ExportEnd> {
+        let mut visit = first;
+        loop {
+            if visit.status() != StatusCode::OK {
+                return Err(ExportEnd::Failed(format!("a visit was answered with {}", visit.status())));
+            }
+            let mut lines = ExportLines::default();
+            let mut body = visit.into_body();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| ExportEnd::Failed(error.to_string()))?;
+                let documents = lines.push(frame.data_ref().map_or(&[][..], |data| data));
+                if !documents.is_empty() && sender.send_data(Bytes::from(documents)).await.is_err() {
+                    return Err(ExportEnd::Left);
+                }
+            }
+            if let Some(reason) = lines.failure {
+                return Err(ExportEnd::Failed(reason));
+            }
+            match (lines.token, lines.is_complete) {
+                (_, true) => match clusters.next() {
+                    Some(cluster) => (self.cluster, self.continuation) = (cluster, None),
+                    None => return Ok(()),
+                },
+                (Some(token), false) if self.continuation.as_ref() != Some(&token) => {
+                    self.continuation = Some(token);
+                }
+                _ => return Err(ExportEnd::Failed("a visit ended without a place to continue".to_owned())),
+            }
+            visit = self.visit().await.map_err(|error| ExportEnd::Failed(error.message()))?;
+        }
+    }
+
+    /// Visits the group, from the continuation on.
+    async fn visit(&self) -> Result<Response, Error> {
+        let continuation = self.continuation.as_deref().map(|token| ("continuation", token));
+        let parameters = [("cluster", self.cluster.as_str()), ("stream", "true")];
+        let query = form_encode(parameters.into_iter().chain(continuation));
+        let request = Request::get(format!("/document/v1/?{query}"))
+            .header(ACCEPT, "application/jsonl")
+            .extension(Arc::clone(&self.caller))
+            .body(Body::empty());
+        let request = request.map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(document_api::handle(State(Arc::clone(&self.node)), request).await)
+    }
+}
+
+/// Lines of a visit: documents are passed on, the others show its state.
+#[derive(Default)]
+struct ExportLines {
+    pending: Vec<u8>,
+    token: Option<String>,
+    is_complete: bool,
+    failure: Option<String>,
+}
+
+impl ExportLines {
+    /// Adds bytes, and returns the lines of documents that are complete.
+    fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.pending.extend_from_slice(bytes);
+        let end = self.pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let rest = self.pending.split_off(end);
+        let whole = std::mem::replace(&mut self.pending, rest);
+        let mut documents = Vec::with_capacity(whole.len());
+        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+            if line.starts_with(b"{\"put\"") {
+                documents.extend_from_slice(line);
+            } else {
+                self.control(line);
+            }
+        }
+        documents
+    }
+
+    fn control(&mut self, line: &[u8]) {
+        let value: Value = serde_json::from_slice(line).unwrap_or(Value::Null);
+        if let Some(continuation) = value.get("continuation") {
+            self.token = continuation["token"].as_str().map(str::to_owned);
+            self.is_complete = self.token.is_none();
+        }
+        if let Some(text) = value.pointer("/message/text").and_then(Value::as_str) {
+            self.failure = Some(text.to_owned());
+        }
+    }
+}

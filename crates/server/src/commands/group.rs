@@ -1,0 +1,169 @@
+//! `millrace groups` and `millrace group`.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use hyper::{Method, StatusCode};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use serde_json::{Value, json};
+
+use crate::cli::{
+    GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup, NodeArguments, PatienceArguments,
+};
+use crate::error::Error;
+use crate::output::{CommandOutput, print_all};
+
+/// Lists all groups, page by page.
+pub async fn list(
+    node: &NodeArguments,
+    patience: &PatienceArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let client = client(node, patience)?;
+    let mut continuation: Option<String> = None;
+    if !output.is_json() {
+        print_all(format!("{:>12}  {:>14}  {:<20}  group\n", "documents", "bytes", "last write").as_bytes());
+    }
+    loop {
+        let mut request = OutgoingRequest::new(Method::GET, "/group/v1/").parameter("count", "1000");
+        if let Some(continuation) = &continuation {
+            request = request.parameter("continuation", continuation);
+        }
+        let page = client.send(request).await?.checked()?.json();
+        for group in page["groups"].as_array().into_iter().flatten() {
+            output.print(|| line(group), group);
+        }
+        continuation = match page["continuation"].as_str() {
+            Some(next) if continuation.as_deref() != Some(next) => Some(next.to_owned()),
+            _ => return Ok(ExitCode::SUCCESS),
+        };
+    }
+}
+
+/// Runs an action on a group.
+pub async fn run(
+    node: &NodeArguments,
+    command: &GroupCommand,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    match command {
+        GroupCommand::Show(named) => show(node, named, output).await,
+        GroupCommand::Export(arguments) => export(node, arguments).await,
+        GroupCommand::Delete(arguments) => delete(node, arguments, output).await,
+    }
+}
+
+/// Shows a group. The exit status is 1 if there is nothing of it.
+async fn show(node: &NodeArguments, named: &NamedGroup, output: &CommandOutput) -> Result<ExitCode, Error> {
+    let answer = client(node, &named.patience)?.send(request(Method::GET, named, "")).await?;
+    if answer.status == StatusCode::NOT_FOUND {
+        let value = json!({ "group": named.name, "found": false });
+        output.print(|| answer.message(), &value);
+        return Ok(ExitCode::FAILURE);
+    }
+    let group = answer.checked()?.json();
+    let text = || {
+        let (documents, bytes, files) = (&group["documents"], &group["bytes"], &group["files"]);
+        let written = time(&group["lastWrite"]);
+        format!("documents   {documents}\nbytes       {bytes}\nfiles       {files}\nlast write  {written}")
+    };
+    output.print(text, &group);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn export(node: &NodeArguments, arguments: &GroupExportArguments) -> Result<ExitCode, Error> {
+    let client = client(node, &arguments.named.patience)?;
+    let request = request(Method::POST, &arguments.named, "/export");
+    let Some(path) = &arguments.to else {
+        client.stream(request, print_all).await?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let fail = |source| Error::File { path: path.clone(), source };
+    let mut file = File::create_new(path).map_err(fail)?;
+    let mut written = Ok(());
+    let write = |bytes: &[u8]| {
+        if written.is_ok() {
+            written = file.write_all(bytes);
+        }
+    };
+    client.stream(request, write).await?;
+    written.and_then(|()| file.sync_all()).map_err(fail)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn delete(
+    node: &NodeArguments,
+    arguments: &GroupDeletion,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let mut request = request(Method::DELETE, &arguments.named, "");
+    if arguments.erase {
+        request = request.parameter("erase", "true");
+    }
+    let answer = client(node, &arguments.named.patience)?.send(request).await?.checked()?.json();
+    let text = || {
+        let rest = match answer["erased"].as_bool() {
+            Some(true) => "no file of the store has them any more",
+            _ => "files of the store have them until they are merged: see 'millrace group show'",
+        };
+        format!("deleted {} documents; {rest}", answer["documents"])
+    };
+    output.print(text, &answer);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn client(node: &NodeArguments, patience: &PatienceArguments) -> Result<NodeClient, Error> {
+    Ok(NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout))
+}
+
+fn request(method: Method, named: &NamedGroup, action: &str) -> OutgoingRequest {
+    let path = format!("/group/v1/{}{action}", millrace_client::encoded(&named.name));
+    let request = OutgoingRequest::new(method, path);
+    if named.number { request.parameter("kind", "number") } else { request }
+}
+
+fn line(group: &Value) -> String {
+    let name = match &group["name"] {
+        Value::String(name) => format!("g={name}"),
+        _ => format!("n={}", group["number"]),
+    };
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let (documents, bytes) = (number(&group["documents"]), number(&group["bytes"]));
+    format!("{documents:>12}  {bytes:>14}  {:<20}  {name}", time(&group["lastWrite"]))
+}
+
+/// Time in microseconds since 1970, in UTC.
+fn time(microseconds: &Value) -> String {
+    let Some(seconds) = microseconds.as_u64().map(|time| time / 1_000_000) else { return "-".to_owned() };
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Year, month and day of the Gregorian calendar, by the number of days since 1970.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years begin in March: then the leap day is the last one. 719,468 days are from then in year 0 to 1970.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        let shown = |seconds: u64| time(&json!(seconds * 1_000_000));
+        assert_eq!(shown(0), "1970-01-01 00:00:00");
+        assert_eq!(shown(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(shown(1_735_689_599), "2024-12-31 23:59:59");
+        assert_eq!(time(&Value::Null), "-");
+    }
+}

@@ -1,0 +1,198 @@
+//! Groups and the size of each, from directories, masks and keys: no document is read.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use millrace_bucket::group_prefix;
+use millrace_column::{Column, ColumnKey};
+use millrace_document::{DocumentGroup, Timestamp};
+
+use crate::Error;
+use crate::read::masks::{GroupOfBucket, is_set};
+use crate::read::pieces::RowOrder;
+use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::shared::StoreContext;
+use crate::tail::RowKey;
+
+/// A group of documents, and its size at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredGroup {
+    /// Group.
+    pub group: DocumentGroup,
+    /// Number of documents.
+    pub documents: u64,
+    /// Bytes in files: the columns of its chunks and its rows in the tail. Replaced and removed versions
+    /// count until a merge leaves them out.
+    pub bytes: u64,
+    /// Timestamp of the newest document; 0 without documents.
+    pub last_write: Timestamp,
+}
+
+/// A page of the groups of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredGroupPage {
+    /// Groups that have documents, in the order in which they are stored.
+    pub groups: Vec<StoredGroup>,
+    /// Last group that was looked at, after which the next page begins; `None` at the end.
+    pub continuation: Option<DocumentGroup>,
+}
+
+/// Location and key of a group.
+type Place = (u32, String);
+
+/// Returns the page of groups after a group. At most `wanted` groups are looked at: those without documents
+/// are left out, so a page can be shorter.
+pub(crate) fn page(
+    shared: &StoreContext,
+    document_types: &[&str],
+    after: Option<&DocumentGroup>,
+    wanted: usize,
+) -> Result<StoredGroupPage, Error> {
+    let reading = StoreSnapshot::new(shared, RowOrder::Keys);
+    let after = after.and_then(place_of);
+    // One more than wanted, to see if another page follows.
+    let mut places = places(&reading, document_types, after.as_ref(), wanted + 1)?;
+    let is_end = places.len() <= wanted;
+    while places.len() > wanted {
+        places.pop_last();
+    }
+    let mut groups = Vec::with_capacity(places.len());
+    let mut last = None;
+    for (_, key) in places {
+        let Some(group) = DocumentGroup::from_key(&key) else { continue };
+        let measured = measure(&reading, document_types, &group)?;
+        groups.extend(Some(measured).filter(|measured| measured.documents > 0));
+        last = Some(group);
+    }
+    Ok(StoredGroupPage { groups, continuation: last.filter(|_| !is_end) })
+}
+
+/// Returns the size of one group.
+pub(crate) fn one(
+    shared: &StoreContext,
+    document_types: &[&str],
+    group: &DocumentGroup,
+) -> Result<StoredGroup, Error> {
+    measure(&StoreSnapshot::new(shared, RowOrder::Keys), document_types, group)
+}
+
+/// Returns the number of segment files with versions of a group, in use for any bucket.
+pub(crate) fn files_with(shared: &StoreContext, group: &DocumentGroup) -> Result<u64, Error> {
+    let state = shared.state();
+    let Some((location, key)) = place_of(group) else { return Ok(0) };
+    let (mut seen, mut files) = (BTreeSet::new(), 0);
+    for bucket in state.within(&crate::ViewScope::All) {
+        for segment in bucket.open_segments()? {
+            if !seen.insert(segment.number()) {
+                continue;
+            }
+            let sections = 0..segment.sections().len();
+            let found = sections.map(|section| segment.group(section, location, &key));
+            let found: Vec<_> = found.collect::<Result<_, _>>()?;
+            files += u64::from(found.iter().any(Option::is_some));
+        }
+    }
+    Ok(files)
+}
+
+fn place_of(group: &DocumentGroup) -> Option<Place> {
+    Some((group.location_bits()?.reverse_bits(), group.key()))
+}
+
+/// The first groups after a place, at most `wanted`.
+fn places(
+    reading: &StoreSnapshot<'_>,
+    document_types: &[&str],
+    after: Option<&Place>,
+    wanted: usize,
+) -> Result<BTreeSet<Place>, Error> {
+    let from = after.map_or((0, ""), |(location, key)| (*location, key.as_str()));
+    let mut found: BTreeSet<Place> = BTreeSet::new();
+    for bucket in reading.state.within(&crate::ViewScope::All) {
+        let (first, last) = bucket.locations();
+        if last < from.0 {
+            continue;
+        }
+        // Parts of a divided group have equal locations: what one part has can precede what another has.
+        let is_beyond = found.last().is_some_and(|(location, _)| *location < first);
+        if found.len() >= wanted && is_beyond {
+            break;
+        }
+        for document_type in document_types {
+            let mut count = 0;
+            let _ = reading.find_groups(document_type, &bucket, from, &mut |group, _| {
+                let place = (group.location, group.group.to_owned());
+                if after != Some(&place) {
+                    count += 1;
+                    found.insert(place);
+                }
+                Ok(if count < wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            })?;
+        }
+    }
+    while found.len() > wanted {
+        found.pop_last();
+    }
+    Ok(found)
+}
+
+fn measure(
+    reading: &StoreSnapshot<'_>,
+    document_types: &[&str],
+    group: &DocumentGroup,
+) -> Result<StoredGroup, Error> {
+    let mut measured = StoredGroup { group: group.clone(), documents: 0, bytes: 0, last_write: Timestamp(0) };
+    let (Some((location, key)), Some(prefix)) = (place_of(group), group_prefix(group)) else {
+        return Ok(measured);
+    };
+    // The parts of a divided group share chunks.
+    let mut chunks = BTreeSet::new();
+    for bucket in reading.state.buckets_of(location) {
+        for document_type in document_types {
+            let found = reading.find_group(document_type, bucket, location, &key, &prefix)?;
+            let place = GroupOfBucket { document_type, location, group: &key, places: bucket.places() };
+            let (parts, tail) = reading.newest(&place, found)?;
+            for part in &parts {
+                measured.add_chunk(part, &mut chunks)?;
+            }
+            let marks = &reading.state.marks;
+            for row in tail.iter().filter(|row| !row.removed) {
+                let row = RowKey::parse(&row.key)?;
+                if row.timestamp.0 > marks.dropped(document_type, row.reversed_location(), row.group) {
+                    measured.documents += 1;
+                    measured.last_write = measured.last_write.max(row.timestamp);
+                }
+            }
+        }
+    }
+    measured.bytes += reading
+        .tail_bytes(&prefix, |row| row.group == key && document_types.contains(&row.document_type()))?;
+    Ok(measured)
+}
+
+impl StoredGroup {
+    /// Adds the documents of a chunk that count in one bucket, and its bytes, once.
+    fn add_chunk(&mut self, part: &ChunkPart, chunks: &mut BTreeSet<(u64, u32)>) -> Result<(), Error> {
+        let ChunkSource::Segment { segment, section, chunk } = &part.source else {
+            unreachable!("the rows of the tail are counted by their keys");
+        };
+        if chunks.insert((segment.number(), *chunk)) {
+            self.bytes += segment.chunk_bytes(*section, *chunk)?;
+        }
+        let live = match &part.live {
+            None => u64::from(part.info.documents),
+            Some(words) => words.iter().map(|word| u64::from(word.count_ones())).sum(),
+        };
+        self.documents += live;
+        if live == u64::from(part.info.documents) {
+            self.last_write = self.last_write.max(Timestamp(part.info.newest));
+        } else if live > 0 && part.info.newest > self.last_write.0 {
+            let timestamps = part.column(&ColumnKey::timestamp())?;
+            let Some(Column::Fixed(timestamps)) = timestamps else { return part.keys().map(drop) };
+            let live = timestamps.cells::<u64>().iter().enumerate();
+            let newest = live.filter(|(row, _)| is_set(&part.live, *row)).map(|(_, timestamp)| *timestamp);
+            self.last_write = self.last_write.max(Timestamp(newest.max().unwrap_or(0)));
+        }
+        Ok(())
+    }
+}
