@@ -14,7 +14,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 
 pub use self::cluster::{ClusterCommand, NodeChange, NodeCommand, WaitArguments};
 pub use self::group::{GroupArguments, GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup};
-pub use self::index::{IndexCommand, NamedIndex, WaitIndexes};
+pub use self::index::{IndexCommand, NamedIndex};
 pub use self::token::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::settings::ServeArguments;
 
