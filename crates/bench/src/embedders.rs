@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use millrace_embedding::Error::Setup;
 use millrace_embedding::{EmbedderServices, TextEmbedder};
 use millrace_model::ModelScheduler;
 use millrace_schema::{Application, ModelFile};
@@ -75,8 +76,8 @@ pub(crate) fn embedder(model: &Path, scheduler: &ModelScheduler) -> Result<TextE
     let place = |name: &str| (ModelFile::Path(format!("models/{name}")), model.join(name));
     let services = EmbedderServices {
         scheduler,
-        http: &|| Err("no other service is asked".to_owned()),
-        secret: &|request| Err(format!("no secret '{}'", request.name)),
+        http: &|| Err(Setup("no other service is asked".to_owned())),
+        secret: &|request| Err(Setup(format!("no secret '{}'", request.name))),
     };
     TextEmbedder::load(config, &FILES.map(place).into(), &services).map_err(Error::failed)
 }

@@ -20,6 +20,7 @@
 //! This crate is independent of files, of the actual location of replicas and of their movement.
 
 mod configuration;
+mod divided;
 mod draw;
 mod error;
 mod hierarchy;
@@ -29,6 +30,7 @@ mod key;
 mod topology;
 
 pub use configuration::{ClusterConfiguration, ConfiguredNode};
+pub use divided::DividedGroup;
 pub use error::Error;
 pub use hierarchy::{NodeHierarchy, NodeKey};
 pub use id::BucketId;

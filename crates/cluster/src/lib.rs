@@ -37,7 +37,7 @@ pub use message::{
     FenceRefusal, NodeFailure, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaOrigin,
     ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
-pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
+pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey};
 pub use protocol::PROTOCOL;
 pub use rate::TransferRateLimiter;
 pub use spread::DividedGroups;

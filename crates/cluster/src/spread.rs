@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, DividedGroup};
 use millrace_document::{DocumentGroup, Location};
 use serde::{Deserialize, Serialize};
 
@@ -22,17 +22,16 @@ impl DividedGroups {
     /// Maximum number of divided groups: the cluster state lists each.
     pub const GROUPS_MAX: usize = 4096;
 
-    /// Returns the same spread with groups divided at least as far as wanted. Each wish is the low bits of a
-    /// group's locations, and the number of bits that its buckets should use. A wish beyond the bounds is met
+    /// Returns the same spread with groups divided at least as far as wanted. A wish beyond the bounds is met
     /// as far as they allow.
-    pub fn with(&self, wanted: impl IntoIterator<Item = (u32, u8)>) -> DividedGroups {
+    pub fn with(&self, wanted: impl IntoIterator<Item = DividedGroup>) -> DividedGroups {
         let mut groups = self.0.clone();
-        for (low, bits) in wanted {
-            if !groups.contains_key(&low) && groups.len() >= Self::GROUPS_MAX {
+        for DividedGroup { location, bits } in wanted {
+            if !groups.contains_key(&location) && groups.len() >= Self::GROUPS_MAX {
                 continue;
             }
             let bits = bits.clamp(*Self::BITS.start(), *Self::BITS.end());
-            let known = groups.entry(low).or_insert(bits);
+            let known = groups.entry(location).or_insert(bits);
             *known = bits.max(*known);
         }
         DividedGroups(groups)
@@ -43,9 +42,9 @@ impl DividedGroups {
         self.0.is_empty()
     }
 
-    /// Divided groups, as the low bits of their locations, with the number of bits that their buckets use.
-    pub fn groups(&self) -> impl Iterator<Item = (u32, u8)> + '_ {
-        self.0.iter().map(|(low, bits)| (*low, *bits))
+    /// Divided groups, in the order of their locations.
+    pub fn groups(&self) -> impl Iterator<Item = DividedGroup> + '_ {
+        self.0.iter().map(|(location, bits)| DividedGroup { location: *location, bits: *bits })
     }
 
     /// True if a group in this bucket can be divided, or divided further.
@@ -72,47 +71,42 @@ impl DividedGroups {
 
     /// Buckets of all divided groups.
     pub fn buckets(&self) -> impl Iterator<Item = BucketId> + '_ {
-        self.groups().flat_map(|(low, bits)| parts(low, bits))
+        self.groups().flat_map(DividedGroup::parts)
     }
 
     /// Buckets of a group; `None` if it is not divided.
     pub(crate) fn buckets_of(&self, group: &DocumentGroup) -> Option<impl Iterator<Item = BucketId> + use<>> {
-        let low = group.location_bits()?;
-        self.0.get(&low).map(|bits| parts(low, *bits))
+        let location = group.location_bits()?;
+        self.0.get(&location).map(|bits| DividedGroup { location, bits: *bits }.parts())
     }
 
     /// Buckets that this state divides differently than the previous one, where undivided buckets use `bits`
     /// bits: earlier knowledge of them is not valid any more.
     pub(crate) fn changed(&self, before: &DividedGroups, bits: u8) -> Vec<BucketId> {
-        let differs = |(low, now): (u32, u8)| {
-            let then = before.0.get(&low).copied();
-            (then != Some(now)).then_some((low, then))
+        let gone = |now: DividedGroup| match before.0.get(&now.location) {
+            Some(then) if *then == now.bits => Vec::new(),
+            Some(then) => DividedGroup { bits: *then, ..now }.parts().collect(),
+            None => vec![now.bucket(bits)],
         };
-        let gone = |(low, then): (u32, Option<u8>)| match then {
-            Some(then) => parts(low, then).collect(),
-            None => vec![BucketId::new(bits, u64::from(low))],
-        };
-        self.groups().filter_map(differs).flat_map(gone).collect()
+        self.groups().flat_map(gone).collect()
     }
-}
-
-/// Buckets with this number of bits and these low bits.
-fn parts(low: u32, bits: u8) -> impl Iterator<Item = BucketId> + use<> {
-    let count = 1_u64 << (bits - BucketId::GROUP_BITS);
-    (0..count).map(move |part| BucketId::new(bits, part << BucketId::GROUP_BITS | u64::from(low)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn groups<const COUNT: usize>(groups: [(u32, u8); COUNT]) -> [DividedGroup; COUNT] {
+        groups.map(DividedGroup::from)
+    }
+
     #[test]
     fn groups_are_divided_further_and_never_joined() {
-        let once = DividedGroups::default().with([(7, 34), (9, 60), (11, 1)]);
-        assert_eq!(once.groups().collect::<Vec<_>>(), [(7, 34), (9, 42), (11, 33)]);
-        assert_eq!(once.with([(7, 33)]), once);
-        assert_eq!(once.with([(7, 35)]).groups().next(), Some((7, 35)));
-        let full = DividedGroups::default().with((0..5000).map(|low| (low, 33)));
+        let once = DividedGroups::default().with(groups([(7, 34), (9, 60), (11, 1)]));
+        assert_eq!(once.groups().collect::<Vec<_>>(), groups([(7, 34), (9, 42), (11, 33)]));
+        assert_eq!(once.with(groups([(7, 33)])), once);
+        assert_eq!(once.with(groups([(7, 35)])).groups().next(), Some((7, 35).into()));
+        let full = DividedGroups::default().with((0..5000).map(|low| (low, 33).into()));
         assert_eq!(full.groups().count(), DividedGroups::GROUPS_MAX);
         let can = |spread: &DividedGroups, bits| spread.can_divide(BucketId::new(bits, 9));
         assert_eq!([10, 32, 41, 42].map(|bits| can(&once, bits)), [true, true, true, false]);
@@ -122,8 +116,8 @@ mod tests {
 
     #[test]
     fn what_changes_is_forgotten() {
-        let before = DividedGroups::default().with([(0x107, 33), (0x3, 34)]);
-        let after = before.with([(0x107, 34), (0x201, 33)]);
+        let before = DividedGroups::default().with(groups([(0x107, 33), (0x3, 34)]));
+        let after = before.with(groups([(0x107, 34), (0x201, 33)]));
         let changed = after.changed(&before, 8);
         let expected = [BucketId::new(33, 0x107), BucketId::new(33, 1 << 32 | 0x107), BucketId::new(8, 1)];
         assert_eq!(changed, expected);

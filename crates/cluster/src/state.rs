@@ -319,7 +319,8 @@ mod tests {
     #[test]
     fn a_divided_group_is_in_several_buckets_on_several_nodes() {
         let whole = state("uuuu", 1);
-        let divided = whole.clone().spreading(DividedGroups::default().with([(0x1_2345, 36), (5, 34)]));
+        let divided =
+            whole.clone().spreading(DividedGroups::default().with([(0x1_2345, 36).into(), (5, 34).into()]));
         let group = DocumentGroup::Number(0x1_2345);
         let parts = divided.buckets_of(&group);
         assert_eq!((whole.buckets_of(&group).len(), parts.len()), (1, 16));
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_state_is_what_was_written() {
-        let written = state("urmd", 3).spreading(DividedGroups::default().with([(5, 34)]));
+        let written = state("urmd", 3).spreading(DividedGroups::default().with([(5, 34).into()]));
         assert_eq!(ClusterState::from_json(&written.to_json()), Ok(written));
     }
 

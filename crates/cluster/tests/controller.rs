@@ -7,7 +7,7 @@ use millrace_cluster::controller::{
     Controller, ControllerInputs, NodeAssignments, NodeRegistration, RequestedNodeState, Settings,
 };
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, ConfiguredNode, NodeHierarchy, NodeKey, NodeState,
+    ClusterConfiguration, ClusterState, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey, NodeState,
 };
 
 /// A cluster with a controller and all its inputs.
@@ -217,11 +217,11 @@ fn a_group_that_is_too_large_is_divided() {
     cluster.run("0 start a b");
     let says = |cluster: &mut ControlledCluster, name: &str, groups: &[(u32, u8)]| {
         let registration = cluster.registrations.get_mut(name).expect("it is there");
-        registration.too_large = groups.iter().copied().collect();
+        registration.too_large = groups.iter().copied().map(DividedGroup::from).collect();
     };
-    let divided = |cluster: &ControlledCluster| {
+    let divided = |cluster: &ControlledCluster| -> Vec<(u32, u8)> {
         let state = cluster.state.as_ref().expect("there is one");
-        state.spread().groups().collect::<Vec<_>>()
+        state.spread().groups().map(Into::into).collect()
     };
     says(&mut cluster, "a", &[(7, 34)]);
     says(&mut cluster, "b", &[(9, 33)]);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, DividedGroup};
 use millrace_membership::ClusterMembership;
 use tokio::time::MissedTickBehavior;
 
@@ -42,15 +42,15 @@ pub(crate) async fn watch(replicas: Arc<StoreReplicas>, membership: ClusterMembe
     }
 }
 
-/// Number of bits that the buckets of groups should use, given those of buckets that are too large.
-fn wanted(groups: Vec<(u32, u8)>) -> BTreeSet<(u32, u8)> {
+/// Returns the division that groups should have, given the buckets of them that are too large.
+fn wanted(groups: Vec<DividedGroup>) -> BTreeSet<DividedGroup> {
     let mut wanted = BTreeMap::new();
-    for (low, bits) in groups {
+    for DividedGroup { location, bits } in groups {
         let more = if bits > BucketId::GROUP_BITS { 1 } else { PARTS_BITS };
-        let known: &mut u8 = wanted.entry(low).or_default();
+        let known: &mut u8 = wanted.entry(location).or_default();
         *known = bits.saturating_add(more).max(*known);
     }
-    wanted.into_iter().collect()
+    wanted.into_iter().map(DividedGroup::from).collect()
 }
 
 #[cfg(test)]
@@ -59,6 +59,7 @@ mod tests {
 
     #[test]
     fn what_is_whole_gets_many_parts_and_what_is_divided_twice_as_many() {
-        assert_eq!(wanted(vec![(7, 32), (9, 39), (9, 40), (9, 39)]), [(7, 41), (9, 41)].into());
+        let found = [(7, 32), (9, 39), (9, 40), (9, 39)].map(DividedGroup::from);
+        assert_eq!(wanted(found.to_vec()), [(7, 41), (9, 41)].map(DividedGroup::from).into());
     }
 }

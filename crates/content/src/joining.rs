@@ -50,7 +50,7 @@ impl JoiningCluster {
 
 impl ClusterView for JoiningCluster {
     fn serves(&self) -> Result<(), ClusterError> {
-        self.membership.serves().map_err(ClusterError::Unavailable)?;
+        self.membership.serves().map_err(|reason| ClusterError::Unavailable(reason.to_string()))?;
         self.node().map(drop)
     }
 

@@ -316,7 +316,7 @@ impl PeerService for PeerAnswers {
 
 impl ClusterView for ContentNode {
     fn serves(&self) -> Result<(), ClusterError> {
-        self.membership.serves().map_err(ClusterError::Unavailable)
+        self.membership.serves().map_err(|reason| ClusterError::Unavailable(reason.to_string()))
     }
 
     fn me(&self) -> Result<NodeKey, ClusterError> {

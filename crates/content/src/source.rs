@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
-use millrace_peer::{ParcelHead, PeerVersionKey, PeerVersionPage, TransferParcel, TransferSource};
+use millrace_peer::{
+    ParcelHead, PeerVersionKey, PeerVersionPage, TransferFault, TransferParcel, TransferSource,
+};
 
 use crate::TransferThrottle;
 use crate::storage::StoreReplicas;
@@ -64,8 +66,8 @@ impl std::ops::Drop for LeavingBuckets {
 }
 
 impl TransferSource for StoreSource {
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String> {
-        let parcels = self.replicas.store().export(buckets).map_err(|error| error.to_string())?;
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, TransferFault> {
+        let parcels = self.replicas.store().export(buckets).map_err(TransferFault::of)?;
         let leaving = Arc::new(LeavingBuckets::new(&self.leaving, buckets.len()));
         let parcel = |parcel| {
             let (throttle, leaving) = (Arc::clone(&self.throttle), Arc::clone(&leaving));
@@ -74,10 +76,10 @@ impl TransferSource for StoreSource {
         Ok(parcels.into_iter().map(|of| parcel(of) as Box<dyn TransferParcel>).collect())
     }
 
-    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String> {
+    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, TransferFault> {
         // All remembered versions: an excess over the compared ones is harmless.
         let page = self.replicas.store().versions(bucket, Timestamp(0), after, PAGE);
-        let page = page.map_err(|error| error.to_string())?;
+        let page = page.map_err(TransferFault::of)?;
         let versions = page.versions.into_iter();
         Ok(PeerVersionPage {
             versions: versions.map(|key| PeerVersionKey { id: key.id, timestamp: key.timestamp }).collect(),
@@ -85,14 +87,14 @@ impl TransferSource for StoreSource {
         })
     }
 
-    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, String> {
-        self.replicas.store().drops(bucket).map_err(|error| error.to_string())
+    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, TransferFault> {
+        self.replicas.store().drops(bucket).map_err(TransferFault::of)
     }
 
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String> {
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, TransferFault> {
         let (mut versions, mut bytes) = (Vec::new(), 0);
         for id in ids {
-            let found = self.replicas.store().version(id).map_err(|error| error.to_string())?;
+            let found = self.replicas.store().version(id).map_err(TransferFault::of)?;
             let Some(version) = found else { continue };
             let more = version.body.as_ref().map_or(0, |body| body.len() as u64);
             if !versions.is_empty() && bytes + more > ANSWER_BYTES {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, DividedGroup};
 use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
     ClusterState, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RowContent,
@@ -61,7 +61,7 @@ pub(crate) fn failure(error: Error) -> NodeFailure {
 
 impl ReplicaStorage for StoreReplicas {
     fn divide(&self, state: &ClusterState) -> Result<(), NodeFailure> {
-        let groups: Vec<(u32, u8)> = state.spread().groups().collect();
+        let groups: Vec<DividedGroup> = state.spread().groups().collect();
         self.store.divide(state.distribution().bits, &groups).map_err(failure)
     }
 

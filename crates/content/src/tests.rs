@@ -325,7 +325,7 @@ fn live(seed: u64, runtime: &Runtime) {
                 "seal".to_owned()
             }
             20 => {
-                let spread = state.spread().with([(group as u32, 33 + random.below(2) as u8)]);
+                let spread = state.spread().with([(group as u32, 33 + random.below(2) as u8).into()]);
                 state = divided(spread);
                 for node in &nodes {
                     node.replicas.divide(&state).expect("it can be divided");

@@ -47,7 +47,7 @@ impl Coordination for EtcdCoordination {
             let request = wire::transaction(&transaction);
             let repeat = if transaction.writes() { RepeatPolicy::Unsafe } else { RepeatPolicy::Idempotent };
             let answer = self.members.call("/v3/kv/txn", &request, repeat).await?;
-            wire::outcome(&answer, &transaction).map_err(|reason| self.members.nonsense(reason))
+            wire::outcome(&answer, &transaction).map_err(|fault| self.members.nonsense(fault.to_string()))
         })
     }
 

@@ -18,7 +18,7 @@ use millrace_tensor::{Tensor, TensorBuilder, TensorType};
 
 use crate::remote::RemoteEmbedder;
 use crate::tokenizer::BoundedTokenizer;
-use crate::{EmbeddingShape, Error, execution, pooling};
+use crate::{EmbeddingShape, Error, ShapeFault, execution, pooling};
 
 /// Locations of an embedder's files.
 pub type Files = BTreeMap<ModelFile, PathBuf>;
@@ -52,9 +52,9 @@ pub struct EmbedderServices<'a> {
     /// Scheduler of model runs.
     pub scheduler: &'a ModelScheduler,
     /// Creates the client of external services.
-    pub http: &'a dyn Fn() -> Result<OutboundHttp, String>,
+    pub http: &'a dyn Fn() -> Result<OutboundHttp, Error>,
     /// The secret of a component.
-    pub secret: &'a dyn Fn(&SecretRequest<'_>) -> Result<String, String>,
+    pub secret: &'a dyn Fn(&SecretRequest<'_>) -> Result<String, Error>,
 }
 
 /// A secret, and the service that it is to be sent to.
@@ -105,15 +105,11 @@ impl TextEmbedder {
                 EmbeddingMeans::Tokens(BoundedTokenizer::plain(path(file)?)?)
             }
             EmbedderImplementation::Remote(remote) => {
-                let http = (services.http)().map_err(Error::Setup)?;
-                http.policy().check_url(&remote.endpoint).map_err(Error::Setup)?;
+                let http = (services.http)()?;
+                http.policy().check_url(&remote.endpoint)?;
                 let request = |name| SecretRequest { name, endpoint: &remote.endpoint };
                 let secret = remote.secret.as_deref().map(|name| (services.secret)(&request(name)));
-                EmbeddingMeans::Remote(RemoteEmbedder::new(
-                    remote,
-                    secret.transpose().map_err(Error::Setup)?,
-                    http,
-                ))
+                EmbeddingMeans::Remote(RemoteEmbedder::new(remote, secret.transpose()?, http))
             }
         };
         Ok(TextEmbedder { id: config.id.clone(), prepend: config.prepend.clone(), means })
@@ -134,7 +130,7 @@ impl TextEmbedder {
         target: &TensorType,
         chunks: bool,
         arguments: &[String],
-    ) -> Result<EmbeddingShape, String> {
+    ) -> Result<EmbeddingShape, ShapeFault> {
         match &self.means {
             EmbeddingMeans::Model(model) => {
                 EmbeddingShape::of(&model.kind, target, chunks, arguments, model.model.width())
@@ -160,7 +156,7 @@ impl TextEmbedder {
             EmbeddedText::One(text) => (std::slice::from_ref(text), false),
             EmbeddedText::Chunks(texts) => (*texts, true),
         };
-        let fail = |reason: String| Error::Shape { embedder: self.id.clone(), reason };
+        let fail = |reason: ShapeFault| Error::Shape { embedder: self.id.clone(), reason };
         let shape = self.shape(target, chunks, arguments).map_err(fail)?;
         let texts: Vec<Cow<'_, str>> =
             texts.iter().map(|text| self.with_prepended(text, caller.purpose)).collect();
@@ -282,14 +278,10 @@ impl TransformerEmbedder {
         shape: EmbeddingShape,
         number: usize,
         states: &SequenceStates,
-    ) -> Result<(), String> {
+    ) -> Result<(), ShapeFault> {
         let vector = |builder: &mut TensorBuilder<'_>, token, mut vector: Vec<f32>, normalize| {
             if vector.len() < shape.cells {
-                return Err(format!(
-                    "the model's vectors have {} cells, and {} are asked for",
-                    vector.len(),
-                    shape.cells
-                ));
+                return Err(ShapeFault::Short { found: vector.len(), expected: shape.cells });
             }
             vector.truncate(shape.cells);
             if normalize {
@@ -311,9 +303,7 @@ impl TransformerEmbedder {
             EmbedderKind::Splade { threshold } => {
                 for (token, weight) in pooling::splade(states, *threshold) {
                     let Some(token) = self.tokenizer.token(token) else { continue };
-                    builder
-                        .cell(shape.labels(number, Some(token)), 0, f64::from(weight))
-                        .map_err(|error| error.to_string())?;
+                    builder.cell(shape.labels(number, Some(token)), 0, f64::from(weight))?;
                 }
                 Ok(())
             }

@@ -17,6 +17,6 @@ mod shape;
 mod tokenizer;
 
 pub use embedder::{EmbeddedText, EmbedderServices, Files, SecretRequest, TextEmbedder};
-pub use error::Error;
+pub use error::{Error, ShapeFault};
 pub use execution::execution;
 pub use shape::EmbeddingShape;

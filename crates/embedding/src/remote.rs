@@ -7,7 +7,7 @@ use millrace_remote::{
 use millrace_schema::{EmbeddingService, RemoteModel, VectorQuantization};
 use millrace_tensor::{CellType, TensorType};
 
-use crate::EmbeddingShape;
+use crate::{EmbeddingShape, ShapeFault};
 
 /// A model of an external service, and the cell type of its vectors.
 pub(crate) struct RemoteEmbedder {
@@ -43,7 +43,7 @@ impl RemoteEmbedder {
         target: &TensorType,
         chunks: bool,
         arguments: &[String],
-    ) -> Result<(EmbeddingShape, VectorCells), String> {
+    ) -> Result<(EmbeddingShape, VectorCells), ShapeFault> {
         let dimensions = self.embeddings.dimensions();
         let bytes = target.cell() == CellType::Int8;
         let size = target.indexed().map(|(_, size)| size).next().unwrap_or_default();
@@ -63,7 +63,7 @@ impl RemoteEmbedder {
                         format!("{} or, for bits, {}", type_of(whole), type_of(packed))
                     }
                 };
-                return Err(format!("expected a type such as {expected}, found {target}"));
+                return Err(ShapeFault::Type { expected, found: target.clone() });
             }
         };
         match cells {

@@ -1,6 +1,7 @@
 use millrace_schema::{EmbedderKind, TokenPooling};
 use millrace_tensor::{CellType, TensorBuilder, TensorCells, TensorType};
 
+use crate::error::ShapeFault;
 use crate::pooling;
 
 /// Form of an embedder's output in a tensor type.
@@ -26,16 +27,16 @@ impl EmbeddingShape {
         chunks: bool,
         arguments: &[String],
         width: Option<usize>,
-    ) -> Result<EmbeddingShape, String> {
+    ) -> Result<EmbeddingShape, ShapeFault> {
         let per_token = matches!(kind, EmbedderKind::Colbert(_) | EmbedderKind::Splade { .. });
         let vector = !matches!(kind, EmbedderKind::Splade { .. });
         let dimension = if vector { format!(",x[{}]", width.unwrap_or(384)) } else { String::new() };
         let expected = |mapped: &str| {
             let dimensions = format!("{mapped}{dimension}");
-            format!(
-                "expected a type such as tensor<float>({}), found {target}",
-                dimensions.trim_start_matches(',')
-            )
+            ShapeFault::Type {
+                expected: format!("tensor<float>({})", dimensions.trim_start_matches(',')),
+                found: target.clone(),
+            }
         };
         let mapped: Vec<&str> = target.mapped().map(|dimension| dimension.name.as_ref()).collect();
         let wanted = match (per_token, chunks) {
@@ -52,12 +53,12 @@ impl EmbeddingShape {
             (true, false, _) => Some(0),
             (true, true, Some(name)) => match mapped.iter().position(|dimension| dimension == name) {
                 Some(at) => Some(at),
-                None => return Err(format!("{target} has no mapped dimension '{name}' for the chunks")),
+                None => {
+                    let (target, name) = (target.clone(), name.clone());
+                    return Err(ShapeFault::ChunkDimension { target, name });
+                }
             },
-            (true, true, None) => {
-                return Err("name the dimension of the chunks after the embedder, as in embed colbert chunk"
-                    .to_owned());
-            }
+            (true, true, None) => return Err(ShapeFault::Unnamed),
         };
         let indexed: Vec<usize> = target.indexed().map(|(_, size)| size).collect();
         let binary = vector && target.cell() == CellType::Int8;
@@ -68,10 +69,9 @@ impl EmbeddingShape {
             _ => return Err(expected(wanted)),
         };
         match width {
-            Some(width) if cells > width => Err(format!(
-                "the model's vectors have {width} cells, and {target} takes {cells}{}",
-                if binary { ", a bit each" } else { "" }
-            )),
+            Some(width) if cells > width => {
+                Err(ShapeFault::Width { width, target: target.clone(), cells, is_binary: binary })
+            }
             _ => Ok(EmbeddingShape { chunk, cells, binary }),
         }
     }
@@ -85,7 +85,7 @@ impl EmbeddingShape {
         chunks: bool,
         arguments: &[String],
         width: usize,
-    ) -> Result<EmbeddingShape, String> {
+    ) -> Result<EmbeddingShape, ShapeFault> {
         let vector = EmbedderKind::HuggingFace { pooling: TokenPooling::None, normalize: false };
         EmbeddingShape::of(&vector, target, chunks, arguments, Some(width))
     }
@@ -95,16 +95,16 @@ impl EmbeddingShape {
     ///
     /// # Errors
     /// The type is not suitable; the text gives the required type.
-    pub fn of_tokens(target: &TensorType, chunks: bool) -> Result<EmbeddingShape, String> {
+    pub fn of_tokens(target: &TensorType, chunks: bool) -> Result<EmbeddingShape, ShapeFault> {
         let indexed: Vec<usize> = target.indexed().map(|(_, size)| size).collect();
         match (indexed.as_slice(), target.mapped().count() == usize::from(chunks)) {
             ([cells], true) => {
                 Ok(EmbeddingShape { chunk: chunks.then_some(0), cells: *cells, binary: false })
             }
-            _ => Err(format!(
-                "expected a type such as tensor<float>({}d0[512]), found {target}",
-                if chunks { "chunk{}," } else { "" }
-            )),
+            _ => Err(ShapeFault::Type {
+                expected: format!("tensor<float>({}d0[512])", if chunks { "chunk{}," } else { "" }),
+                found: target.clone(),
+            }),
         }
     }
 
@@ -124,14 +124,14 @@ impl EmbeddingShape {
         chunk: usize,
         token: Option<String>,
         vector: &[f32],
-    ) -> Result<(), String> {
+    ) -> Result<(), ShapeFault> {
         let mut cells = TensorCells::with_capacity(builder.tensor_type().cell(), vector.len());
         if self.binary {
             pooling::bits(vector).for_each(|byte| cells.push(f64::from(byte)));
         } else {
             vector.iter().for_each(|&cell| cells.push(f64::from(cell)));
         }
-        builder.block(self.labels(chunk, token), &cells).map_err(|error| error.to_string())
+        Ok(builder.block(self.labels(chunk, token), &cells)?)
     }
 }
 
@@ -151,6 +151,7 @@ mod tests {
         let arguments: Vec<String> = arguments.iter().map(|&name| name.to_owned()).collect();
         EmbeddingShape::of(kind, &target, chunks, &arguments, Some(384))
             .map(|shape| (shape.chunk, shape.cells, shape.binary))
+            .map_err(|fault| fault.to_string())
     }
 
     #[test]

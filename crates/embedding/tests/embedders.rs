@@ -49,8 +49,8 @@ fn load(directory: &Path, embedder: &str, settings: &str) -> Result<TextEmbedder
         config.files().into_iter().map(|file| (file.clone(), directory.join(file.to_string()))).collect();
     let services = EmbedderServices {
         scheduler: scheduler(),
-        http: &|| Err("nobody is asked here".to_owned()),
-        secret: &|request| Err(format!("no secret {}", request.name)),
+        http: &|| Err(Error::Setup("no service is asked here".to_owned())),
+        secret: &|request| Err(Error::Setup(format!("no secret {}", request.name))),
     };
     TextEmbedder::load(config, &files, &services)
 }

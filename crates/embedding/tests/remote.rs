@@ -4,7 +4,7 @@
 #[path = "../../remote/tests/twin/mod.rs"]
 mod twin;
 
-use millrace_embedding::{EmbeddedText, EmbedderServices, Files, TextEmbedder};
+use millrace_embedding::{EmbeddedText, EmbedderServices, Error, Files, TextEmbedder};
 use millrace_model::{ModelCaller, ModelScheduler, SchedulerOptions, SequencePurpose};
 use millrace_remote::{OutboundHttp, OutboundPolicy};
 use millrace_schema::Application;
@@ -44,7 +44,8 @@ fn embedder(twin: &TwinServer, quantization: &str) -> TextEmbedder {
     let services = EmbedderServices {
         scheduler: &scheduler,
         http: &|| {
-            OutboundHttp::new(OutboundPolicy::parse(&["127.0.0.1"])?).map_err(|error| error.to_string())
+            OutboundHttp::new(OutboundPolicy::parse(&["127.0.0.1"])?)
+                .map_err(|error| Error::Setup(error.to_string()))
         },
         secret: &|request| Ok(request.name.to_owned()),
     };

@@ -94,7 +94,10 @@ pub fn fuzz(text: &str) {
             Some(parsed)
         }
         Err(error) => {
-            assert!(error.contains("neither an address nor a range"), "an error that says nothing: {error}");
+            assert!(
+                error.to_string().contains("neither an address nor a range"),
+                "an error that says nothing: {error}"
+            );
             None
         }
     });

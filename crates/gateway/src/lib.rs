@@ -28,7 +28,7 @@ mod status;
 mod status_api;
 
 pub use access_log::LogDetails;
-pub use edge::{CredentialFiles, HostNames, WebOrigins};
+pub use edge::{CredentialFiles, EdgeNameFault, HostNames, WebOrigins};
 pub use http::{PortLimits, PortService, routed, serve};
 pub use server::{ForwardedConnections, NodeServer, runtime};
 pub use settings::{RequestLimits, Settings, TlsFiles};

@@ -101,7 +101,9 @@ async fn evaluate(
     let function = known.function(function)?.to_owned();
     let arguments = parameters(node, request).await?;
     let format = match arguments.parameters.get("format.tensors") {
-        Some(name) => name.parse().map_err(|error| Error::parameter("format.tensors", error))?,
+        Some(name) => name
+            .parse()
+            .map_err(|error: millrace_tensor::Error| Error::parameter("format.tensors", error.to_string()))?,
         None => TensorFormat::default(),
     };
     let (deployment, model) = (Arc::clone(deployment), model.to_owned());

@@ -42,9 +42,9 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<IndexingToken>, (usize, String)> 
         let rest = &text[at..];
         let Some(first) = rest.chars().next() else { break };
         let (kind, length) = if first == '"' || first == '\'' {
-            quoted(rest, first).map_err(|reason| (at, reason))?
+            quoted(rest, first).map_err(|fault| (at, fault.to_string()))?
         } else if first.is_ascii_digit() {
-            number(rest).map_err(|reason| (at, reason))?
+            number(rest).map_err(|fault| (at, fault.to_string()))?
         } else if first.is_alphabetic() || first == '_' {
             let length =
                 rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
@@ -72,7 +72,22 @@ pub(crate) fn place(source: &SourcedText<String>, offset: usize) -> SourcePositi
     SourcePosition { file: source.place.file.clone(), line: source.place.line + lines, column }
 }
 
-fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), String> {
+/// Fault of a literal.
+#[derive(Debug, thiserror::Error)]
+enum LiteralFault {
+    #[error("\\{escape} needs {digits} hexadecimal digits")]
+    Digits { escape: char, digits: usize },
+    #[error("\\u{0:04x} is not a character")]
+    Character(u32),
+    #[error("the {0} is not closed")]
+    Unclosed(char),
+    #[error("'{0}' is out of range")]
+    Range(String),
+    #[error("'{0}' is not a number")]
+    Number(String),
+}
+
+fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), LiteralFault> {
     let mut value = String::new();
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -94,18 +109,17 @@ fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), String>
                 let mut code = 0;
                 for _ in 0..digits {
                     let digit = chars.next().and_then(|(_, c)| c.to_digit(16));
-                    code = code * 16
-                        + digit.ok_or_else(|| format!("\\{escaped} needs {digits} hexadecimal digits"))?;
+                    code = code * 16 + digit.ok_or(LiteralFault::Digits { escape: escaped, digits })?;
                 }
-                char::from_u32(code).ok_or_else(|| format!("\\u{code:04x} is not a character"))?
+                char::from_u32(code).ok_or(LiteralFault::Character(code))?
             }
             other => other,
         });
     }
-    Err(format!("the {quote} is not closed"))
+    Err(LiteralFault::Unclosed(quote))
 }
 
-fn number(text: &str) -> Result<(IndexingTokenKind, usize), String> {
+fn number(text: &str) -> Result<(IndexingTokenKind, usize), LiteralFault> {
     let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let mut length = digits(text);
     let mut fraction = false;
@@ -122,17 +136,17 @@ fn number(text: &str) -> Result<(IndexingTokenKind, usize), String> {
         }
     }
     let written = &text[..length];
-    let wrong = |_| format!("'{written}' is out of range");
+    let wrong = |_| LiteralFault::Range(written.to_owned());
     match text[length..].chars().next() {
         Some('f' | 'F') => Ok((
-            IndexingTokenKind::Float(written.parse().map_err(|_| format!("'{written}' is not a number"))?),
+            IndexingTokenKind::Float(written.parse().map_err(|_| LiteralFault::Number(written.to_owned()))?),
             length + 1,
         )),
         Some('l' | 'L') if !fraction => {
             Ok((IndexingTokenKind::Long(written.parse().map_err(wrong)?), length + 1))
         }
         _ if fraction => Ok((
-            IndexingTokenKind::Double(written.parse().map_err(|_| format!("'{written}' is not a number"))?),
+            IndexingTokenKind::Double(written.parse().map_err(|_| LiteralFault::Number(written.to_owned()))?),
             length,
         )),
         _ => {

@@ -9,27 +9,39 @@ pub enum TextChunker {
     FixedLength(usize),
 }
 
+/// Fault of a chunker's name or arguments, with its cure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkerFault {
+    /// The length is not a number above 0.
+    #[error("'{0}' is not a number of characters: write it as in chunk fixed-length 500")]
+    Length(String),
+    /// A number of arguments that `fixed-length` does not have.
+    #[error("the chunker 'fixed-length' needs a number of characters, as in chunk fixed-length 500")]
+    NoLength,
+    /// Arguments of a chunker that has none.
+    #[error("the chunker 'sentence' has no arguments")]
+    Arguments,
+    /// No such chunker.
+    #[error("no chunker '{0}': write chunk sentence, or chunk fixed-length 500")]
+    Unknown(String),
+}
+
 impl TextChunker {
     /// The chunker with this name and its arguments: `sentence`, `fixed-length 500`.
     ///
     /// # Errors
     /// The chunker does not exist or lacks an argument; the text gives the existing ones with their
     /// arguments.
-    pub fn named(name: &str, arguments: &[String]) -> Result<Self, String> {
+    pub fn named(name: &str, arguments: &[String]) -> Result<Self, ChunkerFault> {
         match (name, arguments) {
             ("sentence", []) => Ok(TextChunker::Sentence),
             ("fixed-length", [length]) => match length.parse() {
                 Ok(length) if length > 0 => Ok(TextChunker::FixedLength(length)),
-                _ => Err(format!(
-                    "'{length}' is not a number of characters: write it as in chunk fixed-length 500"
-                )),
+                _ => Err(ChunkerFault::Length(length.clone())),
             },
-            ("sentence", _) => Err("the chunker 'sentence' has no arguments".to_owned()),
-            ("fixed-length", _) => {
-                Err("the chunker 'fixed-length' needs a number of characters, as in chunk fixed-length 500"
-                    .to_owned())
-            }
-            _ => Err(format!("no chunker '{name}': write chunk sentence, or chunk fixed-length 500")),
+            ("sentence", _) => Err(ChunkerFault::Arguments),
+            ("fixed-length", _) => Err(ChunkerFault::NoLength),
+            _ => Err(ChunkerFault::Unknown(name.to_owned())),
         }
     }
 

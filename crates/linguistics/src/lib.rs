@@ -40,7 +40,7 @@ mod split;
 mod stem;
 
 pub use analyzer::{FieldAnalyzer, TextToken};
-pub use chunk::TextChunker;
+pub use chunk::{ChunkerFault, TextChunker};
 pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use segment::segments;

@@ -35,3 +35,4 @@ pub use notes::NodeNote;
 pub use packages::{PACKAGE_BYTES_MAX, PackagePublication, PublishedPackage};
 pub use picture::{CoordinationSnapshot, RegisteredNode, RequestedStateRecord};
 pub use settings::{NodeRole, Settings};
+pub use standing::NotServing;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{NodeRegistration, RequestedNodeState};
-use millrace_cluster::{ClusterState, NodeKey, PROTOCOL};
+use millrace_cluster::{ClusterState, DividedGroup, NodeKey, PROTOCOL};
 use millrace_coordination::{Coordination, KeyOperation, PrefixWatch};
 use millrace_env::{SystemClock, WallClock, await_or_exit};
 use parking_lot::Mutex;
@@ -232,7 +232,7 @@ impl ClusterMembership {
     }
 
     /// Reports the groups that this node has found too large, see [`NodeRegistration::too_large`].
-    pub fn too_large(&self, groups: BTreeSet<(u32, u8)>) {
+    pub fn too_large(&self, groups: BTreeSet<DividedGroup>) {
         let own = &self.tasks.own;
         own.send_if_modified(|own| {
             std::mem::replace(&mut own.registration.too_large, groups.clone()) != groups

@@ -45,8 +45,8 @@ impl ClusterMembership {
     /// Checks that this run of the node serves by the cluster state.
     ///
     /// # Errors
-    /// It does not; the reason is for people.
-    pub fn serves(&self) -> Result<(), String> {
+    /// It does not.
+    pub fn serves(&self) -> Result<(), NotServing> {
         let shared = self.shared();
         let name = &*shared.settings.name;
         let picture = Arc::clone(&shared.pictures().borrow());
@@ -54,25 +54,46 @@ impl ClusterMembership {
         let mut nodes = state.iter().flat_map(|state| state.nodes().values());
         let Some(entry) = nodes.find(|node| node.name == name) else {
             return Err(match picture.is_removed(name) {
-                true => removed_reason(name),
-                false if self.coordination_lost_for().is_some() => {
-                    "the node is not in the cluster yet: coordination (etcd) cannot be reached".to_owned()
-                }
-                false => "the node is not in the cluster yet".to_owned(),
+                true => NotServing::Removed(removed_reason(name)),
+                false if self.coordination_lost_for().is_some() => NotServing::NoCoordination,
+                false => NotServing::Joining,
             });
         };
         let word = match entry.state {
             NodeState::Up | NodeState::Retired if entry.incarnation == self.incarnation() => return Ok(()),
-            NodeState::Up | NodeState::Retired => {
-                return Err("the cluster has not heard yet that the node has started again".to_owned());
-            }
+            NodeState::Up | NodeState::Retired => return Err(NotServing::Restarted),
             NodeState::Maintenance => "under maintenance",
             NodeState::Down => "down",
         };
         let reason = picture.reasons.get(name).filter(|reason| !reason.is_empty());
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        Err(format!("to the cluster the node is {word}{reason}"))
+        Err(NotServing::State { word, reason })
     }
+}
+
+/// Reason for which a run of a node does not serve by the cluster state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotServing {
+    /// An operator has removed the node; the text says how it comes back.
+    #[error("{0}")]
+    Removed(String),
+    /// The node is not in the cluster state, and coordination cannot be reached.
+    #[error("the node is not in the cluster yet: coordination (etcd) cannot be reached")]
+    NoCoordination,
+    /// The node is not in the cluster state.
+    #[error("the node is not in the cluster yet")]
+    Joining,
+    /// The cluster state is about an earlier run of the node.
+    #[error("the cluster has not heard yet that the node has started again")]
+    Restarted,
+    /// The node has another state.
+    #[error("to the cluster the node is {word}{reason}")]
+    State {
+        /// The state.
+        word: &'static str,
+        /// The reason of an operator, after the state in a sentence.
+        reason: String,
+    },
 }
 
 impl CoordinationSnapshot {

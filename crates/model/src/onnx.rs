@@ -175,7 +175,7 @@ impl OnnxModel {
     pub fn load(path: &Path, threads: ModelThreads) -> Result<Self, Error> {
         runtime::load()?;
         let fail = |reason: String| Error::Load { path: path.to_owned(), reason };
-        check_self_contained(path).map_err(fail)?;
+        check_self_contained(path).map_err(|fault| fail(fault.to_string()))?;
         let sharable = !threads.own() && threads.gpu_device.is_none() && runtime::threads() > 1;
         let weights = if sharable { FileWeights::map(path) } else { None };
         let packed = PrepackedWeights::new();

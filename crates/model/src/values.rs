@@ -56,7 +56,10 @@ pub(crate) fn cells(value: &DynValue, element: CellElement) -> ort::Result<(Vec<
 }
 
 /// Type of a tensor with the dimensions `d0`, `d1`, … of these sizes.
-pub(crate) fn tensor_type(element: CellElement, shape: &[usize]) -> Result<TensorType, String> {
+pub(crate) fn tensor_type(
+    element: CellElement,
+    shape: &[usize],
+) -> Result<TensorType, millrace_tensor::Error> {
     let cell = match element {
         CellElement::Float => CellType::Float,
         CellElement::Int8 => CellType::Int8,
@@ -67,5 +70,5 @@ pub(crate) fn tensor_type(element: CellElement, shape: &[usize]) -> Result<Tenso
         kind: DimensionKind::Indexed(*size),
     };
     let dimensions = shape.iter().enumerate().map(dimension).collect();
-    TensorType::new(cell, dimensions).map_err(|error| error.to_string())
+    TensorType::new(cell, dimensions)
 }

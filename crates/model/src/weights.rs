@@ -53,12 +53,26 @@ impl FileWeights {
     }
 }
 
+/// Reason for which the weights of a model's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WeightFault {
+    #[error("it cannot be read: {0}")]
+    Unread(#[from] std::io::Error),
+    #[error("it is not an ONNX model: its structure cannot be read")]
+    Malformed,
+    #[error(
+        "it has weights in other files (external data), which are not opened; save it as one file \
+         (onnx.save_model with save_as_external_data=False)"
+    )]
+    External,
+}
+
 /// Checks that a model's file has all of its weights in itself, so that loading it opens no other file.
 ///
 /// # Errors
 /// It names another file, or cannot be read.
-pub(crate) fn check_self_contained(path: &Path) -> Result<(), String> {
-    let map = MappedFile::new(path).map_err(|error| format!("it cannot be read: {error}"))?;
+pub(crate) fn check_self_contained(path: &Path) -> Result<(), WeightFault> {
+    let map = MappedFile::new(path)?;
     external::check(map.bytes())
 }
 

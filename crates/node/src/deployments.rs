@@ -73,7 +73,7 @@ impl ActiveDeployment {
             .parse()
             .map_err(|_| fail(&active, format!("it should hold a generation, not '{}'", text.trim())))?;
         deployments.last.store(generation, Ordering::Relaxed);
-        let read = |path: PathBuf| read_drops(&path).map_err(|reason| fail(&path, reason));
+        let read = |path: PathBuf| read_drops(&path).map_err(|fault| fail(&path, fault.to_string()));
         let removals = TypeRemovals {
             known: read(deployments.drops(generation))?,
             applied: read(deployments.directory.join(APPLIED))?,
@@ -235,17 +235,24 @@ fn drops_json(dropped: &DroppedTypes) -> Vec<u8> {
     serde_json::to_vec(dropped).expect("names and numbers always have a JSON form")
 }
 
+/// Fault of the file with the removals of types.
+#[derive(Debug, thiserror::Error)]
+enum DropsFault {
+    #[error(
+        "it should hold the document types that were removed, as JSON: {0}; put a copy of the directory back, or {{}} in it \
+         to start without them"
+    )]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// Reads the removals in a file; none if it does not exist, since earlier versions wrote none.
-fn read_drops(path: &Path) -> Result<DroppedTypes, String> {
+fn read_drops(path: &Path) -> Result<DroppedTypes, DropsFault> {
     match std::fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-            format!(
-                "it should hold the document types that were removed, as JSON: {error}; put a copy of the directory back, or {{}} in it \
-                 to start without them"
-            )
-        }),
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DroppedTypes::default()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -454,7 +454,14 @@ pub fn remote_kind(error: &millrace_remote::Error) -> ErrorKind {
         Remote::Overloaded { .. } => ErrorKind::Overloaded,
         Remote::Deadline { .. } => ErrorKind::Timeout,
         Remote::Retry { .. } => ErrorKind::Unavailable,
-        Remote::GiveUp { .. } | Remote::Download { .. } => ErrorKind::Internal,
+        Remote::GiveUp { .. }
+        | Remote::Download { .. }
+        | Remote::Setting { .. }
+        | Remote::NoRules
+        | Remote::Destination { .. }
+        | Remote::Forbidden(_)
+        | Remote::NoSecret { .. }
+        | Remote::SecretHost { .. } => ErrorKind::Internal,
         Remote::Fix { .. } => ErrorKind::BadRequest,
     }
 }

@@ -6,6 +6,7 @@
 
 mod components;
 mod embeddings;
+mod fault;
 mod gauges;
 mod generator;
 mod language;
@@ -35,6 +36,7 @@ use crate::{Error, StartError};
 
 pub use components::ApplicationComponents;
 pub use embeddings::QueryEmbeddings;
+pub use fault::ComponentFault;
 pub use generator::DeployedGenerator;
 pub use language::DeployedLanguageModel;
 pub use ranking::RankModels;
@@ -55,7 +57,7 @@ pub struct NodeModels {
     embedders: Mutex<Vec<KnownModels>>,
     evaluators: Mutex<Vec<KnownEvaluator>>,
     languages: LanguageModels,
-    http: OnceLock<Result<OutboundHttp, String>>,
+    http: OnceLock<Result<OutboundHttp, Arc<std::io::Error>>>,
     options: ModelOptions,
     /// Held while an existing file is being opened for a model, so that it is not removed meanwhile.
     taking: RwLock<()>,
@@ -130,21 +132,22 @@ impl NodeModels {
         &self,
         config: &schema::EmbedderConfig,
         application: &Application,
-    ) -> Result<Arc<TextEmbedder>, String> {
+    ) -> Result<Arc<TextEmbedder>, ComponentFault> {
         let _taking = self.taking.read();
         let keep = |file: &ModelFile| Ok((file.clone(), self.keep(application, file)?));
-        let files = config.files().into_iter().map(keep).collect::<Result<Files, String>>()?;
+        let files = config.files().into_iter().map(keep).collect::<Result<Files, ComponentFault>>()?;
         // The position of a component does not make it another one.
         let config = schema::EmbedderConfig { place: schema::SourcePosition::default(), ..config.clone() };
         let same = |known: &&KnownModels| known.config == config && known.files == files;
         if let Some(embedder) = self.lock().iter().find(same).and_then(|known| known.embedder.upgrade()) {
             return Ok(embedder);
         }
-        let secret = |request: &SecretRequest<'_>| self.secret(request.name, request.endpoint);
-        let services =
-            EmbedderServices { scheduler: &self.scheduler, http: &|| self.http(), secret: &secret };
-        let embedder =
-            Arc::new(TextEmbedder::load(&config, &files, &services).map_err(|error| error.to_string())?);
+        let secret = |request: &SecretRequest<'_>| {
+            self.secret(request.name, request.endpoint).map_err(millrace_embedding::Error::from)
+        };
+        let http = || self.http().map_err(|fault| millrace_embedding::Error::Setup(fault.to_string()));
+        let services = EmbedderServices { scheduler: &self.scheduler, http: &http, secret: &secret };
+        let embedder = Arc::new(TextEmbedder::load(&config, &files, &services)?);
         let mut known = self.lock();
         known.retain(|known| known.embedder.strong_count() > 0);
         known.push(KnownModels { config, files, embedder: Arc::downgrade(&embedder) });
@@ -161,7 +164,7 @@ impl NodeModels {
         file: &ModelFile,
         execution: &ModelExecution,
         application: &Application,
-    ) -> Result<Arc<ModelEvaluator>, String> {
+    ) -> Result<Arc<ModelEvaluator>, ComponentFault> {
         let _taking = self.taking.read();
         let path = self.keep(application, file)?;
         let same = |known: &&KnownEvaluator| known.path == path && known.execution == *execution;
@@ -171,8 +174,7 @@ impl NodeModels {
             return Ok(evaluator);
         }
         let threads = millrace_embedding::execution(execution);
-        let evaluator = ModelEvaluator::load(name, path.clone(), threads, &self.scheduler)
-            .map_err(|error| error.to_string())?;
+        let evaluator = ModelEvaluator::load(name, path.clone(), threads, &self.scheduler)?;
         let evaluator = Arc::new(evaluator);
         let mut known = self.lock_evaluators();
         known.retain(|known| known.evaluator.strong_count() > 0);
@@ -182,22 +184,23 @@ impl NodeModels {
     }
 
     /// Stores a file beside the others, unless it exists. Its name is the SHA-256 of its content.
-    fn keep(&self, application: &Application, file: &ModelFile) -> Result<PathBuf, String> {
+    fn keep(&self, application: &Application, file: &ModelFile) -> Result<PathBuf, ComponentFault> {
         let path = match file {
             ModelFile::Path(path) => path,
             ModelFile::Url { url, sha256 } => return self.fetch(url, sha256.as_deref()),
         };
-        let content =
-            application.files.get(path).ok_or_else(|| format!("the package has no file '{path}'"))?;
+        let content = application.files.get(path).ok_or_else(|| ComponentFault::NoFile(path.clone()))?;
         let kept = self.directory.join(Sha256Digest::of(content).to_string());
-        write_once(&self.directory, &kept, content, self.options.disk_reserve)
-            .map_err(|error| format!("{path} cannot be kept in {}: {error}", self.directory.display()))?;
+        write_once(&self.directory, &kept, content, self.options.disk_reserve).map_err(|source| {
+            let directory = self.directory.clone();
+            ComponentFault::Unkept { path: path.clone(), directory, source }
+        })?;
         Ok(kept)
     }
 
     /// Downloads a file, unless it was downloaded before. Its name is the given SHA-256 of its content, or
     /// else that of its URL.
-    fn fetch(&self, url: &str, sha256: Option<&str>) -> Result<PathBuf, String> {
+    fn fetch(&self, url: &str, sha256: Option<&str>) -> Result<PathBuf, ComponentFault> {
         let sha256: Option<Sha256Digest> = sha256.map(str::parse).transpose()?;
         let kept = match sha256 {
             Some(sha256) => self.directory.join(sha256.to_string()),
@@ -220,20 +223,20 @@ impl NodeModels {
             bytes_max: FILE_BYTES_MAX,
             disk_reserve: self.options.disk_reserve,
         };
-        millrace_remote::download(&self.http()?, &source, &kept).map_err(|error| error.to_string())?;
+        millrace_remote::download(&self.http()?, &source, &kept)?;
         Ok(kept)
     }
 
     /// Secret of the environment, if it may be sent to `endpoint`.
-    fn secret(&self, name: &str, endpoint: &str) -> Result<String, String> {
+    fn secret(&self, name: &str, endpoint: &str) -> Result<String, millrace_remote::Error> {
         millrace_remote::secret(&self.options.secrets, name, endpoint)
     }
 
     /// HTTP client for other services, created on first use.
-    fn http(&self) -> Result<OutboundHttp, String> {
+    fn http(&self) -> Result<OutboundHttp, ComponentFault> {
         let policy = || self.options.outbound.clone();
-        let made = self.http.get_or_init(|| OutboundHttp::new(policy()).map_err(|error| error.to_string()));
-        made.clone().map_err(|error| format!("other services cannot be asked: {error}"))
+        let made = self.http.get_or_init(|| OutboundHttp::new(policy()).map_err(Arc::new));
+        made.clone().map_err(ComponentFault::Services)
     }
 
     /// Removes the files that no model uses and that were not written recently. Nothing is removed while a
@@ -398,7 +401,7 @@ mod tests {
         }
         let digest = Sha256Digest::of(b"a model").to_string();
         let error = models.fetch(url, Some(&digest)).expect_err("its digest was never checked");
-        assert!(error.contains("--outbound-allow"), "{error}");
+        assert!(error.to_string().contains("--outbound-allow"), "{error}");
     }
 
     #[test]

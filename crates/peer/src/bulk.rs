@@ -64,33 +64,45 @@ pub struct ParcelHead {
     pub identity: Option<u64>,
 }
 
-/// Source of transfers. Called on threads that may block. The error texts are for people.
+/// Failure of a source to read what another node asks for. Its text is sent to that node.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct TransferFault(Box<dyn std::error::Error + Send + Sync>);
+
+impl TransferFault {
+    /// Failure by this error.
+    pub fn of(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        TransferFault(error.into())
+    }
+}
+
+/// Source of transfers. Called on threads that may block.
 pub trait TransferSource: Send + Sync {
     /// Exports the current contents of these buckets.
     ///
     /// # Errors
     /// They cannot be read.
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String>;
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, TransferFault>;
 
     /// Returns the newest remembered versions in a bucket, including removals, after the position that the
     /// previous page returned.
     ///
     /// # Errors
     /// They cannot be read.
-    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String>;
+    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, TransferFault>;
 
     /// Returns the remembered drops that affect a bucket.
     ///
     /// # Errors
     /// They cannot be read.
-    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, String>;
+    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, TransferFault>;
 
     /// Returns the newest versions of these documents, in their order; missing ones are left out. Only the
     /// first ones, at least one, if all would be too much for one answer.
     ///
     /// # Errors
     /// They cannot be read.
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String>;
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, TransferFault>;
 }
 
 const EXPORT: u8 = 1;
@@ -302,7 +314,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Resu
                     parcels.iter().for_each(|parcel| write_head(&mut answer, &parcel.head()));
                     write_message(&mut writing, &answer)?;
                 }
-                Err(reason) => refuse(&mut writing, &reason)?,
+                Err(fault) => refuse(&mut writing, &fault.to_string())?,
             },
             TransferQuestion::Parcel(place, from) => {
                 match usize::try_from(place).ok().and_then(|place| parcels.get(place)) {
@@ -316,7 +328,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Resu
                     write_page(&mut answer, &page);
                     write_message(&mut writing, &answer)?;
                 }
-                Err(reason) => refuse(&mut writing, &reason)?,
+                Err(fault) => refuse(&mut writing, &fault.to_string())?,
             },
             TransferQuestion::Drops(bucket) => match source.drops(bucket) {
                 Ok(drops) => {
@@ -325,7 +337,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Resu
                     drops.iter().for_each(|drop| codec::drop(&mut answer, drop));
                     write_message(&mut writing, &answer)?;
                 }
-                Err(reason) => refuse(&mut writing, &reason)?,
+                Err(fault) => refuse(&mut writing, &fault.to_string())?,
             },
             TransferQuestion::Bodies(ids) => match source.bodies(&ids) {
                 Ok(versions) => {
@@ -334,7 +346,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Resu
                     versions.iter().for_each(|version| codec::version(&mut answer, version));
                     write_message(&mut writing, &answer)?;
                 }
-                Err(reason) => refuse(&mut writing, &reason)?,
+                Err(fault) => refuse(&mut writing, &fault.to_string())?,
             },
         }
         writing.flush()?;

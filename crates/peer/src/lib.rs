@@ -19,8 +19,8 @@ mod server;
 mod stream;
 
 pub use bulk::{
-    ParcelHead, PeerVersionKey, PeerVersionPage, TransferConnection, TransferParcel, TransferSource,
-    serve_bulk,
+    ParcelHead, PeerVersionKey, PeerVersionPage, TransferConnection, TransferFault, TransferParcel,
+    TransferSource, serve_bulk,
 };
 pub use codec::fuzz;
 pub use error::Error;

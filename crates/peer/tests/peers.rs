@@ -9,7 +9,7 @@ use millrace_cluster::{NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFen
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_peer::{
     Error, ParcelHead, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage, TransferConnection,
-    TransferParcel, TransferSource, serve,
+    TransferFault, TransferParcel, TransferSource, serve,
 };
 use millrace_trust::Connection;
 use parking_lot::Mutex;
@@ -83,9 +83,9 @@ fn bytes(length: usize) -> Vec<u8> {
 }
 
 impl TransferSource for NoSource {
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String> {
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, TransferFault> {
         match buckets {
-            [] => Err("nothing is asked for".to_owned()),
+            [] => Err(TransferFault::of("nothing is asked for")),
             [BUCKET] => Ok([1_000_000, 70_000, 0]
                 .map(|length| Box::new(NoParcel(length)) as Box<dyn TransferParcel>)
                 .into()),
@@ -93,7 +93,7 @@ impl TransferSource for NoSource {
         }
     }
 
-    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String> {
+    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<PeerVersionPage, TransferFault> {
         let key = |number| PeerVersionKey { id: id(number), timestamp: Timestamp(u64::from(number)) };
         Ok(match after {
             None => PeerVersionPage { versions: vec![key(1), key(2)], after: Some("place".to_owned()) },
@@ -101,12 +101,12 @@ impl TransferSource for NoSource {
         })
     }
 
-    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, String> {
+    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, TransferFault> {
         let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(bucket.bits()) };
         Ok(vec![DroppedScope { scope, timestamp: Timestamp(8) }])
     }
 
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String> {
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, TransferFault> {
         let version = |id: &DocumentId| DocumentVersion {
             id: id.clone(),
             timestamp: Timestamp(9),

@@ -20,7 +20,7 @@ use millrace_cluster::{
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_peer::{
     Error, ParcelHead, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage, TransferConnection,
-    TransferParcel, TransferSource, serve,
+    TransferFault, TransferParcel, TransferSource, serve,
 };
 use millrace_trust::Connection;
 use tokio::runtime::Runtime;
@@ -244,22 +244,22 @@ fn drops() -> Vec<DroppedScope> {
 }
 
 impl TransferSource for ScriptedSource {
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String> {
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, TransferFault> {
         match buckets {
             [BUCKET] => Ok(vec![Box::new(ScriptedParcel)]),
-            _ => Err("no such bucket".to_owned()),
+            _ => Err(TransferFault::of("no such bucket")),
         }
     }
 
-    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String> {
+    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<PeerVersionPage, TransferFault> {
         Ok(page(if after.is_none() { Some("place") } else { None }))
     }
 
-    fn drops(&self, _: BucketId) -> Result<Vec<DroppedScope>, String> {
+    fn drops(&self, _: BucketId) -> Result<Vec<DroppedScope>, TransferFault> {
         Ok(drops())
     }
 
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String> {
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, TransferFault> {
         assert_eq!(ids, [id(1), id(2)]);
         Ok(vec![version(1, Some(b"body")), version(2, None)])
     }

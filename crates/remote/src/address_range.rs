@@ -1,6 +1,8 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::Error;
+
 /// A range of addresses, as in `10.0.0.0/8`; a single address is a range of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRange {
@@ -36,10 +38,13 @@ const fn width(address: IpAddr) -> u32 {
 }
 
 impl FromStr for AddressRange {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is neither an address nor a range of addresses such as 10.0.0.0/8");
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::Setting {
+            text: text.to_owned(),
+            expected: "is neither an address nor a range of addresses such as 10.0.0.0/8".to_owned(),
+        };
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u32>().map_err(|_| wrong())?)),
             None => (text, None),

@@ -288,7 +288,7 @@ impl ChatShared {
                             return Ok(());
                         }
                     }
-                    Err(reason) => return Err(self.broken(reason)),
+                    Err(fault) => return Err(self.broken(fault.to_string())),
                 }
             }
         }
@@ -301,11 +301,11 @@ impl ChatShared {
         sender: &Sender<Result<String, Error>>,
     ) -> Result<(), Error> {
         let answer = tokio::time::timeout(ANSWER_TIME_MAX, whole(response, ANSWER_MAX)).await;
-        let answer = answer.map_err(|_| self.deadline())?.map_err(|reason| self.broken(reason))?;
-        let text = protocol::text(&answer.body).map_err(|reason| Error::GiveUp {
+        let answer = answer.map_err(|_| self.deadline())?.map_err(|fault| self.broken(fault.to_string()))?;
+        let text = protocol::text(&answer.body).map_err(|fault| Error::GiveUp {
             service: self.endpoint.clone(),
             status: Some(answer.status),
-            reason,
+            reason: fault.to_string(),
         })?;
         // A caller that does not take it has left.
         let _ = sender.send(Ok(text)).await;

@@ -27,8 +27,10 @@ pub(crate) struct CheckedConnector(pub Arc<OutboundPolicy>);
 pub(crate) enum ConnectError {
     #[error(transparent)]
     Refused(#[from] OutboundRefusal),
-    #[error("{0}")]
-    Address(String),
+    #[error(transparent)]
+    Address(crate::Error),
+    #[error("no address to connect to")]
+    NoAddress,
     #[error("{host} cannot be resolved")]
     Resolve { host: String, source: io::Error },
     #[error("{address} cannot be reached")]
@@ -86,5 +88,5 @@ async fn connect(addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectEr
         };
         last = Some(ConnectError::Connect { address, source });
     }
-    Err(last.unwrap_or_else(|| ConnectError::Address("no address to connect to".to_owned())))
+    Err(last.unwrap_or_else(|| ConnectError::NoAddress))
 }

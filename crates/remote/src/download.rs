@@ -8,7 +8,7 @@ use hyper::header::CONTENT_LENGTH;
 use tempfile::NamedTempFile;
 
 use crate::sha256::Sha256Hasher;
-use crate::{Error, OutboundHttp, Sha256Digest};
+use crate::{DownloadFailure, Error, OutboundHttp, Sha256Digest};
 
 /// Maximum time without data, after which the other side counts as gone.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -43,12 +43,12 @@ pub fn download(http: &OutboundHttp, source: &FileSource, path: &Path) -> Result
     }
     let (client, wanted, to) = (http.clone(), source.clone(), path.to_owned());
     let fetched = http.wait(async move { fetch(&client, &wanted, &to).await });
-    let outcome = fetched.unwrap_or_else(|| Err("the node is stopping".to_owned()));
+    let outcome = fetched.unwrap_or(Err(DownloadFailure::Stopping));
     outcome.map_err(|reason| Error::Download { url: source.url.clone(), reason })
 }
 
-async fn fetch(http: &OutboundHttp, source: &FileSource, path: &Path) -> Result<(), String> {
-    let silent = || format!("nothing came for {} s", SILENCE.as_secs());
+async fn fetch(http: &OutboundHttp, source: &FileSource, path: &Path) -> Result<(), DownloadFailure> {
+    let silent = || DownloadFailure::Silent(SILENCE.as_secs());
     let response = tokio::time::timeout(SILENCE, http.get(&source.url)).await.map_err(|_| silent())??;
     let announced: Option<u64> =
         response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -56,13 +56,13 @@ async fn fetch(http: &OutboundHttp, source: &FileSource, path: &Path) -> Result<
     file.check_room(announced.unwrap_or(0))?;
     let mut body = response.into_body();
     while let Some(frame) = tokio::time::timeout(SILENCE, body.frame()).await.map_err(|_| silent())? {
-        let frame = frame.map_err(|error| format!("it was cut off: {error}"))?;
+        let frame = frame.map_err(|error| DownloadFailure::Broken(error.to_string()))?;
         let Some(data) = frame.data_ref() else { continue };
         file.append(data)?;
     }
     match announced {
         Some(announced) if announced != file.length => {
-            Err(format!("it was cut off: {} of {announced} bytes came", file.length))
+            Err(DownloadFailure::Short { length: file.length, announced })
         }
         _ => file.complete(),
     }
@@ -79,15 +79,15 @@ struct PartialFile<'s> {
 }
 
 impl<'s> PartialFile<'s> {
-    fn create(source: &'s FileSource, path: &'s Path) -> Result<Self, String> {
-        let directory = path.parent().ok_or_else(|| format!("{} is not a file's path", path.display()))?;
-        let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    fn create(source: &'s FileSource, path: &'s Path) -> Result<Self, DownloadFailure> {
+        let directory = path.parent().ok_or_else(|| DownloadFailure::Path(path.to_owned()))?;
+        let failed = |error: std::io::Error| disk_failure(directory, &error);
         fs::create_dir_all(directory).map_err(failed)?;
         let file = tempfile::Builder::new().prefix("partial-").tempfile_in(directory).map_err(failed)?;
         Ok(PartialFile { source, path, directory, file, hasher: Sha256Hasher::new(), length: 0 })
     }
 
-    fn append(&mut self, data: &[u8]) -> Result<(), String> {
+    fn append(&mut self, data: &[u8]) -> Result<(), DownloadFailure> {
         let before = self.length / SPACE_INTERVAL;
         let length = self.length + data.len() as u64;
         if length > self.source.bytes_max || length / SPACE_INTERVAL != before {
@@ -100,34 +100,36 @@ impl<'s> PartialFile<'s> {
     }
 
     /// Checks that `more` bytes may be written.
-    fn check_room(&self, more: u64) -> Result<(), String> {
+    fn check_room(&self, more: u64) -> Result<(), DownloadFailure> {
         let FileSource { bytes_max, disk_reserve, .. } = *self.source;
         if self.length.saturating_add(more) > bytes_max {
-            return Err(format!("it is larger than {bytes_max} bytes"));
+            return Err(DownloadFailure::TooLarge(bytes_max));
         }
         let space = rustix::fs::statvfs(self.directory).map_err(|error| self.failed(&error.into()))?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if free < disk_reserve.saturating_add(more) {
-            return Err(format!(
-                "the disk of {} has {free} bytes free, and {disk_reserve} must stay free; make room, or lower disk-reserve",
-                self.directory.display()
-            ));
+            let directory = self.directory.to_owned();
+            return Err(DownloadFailure::Space { directory, free, reserve: disk_reserve });
         }
         Ok(())
     }
 
-    fn complete(self) -> Result<(), String> {
+    fn complete(self) -> Result<(), DownloadFailure> {
         let (found, wanted) = (self.hasher.finish(), self.source.sha256);
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-            return Err(format!("its SHA-256 is {found}, and should be {wanted}"));
+            return Err(DownloadFailure::Digest { found, wanted });
         }
-        let failed = |error: std::io::Error| format!("{}: {error}", self.path.display());
+        let failed = |error: std::io::Error| disk_failure(self.path, &error);
         self.file.as_file().sync_all().map_err(failed)?;
         self.file.persist(self.path).map_err(|error| failed(error.error))?;
         fs::File::open(self.directory).and_then(|directory| directory.sync_all()).map_err(failed)
     }
 
-    fn failed(&self, error: &std::io::Error) -> String {
-        format!("{}: {error}", self.path.display())
+    fn failed(&self, error: &std::io::Error) -> DownloadFailure {
+        disk_failure(self.path, error)
     }
+}
+
+fn disk_failure(path: &Path, error: &std::io::Error) -> DownloadFailure {
+    DownloadFailure::Disk { path: path.to_owned(), reason: error.to_string() }
 }

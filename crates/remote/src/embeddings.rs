@@ -246,10 +246,10 @@ impl EmbeddingShared {
             );
             let (failure, reason) = match answer.await {
                 Ok(answer) if (200..300).contains(&answer.status) => {
-                    return question.answer(&answer.body).map_err(|reason| Error::GiveUp {
+                    return question.answer(&answer.body).map_err(|fault| Error::GiveUp {
                         service: service(),
                         status: Some(answer.status),
-                        reason,
+                        reason: fault.to_string(),
                     });
                 }
                 Ok(answer) => {

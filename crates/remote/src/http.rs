@@ -12,7 +12,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use millrace_env::{error_causes, text_with_causes};
 use tokio::runtime::Runtime;
 
+use crate::DownloadFailure;
 use crate::connect::CheckedConnector;
+use crate::error::AnswerFault;
 use crate::retry::RequestFailure;
 use crate::{OutboundPolicy, OutboundRefusal};
 
@@ -129,7 +131,7 @@ impl OutboundHttp {
     ) -> Result<HttpAnswer, SendError> {
         let exchange = async {
             let response = self.post(url, secret, body).await?;
-            whole(response, bytes_max).await.map_err(SendError::broken)
+            whole(response, bytes_max).await.map_err(|fault| SendError::broken(fault.to_string()))
         };
         let answer = tokio::time::timeout(timeout, exchange).await;
         answer.unwrap_or_else(|_| Err(SendError::broken(silent(timeout))))
@@ -160,32 +162,34 @@ impl OutboundHttp {
     }
 
     /// Returns the answer to a request for a file, after redirects.
-    pub(crate) async fn get(&self, url: &str) -> Result<Response<Incoming>, String> {
-        let mut uri: Uri = url.parse().map_err(|error| format!("this is not an address: {error}"))?;
+    pub(crate) async fn get(&self, url: &str) -> Result<Response<Incoming>, DownloadFailure> {
+        let wrong = |error: hyper::http::uri::InvalidUri| DownloadFailure::Address(error.to_string());
+        let mut uri: Uri = url.parse().map_err(wrong)?;
         for _ in 0..REDIRECTS {
             let mut request = Request::new(Full::default());
             *request.uri_mut() = uri.clone();
+            let response = self.client.request(request).await;
             let response =
-                self.client.request(request).await.map_err(|error| SendError::of(&error).reason)?;
+                response.map_err(|error| DownloadFailure::Request(SendError::of(&error).reason))?;
             if !response.status().is_redirection() {
                 return match response.status().is_success() {
                     true => Ok(response),
-                    false => Err(format!("the answer is {}", response.status())),
+                    false => Err(DownloadFailure::Status(response.status().to_string())),
                 };
             }
             let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             uri = redirected(&uri, to.unwrap_or_default())?;
         }
-        Err(format!("it is redirected more than {REDIRECTS} times"))
+        Err(DownloadFailure::Redirects(REDIRECTS))
     }
 }
 
 /// Reads the whole body of an answer, of at most `bytes_max` bytes.
-pub(crate) async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<HttpAnswer, String> {
+pub(crate) async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<HttpAnswer, AnswerFault> {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
     let body = Limited::new(response.into_body(), bytes_max).collect().await;
-    let body = body.map_err(|error| format!("its answer cannot be read: {error}"))?.to_bytes();
+    let body = body.map_err(|error| AnswerFault::Unread(error.to_string()))?.to_bytes();
     Ok(HttpAnswer { status, retry_after, body })
 }
 
@@ -195,8 +199,8 @@ pub(crate) fn silent(time: Duration) -> String {
 }
 
 /// Resolves a redirect: to a complete URL, or to a path on the same host. From https only to https.
-fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
-    let fail = || format!("it is redirected to '{to}', which is not an address");
+fn redirected(from: &Uri, to: &str) -> Result<Uri, DownloadFailure> {
+    let fail = || DownloadFailure::RedirectAddress(to.to_owned());
     let to: Uri = to.parse().map_err(|_| fail())?;
     let mut parts = to.clone().into_parts();
     if parts.authority.is_none() {
@@ -205,7 +209,7 @@ fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
     }
     let to = Uri::from_parts(parts).map_err(|_| fail())?;
     if from.scheme_str() == Some("https") && to.scheme_str() != Some("https") {
-        return Err(format!("it is redirected to {to}, which is not https"));
+        return Err(DownloadFailure::RedirectPlain(to.to_string()));
     }
     Ok(to)
 }

@@ -32,7 +32,7 @@ pub use address_range::AddressRange;
 pub use chat::{AnswerPieces, ChatModel, ChatPrompt, InferenceOptions};
 pub use download::{FileSource, download};
 pub use embeddings::{EmbeddingOptions, RemoteEmbeddings};
-pub use error::Error;
+pub use error::{DownloadFailure, Error};
 pub use http::OutboundHttp;
 pub use outbound::{OutboundPolicy, OutboundRefusal, fuzz};
 pub use protocol::{ServiceDialect, VectorCells};

@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use hyper::Uri;
 
-use crate::AddressRange;
+use crate::{AddressRange, Error};
 
 /// Rules of the operator for connections to other services.
 ///
@@ -60,18 +60,19 @@ pub(crate) struct OutboundDestination {
 
 impl OutboundDestination {
     /// Extracts the destination of a URL.
-    pub fn of(uri: &Uri) -> Result<Self, String> {
+    pub fn of(uri: &Uri) -> Result<Self, Error> {
+        let fault = |fault: &str| Error::Destination { url: uri.to_string(), fault: fault.to_owned() };
         let scheme = uri.scheme_str().unwrap_or_default().to_ascii_lowercase();
         let port = match scheme.as_str() {
             "https" => 443,
             "http" => 80,
-            _ => return Err(format!("{uri} is not an address that begins with http:// or https://")),
+            _ => return Err(fault(" is not an address that begins with http:// or https://")),
         };
-        let wrong_port = || format!("{uri}: the port is not a number from 1 to 65535");
+        let wrong_port = || fault(": the port is not a number from 1 to 65535");
         let host = uri.host().map(bare_host).filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| format!("{uri} has no host"))?;
+        let host = host.ok_or_else(|| fault(" has no host"))?;
         if !is_host_name(&host) && host.parse::<IpAddr>().is_err() {
-            return Err(format!("{uri}: the host is neither a name nor an address"));
+            return Err(fault(": the host is neither a name nor an address"));
         }
         let port = match uri.port() {
             None => port,
@@ -131,11 +132,11 @@ impl OutboundPolicy {
     ///
     /// # Errors
     /// A rule is invalid, or `none` is combined with other rules.
-    pub fn parse(rules: &[impl AsRef<str>]) -> Result<Self, String> {
+    pub fn parse(rules: &[impl AsRef<str>]) -> Result<Self, Error> {
         let rules: Vec<&str> =
             rules.iter().map(|rule| rule.as_ref().trim()).filter(|rule| !rule.is_empty()).collect();
         if rules.is_empty() {
-            return Err("the list of permitted services is empty: write public or none".to_owned());
+            return Err(Error::NoRules);
         }
         if rules == ["none"] {
             return Ok(OutboundPolicy { rules: Vec::new() });
@@ -148,10 +149,13 @@ impl OutboundPolicy {
     ///
     /// # Errors
     /// No rule permits the destination, or the text is not a URL.
-    pub fn check_url(&self, url: &str) -> Result<(), String> {
-        let uri: Uri = url.parse().map_err(|error| format!("{url} is not an address: {error}"))?;
+    pub fn check_url(&self, url: &str) -> Result<(), Error> {
+        let uri: Uri = url.parse().map_err(|error| Error::Destination {
+            url: url.to_owned(),
+            fault: format!(" is not an address: {error}"),
+        })?;
         let destination = OutboundDestination::of(&uri)?;
-        self.check_destination(&destination).map_err(|refusal| refusal.to_string())
+        Ok(self.check_destination(&destination)?)
     }
 
     /// Checks a destination before its name is resolved, to avoid unnecessary requests to name servers.
@@ -211,14 +215,15 @@ impl Default for OutboundPolicy {
 }
 
 impl FromStr for OutboundRule {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |reason: &str| {
-            format!(
-                "'{text}' is not a rule for connections to other services: {reason}; write public, none, HOST, HOST:PORT, \
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |reason: &str| Error::Setting {
+            text: text.to_owned(),
+            expected: format!(
+                "is not a rule for connections to other services: {reason}; write public, none, HOST, HOST:PORT, \
                  http://HOST:PORT, or a range of addresses such as 10.0.0.0/8"
-            )
+            ),
         };
         if text == "public" {
             return Ok(OutboundRule::Public);
@@ -262,7 +267,7 @@ pub fn fuzz(text: &str) {
     let (rules, urls) = text.split_once("\n\n").unwrap_or((text, text));
     let rules: Vec<&str> = rules.lines().collect();
     let policy = OutboundPolicy::parse(&rules).unwrap_or_else(|error| {
-        assert!(error.len() > 8, "an error that says nothing: '{error}'");
+        assert!(error.to_string().len() > 8, "an error that says nothing: '{error}'");
         OutboundPolicy { rules: Vec::new() }
     });
     let resolved =
@@ -477,7 +482,7 @@ mod tests {
             let outcome = OutboundPolicy::parse(rules).expect("these are rules").check_url(url);
             match (outcome, expected) {
                 (Ok(()), None) => {}
-                (Err(reason), Some(part)) => assert!(reason.contains(part), "{url}: {reason}"),
+                (Err(error), Some(part)) => assert!(error.to_string().contains(part), "{url}: {error}"),
                 (outcome, _) => panic!("{rules:?} {url}: {outcome:?}"),
             }
         };

@@ -1,5 +1,6 @@
 //! OpenAI embeddings protocol and related ones: JSON out, JSON in.
 
+use crate::error::AnswerFault;
 use millrace_env::SequencePurpose;
 use serde::{Deserialize, Serialize};
 
@@ -141,7 +142,7 @@ impl EmbeddingQuestion<'_> {
     }
 
     /// Vectors in an answer, in the order of the texts.
-    pub fn answer(&self, body: &[u8]) -> Result<Vec<Vec<f32>>, String> {
+    pub fn answer(&self, body: &[u8]) -> Result<Vec<Vec<f32>>, AnswerFault> {
         match self.dialect {
             ServiceDialect::OpenAi | ServiceDialect::Mistral | ServiceDialect::Voyage { .. } => {
                 let texts = self.calls.iter().map(Vec::len).sum();
@@ -151,39 +152,32 @@ impl EmbeddingQuestion<'_> {
                 let mut calls = parsed::<EmbeddingCall>(body)?;
                 calls.sort_by_key(|call| call.index);
                 if !calls.iter().map(|call| call.index).eq(0..self.calls.len()) {
-                    return Err(format!("its answer lacks vectors: {} arrays were sent", self.calls.len()));
+                    return Err(AnswerFault::LacksArrays(self.calls.len()));
                 }
                 let vectors = calls.into_iter().zip(&self.calls);
                 let vectors = vectors.map(|(call, texts)| self.in_order(call.data, texts.len()));
-                Ok(vectors.collect::<Result<Vec<_>, String>>()?.into_iter().flatten().collect())
+                Ok(vectors.collect::<Result<Vec<_>, AnswerFault>>()?.into_iter().flatten().collect())
             }
         }
     }
 
-    fn in_order(&self, items: Vec<EmbeddingItem>, texts: usize) -> Result<Vec<Vec<f32>>, String> {
+    fn in_order(&self, items: Vec<EmbeddingItem>, texts: usize) -> Result<Vec<Vec<f32>>, AnswerFault> {
         let expected = self.cells.of(self.dimensions);
         let mut vectors: Vec<Option<Vec<f32>>> = vec![None; texts];
         for EmbeddingItem { index, embedding } in items {
             if embedding.len() != expected {
-                return Err(format!(
-                    "its vectors have {} dimensions, and {expected} are expected",
-                    embedding.len()
-                ));
+                return Err(AnswerFault::Dimensions { found: embedding.len(), expected });
             }
             if self.cells != VectorCells::Float && !embedding.iter().all(is_int8) {
-                return Err(format!("its vectors have other numbers than those of {}", self.cells.name()));
+                return Err(AnswerFault::Cells(self.cells.name()));
             }
             match vectors.get_mut(index) {
                 Some(place) => *place = Some(embedding),
-                None => {
-                    return Err(format!(
-                        "its answer has a vector for text {index}, and was asked for {texts}"
-                    ));
-                }
+                None => return Err(AnswerFault::Index { index, texts }),
             }
         }
         let all: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
-        all.ok_or_else(|| format!("its answer lacks vectors: {texts} texts were asked for"))
+        all.ok_or(AnswerFault::LacksVectors(texts))
     }
 }
 
@@ -192,9 +186,9 @@ fn is_int8(cell: &f32) -> bool {
     cell.fract() == 0.0 && (-128.0..=127.0).contains(cell)
 }
 
-fn parsed<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<Vec<T>, String> {
+fn parsed<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<Vec<T>, AnswerFault> {
     let answer: EmbeddingAnswer<T> =
-        serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;
+        serde_json::from_slice(body).map_err(|error| AnswerFault::NotUnderstood(error.to_string()))?;
     Ok(answer.data)
 }
 
@@ -267,7 +261,7 @@ mod tests {
         let two = br#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":[1,2]}],"model":"m"}"#;
         assert_eq!(asked(2, &["a", "b"]).answer(two), Ok(vec![vec![1.0, 2.0], vec![3.0, 4.0]]));
         let check = |question: EmbeddingQuestion<'_>, body: &[u8], part: &str| {
-            let error = question.answer(body).expect_err(part);
+            let error = question.answer(body).expect_err(part).to_string();
             assert!(error.contains(part), "{error}");
         };
         check(asked(3, &["a", "b"]), two, "have 2 dimensions, and 3 are expected");

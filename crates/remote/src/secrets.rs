@@ -7,6 +7,8 @@ use std::str::FromStr;
 use hyper::Uri;
 use hyper::http::uri::Authority;
 
+use crate::Error;
+
 /// Prefix of environment variables with secrets.
 const SECRET_PREFIX: &str = "MILLRACE_SECRET_";
 /// Alternative prefix as in Vespa, for names in upper snake case.
@@ -26,13 +28,13 @@ pub struct SecretBinding {
 }
 
 impl FromStr for SecretBinding {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "'{text}' does not bind a secret to a host: write NAME=HOST, such as openai-key=api.openai.com"
-            )
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::Setting {
+            text: text.to_owned(),
+            expected: "does not bind a secret to a host: write NAME=HOST, such as openai-key=api.openai.com"
+                .to_owned(),
         };
         let (name, authority) = text.split_once('=').ok_or_else(wrong)?;
         let given = authority.trim();
@@ -90,7 +92,9 @@ pub fn fuzz(text: &str) {
                     assert!(helps, "the binding for {endpoint} does not permit it");
                 }
             }
-            Err(error) => assert!(error.contains("NAME=HOST"), "an error without its cure: {error}"),
+            Err(error) => {
+                assert!(error.to_string().contains("NAME=HOST"), "an error without its cure: {error}")
+            }
         }
     }
 }
@@ -117,27 +121,27 @@ impl SecretBinding {
 ///
 /// # Errors
 /// The environment does not have it, or no binding permits the host of the endpoint.
-pub fn secret(bindings: &[SecretBinding], name: &str, endpoint: &str) -> Result<String, String> {
+pub fn secret(bindings: &[SecretBinding], name: &str, endpoint: &str) -> Result<String, Error> {
     let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     let ours = format!("{SECRET_PREFIX}{}", name.chars().map(capital).collect::<String>());
     let theirs = format!("{VESPA_SECRET_PREFIX}{}", upper_snake(name));
     let value = [&ours, &theirs]
         .into_iter()
         .find_map(|variable| std::env::var(variable).ok())
-        .ok_or_else(|| format!("no secret '{name}': set the environment variable {ours}"))?;
-    let uri: Uri = endpoint.parse().map_err(|error| format!("{endpoint} is not an address: {error}"))?;
+        .ok_or_else(|| Error::NoSecret { name: name.to_owned(), variable: ours.clone() })?;
+    let uri: Uri = endpoint.parse().map_err(|error| Error::Destination {
+        url: endpoint.to_owned(),
+        fault: format!(" is not an address: {error}"),
+    })?;
     if bindings.iter().any(|binding| binding.permits(name, &uri)) {
         return Ok(value);
     }
     let host = uri.authority().map_or("", |authority| authority.as_str());
-    Err(match SecretBinding::of(name, &uri) {
-        Some(binding) => format!(
-            "the secret '{name}' may not be sent to {host}; if it belongs there, start the server with --secret {binding}"
-        ),
-        None => format!(
-            "the secret '{name}' may not be sent to {host}: write a name without '=' and a URL with a host and a valid port"
-        ),
-    })
+    let cure = match SecretBinding::of(name, &uri) {
+        Some(binding) => format!("; if it belongs there, start the server with --secret {binding}"),
+        None => ": write a name without '=' and a URL with a host and a valid port".to_owned(),
+    };
+    Err(Error::SecretHost { name: name.to_owned(), host: host.to_owned(), cure })
 }
 
 /// Converts `myApiKey` to `MY_API_KEY`.

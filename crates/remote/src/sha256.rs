@@ -3,6 +3,8 @@ use std::str::FromStr;
 
 use ring::digest::{Context, SHA256};
 
+use crate::Error;
+
 /// The SHA-256 of some bytes. Its text is 64 hexadecimal digits in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sha256Digest([u8; 32]);
@@ -23,11 +25,13 @@ impl fmt::Display for Sha256Digest {
 }
 
 impl FromStr for Sha256Digest {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("'{text}' is not a SHA-256: that is 64 hexadecimal digits, as sha256sum prints them");
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::Setting {
+            text: text.to_owned(),
+            expected: "is not a SHA-256: that is 64 hexadecimal digits, as sha256sum prints them".to_owned(),
+        };
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong());
         }

@@ -76,8 +76,8 @@ impl RuleBase {
             steps: Vec::new(),
         };
         for (number, rule) in self.rules.iter().enumerate() {
-            if let Err(reason) = rewriter.carry_out(number, rule) {
-                rewriter.steps.push(RewriteStep::Stopped { reason });
+            if let Err(stop) = rewriter.carry_out(number, rule) {
+                rewriter.steps.push(RewriteStep::Stopped { reason: stop.to_string() });
                 break;
             }
         }
@@ -105,16 +105,25 @@ struct RuleRewriter<'b> {
 /// A produced node, and the way it is added to the query.
 type Piece = (TermType, RuleNode);
 
+/// Reason for which the rules that follow are not applied.
+#[derive(Debug, thiserror::Error)]
+enum RewriteStop {
+    #[error("more than {STEPS_MAX} conditions were tried")]
+    Steps,
+    #[error("the query has more than {TERMS_MAX} terms")]
+    Terms,
+}
+
 impl RuleRewriter<'_> {
     /// Applies a rule as often as it matches.
-    fn carry_out(&mut self, number: usize, rule: &ProductionRule) -> Result<(), String> {
+    fn carry_out(&mut self, number: usize, rule: &ProductionRule) -> Result<(), RewriteStop> {
         let most = (self.root.size() * TIMES_PER_TERM).max(TIMES_MIN);
         let mut begun = BTreeSet::new();
         let mut without_terms = false;
         for _ in 0..most {
             let Some((place, found)) = self.find(number, rule, &begun, without_terms) else {
                 return match self.left {
-                    0 => Err(format!("more than {STEPS_MAX} conditions were tried")),
+                    0 => Err(RewriteStop::Steps),
                     _ => Ok(()),
                 };
             };
@@ -129,7 +138,7 @@ impl RuleRewriter<'_> {
             let query = self.explains.then(query);
             self.steps.push(RewriteStep::Applied { place: rule.place.to_string(), query });
             if self.root.size() > TERMS_MAX {
-                return Err(format!("the query has more than {TERMS_MAX} terms"));
+                return Err(RewriteStop::Terms);
             }
         }
         Ok(())

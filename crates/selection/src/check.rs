@@ -20,7 +20,7 @@ impl DocumentSelection {
         self.root.visit_operands(&mut |operand| {
             let checked = match operand {
                 SelectionOperand::Field(field) => match document_type(&field.document_type) {
-                    Some(of) => field.check(of),
+                    Some(of) => field.check(of).map_err(|fault| fault.to_string()),
                     None => Err(unknown(&field.document_type)),
                 },
                 SelectionOperand::Version(name) if document_type(name).is_none() => Err(unknown(name)),
@@ -46,9 +46,9 @@ impl DocumentSelection {
         self.root.visit_operands(&mut |operand| {
             if let SelectionOperand::Field(field) = operand
                 && field.document_type == **document_type.name()
-                && let Err(reason) = field.check(document_type)
+                && let Err(fault) = field.check(document_type)
             {
-                wrong.get_or_insert(reason);
+                wrong.get_or_insert_with(|| fault.to_string());
             }
         });
         wrong.map_or(Ok(()), |reason| Err(Error::Schema { selection: self.text.clone(), reason }))
@@ -90,15 +90,27 @@ impl DocumentSelection {
     }
 }
 
+/// Fault of a reference to a field.
+#[derive(Debug, thiserror::Error)]
+enum ReferenceFault {
+    #[error("document type '{document_type}' has no field '{field}'")]
+    Field { document_type: String, field: String },
+    #[error("'{step}' does not lead into {data_type}")]
+    Step { step: String, data_type: DataType },
+}
+
 impl FieldReference {
-    fn check(&self, document_type: &DocumentType) -> Result<(), String> {
-        let field = document_type
-            .field(&self.field)
-            .ok_or_else(|| format!("document type '{}' has no field '{}'", self.document_type, self.field))?;
+    fn check(&self, document_type: &DocumentType) -> Result<(), ReferenceFault> {
+        let field = document_type.field(&self.field).ok_or_else(|| ReferenceFault::Field {
+            document_type: self.document_type.clone(),
+            field: self.field.clone(),
+        })?;
         let mut data_type = &field.data_type;
         for step in &self.steps {
-            data_type = inner_type(data_type, step)
-                .ok_or_else(|| format!("'{}' does not lead into {data_type}", step.describe()))?;
+            data_type = inner_type(data_type, step).ok_or_else(|| ReferenceFault::Step {
+                step: step.describe(),
+                data_type: data_type.clone(),
+            })?;
         }
         Ok(())
     }

@@ -114,9 +114,18 @@ pub struct PatienceArguments {
     pub timeout: Duration,
 }
 
+/// Fault of an argument that is a time.
+#[derive(Debug, thiserror::Error)]
+enum DurationFault {
+    #[error("'{0}' is not a number of seconds above 0, such as 10 or 0.5")]
+    Seconds(String),
+    #[error("'{0}' is not a time such as 12h or 90d")]
+    Lifetime(String),
+}
+
 /// A time in seconds, possibly fractional.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a number of seconds above 0, such as 10 or 0.5");
+fn seconds(text: &str) -> Result<Duration, DurationFault> {
+    let wrong = || DurationFault::Seconds(text.to_owned());
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
 }

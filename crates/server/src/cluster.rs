@@ -333,7 +333,7 @@ async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, joining
                 Err(reason) => {
                     tracing::warn!(
                         generation = package.generation,
-                        reason,
+                        %reason,
                         "the application is not active here yet"
                     );
                     tokio::time::sleep(RETRY).await;
@@ -347,27 +347,38 @@ async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, joining
     }
 }
 
+/// Reason for which an application that was published is not active on this node yet.
+#[derive(Debug, thiserror::Error)]
+enum ActivationFault {
+    #[error(transparent)]
+    Node(#[from] millrace_node::Error),
+    #[error(transparent)]
+    Package(#[from] millrace_schema::Error),
+    #[error(transparent)]
+    Membership(#[from] millrace_membership::Error),
+    #[error(transparent)]
+    Task(#[from] tokio::task::JoinError),
+}
+
 async fn activate(
     node: &Arc<Node>,
     membership: &ClusterMembership,
     joining: &JoiningCluster,
     package: &millrace_membership::PublishedPackage,
-) -> Result<(), String> {
+) -> Result<(), ActivationFault> {
     // Dropped types are processed at once: the package may take minutes to arrive and to be compiled.
     let (dropping, dropped) = (Arc::clone(node), package.dropped.clone());
     let drop_types = move || dropped.iter().try_for_each(|dropped| dropping.drop_types(dropped));
-    let told = tokio::task::spawn_blocking(drop_types).await.map_err(|error| error.to_string())?;
-    told.map_err(|error| error.to_string())?;
+    tokio::task::spawn_blocking(drop_types).await??;
     // A part that starts later reads it from the store.
     if let (Some(part), Some(dropped)) = (joining.part(), &package.dropped) {
         part.observe(dropped.newest());
     }
-    let archive = membership.fetch(package).await.map_err(|error| error.to_string())?;
+    let archive = membership.fetch(package).await?;
     let (node, generation, dropped) = (Arc::clone(node), package.generation, package.dropped.clone());
     let deploy = move || {
-        let draft = ApplicationDraft::from_zip(&archive).map_err(|error| error.to_string())?;
-        let published = PublishedApplication { draft, generation, dropped };
-        node.deploy_as(published).map_err(|error| error.to_string())
+        let draft = ApplicationDraft::from_zip(&archive)?;
+        Ok(node.deploy_as(PublishedApplication { draft, generation, dropped })?)
     };
-    tokio::task::spawn_blocking(deploy).await.map_err(|error| error.to_string())?
+    tokio::task::spawn_blocking(deploy).await?
 }

@@ -37,7 +37,7 @@ pub struct NodeView {
     reason: String,
     url: Option<String>,
     /// Its own figures, once queried; or the reason why there are none.
-    told: Option<Result<NodeFigures, String>>,
+    told: Option<Result<NodeFigures, FiguresFault>>,
 }
 
 impl ClusterOverview {
@@ -135,7 +135,7 @@ impl ClusterOverview {
         let nodes = self.nodes.iter().map(|node| {
             let figures = node.told.as_ref().map(|told| match told {
                 Ok(figures) => json!(figures),
-                Err(error) => json!({ "error": error }),
+                Err(error) => json!({ "error": error.to_string() }),
             });
             json!({ "name": node.name, "key": node.key, "state": node.state, "reason": node.reason, "figures": figures })
         });
@@ -222,26 +222,37 @@ impl ClusterOverview {
     }
 }
 
+/// Reason for which a node has given no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum FiguresFault {
+    #[error("it has not reported its address")]
+    NoAddress,
+    #[error(transparent)]
+    Client(#[from] millrace_client::Error),
+    #[error("{url}: {source}")]
+    Answer { url: String, source: serde_json::Error },
+    #[error(
+        "at {url}, where it says that it is, there is '{name}'; start it with --advertise and the host by which others reach it"
+    )]
+    OtherNode { url: String, name: String },
+}
+
 impl NodeView {
     fn serves(&self) -> bool {
         matches!(&*self.state, "up" | "retired")
     }
 
     /// Queries the node for its figures.
-    pub async fn figures(&self) -> Result<NodeFigures, String> {
-        let url = self.url.as_deref().ok_or("it has not reported its address")?;
-        let client = NodeClient::new(url, HttpProtocol::Http1).map_err(|error| error.to_string())?;
+    pub async fn figures(&self) -> Result<NodeFigures, FiguresFault> {
+        let url = self.url.as_deref().ok_or(FiguresFault::NoAddress)?;
+        let client = NodeClient::new(url, HttpProtocol::Http1)?;
         let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
         let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
-        let body = answer.map_err(|error| error.to_string())?.body;
-        let figures: NodeFigures =
-            serde_json::from_slice(&body).map_err(|error| format!("{url}: {error}"))?;
+        let wrong = |source| FiguresFault::Answer { url: url.to_owned(), source };
+        let figures: NodeFigures = serde_json::from_slice(&answer?.body).map_err(wrong)?;
         match figures.name == self.name {
             true => Ok(figures),
-            false => Err(format!(
-                "at {url}, where it says that it is, there is '{}'; start it with --advertise and the host by which others reach it",
-                figures.name
-            )),
+            false => Err(FiguresFault::OtherNode { url: url.to_owned(), name: figures.name }),
         }
     }
 
@@ -292,7 +303,7 @@ impl NodeView {
                     HumanCount(figures.ideal.distance)
                 )
             }
-            Some(Err(error)) => error.clone(),
+            Some(Err(error)) => error.to_string(),
             None => self.reason.clone(),
         }
     }

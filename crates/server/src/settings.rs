@@ -3,6 +3,7 @@
 mod listening;
 mod merging;
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -433,7 +434,7 @@ impl ServeArguments {
 }
 
 /// Converts the result of parsing a setting.
-fn parsed<T>(name: &str, value: Result<T, String>) -> Result<T, Error> {
+fn parsed<T, E: Display>(name: &str, value: Result<T, E>) -> Result<T, Error> {
     value.map_err(|reason| Error::Argument(format!("{name}: {reason}")))
 }
 
@@ -443,7 +444,7 @@ fn listed(list: Option<Vec<String>>) -> Vec<String> {
 }
 
 /// Parses each entry of a list.
-fn each<T: FromStr<Err = String>>(texts: &[String]) -> Result<Vec<T>, String> {
+fn each<T: FromStr>(texts: &[String]) -> Result<Vec<T>, T::Err> {
     texts.iter().map(|text| text.trim().parse()).collect()
 }
 

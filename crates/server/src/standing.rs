@@ -23,7 +23,7 @@ pub async fn watch(node: Arc<Node>, membership: ClusterMembership, joining: Arc<
     let (mut told, mut last) = (None, None);
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let standing = membership.serves().err();
+        let standing = membership.serves().err().map(|reason| reason.to_string());
         // A state that lasts for one check only is ordinary during a start.
         if standing == last && standing != told {
             tell(&membership.settings().name, standing.as_deref());

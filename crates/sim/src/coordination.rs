@@ -90,7 +90,7 @@ impl SimCoordination {
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),
-            too_large: self.too_large.iter().map(|(low, bits)| (*low, *bits)).collect(),
+            too_large: self.too_large.iter().map(|(low, bits)| (*low, *bits).into()).collect(),
             out_of_space,
             protocol: PROTOCOL,
         };

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, DividedGroup};
 use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
     ClusterState, DroppedTypes, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica,
@@ -116,15 +116,14 @@ impl SimReplicas {
         self.unsynced.clear();
     }
 
-    /// Divides a bucket's replica into replicas of its parts with these low bits.
-    fn divide(&mut self, whole: BucketId, (low, bits): (u32, u8)) {
+    /// Divides a bucket's replica into replicas of the parts of a group.
+    fn divide(&mut self, whole: BucketId, group: DividedGroup) {
         let Some(mut replica) = self.replicas.remove(&whole) else { return };
-        let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
+        let of_group = group.whole();
         let (parted, rest) = std::mem::take(&mut replica.versions)
             .into_iter()
             .partition(|(id, _): &(DocumentId, DocumentVersion)| of_group.contains(id.location()));
-        for part in 0..1_u64 << (bits - BucketId::GROUP_BITS) {
-            let part = BucketId::new(bits, part << BucketId::GROUP_BITS | u64::from(low));
+        for part in group.parts() {
             if whole.covers(part) {
                 let of_part = |(id, _): &(&DocumentId, &DocumentVersion)| part.contains(id.location());
                 let parted: &BTreeMap<DocumentId, DocumentVersion> = &parted;
@@ -323,19 +322,17 @@ impl ModelStorage {
 impl ReplicaStorage for ModelStorage {
     fn divide(&self, state: &ClusterState) -> Result<(), NodeFailure> {
         let mut inner = self.inner.borrow_mut();
-        for (low, bits) in state.spread().groups() {
-            let known = inner.divided.get(&low).copied();
-            if known.is_some_and(|known| known >= bits) {
+        for group in state.spread().groups() {
+            let known = inner.divided.get(&group.location).copied();
+            if known.is_some_and(|known| known >= group.bits) {
                 continue;
             }
             let whole: Vec<BucketId> = match known {
-                Some(known) => (0..1_u64 << (known - BucketId::GROUP_BITS))
-                    .map(|part| BucketId::new(known, part << BucketId::GROUP_BITS | u64::from(low)))
-                    .collect(),
-                None => vec![BucketId::new(state.distribution().bits, u64::from(low))],
+                Some(known) => DividedGroup { bits: known, ..group }.parts().collect(),
+                None => vec![group.bucket(state.distribution().bits)],
             };
-            whole.into_iter().for_each(|bucket| inner.divide(bucket, (low, bits)));
-            inner.divided.insert(low, bits);
+            whole.into_iter().for_each(|bucket| inner.divide(bucket, group));
+            inner.divided.insert(group.location, group.bits);
         }
         // One manifest, which is replaced durably.
         inner.sync_names();

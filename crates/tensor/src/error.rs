@@ -17,4 +17,15 @@ pub enum Error {
         /// Cause of the error.
         reason: String,
     },
+    /// There is no such format of tensors.
+    #[error("tensor format '{0}' is not one of short, long, hex, short-value, long-value, hex-value")]
+    Format(String),
+    /// A block of a modification has another number of values than its type.
+    #[error("expected {expected} values in a block, got {found}")]
+    Block {
+        /// Values of a block of the type.
+        expected: usize,
+        /// Values that were given.
+        found: usize,
+    },
 }

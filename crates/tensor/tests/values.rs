@@ -83,7 +83,7 @@ fn every_json_form_is_written() {
         &format!(r#"{{"type":"tensor(x{{}},y{{}})","cells":{sparse}}}"#),
     );
     assert_eq!("short".parse::<TensorFormat>(), Ok(TensorFormat::default()));
-    assert!("tall".parse::<TensorFormat>().unwrap_err().contains("hex-value"));
+    assert!("tall".parse::<TensorFormat>().unwrap_err().to_string().contains("hex-value"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::files::TrustContents;
 use crate::words::{in_words, of_certificate};
-use crate::{ConnectionPurpose, Error, TrustFiles};
+use crate::{CertificateFault, ConnectionPurpose, Error, TrustFiles};
 
 /// TLS configurations from the files: for outgoing and for incoming connections of this node.
 ///
@@ -40,7 +40,7 @@ impl TlsConfigs {
             .build()
             .map_err(|error| no_authority(error.to_string()))?;
         let (own, key) = (files.own(contents)?, files.own_key(contents)?);
-        let refused = |reason: String| Error::Own {
+        let refused = |reason: CertificateFault| Error::Own {
             certificate: files.certificate.clone(),
             host: host.to_owned(),
             reason,
@@ -85,16 +85,16 @@ fn check(
     host: &str,
     servers: &dyn ServerCertVerifier,
     clients: &dyn ClientCertVerifier,
-) -> Result<(), String> {
-    let [certificate, between @ ..] = own else { return Err("there is none".to_owned()) };
+) -> Result<(), CertificateFault> {
+    let [certificate, between @ ..] = own else { return Err(CertificateFault::Missing) };
     let name = name_of(host)?;
     let now = UnixTime::now();
     servers
         .verify_server_cert(certificate, between, &name, &[], now)
-        .map_err(|error| format!("as a server's: {}", own_words(&error)))?;
+        .map_err(|error| CertificateFault::AsServer(own_words(&error)))?;
     clients
         .verify_client_cert(certificate, between, now)
-        .map_err(|error| format!("as a client's: {}", own_words(&error)))?;
+        .map_err(|error| CertificateFault::AsClient(own_words(&error)))?;
     Ok(())
 }
 
@@ -106,8 +106,7 @@ fn own_words(error: &rustls::Error) -> String {
 }
 
 /// Parses a host for certificates: a name, or an address, which may be in brackets.
-pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, String> {
+pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, CertificateFault> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    ServerName::try_from(bare.to_owned())
-        .map_err(|_| format!("'{host}' is neither a host's name nor its address"))
+    ServerName::try_from(bare.to_owned()).map_err(|_| CertificateFault::Host(host.to_owned()))
 }

@@ -22,7 +22,7 @@ pub enum Error {
         /// Host that the node announces.
         host: String,
         /// Reason.
-        reason: String,
+        reason: CertificateFault,
     },
     /// One of two nodes refuses the other's certificate.
     #[error(
@@ -32,10 +32,33 @@ pub enum Error {
         /// Reason, in the words of the side that found it.
         reason: String,
     },
+    /// The system has no certificates to trust.
+    #[error("{}", if .0.is_empty() { "there are none".to_owned() } else { .0.join("; ") })]
+    NoRoots(Vec<String>),
+    /// The settings of TLS do not fit each other.
+    #[error("{0}")]
+    Tls(String),
     /// The other side does not speak TLS, or closed the connection without a reason.
     #[error("{reason}; is it a node of this cluster, with certificates as this one? its log says more")]
     NoTls {
         /// Received data or failure.
         reason: String,
     },
+}
+
+/// Reason for which other nodes would refuse a certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateFault {
+    /// The file has no certificate.
+    #[error("there is none")]
+    Missing,
+    /// No certificate can be for the host.
+    #[error("'{0}' is neither a host's name nor its address")]
+    Host(String),
+    /// It is refused as that of a server, with the reason.
+    #[error("as a server's: {0}")]
+    AsServer(String),
+    /// It is refused as that of a client, with the reason.
+    #[error("as a client's: {0}")]
+    AsClient(String),
 }

@@ -32,7 +32,7 @@ use configs::{TlsConfigs, name_of};
 use files::TrustContents;
 
 pub use client::ServiceFiles;
-pub use error::Error;
+pub use error::{CertificateFault, Error};
 pub use files::{TrustFiles, certificate_and_key};
 pub use system::by_system;
 pub use words::in_words;

@@ -6,6 +6,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use crate::Error as TrustError;
 use crate::words::is_authority;
 
 /// Creates a configuration that trusts the system's authorities; with `SSL_CERT_FILE` in the environment, the
@@ -13,21 +14,21 @@ use crate::words::is_authority;
 /// an authority's, like those that `openssl req -x509` makes.
 ///
 /// # Errors
-/// A text: there are no certificates to trust.
-pub fn by_system() -> Result<ClientConfig, String> {
+/// [`TrustError::NoRoots`]: there are no certificates to trust.
+pub fn by_system() -> Result<ClientConfig, TrustError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(found.certs.iter().cloned()).0 == 0 {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(if reasons.is_empty() { "there are none".to_owned() } else { reasons.join("; ") });
+        return Err(TrustError::NoRoots(reasons));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
         .build()
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| TrustError::Tls(error.to_string()))?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| TrustError::Tls(error.to_string()))?;
     let verifier = Arc::new(GivenRoots { chains, certificates: found.certs });
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }

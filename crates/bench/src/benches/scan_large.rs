@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, DividedGroup};
 use millrace_cluster::{
     ClusterState, DividedGroups, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution,
 };
@@ -120,7 +120,10 @@ impl LargeNode {
         let group = DocumentGroup::Name(application::group_name(GROUP));
         if !parts.is_empty() {
             let low = group.location_bits().unwrap_or_default();
-            engine.store().divide(BITS, &[(low, PART_BITS)]).map_err(Error::failed)?;
+            engine
+                .store()
+                .divide(BITS, &[DividedGroup { location: low, bits: PART_BITS }])
+                .map_err(Error::failed)?;
         }
         let own: HashSet<BucketId> = parts.iter().copied().collect();
         let is_own =
@@ -152,7 +155,8 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
     let distribution = ReplicaDistribution { bits: BITS, redundancy: 1, layout };
     let entries = (0..nodes).map(|key| (NodeKey(key), entry(key))).collect();
     let state = ClusterState::new(1, entries, distribution).map_err(Error::failed)?;
-    let state = state.spreading(DividedGroups::default().with([(low, PART_BITS)]));
+    let state =
+        state.spreading(DividedGroups::default().with([DividedGroup { location: low, bits: PART_BITS }]));
     let mut parts = vec![Vec::new(); usize::from(nodes)];
     for bucket in state.buckets_of(&group) {
         for NodeKey(node) in state.ideal(bucket) {

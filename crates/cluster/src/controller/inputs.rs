@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::NodeAssignments;
-use crate::{ClusterConfiguration, ClusterState, protocol};
+use crate::{ClusterConfiguration, ClusterState, DividedGroup, protocol};
 
 /// Timeouts of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,10 +74,9 @@ pub struct NodeRegistration {
     /// Keys of the groups that it asks to be in if it is not listed, the outermost first.
     #[serde(default)]
     pub group: Vec<u16>,
-    /// Groups that it found too large for their buckets: the low bits of their locations, and the number of
-    /// bits that their buckets should use.
+    /// Groups that it found too large for their buckets, with the bits that these should use.
     #[serde(default)]
-    pub too_large: BTreeSet<(u32, u8)>,
+    pub too_large: BTreeSet<DividedGroup>,
     /// True if it has had no space for documents for a while. It stays true until the process ends, so that
     /// buckets do not come and go.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -166,7 +165,7 @@ impl ControllerInputs<'_> {
     }
 
     /// Groups to be divided further.
-    pub(super) fn too_large(&self) -> impl Iterator<Item = (u32, u8)> {
+    pub(super) fn too_large(&self) -> impl Iterator<Item = DividedGroup> {
         self.registrations.values().flat_map(|registration| registration.too_large.iter().copied())
     }
 

@@ -9,6 +9,25 @@ use crate::{
     KeyChange, KeyCondition, KeyEntry, KeyOperation, LeaseId, StoreRevision, Transaction, TransactionOutcome,
 };
 
+/// Fault of an answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EtcdAnswerFault {
+    #[error("{0} is not a revision")]
+    Revision(Value),
+    #[error("{0} is not a lease")]
+    Lease(Value),
+    #[error("'{text}': {source}")]
+    Base64 { text: String, source: base64::DecodeError },
+    #[error("a key is not text: {0}")]
+    Key(#[from] std::string::FromUtf8Error),
+    #[error("{results} results of {operations} operations")]
+    Results { results: usize, operations: usize },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("'{0}' is not a change")]
+    Change(String),
+}
+
 /// Parses a number, which may be written as a string; `None` if it is invalid. A missing number is 0.
 pub(super) fn integer(value: &Value) -> Option<i64> {
     match value {
@@ -18,18 +37,19 @@ pub(super) fn integer(value: &Value) -> Option<i64> {
     }
 }
 
-fn revision(value: &Value) -> Result<StoreRevision, String> {
+fn revision(value: &Value) -> Result<StoreRevision, EtcdAnswerFault> {
     let number = integer(value).and_then(|number| u64::try_from(number).ok());
-    number.map(StoreRevision).ok_or_else(|| format!("{value} is not a revision"))
+    number.map(StoreRevision).ok_or_else(|| EtcdAnswerFault::Revision(value.clone()))
 }
 
 fn encoded(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-fn decoded(value: &Value) -> Result<Vec<u8>, String> {
+fn decoded(value: &Value) -> Result<Vec<u8>, EtcdAnswerFault> {
     let text = value.as_str().unwrap_or_default();
-    STANDARD.decode(text).map_err(|error| format!("'{text}': {error}"))
+    let wrong = |source| EtcdAnswerFault::Base64 { text: text.to_owned(), source };
+    STANDARD.decode(text).map_err(wrong)
 }
 
 /// End of the range of keys that begin with `prefix`.
@@ -91,23 +111,27 @@ fn operation(operation: &KeyOperation) -> Value {
 }
 
 /// Parses the answer to a transaction.
-pub(super) fn outcome(answer: &Value, transaction: &Transaction) -> Result<TransactionOutcome, String> {
+pub(super) fn outcome(
+    answer: &Value,
+    transaction: &Transaction,
+) -> Result<TransactionOutcome, EtcdAnswerFault> {
     let held = answer["succeeded"].as_bool().unwrap_or(false);
     let operations = if held { &transaction.then } else { &transaction.otherwise };
     let responses = answer["responses"].as_array().map_or(&[][..], Vec::as_slice);
     if responses.len() != operations.len() {
-        return Err(format!("{} results of {} operations", responses.len(), operations.len()));
+        let (results, operations) = (responses.len(), operations.len());
+        return Err(EtcdAnswerFault::Results { results, operations });
     }
     let found = responses.iter().map(|response| {
         let entries = response["response_range"]["kvs"].as_array();
-        entries.into_iter().flatten().map(entry).collect::<Result<Vec<_>, String>>()
+        entries.into_iter().flatten().map(entry).collect::<Result<Vec<_>, EtcdAnswerFault>>()
     });
-    let found = found.collect::<Result<_, _>>()?;
+    let found = found.collect::<Result<_, EtcdAnswerFault>>()?;
     Ok(TransactionOutcome { held, revision: revision(&answer["header"]["revision"])?, found })
 }
 
-fn entry(value: &Value) -> Result<KeyEntry, String> {
-    let lease = integer(&value["lease"]).ok_or_else(|| format!("{} is not a lease", value["lease"]))?;
+fn entry(value: &Value) -> Result<KeyEntry, EtcdAnswerFault> {
+    let lease = integer(&value["lease"]).ok_or_else(|| EtcdAnswerFault::Lease(value["lease"].clone()))?;
     Ok(KeyEntry {
         key: key(value)?,
         value: decoded(&value["value"])?.into(),
@@ -117,8 +141,8 @@ fn entry(value: &Value) -> Result<KeyEntry, String> {
     })
 }
 
-fn key(value: &Value) -> Result<String, String> {
-    String::from_utf8(decoded(&value["key"])?).map_err(|error| format!("a key is not text: {error}"))
+fn key(value: &Value) -> Result<String, EtcdAnswerFault> {
+    Ok(String::from_utf8(decoded(&value["key"])?)?)
 }
 
 /// Request for the changes after a revision.
@@ -138,8 +162,8 @@ pub(super) enum WatchMessage {
 }
 
 /// Parses a line of the answer to [`watch`].
-pub(super) fn message(line: &[u8]) -> Result<WatchMessage, String> {
-    let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+pub(super) fn message(line: &[u8]) -> Result<WatchMessage, EtcdAnswerFault> {
+    let line: Value = serde_json::from_slice(line)?;
     if let Some(error) = line.get("error") {
         return Ok(WatchMessage::End(error["message"].as_str().unwrap_or("an error").to_owned()));
     }
@@ -156,13 +180,13 @@ pub(super) fn message(line: &[u8]) -> Result<WatchMessage, String> {
     events.map(change).collect::<Result<_, _>>().map(WatchMessage::Changes)
 }
 
-fn change(event: &Value) -> Result<KeyChange, String> {
+fn change(event: &Value) -> Result<KeyChange, EtcdAnswerFault> {
     let subject = &event["kv"];
     match event["type"].as_str() {
         Some("DELETE") => {
             Ok(KeyChange::Deleted { key: key(subject)?, at: revision(&subject["mod_revision"])? })
         }
         Some("PUT") | None => entry(subject).map(KeyChange::Put),
-        Some(other) => Err(format!("'{other}' is not a change")),
+        Some(other) => Err(EtcdAnswerFault::Change(other.to_owned())),
     }
 }

@@ -34,9 +34,9 @@ impl DocumentFormat {
         }
         let tensors = match call.parameters.get("format.tensors") {
             None => TensorFormat::default(),
-            Some(text) => {
-                text.parse().map_err(|reason: String| Error::parameter("format.tensors", reason))?
-            }
+            Some(text) => text.parse().map_err(|error: millrace_tensor::Error| {
+                Error::parameter("format.tensors", error.to_string())
+            })?,
         };
         Ok(DocumentFormat { field_set, tensors: tensors.with_digits(CellDigits::OfDouble) })
     }

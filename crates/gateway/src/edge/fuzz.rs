@@ -14,7 +14,10 @@ pub fn hosts(text: &str) {
     let (listed, authorities) = text.split_once('\n').unwrap_or((text, text));
     let listed: Vec<&str> = listed.split(',').collect();
     let names = HostNames::parse(&listed).unwrap_or_else(|error| {
-        assert!(error.contains("is not the name of a host"), "an error that says nothing: {error}");
+        assert!(
+            error.to_string().contains("is not the name of a host"),
+            "an error that says nothing: {error}"
+        );
         HostNames::default()
     });
     for name in names.iter() {
@@ -49,7 +52,10 @@ pub fn origins(text: &str) {
     let (listed, given) = text.split_once('\n').unwrap_or((text, text));
     let listed: Vec<&str> = listed.split(',').collect();
     let origins = WebOrigins::parse(&listed).unwrap_or_else(|error| {
-        assert!(error.contains("is not the origin of a web page"), "an error that says nothing: {error}");
+        assert!(
+            error.to_string().contains("is not the origin of a web page"),
+            "an error that says nothing: {error}"
+        );
         WebOrigins::default()
     });
     for origin in origins.iter() {

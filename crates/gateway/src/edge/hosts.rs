@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
+use super::fault::EdgeNameFault;
+
 /// The names by which clients may address a server, in addition to addresses and `localhost`.
 ///
 /// An address is always permitted: DNS rebinding needs a name.
@@ -12,7 +14,7 @@ impl HostNames {
     ///
     /// # Errors
     /// Text that is not the name of a host.
-    pub fn parse(names: &[impl AsRef<str>]) -> Result<Self, String> {
+    pub fn parse(names: &[impl AsRef<str>]) -> Result<Self, EdgeNameFault> {
         let name = |text: &str| {
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
             let name = text.trim().trim_end_matches('.').to_ascii_lowercase();
@@ -21,9 +23,7 @@ impl HostNames {
                 Ok(IpAddr::V4(address)) => Ok(address.to_string()),
                 Ok(IpAddr::V6(address)) => Ok(format!("[{address}]")),
                 Err(_) if !name.is_empty() && name.chars().all(is_name) => Ok(name),
-                Err(_) => Err(format!(
-                    "'{text}' is not the name of a host: write names without scheme and port, such as search.example.com"
-                )),
+                Err(_) => Err(EdgeNameFault::Host(text.to_owned())),
             }
         };
         names.iter().map(|text| name(text.as_ref())).collect::<Result<_, _>>().map(HostNames)

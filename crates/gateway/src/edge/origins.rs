@@ -2,6 +2,8 @@ use std::collections::BTreeSet;
 
 use hyper::Uri;
 
+use super::fault::EdgeNameFault;
+
 /// The web pages that may send requests and read the responses, in addition to the server's own: origins such
 /// as `https://app.example.com`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,15 +14,12 @@ impl WebOrigins {
     ///
     /// # Errors
     /// Text that is not an origin. `*` and `null` are not permitted, since every page can be such a page.
-    pub fn parse(origins: &[impl AsRef<str>]) -> Result<Self, String> {
+    pub fn parse(origins: &[impl AsRef<str>]) -> Result<Self, EdgeNameFault> {
         let origin = |text: &str| {
             let origin = text.trim().trim_end_matches('/').to_ascii_lowercase();
             match authority_of_origin(&origin) {
                 Some(own) if !own.authority.is_empty() => Ok(own.to_origin()),
-                _ => Err(format!(
-                    "'{text}' is not the origin of a web page: write scheme and host, and the port if there is one, such as \
-                     https://app.example.com or http://localhost:3000"
-                )),
+                _ => Err(EdgeNameFault::Origin(text.to_owned())),
             }
         };
         origins.iter().map(|text| origin(text.as_ref())).collect::<Result<_, _>>().map(WebOrigins)

@@ -56,7 +56,7 @@ pub(super) async fn open(
     let buckets = buckets.into_iter().map(parts_of).collect();
     let begin = ShareBegin { parameters, buckets, version, ask };
     let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);
-    let first = frame(&begin).map_err(Error::Internal)?;
+    let first = frame(&begin).map_err(|fault| Error::Internal(fault.to_string()))?;
     asks.send_data(first).await.map_err(|_| broke_off(&address, "it was not asked"))?;
     let what = (Method::POST, "/search/");
     let answer =
@@ -91,9 +91,9 @@ struct HttpShareTalk {
 
 impl HttpShareTalk {
     async fn reply(&mut self) -> Result<ShareReply, Error> {
-        let reply = self.replies.next().await.map_err(|reason| match self.memory.refused() {
+        let reply = self.replies.next().await.map_err(|fault| match self.memory.refused() {
             Some(refused) => Error::Memory(refused),
-            None => broke_off(&self.address, &reason),
+            None => broke_off(&self.address, &fault.to_string()),
         })?;
         let reply: ShareReply = reply.ok_or_else(|| broke_off(&self.address, "it ended"))?;
         if let ShareReply::Refused { is_overload, message } = reply {
@@ -108,7 +108,7 @@ impl HttpShareTalk {
 impl ShareTalk for HttpShareTalk {
     fn ask(&mut self, ask: ShareRequest) -> NodeAnswer<'_, ShareReply> {
         Box::pin(async move {
-            let bytes = frame(&ask).map_err(Error::Internal)?;
+            let bytes = frame(&ask).map_err(|fault| Error::Internal(fault.to_string()))?;
             self.asks.send_data(bytes).await.map_err(|_| broke_off(&self.address, "it has left"))?;
             self.reply().await
         })
@@ -143,7 +143,7 @@ pub(crate) async fn answer_share(
         MESSAGE_BYTES_MAX,
         FrameMemory::Bodies(state.budget().share()),
     );
-    let begin: Option<ShareBegin> = asks.next().await.map_err(unreadable)?;
+    let begin: Option<ShareBegin> = asks.next().await.map_err(|fault| unreadable(fault.to_string()))?;
     let ShareBegin { parameters, buckets, version, ask } =
         begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
     let buckets = buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
@@ -179,7 +179,7 @@ pub(crate) async fn answer_share(
 }
 
 async fn send(sender: &mut Sender<Bytes, Infallible>, reply: &ShareReply) -> Result<(), ()> {
-    let bytes = frame(reply).map_err(|reason| tracing::warn!(reason, "a share of a query cannot be sent"))?;
+    let bytes = frame(reply).map_err(|fault| tracing::warn!(%fault, "a share of a query cannot be sent"))?;
     sender.send_data(bytes).await.map_err(|_| ())
 }
 

@@ -12,14 +12,35 @@ use serde::de::DeserializeOwned;
 
 use super::budget::BudgetReservation;
 
+/// Fault of a sequence of values.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FrameFault {
+    #[error(transparent)]
+    Encode(#[from] ciborium::ser::Error<std::io::Error>),
+    #[error(transparent)]
+    Decode(#[from] ciborium::de::Error<std::io::Error>),
+    #[error("more than 4 GB cannot be sent")]
+    TooMuch,
+    #[error("a value of {length} bytes is longer than {limit}")]
+    TooLong { length: usize, limit: usize },
+    #[error(transparent)]
+    Memory(#[from] millrace_node::Error),
+    #[error(transparent)]
+    QueryMemory(#[from] millrace_plan::QueryMemoryError),
+    #[error(transparent)]
+    Body(#[from] axum::Error),
+    #[error("it broke off")]
+    BrokenOff,
+}
+
 /// Encodes a value as a frame.
 ///
 /// # Errors
-/// The value cannot be serialized, or is too long; the text has the reason.
-pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, String> {
+/// The value cannot be serialized, or is too long.
+pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, FrameFault> {
     let mut bytes = vec![0; 4];
-    ciborium::into_writer(value, &mut bytes).map_err(|error| error.to_string())?;
-    let length = u32::try_from(bytes.len() - 4).map_err(|_| "more than 4 GB cannot be sent".to_owned())?;
+    ciborium::into_writer(value, &mut bytes)?;
+    let length = u32::try_from(bytes.len() - 4).map_err(|_| FrameFault::TooMuch)?;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     Ok(bytes.into())
 }
@@ -48,12 +69,12 @@ impl BodyValueReader {
         BodyValueReader { body, read: Vec::new(), limit, longest: 0, memory }
     }
 
-    async fn grow_to(&mut self, bytes: usize) -> Result<(), String> {
+    async fn grow_to(&mut self, bytes: usize) -> Result<(), FrameFault> {
         match &mut self.memory {
-            FrameMemory::Bodies(share) => share.grow_to(bytes).await.map_err(|error| error.to_string())?,
+            FrameMemory::Bodies(share) => share.grow_to(bytes).await?,
             FrameMemory::Results(memory) => {
                 let more = bytes.saturating_sub(self.longest);
-                memory.take(more).map_err(|error| error.to_string())?;
+                memory.take(more)?;
             }
         }
         self.longest = self.longest.max(bytes);
@@ -64,16 +85,16 @@ impl BodyValueReader {
     ///
     /// # Errors
     /// The body broke off, or a value is too long or has another type.
-    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
+    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameFault> {
         loop {
             if let Some(length) = self.read.first_chunk::<4>() {
                 let length = u32::from_le_bytes(*length) as usize;
                 if length > self.limit {
-                    return Err(format!("a value of {length} bytes is longer than {}", self.limit));
+                    return Err(FrameFault::TooLong { length, limit: self.limit });
                 }
                 if self.read.len() >= 4 + length {
                     let frame: Vec<u8> = self.read.drain(..4 + length).collect();
-                    return ciborium::from_reader(&frame[4..]).map(Some).map_err(|error| error.to_string());
+                    return Ok(Some(ciborium::from_reader(&frame[4..])?));
                 }
             }
             match self.body.frame().await {
@@ -83,9 +104,9 @@ impl BodyValueReader {
                         self.read.extend_from_slice(data);
                     }
                 }
-                Some(Err(error)) => return Err(error.to_string()),
+                Some(Err(error)) => return Err(error.into()),
                 None if self.read.is_empty() => return Ok(None),
-                None => return Err("it broke off".to_owned()),
+                None => return Err(FrameFault::BrokenOff),
             }
         }
     }
@@ -110,9 +131,9 @@ mod tests {
         let mut frames =
             BodyValueReader::new(Body::from(all.clone()), 100, FrameMemory::Bodies(budget.share()));
         for text in ["one", "", "three"] {
-            assert_eq!(frames.next::<String>().await, Ok(Some(text.to_owned())));
+            assert_eq!(frames.next().await.expect("a value"), Some(text.to_owned()));
         }
-        assert_eq!(frames.next::<String>().await, Ok(None));
+        assert_eq!(frames.next::<String>().await.expect("the end"), None);
         let mut broken = BodyValueReader::new(
             Body::from(all[..all.len() - 1].to_vec()),
             100,

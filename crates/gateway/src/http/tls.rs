@@ -1,5 +1,6 @@
 //! Certificate and key: an acceptor that offers HTTP/2 and HTTP/1.1, and renewal without a restart.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,10 +34,21 @@ struct FileContents {
     key: Vec<u8>,
 }
 
+/// Fault of the certificate for clients.
+#[derive(Debug, thiserror::Error)]
+enum ServerTlsFault {
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Contents(#[from] millrace_trust::Error),
+    #[error("{} with {}: {reason}", certificate.display(), key.display())]
+    Pair { certificate: PathBuf, key: PathBuf, reason: String },
+}
+
 impl FileContents {
-    fn read(files: &TlsFiles) -> Result<Self, String> {
+    fn read(files: &TlsFiles) -> Result<Self, ServerTlsFault> {
         let read = |path: &std::path::Path| {
-            std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+            std::fs::read(path).map_err(|source| ServerTlsFault::File { path: path.to_owned(), source })
         };
         Ok(FileContents { certificate: read(&files.certificate)?, key: read(&files.key)? })
     }
@@ -50,8 +62,8 @@ impl RenewedCertificate {
     pub(crate) fn load(files: TlsFiles) -> Result<Arc<Self>, PortError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         // Read before the certificate is loaded: a replacement in between is then seen as new.
-        let read = FileContents::read(&files).map_err(PortError::Tls)?;
-        let current = certified(&files, &provider).map_err(PortError::Tls)?;
+        let read = FileContents::read(&files).map_err(|fault| PortError::Tls(fault.to_string()))?;
+        let current = certified(&files, &provider).map_err(|fault| PortError::Tls(fault.to_string()))?;
         Ok(Arc::new(RenewedCertificate {
             current: ArcSwap::from_pointee(current),
             read: Mutex::new(read),
@@ -71,13 +83,13 @@ impl RenewedCertificate {
             match renewed {
                 Ok(false) => {}
                 Ok(true) => tracing::info!("the certificate for clients has been renewed"),
-                Err(reason) => tracing::warn!(reason, "the certificate for clients stays as it was"),
+                Err(fault) => tracing::warn!(reason = %fault, "the certificate for clients stays as it was"),
             }
         }
     }
 
     /// Reads the files again. Returns true if the certificate has changed.
-    fn renew(&self) -> Result<bool, String> {
+    fn renew(&self) -> Result<bool, ServerTlsFault> {
         let found = FileContents::read(&self.files)?;
         let mut read = self.read.lock();
         if *read == found {
@@ -99,12 +111,12 @@ impl ResolvesServerCert for RenewedCertificate {
 }
 
 /// Loads the certificate and key in the files, which must match.
-fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
-    let (certificates, key) = millrace_trust::certificate_and_key(&files.certificate, &files.key)
-        .map_err(|error| error.to_string())?;
-    CertifiedKey::from_der(certificates, key, provider).map_err(|error| {
-        let (certificate, key) = (files.certificate.display(), files.key.display());
-        format!("{certificate} with {key}: {}", millrace_trust::in_words(&error))
+fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, ServerTlsFault> {
+    let (certificates, key) = millrace_trust::certificate_and_key(&files.certificate, &files.key)?;
+    CertifiedKey::from_der(certificates, key, provider).map_err(|error| ServerTlsFault::Pair {
+        certificate: files.certificate.clone(),
+        key: files.key.clone(),
+        reason: millrace_trust::in_words(&error),
     })
 }
 
@@ -141,13 +153,13 @@ mod tests {
         let renewed = RenewedCertificate::load(files).expect("they work");
         let shown = || renewed.current.load().cert.clone();
         let first = shown();
-        assert_eq!(renewed.renew(), Ok(false));
+        assert_eq!(renewed.renew().ok(), Some(false));
         put("self.pem", &certificate);
         let error = renewed.renew().expect_err("the key is the other one's");
-        assert!(error.contains("do not belong together"), "{error}");
+        assert!(error.to_string().contains("do not belong together"), "{error}");
         assert_eq!(shown(), first);
         put("self.key", &key);
-        assert_eq!(renewed.renew(), Ok(true));
+        assert_eq!(renewed.renew().ok(), Some(true));
         assert_ne!(shown(), first);
         std::fs::remove_file(&key).expect("it is there");
         assert!(renewed.renew().is_err() && shown() != first);

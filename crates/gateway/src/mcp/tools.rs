@@ -78,7 +78,8 @@ pub(super) async fn call(
             Ok(content(&described.to_string(), false))
         }
         "executeQuery" => {
-            let (answer, is_error) = query(node, arguments, room, caller).await.map_err(wrong)?;
+            let (answer, is_error) =
+                query(node, arguments, room, caller).await.map_err(|fault| wrong(fault.to_string()))?;
             Ok(content(&answer, is_error))
         }
         other => Err(wrong(format!("no tool '{other}'; there are getSchemas and executeQuery"))),
@@ -89,18 +90,37 @@ fn content(answer: &str, is_error: bool) -> Value {
     json!({ "content": [{ "type": "text", "text": answer }], "isError": is_error })
 }
 
+/// Fault of the arguments of executeQuery, or of its answer.
+#[derive(Debug, thiserror::Error)]
+enum ToolFault {
+    #[error(transparent)]
+    Parameters(#[from] millrace_query::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("'parameters' is an object, as in {{\"hits\": 5}}")]
+    NoObject,
+    #[error("executeQuery has no argument '{0}'; there are yql, groupname and parameters")]
+    Unknown(String),
+    #[error(transparent)]
+    Request(#[from] hyper::http::Error),
+    #[error(transparent)]
+    Body(#[from] axum::Error),
+    #[error("the result is not JSON: leave out presentation.format")]
+    NoJson,
+}
+
 /// Arguments of executeQuery.
 type Arguments<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Entries of an object, at most as many as a request may have parameters.
-fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
+fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, ToolFault> {
     let commas = object.bytes().filter(|byte| *byte == b',').count();
     // Each entry but the first follows a comma; those in lists and texts are excluded only if there are
     // many.
     if commas >= most {
-        millrace_query::flatten(object.as_bytes(), most).map_err(|error| error.to_string())?;
+        millrace_query::flatten(object.as_bytes(), most)?;
     }
-    serde_json::from_str(object).map_err(|error| error.to_string())
+    Ok(serde_json::from_str(object)?)
 }
 
 /// Answer of `/search/` to the query, and true if the query is refused.
@@ -110,35 +130,31 @@ async fn query(
     arguments: Option<&RawValue>,
     room: &Arc<BudgetReservation>,
     caller: &Arc<RequestCaller>,
-) -> Result<(String, bool), String> {
+) -> Result<(String, bool), ToolFault> {
     let most = node.settings().limits.parameters_max;
     let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;
     let mut asked = match arguments.remove("parameters").map(RawValue::get) {
         None => Arguments::new(),
         Some(parameters) if parameters.starts_with('{') => entries(parameters, most)?,
-        Some(_) => return Err("'parameters' is an object, as in {\"hits\": 5}".to_owned()),
+        Some(_) => return Err(ToolFault::NoObject),
     };
     for (argument, parameter) in [("yql", "yql"), ("groupname", "streaming.groupname")] {
         asked.extend(arguments.remove(argument).map(|value| (parameter.to_owned(), value)));
     }
     if let Some(unknown) = arguments.keys().next() {
-        return Err(format!(
-            "executeQuery has no argument '{unknown}'; there are yql, groupname and parameters"
-        ));
+        return Err(ToolFault::Unknown(unknown.clone()));
     }
-    let body = serde_json::to_vec(&asked).map_err(|error| error.to_string())?;
+    let body = serde_json::to_vec(&asked)?;
     let request = Request::post("/search/")
         .header(CONTENT_TYPE, "application/json")
         .extension(Arc::clone(room))
         .extension(Arc::clone(caller))
-        .body(Body::from(body))
-        .map_err(|error| error.to_string())?;
+        .body(Body::from(body))?;
     let response = search_api::handle(State(Arc::clone(node)), request).await;
     let is_error = !response.status().is_success();
     // It lies in memory.
-    let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-    let answer: &RawValue = serde_json::from_slice(&body)
-        .map_err(|_| "the result is not JSON: leave out presentation.format".to_owned())?;
+    let body = response.into_body().collect().await?.to_bytes();
+    let answer: &RawValue = serde_json::from_slice(&body).map_err(|_| ToolFault::NoJson)?;
     Ok((answer.get().to_owned(), is_error))
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, DividedGroup};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{DroppedTypes, NodeKey};
@@ -481,7 +481,12 @@ impl TestNodes {
     pub fn divide(&self, group: &str, deeper: u8) {
         self.world.split.lock().insert(low_bits(group), deeper);
         for node in &self.nodes {
-            node.store().divide(BITS, &[(low_bits(group), 32 + deeper)]).expect("it is divided");
+            node.store()
+                .divide(
+                    BITS,
+                    &[DividedGroup { location: low_bits(group), bits: BucketId::GROUP_BITS + deeper }],
+                )
+                .expect("it is divided");
         }
     }
 

@@ -5,11 +5,11 @@ use millrace_embedding::{EmbeddedText, TextEmbedder};
 use millrace_indexing::{
     ComponentCall, ComponentFailure, GeneratorTarget, IndexingCaller, IndexingComponents,
 };
-use millrace_linguistics::TextChunker;
+use millrace_linguistics::{ChunkerFault, TextChunker};
 use millrace_model::SequencePurpose;
 use millrace_tensor::{Tensor, TensorType};
 
-use super::DeployedGenerator;
+use super::{ComponentFault, DeployedGenerator};
 
 /// Embedders and field generators of an application, and the chunkers of every application.
 pub struct ApplicationComponents {
@@ -34,17 +34,14 @@ impl ApplicationComponents {
     ///
     /// # Errors
     /// There is none; the message lists the existing ones.
-    fn generator(&self, id: Option<&str>) -> Result<&DeployedGenerator, String> {
-        let id = id.ok_or("generate needs the id of a field generator, as in: generate questions")?;
+    fn generator(&self, id: Option<&str>) -> Result<&DeployedGenerator, ComponentFault> {
+        let id = id.ok_or(ComponentFault::UnnamedGenerator)?;
         self.generators.iter().find(|generator| generator.id() == id).ok_or_else(|| {
             let known: Vec<String> =
                 self.generators.iter().map(|generator| format!("'{}'", generator.id())).collect();
             match known.as_slice() {
-                [] => format!(
-                    "no field generator '{id}': add a component of class \
-                     ai.vespa.llm.generation.LanguageModelFieldGenerator to the container in services.xml"
-                ),
-                known => format!("no field generator '{id}', only {}", known.join(", ")),
+                [] => ComponentFault::NoGenerators(id.to_owned()),
+                known => ComponentFault::NoGenerator { id: id.to_owned(), known: known.join(", ") },
             }
         })
     }
@@ -53,22 +50,20 @@ impl ApplicationComponents {
     ///
     /// # Errors
     /// There is none; the message lists the existing ones.
-    pub fn embedder(&self, id: Option<&str>) -> Result<&Arc<TextEmbedder>, String> {
+    pub fn embedder(&self, id: Option<&str>) -> Result<&Arc<TextEmbedder>, ComponentFault> {
         let known = || {
             let ids: Vec<String> =
                 self.embedders.iter().map(|embedder| format!("'{}'", embedder.id())).collect();
             ids.join(", ")
         };
         match (id, self.embedders.as_slice()) {
-            (_, []) => Err("the application has no embedder: add a component of type hugging-face-embedder \
-                 to the container in services.xml"
-                .to_owned()),
+            (_, []) => Err(ComponentFault::NoEmbedders),
             (Some(id), all) => all
                 .iter()
                 .find(|embedder| embedder.id() == id)
-                .ok_or_else(|| format!("no embedder '{id}', only {}", known())),
+                .ok_or_else(|| ComponentFault::NoEmbedder { id: id.to_owned(), known: known() }),
             (None, [only]) => Ok(only),
-            (None, _) => Err(format!("the application has several embedders, so name one of {}", known())),
+            (None, _) => Err(ComponentFault::UnnamedEmbedder(known())),
         }
     }
 }
@@ -83,9 +78,9 @@ impl IndexingComponents for ApplicationComponents {
         match self.embedder(call.id.as_deref()) {
             Err(_) if !self.complete => Ok(()),
             embedder => embedder
-                .and_then(|embedder| embedder.shape(target, chunks, &call.arguments))
+                .and_then(|embedder| Ok(embedder.shape(target, chunks, &call.arguments)?))
                 .map(drop)
-                .map_err(ComponentFailure::Input),
+                .map_err(by_input),
         }
     }
 
@@ -96,7 +91,7 @@ impl IndexingComponents for ApplicationComponents {
         target: &TensorType,
         caller: &IndexingCaller,
     ) -> Result<Tensor, ComponentFailure> {
-        let embedder = self.embedder(call.id.as_deref()).map_err(ComponentFailure::Input)?;
+        let embedder = self.embedder(call.id.as_deref()).map_err(by_input)?;
         let wrong = || ComponentFailure::Input("only strings are embedded".to_owned());
         let chunks: Vec<&str>;
         let text = match input {
@@ -111,20 +106,18 @@ impl IndexingComponents for ApplicationComponents {
     }
 
     fn check_chunk(&self, call: &ComponentCall) -> Result<(), ComponentFailure> {
-        chunker(call).map(|_| ()).map_err(ComponentFailure::Input)
+        chunker(call).map(|_| ()).map_err(by_input)
     }
 
     fn chunk(&self, call: &ComponentCall, text: &str) -> Result<Vec<String>, ComponentFailure> {
-        let chunker = chunker(call).map_err(ComponentFailure::Input)?;
+        let chunker = chunker(call).map_err(by_input)?;
         Ok(chunker.chunks(text).into_iter().map(str::to_owned).collect())
     }
 
     fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), ComponentFailure> {
         match self.generator(call.id.as_deref()) {
             Err(_) if !self.complete => Ok(()),
-            generator => generator
-                .and_then(|generator| generator.check(&wanted.data_type))
-                .map_err(ComponentFailure::Input),
+            generator => generator.and_then(|generator| generator.check(&wanted.data_type)).map_err(by_input),
         }
     }
 
@@ -135,7 +128,7 @@ impl IndexingComponents for ApplicationComponents {
         wanted: &GeneratorTarget,
         caller: &IndexingCaller,
     ) -> Result<Option<DocumentValue>, ComponentFailure> {
-        let generator = self.generator(call.id.as_deref()).map_err(ComponentFailure::Input)?;
+        let generator = self.generator(call.id.as_deref()).map_err(by_input)?;
         generator.generate(input, wanted, &feeding(caller))
     }
 }
@@ -157,7 +150,12 @@ pub(super) fn string(value: &DocumentValue) -> Option<&str> {
     }
 }
 
-fn chunker(call: &ComponentCall) -> Result<TextChunker, String> {
+/// Failure by the input of a statement, or by its component.
+fn by_input(error: impl std::fmt::Display) -> ComponentFailure {
+    ComponentFailure::Input(error.to_string())
+}
+
+fn chunker(call: &ComponentCall) -> Result<TextChunker, ChunkerFault> {
     TextChunker::named(call.id.as_deref().unwrap_or("sentence"), &call.arguments)
 }
 
@@ -189,8 +187,14 @@ pub(super) fn of_service(error: &millrace_remote::Error) -> ComponentFailure {
     match error {
         Remote::Retry { .. } | Remote::Overloaded { .. } => ComponentFailure::Overloaded(reason),
         Remote::Deadline { .. } => ComponentFailure::Timeout(reason),
-        Remote::Fix { .. } | Remote::GiveUp { .. } | Remote::Download { .. } => {
-            ComponentFailure::Input(reason)
-        }
+        Remote::Fix { .. }
+        | Remote::GiveUp { .. }
+        | Remote::Download { .. }
+        | Remote::Setting { .. }
+        | Remote::NoRules
+        | Remote::Destination { .. }
+        | Remote::Forbidden(_)
+        | Remote::NoSecret { .. }
+        | Remote::SecretHost { .. } => ComponentFailure::Input(reason),
     }
 }

@@ -10,7 +10,7 @@ use millrace_plan::EmbeddedInput;
 use millrace_query::EmbedCall;
 use millrace_tensor::{Tensor, TensorType};
 
-use super::ApplicationComponents;
+use super::{ApplicationComponents, ComponentFault};
 use crate::Error;
 
 /// Tensors of the embedded texts of a query: each text once for each tensor type.
@@ -36,8 +36,9 @@ impl QueryEmbeddings {
             if embeddings.get(call, target).is_some() {
                 continue;
             }
-            let wrong =
-                |reason: String| Error::Plan(millrace_plan::Error::Input { name: input.clone(), reason });
+            let wrong = |fault: ComponentFault| {
+                Error::Plan(millrace_plan::Error::Input { name: input.clone(), reason: fault.to_string() })
+            };
             let embedder = components.embedder(call.embedder.as_deref()).map_err(wrong)?;
             let tensor = embedder.embed(EmbeddedText::One(&call.text), target, &[], &caller)?;
             embeddings.found.push((call.clone(), target.clone(), Arc::new(tensor)));

@@ -11,7 +11,7 @@ use millrace_schema::{FieldGenerator, InvalidAnswerPolicy};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::DeployedLanguageModel;
+use super::{ComponentFault, DeployedLanguageModel};
 
 /// A field generator of an application, with its model.
 pub struct DeployedGenerator {
@@ -34,18 +34,16 @@ impl DeployedGenerator {
     ///
     /// # Errors
     /// They cannot; the message lists the types that can.
-    pub fn check(&self, wanted: &DataType) -> Result<(), String> {
+    pub fn check(&self, wanted: &DataType) -> Result<(), ComponentFault> {
         match wanted {
             DataType::String => Ok(()),
-            other if !self.config.structured => Err(format!(
-                "generator '{}' has the responseFormatType TEXT, which makes strings, not a {other}",
-                self.config.id
-            )),
+            other if !self.config.structured => Err(ComponentFault::GeneratesText {
+                generator: self.config.id.clone(),
+                wanted: other.clone(),
+            }),
             DataType::Array(element) if scalar(element).is_some() => Ok(()),
             other if scalar(other).is_some() => Ok(()),
-            other => {
-                Err(format!("a {other} cannot be generated: strings, numbers, bools and arrays of them can"))
-            }
+            other => Err(ComponentFault::Ungenerated(other.clone())),
         }
     }
 
@@ -139,11 +137,21 @@ fn only_strings() -> ComponentFailure {
 }
 
 /// Parses an answer that follows [`form`]; `None` if it contains no value.
-fn read(answer: &str, wanted: &GeneratorTarget) -> Result<Option<DocumentValue>, String> {
-    let members: BTreeMap<String, Box<RawValue>> =
-        serde_json::from_str(answer).map_err(|error| error.to_string())?;
-    let value = members.get(&wanted.name).ok_or_else(|| format!("it lacks \"{}\"", wanted.name))?;
-    document_json::read_value(value.get(), &wanted.data_type).map_err(|error| error.to_string())
+fn read(answer: &str, wanted: &GeneratorTarget) -> Result<Option<DocumentValue>, GeneratedFault> {
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(answer)?;
+    let value = members.get(&wanted.name).ok_or_else(|| GeneratedFault::Missing(wanted.name.clone()))?;
+    Ok(document_json::read_value(value.get(), &wanted.data_type)?)
+}
+
+/// Fault of a generated answer.
+#[derive(Debug, thiserror::Error)]
+enum GeneratedFault {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("it lacks \"{0}\"")]
+    Missing(String),
+    #[error(transparent)]
+    Value(#[from] millrace_document::Error),
 }
 
 /// JSON schema of an answer: an object with the value under the field's name.
@@ -186,7 +194,7 @@ mod tests {
         let expected = r#"{"type":"object","properties":{"passage.made":{"type":"array","items":{"type":"string"}}},"required":["passage.made"],"additionalProperties":false}"#;
         assert_eq!(form(&wanted(strings.clone())).to_string(), expected);
         let check = |data_type: &DataType, answer: &str, expected: Result<Option<DocumentValue>, &str>| {
-            let value = read(answer, &wanted(data_type.clone()));
+            let value = read(answer, &wanted(data_type.clone())).map_err(|fault| fault.to_string());
             match (&value, expected) {
                 (Err(reason), Err(part)) => assert!(reason.contains(part), "{reason}"),
                 (_, expected) => assert_eq!(

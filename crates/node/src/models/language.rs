@@ -4,7 +4,7 @@ use millrace_remote as remote;
 use millrace_schema::{self as schema, Application, PackageFindings, PackageMistake};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::NodeModels;
+use super::{ComponentFault, NodeModels};
 
 /// A language model of an application.
 pub struct DeployedLanguageModel {
@@ -66,7 +66,7 @@ impl NodeModels {
     fn language_model(
         &self,
         config: &schema::LanguageModelConfig,
-    ) -> Result<Arc<DeployedLanguageModel>, String> {
+    ) -> Result<Arc<DeployedLanguageModel>, ComponentFault> {
         // The position of a component does not make it another one.
         let config =
             schema::LanguageModelConfig { place: schema::SourcePosition::default(), ..config.clone() };

@@ -24,7 +24,7 @@ impl<'a> RankModels<'a> {
 impl millrace_ranking::ModelSource for RankModels<'_> {
     fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, Error> {
         let evaluator = self.models.evaluator(name, &model.file.value, &model.execution, self.application);
-        let evaluator = evaluator.map_err(Error::setup)?;
+        let evaluator = evaluator.map_err(|fault| Error::setup(fault.to_string()))?;
         Ok(Arc::new(RankModel(evaluator)))
     }
 }

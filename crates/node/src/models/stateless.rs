@@ -74,9 +74,10 @@ impl StatelessModels {
                     let file = ModelFile::Path(path.clone());
                     let execution = executions.get(&name).cloned().unwrap_or_else(ModelExecution::default);
                     let evaluator = models.evaluator(&name, &file, &execution, application);
-                    evaluator.map(|evaluator| {
+                    let model = evaluator.map(|evaluator| {
                         StatelessModel::Onnx(EvaluatedModel { evaluator, bindings: Mutex::default() })
-                    })
+                    });
+                    model.map_err(|fault| fault.to_string())
                 }
                 "json" => match std::str::from_utf8(content).ok().and_then(TreeModel::read) {
                     Some(trees) => trees
@@ -215,7 +216,7 @@ impl EvaluatedModel {
                 ))
             };
             let text = argument(&port.name).ok_or_else(|| wrong("it is not given".to_owned()))?;
-            tensor(port, text).map_err(wrong)
+            tensor(port, text).map_err(|error| wrong(error.to_string()))
         };
         let arguments = self.evaluator.inputs().iter().map(read).collect::<Result<Vec<Tensor>, Error>>()?;
         let types = arguments.iter().map(|tensor| tensor.tensor_type().clone()).collect();
@@ -269,10 +270,10 @@ fn open_type(port: &ModelPort) -> String {
 
 /// Parses a value for a port: nested lists in brackets, a tensor with its type, or cells with their addresses
 /// if the port has all sizes.
-fn tensor(port: &ModelPort, text: &str) -> Result<Tensor, String> {
+fn tensor(port: &ModelPort, text: &str) -> Result<Tensor, millrace_tensor::Error> {
     let text = text.trim();
     if text.starts_with("tensor") {
-        return Tensor::parse(text, None).map_err(|error| error.to_string());
+        return Tensor::parse(text, None);
     }
     let sizes = match text.starts_with('[') {
         true => nested_sizes(text, port.shape.len()),
@@ -281,8 +282,8 @@ fn tensor(port: &ModelPort, text: &str) -> Result<Tensor, String> {
     let dimension =
         |(at, size)| TensorDimension { name: format!("d{at}"), kind: DimensionKind::Indexed(size) };
     let dimensions = sizes.into_iter().enumerate().map(dimension).collect();
-    let tensor_type = TensorType::new(CellType::Float, dimensions).map_err(|error| error.to_string())?;
-    Tensor::parse(text, Some(&tensor_type)).map_err(|error| error.to_string())
+    let tensor_type = TensorType::new(CellType::Float, dimensions)?;
+    Tensor::parse(text, Some(&tensor_type))
 }
 
 /// Sizes of nested lists by their first elements; a flat list is the innermost of `dimensions`.

@@ -97,7 +97,8 @@ impl ParameterReader<'_> {
             fields,
             bolding: self.truth("presentation.bolding", true)?,
             format: self.text("presentation.format"),
-            tensors: tensors.map_err(|reason: String| parameter(TENSORS, reason))?,
+            tensors: tensors
+                .map_err(|error: millrace_tensor::Error| parameter(TENSORS, error.to_string()))?,
             timing: self.truth("presentation.timing", self.truth("trace.profile", false)?)?,
             maps_as_lists: !self.truth("renderer.json.jsonMaps", true)?,
             sets_as_lists: !self.truth("renderer.json.jsonWsets", true)?,

@@ -5,6 +5,7 @@ use hyper::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::error::AnswerFault;
 use crate::protocol::message;
 
 /// Options of an answer. The service decides on missing ones.
@@ -125,7 +126,7 @@ pub(super) fn is_stream<B>(response: &Response<B>) -> bool {
 }
 
 /// Parses an event; the error is that of a failed answer.
-pub(super) fn piece(event: &str) -> Result<ChatPiece, String> {
+pub(super) fn piece(event: &str) -> Result<ChatPiece, AnswerFault> {
     if event.trim() == "[DONE]" {
         return Ok(ChatPiece::End);
     }
@@ -135,15 +136,15 @@ pub(super) fn piece(event: &str) -> Result<ChatPiece, String> {
             let is_last = choice.as_ref().is_some_and(|choice| choice.finish_reason.is_some());
             Ok(ChatPiece::Text(choice.and_then(content).unwrap_or_default(), is_last))
         }
-        Err(_) => Err(message(event.as_bytes())),
+        Err(_) => Err(AnswerFault::Message(message(event.as_bytes()))),
     }
 }
 
 /// Text of a complete answer.
-pub(super) fn text(body: &[u8]) -> Result<String, String> {
+pub(super) fn text(body: &[u8]) -> Result<String, AnswerFault> {
     let answer: ChatAnswer =
-        serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;
-    first(answer).and_then(content).ok_or_else(|| "its answer has no text".to_owned())
+        serde_json::from_slice(body).map_err(|error| AnswerFault::NotUnderstood(error.to_string()))?;
+    first(answer).and_then(content).ok_or(AnswerFault::NoText)
 }
 
 fn first(answer: ChatAnswer) -> Option<ChatChoice> {
@@ -209,7 +210,7 @@ mod tests {
             (r#"{"error":{"message":"too long"}}"#, error("too long")),
             ("<html>", error("<html>")),
         ] {
-            assert_eq!(piece(event), expected, "{event}");
+            assert_eq!(piece(event).map_err(|fault| fault.to_string()), expected, "{event}");
         }
     }
 }

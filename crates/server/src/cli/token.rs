@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::DurationFault;
+
 /// Action on API keys.
 #[derive(Subcommand)]
 pub enum TokenCommand {
@@ -72,8 +74,8 @@ pub struct TokenRevocation {
 }
 
 /// A number of hours or days.
-fn lifetime(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a time such as 12h or 90d");
+fn lifetime(text: &str) -> Result<Duration, DurationFault> {
+    let wrong = || DurationFault::Lifetime(text.to_owned());
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let seconds: u64 = match unit {
         "h" => 3600,

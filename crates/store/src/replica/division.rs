@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, DividedGroup};
 use millrace_segment::SegmentCut;
 
 use super::isolated;
@@ -21,7 +21,7 @@ impl Store {
     ///
     /// # Errors
     /// A segment's directory cannot be read, or the manifest cannot be written.
-    pub fn divide(&self, bits: u8, groups: &[(u32, u8)]) -> Result<(), Error> {
+    pub fn divide(&self, bits: u8, groups: &[DividedGroup]) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
         let state = shared.state();
@@ -45,16 +45,19 @@ impl Store {
     }
 
     /// Groups that are too large for their buckets, by the [`Tuning`](crate::StoreTuning), though no bucket
-    /// can be split any more for them. Each is given as the low 32 bits of its locations, with the number of
-    /// bits that the bucket uses; 32 if the group is not divided. Returns at most `most` groups, of the
-    /// `wanted` buckets. Unsealed documents are not counted.
+    /// can be split any more for them, with the number of bits that the bucket uses; 32 if the group is not
+    /// divided. Returns at most `most` groups, of the `wanted` buckets. Unsealed documents are not counted.
     ///
     /// Costs a pass over numbers in memory, and a read of the directories of the files of each wanted bucket
     /// that is too large.
     ///
     /// # Errors
     /// A segment's directory cannot be read.
-    pub fn too_large(&self, most: usize, wanted: impl Fn(BucketId) -> bool) -> Result<Vec<(u32, u8)>, Error> {
+    pub fn too_large(
+        &self,
+        most: usize,
+        wanted: impl Fn(BucketId) -> bool,
+    ) -> Result<Vec<DividedGroup>, Error> {
         let shared = self.shared();
         shared.check_open()?;
         let tuning = shared.tuning();
@@ -72,9 +75,10 @@ impl Store {
             match used_bits < BucketId::GROUP_BITS {
                 true => {
                     let largest = largest_group(bucket)?.filter(|(_, share)| is_large(*share));
-                    found.extend(largest.map(|(low, _)| (low, BucketId::GROUP_BITS)));
+                    let whole = |(location, _)| DividedGroup { location, bits: BucketId::GROUP_BITS };
+                    found.extend(largest.map(whole));
                 }
-                false => found.push((bucket.id.bits() as u32, used_bits)),
+                false => found.push(DividedGroup { location: bucket.id.bits() as u32, bits: used_bits }),
             }
         }
         Ok(found)
@@ -113,22 +117,23 @@ fn largest_group(bucket: &StoredBucket) -> Result<Option<(u32, BytesAndDocuments
 }
 
 /// Groups that are to be divided further than they are.
-fn undivided(state: &StoreState, groups: &[(u32, u8)]) -> impl Iterator<Item = (u32, u8)> {
-    groups.iter().copied().filter(|(low, to)| {
-        state.buckets_of(low.reverse_bits()).iter().any(|bucket| bucket.id.used_bits() < *to)
+fn undivided(state: &StoreState, groups: &[DividedGroup]) -> impl Iterator<Item = DividedGroup> {
+    groups.iter().copied().filter(|group| {
+        let of_group = state.buckets_of(group.location.reverse_bits());
+        of_group.iter().any(|bucket| bucket.id.used_bits() < group.bits)
     })
 }
 
 /// All buckets, with those that contain the divided groups split.
-fn buckets(state: &StoreState, groups: &[(u32, u8)]) -> Vec<Arc<StoredBucket>> {
+fn buckets(state: &StoreState, groups: &[DividedGroup]) -> Vec<Arc<StoredBucket>> {
     let mut buckets = state.buckets.clone();
-    for (low, to) in undivided(state, groups) {
-        let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
+    for group in undivided(state, groups) {
+        let of_group = group.whole();
         buckets = isolated(&buckets, of_group);
         buckets = buckets
             .iter()
             .flat_map(|bucket| match of_group.covers(bucket.id) {
-                true => bucket.halved_to(to),
+                true => bucket.halved_to(group.bits),
                 false => vec![Arc::clone(bucket)],
             })
             .collect();
@@ -137,25 +142,24 @@ fn buckets(state: &StoreState, groups: &[(u32, u8)]) -> Vec<Arc<StoredBucket>> {
 }
 
 /// The replicas, with the parts in place of the buckets that contained them.
-fn replicas(state: &StoreState, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId, bool> {
+fn replicas(state: &StoreState, bits: u8, groups: &[DividedGroup]) -> BTreeMap<BucketId, bool> {
     let mut replicas = (*state.replicas).clone();
-    for (low, to) in undivided(state, groups) {
-        let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
-        let divided = state.buckets_of(low.reverse_bits()).iter().any(|bucket| is_of_divided(bucket.id));
+    for group in undivided(state, groups) {
+        let of_group = group.whole();
+        let divided =
+            state.buckets_of(group.location.reverse_bits()).iter().any(|bucket| is_of_divided(bucket.id));
         let is_coarser = |whole: &BucketId| is_of_divided(*whole) && of_group.covers(*whole);
         let wholes: Vec<(BucketId, bool)> = match divided {
             true => {
                 replicas.iter().filter(|(whole, _)| is_coarser(whole)).map(|(of, is)| (*of, *is)).collect()
             }
             false => {
-                let whole = BucketId::new(bits, u64::from(low));
+                let whole = group.bucket(bits);
                 replicas.get(&whole).map(|complete| (whole, *complete)).into_iter().collect()
             }
         };
         replicas.retain(|whole, _| !is_coarser(whole));
-        let parts = (0..1_u64 << (to - BucketId::GROUP_BITS))
-            .map(|part| BucketId::new(to, part << BucketId::GROUP_BITS | u64::from(low)));
-        for part in parts {
+        for part in group.parts() {
             let whole = wholes.iter().find(|(whole, _)| whole.covers(part));
             replicas.extend(whole.map(|(_, complete)| (part, *complete)));
         }
@@ -167,7 +171,7 @@ fn replicas(state: &StoreState, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<Buck
 type Measured = HashMap<(BucketId, u64), BytesAndDocuments>;
 
 /// Measures the share of the new buckets in the segments of the split buckets, by the segments' directories.
-fn measure(state: &StoreState, groups: &[(u32, u8)]) -> Result<Measured, Error> {
+fn measure(state: &StoreState, groups: &[DividedGroup]) -> Result<Measured, Error> {
     let new = buckets(state, groups);
     let mut measured = Measured::new();
     for old in state.buckets.iter().filter(|bucket| !bucket.segments.is_empty()) {

@@ -117,7 +117,7 @@ fn a_divided_group_is_what_it_was_in_parts() {
         let info = infos(&store, &[whole()])[0].expect("a replica");
         let rows_before = rows(&store);
 
-        store.divide(BITS, &[(LOW, 34)]).expect("divided");
+        store.divide(BITS, &[(LOW, 34).into()]).expect("divided");
         check_parts(&store, 34, &before);
         assert_eq!(rows(&store), rows_before, "what parts share is read once");
         let replicas: Vec<BucketId> = parts(34).into_iter().chain([whole()]).collect();
@@ -132,7 +132,7 @@ fn a_divided_group_is_what_it_was_in_parts() {
         assert_eq!(sum(divided.clone()), (info.documents, info.checksum));
 
         // Again, less far, or after a start: nothing changes.
-        store.divide(BITS, &[(LOW, 33)]).expect("as it is");
+        store.divide(BITS, &[(LOW, 33).into()]).expect("as it is");
         store.seal().expect("sealed");
         store.maintain().expect("merged");
         check_parts(&store, 34, &before);
@@ -150,7 +150,7 @@ fn a_divided_group_is_what_it_was_in_parts() {
         let after = all(&store, ViewScope::All);
         assert!(after.len() > before.len());
         check_parts(&store, 34, &after);
-        store.divide(BITS, &[(LOW, 35)]).expect("divided");
+        store.divide(BITS, &[(LOW, 35).into()]).expect("divided");
         check_parts(&store, 35, &after);
         assert!(parts(35).iter().all(|part| store.has_replica(*part)));
         assert!(!parts(34).iter().any(|part| store.has_replica(*part)));
@@ -169,7 +169,7 @@ fn a_part_moves_and_goes_by_itself() {
     }
     source.create_replicas(&[whole()], true).expect("made");
     for store in [&source, &target] {
-        store.divide(BITS, &[(LOW, 34)]).expect("divided");
+        store.divide(BITS, &[(LOW, 34).into()]).expect("divided");
     }
     fill(&source, 300, 500);
     // Parts, and with one of them the bucket that they were in, from shared files and from files of their
@@ -208,7 +208,7 @@ fn a_part_moves_and_goes_by_itself() {
     assert!(all(&source, ViewScope::Buckets(vec![lacking])).len() >= kept.len());
     assert!(source.has_replica(lacking) && !source.has_replica(whole()));
     // A deleted part stays deleted when the others are divided further.
-    source.divide(BITS, &[(LOW, 35)]).expect("divided");
+    source.divide(BITS, &[(LOW, 35).into()]).expect("divided");
     let there: Vec<bool> = parts(35).iter().map(|part| source.has_replica(*part)).collect();
     assert_eq!(there, [false, true, true, true, false, true, true, true]);
 }
@@ -219,7 +219,7 @@ fn a_drop_of_a_part_leaves_the_others() {
     let mut store = open(small(directory.path()));
     fill(&store, 0, 900);
     store.seal().expect("sealed");
-    store.divide(BITS, &[(LOW, 33)]).expect("divided");
+    store.divide(BITS, &[(LOW, 33).into()]).expect("divided");
     fill(&store, 800, 300);
     let before = all(&store, ViewScope::All);
     let group = DocumentGroup::Number(5);
@@ -258,7 +258,7 @@ fn a_drop_of_a_part_leaves_the_others() {
         }
     }
     // A drop of the whole group before a further division reaches the new parts.
-    store.divide(BITS, &[(LOW, 34)]).expect("divided");
+    store.divide(BITS, &[(LOW, 34).into()]).expect("divided");
     let reached: Vec<bool> =
         parts(34).iter().map(|part| !store.drops(*part).expect("known").is_empty()).collect();
     assert_eq!(reached, [false, true, false, true]);
@@ -273,12 +273,12 @@ fn a_group_that_is_too_large_is_found() {
     store.seal().expect("sealed");
     store.maintain().expect("split");
     // Two groups of one location have some 200 documents together, others half of that.
-    assert_eq!(store.too_large(9, |_| true).expect("looked"), [(LOW, 32)]);
+    assert_eq!(store.too_large(9, |_| true).expect("looked"), [(LOW, 32).into()]);
     assert_eq!(store.too_large(0, |_| true).expect("looked"), []);
     assert_eq!(store.too_large(9, |bucket| bucket.used_bits() > 32).expect("looked"), []);
-    store.divide(BITS, &[(LOW, 33)]).expect("divided");
+    store.divide(BITS, &[(LOW, 33).into()]).expect("divided");
     assert_eq!(store.too_large(9, |_| true).expect("looked"), []);
     store.set_tuning(StoreTuning { split_documents: 20, ..StoreTuning::default() });
     let found = store.too_large(9, |_| true).expect("looked");
-    assert!(found.contains(&(LOW, 33)), "{found:?}");
+    assert!(found.contains(&(LOW, 33).into()), "{found:?}");
 }

@@ -80,7 +80,7 @@ fn slices_of_a_visit_make_up_the_whole_and_cut_every_group() {
     store.seal().expect("sealed");
     check(&store, &[whole]);
     fill(&store, 600, 700);
-    store.divide(BITS, &[(LOW, 34)]).expect("divided");
+    store.divide(BITS, &[(LOW, 34).into()]).expect("divided");
     let parts: Vec<BucketId> = (0..4).map(|part| BucketId::new(34, part << 32 | u64::from(LOW))).collect();
     check(&store, &parts);
     store.seal().expect("sealed");

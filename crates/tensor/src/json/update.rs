@@ -4,7 +4,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use super::read::{AddressPairs, AddressedCell, BlockSeed, LabelSeed, check_range};
 use crate::size::TensorSize;
-use crate::{CellOperation, TensorAddress, TensorModify, TensorRemove, TensorType};
+use crate::{CellOperation, Error, TensorAddress, TensorModify, TensorRemove, TensorType};
 
 /// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under
 /// `cells`, `addresses` or `blocks`, in any order.
@@ -69,13 +69,10 @@ struct ModifyOperands<'t, 'c> {
 }
 
 impl ModifyOperands<'_, '_> {
-    fn block(&mut self, labels: &[String], block: &crate::TensorCells) -> Result<(), String> {
+    fn block(&mut self, labels: &[String], block: &crate::TensorCells) -> Result<(), Error> {
         if block.len() != self.tensor_type.dense_size() {
-            return Err(format!(
-                "expected {} values in a block, got {}",
-                self.tensor_type.dense_size(),
-                block.len()
-            ));
+            let expected = self.tensor_type.dense_size();
+            return Err(Error::Block { expected, found: block.len() });
         }
         for (index, value) in block.iter().enumerate() {
             self.push(labels.to_vec(), index, value)?;
@@ -83,9 +80,9 @@ impl ModifyOperands<'_, '_> {
         Ok(())
     }
 
-    fn push(&mut self, labels: Vec<String>, index: usize, value: f64) -> Result<(), String> {
+    fn push(&mut self, labels: Vec<String>, index: usize, value: f64) -> Result<(), Error> {
         let names = labels.iter().map(String::as_str);
-        self.size.add(self.tensor_type, names, 1, 0).map_err(|error| error.to_string())?;
+        self.size.add(self.tensor_type, names, 1, 0)?;
         self.cells.push((labels, index, value));
         Ok(())
     }

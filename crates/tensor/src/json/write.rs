@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::{DimensionKind, Tensor, TensorCells};
+use crate::{DimensionKind, Error, Tensor, TensorCells};
 
 /// JSON format of tensors: the values of `format.tensors` and `presentation.format.tensors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +50,9 @@ impl Default for TensorFormat {
 }
 
 impl FromStr for TensorFormat {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, Error> {
         let (shape, direct) = match name {
             "short" => (TensorShape::Short, false),
             "long" => (TensorShape::Long, false),
@@ -60,11 +60,7 @@ impl FromStr for TensorFormat {
             "short-value" => (TensorShape::Short, true),
             "long-value" => (TensorShape::Long, true),
             "hex-value" => (TensorShape::Hex, true),
-            _ => {
-                return Err(format!(
-                    "tensor format '{name}' is not one of short, long, hex, short-value, long-value, hex-value"
-                ));
-            }
+            _ => return Err(Error::Format(name.to_owned())),
         };
         Ok(TensorFormat { shape, direct, digits: CellDigits::OfCell })
     }
