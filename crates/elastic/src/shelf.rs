@@ -192,10 +192,10 @@ pub(crate) fn scan(
     loop {
         let page = node.store().visit(&pass)?;
         for visited in page.visited {
-            if let VisitedVersion::Document(document, _) = visited {
-                if visit(StoredSource::of(&document))?.is_break() {
-                    return Ok(());
-                }
+            if let VisitedVersion::Document(document, _) = visited
+                && visit(StoredSource::of(&document))?.is_break()
+            {
+                return Ok(());
             }
         }
         match page.continuation {

@@ -88,5 +88,5 @@ async fn connect(addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectEr
         };
         last = Some(ConnectError::Connect { address, source });
     }
-    Err(last.unwrap_or_else(|| ConnectError::NoAddress))
+    Err(last.unwrap_or(ConnectError::NoAddress))
 }
