@@ -91,8 +91,9 @@ impl ReadyLeaf {
                 longitude: *longitude,
                 radius_km: *radius_km,
             }),
+            Predicate::Number(_) if settings.is_value_word() => LeafKind::ValueWords,
             // In a field of one text, the only position of a match is 0: nothing has to be recorded.
-            Predicate::Number(_) | Predicate::Words(_) | Predicate::Value { .. }
+            Predicate::Words(_) | Predicate::Value { .. }
                 if settings.is_value_word()
                     && leaf.dot_product_above.is_none()
                     && !(weighted && settings.attribute.is_some())

@@ -101,7 +101,8 @@ impl<P: Copy + Ord + Hash> PhaseRanking<P> {
         (phase.count > 0 && !self.is_stopped).then(|| self.list.best(phase.count))
     }
 
-    /// Returns the rank of a hit in the first phase, from 1; 0 for a hit that is not among those that it began with.
+    /// Returns the rank of a hit in the first phase, from 1; 0 for a hit that is not among those that the
+    /// ranking began with.
     pub fn first_rank(&self, hit: &P) -> u32 {
         self.ranks.get(hit).copied().unwrap_or(0)
     }

@@ -1,5 +1,5 @@
-//! The memory that the results of a query take, by what takes it: each kind has a bound, and is refused beyond
-//! it.
+//! The memory that the results of a query take, by what takes it: each kind has a bound, and is refused
+//! beyond it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -232,8 +232,8 @@ fn a_hit_is_counted_for_each_group_that_shows_it() {
         |groups: usize| format!("all(group(tags) max({groups}) each(max(1) each(output(summary()))))");
     let of = |groups: usize| grouped(showing(plain(), &["body"]), &request(groups));
     let needed = |groups: usize| needed("hits", &of(groups), true);
-    // A node fills the hits of all groups, since it does not know those of others. The gathering puts them into
-    // the groups that are shown.
+    // A node fills the hits of all groups, since it does not know those of others. The gathering puts them
+    // into the groups that are shown.
     assert!(needed(200) >= needed(1) + 199 * (8 << 10), "{} and {}", needed(200), needed(1));
 }
 

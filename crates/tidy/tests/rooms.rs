@@ -36,6 +36,7 @@ const OWNED_CALLS: [OwnedCall; 5] = [
             "membership/",
             "peer/",
             "content/",
+            "elastic/src/scan_limit.rs",
             "elastic/src/shelf.rs",
             "server/",
         ],

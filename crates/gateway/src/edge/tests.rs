@@ -94,6 +94,11 @@ fn request(method: &Method, path: &str, headers: &[(&str, &str)]) -> String {
     format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: 2\r\n{headers}\r\n{{}}")
 }
 
+/// True if bodies at a path are documents.
+fn takes_documents(path: &str) -> bool {
+    ["/document/v1", "/feed/v1", "/group/v1"].iter().any(|prefix| path.starts_with(prefix))
+}
+
 /// Expected status of the edge; `None` if it admits the request, and the handler may give any response.
 fn expected(method: &Method, path: &str, headers: &[(&str, &str)], own: &str) -> Option<u16> {
     let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
@@ -115,9 +120,7 @@ fn expected(method: &Method, path: &str, headers: &[(&str, &str)], own: &str) ->
         _ => {}
     }
     assert!(host == own || host == "localhost" || host == "search.example.com:8080", "{host}");
-    let is_feed = path.starts_with("/feed/v1");
-    let is_document =
-        (is_feed || path.starts_with("/document/v1")) && [Method::POST, Method::PUT].contains(method);
+    let is_document = takes_documents(path) && [Method::POST, Method::PUT].contains(method);
     let refused = match header("content-type") {
         Some(media_type) => media_type != "application/json",
         None => origin.is_some(),
@@ -161,7 +164,7 @@ fn every_route_by_host_origin_method_and_media_type() {
                 for (at, host) in hosts.iter().enumerate() {
                     for origin in origins {
                         // Media types take turns on routes for which they make no difference.
-                        let all = path.starts_with("/document/v1") || path.starts_with("/feed/v1");
+                        let all = takes_documents(path);
                         let turns = media_types.iter().enumerate();
                         for (_, media_type) in
                             turns.filter(|(turn, _)| all || *turn == (number + at) % media_types.len())
