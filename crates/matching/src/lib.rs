@@ -25,6 +25,7 @@ mod many;
 mod matches;
 mod nearest;
 mod nested;
+mod outcome;
 mod pattern;
 mod run;
 mod tree;

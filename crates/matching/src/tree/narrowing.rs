@@ -11,8 +11,9 @@ use millrace_plan::{LeafId, PlanNode};
 use super::{ChunkPass, ReadyPlan, holds, is_among, path_of};
 use crate::Error;
 use crate::bits::DocumentBits;
-use crate::leaf::{LeafKind, LeafOutcome, stored_value};
+use crate::leaf::{LeafKind, stored_value};
 use crate::nested::{NestedValue, ValueElement, elements};
+use crate::outcome::LeafOutcome;
 use crate::words::ChunkPositions;
 
 /// An operator that restricts the word positions for ranking.

@@ -1,0 +1,129 @@
+//! Matches of a leaf, before they are cut to the documents of the result.
+
+use crate::bits::DocumentBits;
+use crate::words::ChunkPositions;
+use crate::{LeafMatches, WordOccurrences};
+
+/// Matches of a leaf in documents of a chunk.
+pub(crate) enum LeafOutcome {
+    Bits(DocumentBits),
+    Places(ChunkPositions),
+    Weights(Vec<(u16, i64)>),
+    Distances(LeafDistances),
+}
+
+/// Distances of documents, ascending by document; infinite if there is no value to measure, or if it is out
+/// of reach.
+#[derive(Debug, Default)]
+pub(crate) struct LeafDistances {
+    pub(crate) documents: Vec<u16>,
+    pub(crate) distances: Vec<f64>,
+}
+
+impl LeafDistances {
+    /// Documents whose distance is at most `most`. Infinite distances are excluded, even if `most` is
+    /// infinite.
+    pub(crate) fn within(&self, most: f64) -> impl Iterator<Item = (u16, f64)> + '_ {
+        let pairs = self.documents.iter().copied().zip(self.distances.iter().copied());
+        pairs.filter(move |(_, distance)| *distance <= most && *distance < f64::INFINITY)
+    }
+
+    /// Distances of `documents`, which ascend.
+    fn of(&self, documents: &[u16]) -> Vec<f64> {
+        let mut next = 0;
+        let distance = documents.iter().map(|document| {
+            next += self.documents[next..].partition_point(|measured| measured < document);
+            match self.documents.get(next) {
+                Some(measured) if measured == document => self.distances[next],
+                _ => f64::INFINITY,
+            }
+        });
+        distance.collect()
+    }
+
+    fn merge(&mut self, other: LeafDistances) {
+        let all = std::mem::take(self).pairs().chain(other.pairs());
+        let mut all: Vec<(u16, f64)> = all.collect();
+        all.sort_unstable_by_key(|(document, _)| *document);
+        (self.documents, self.distances) = all.into_iter().unzip();
+    }
+
+    fn pairs(self) -> impl Iterator<Item = (u16, f64)> {
+        self.documents.into_iter().zip(self.distances)
+    }
+}
+
+impl LeafOutcome {
+    /// The matching documents.
+    pub(crate) fn bits(&self) -> DocumentBits {
+        let mut bits = DocumentBits::NONE;
+        match self {
+            LeafOutcome::Bits(found) => return *found,
+            LeafOutcome::Places(places) => return places.bits(),
+            LeafOutcome::Weights(weights) => {
+                weights.iter().for_each(|(document, _)| bits.set(usize::from(*document)))
+            }
+            LeafOutcome::Distances(distances) => {
+                distances.within(f64::INFINITY).for_each(|(document, _)| bits.set(usize::from(document)));
+            }
+        }
+        bits
+    }
+
+    /// Memory that they take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            LeafOutcome::Bits(bits) => size_of_val(bits),
+            LeafOutcome::Places(places) => places.memory_bytes(),
+            LeafOutcome::Weights(weights) => size_of_val(&**weights),
+            LeafOutcome::Distances(LeafDistances { documents, distances }) => {
+                size_of_val(&**documents) + size_of_val(&**distances)
+            }
+        }
+    }
+
+    /// Adds matches of the same leaf in other documents of the chunk.
+    pub(crate) fn merge(&mut self, other: LeafOutcome) {
+        match (self, other) {
+            (LeafOutcome::Bits(bits), LeafOutcome::Bits(more)) => *bits = bits.or(&more),
+            (LeafOutcome::Weights(weights), LeafOutcome::Weights(more)) => {
+                weights.extend(more);
+                weights.sort_unstable();
+            }
+            (LeafOutcome::Distances(distances), LeafOutcome::Distances(more)) => distances.merge(more),
+            (LeafOutcome::Places(places), LeafOutcome::Places(more)) => places.merge(&more),
+            // A leaf always has matches of one kind.
+            (this, other) => *this = other,
+        }
+    }
+
+    /// Matches in `documents`, which ascend.
+    pub(crate) fn extract(&self, documents: &[u16], positions: bool) -> LeafMatches {
+        match self {
+            LeafOutcome::Bits(bits) => LeafMatches::Matched(
+                documents.iter().map(|document| bits.get(usize::from(*document))).collect(),
+            ),
+            LeafOutcome::Places(places) => {
+                let mut occurrences = WordOccurrences::default();
+                places.for_each(documents, |places| {
+                    occurrences.counts.push(places.len() as u32);
+                    if positions {
+                        occurrences.positions.extend_from_slice(places);
+                    }
+                });
+                LeafMatches::Words(occurrences)
+            }
+            LeafOutcome::Weights(weights) => LeafMatches::Weights(at(weights, documents)),
+            LeafOutcome::Distances(distances) => LeafMatches::Distances(distances.of(documents)),
+        }
+    }
+}
+
+fn at<T: Copy>(found: &[(u16, T)], documents: &[u16]) -> Vec<Option<T>> {
+    let mut rest = found;
+    let next = documents.iter().map(|document| {
+        rest = &rest[rest.iter().take_while(|(found, _)| found < document).count()..];
+        rest.first().filter(|(found, _)| found == document).map(|(_, found)| *found)
+    });
+    next.collect()
+}
