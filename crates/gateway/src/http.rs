@@ -7,6 +7,7 @@ mod compression;
 mod connections;
 mod frames;
 mod gauges;
+mod lingering;
 mod parameters;
 mod server;
 mod tls;

@@ -739,6 +739,41 @@ fn connections_that_do_nothing_end() {
     }
 }
 
+/// Requests that are refused before their bodies are read, by clients that read only after they have sent.
+#[test]
+fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let server = TestServer::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "4000000")]).deploy_notes();
+    let document = "/document/v1/n/note/group/ann/1";
+    let heads = [
+        ("POST /nothing", "Host: localhost", "404"),
+        ("PATCH /state/v1/health", "Host: localhost", "405"),
+        (&format!("POST {document}"), "Host: example.com", "421"),
+        (&format!("POST {document}"), "Host: localhost\r\nOrigin: http://example.com", "403"),
+        (&format!("POST {document}"), "Host: localhost\r\nContent-Type: text/plain", "415"),
+        (&format!("POST {document}"), "Host: localhost\r\nContent-Type: application/json", "413"),
+        ("POST /search/", "Host: localhost\r\nContent-Type: application/json", "413"),
+        ("POST /mcp", "Host: localhost\r\nOrigin: http://example.com", "403"),
+    ];
+    let address = server.url().trim_start_matches("http://").to_owned();
+    std::thread::scope(|scope| {
+        for (line, headers, status) in heads {
+            let mut stream = TcpStream::connect(&address).expect("it listens");
+            scope.spawn(move || {
+                let head = format!("{line} HTTP/1.1\r\n{headers}\r\nContent-Length: 100000000\r\n\r\n");
+                stream.write_all(head.as_bytes()).expect("it is open");
+                for _ in 0..5 {
+                    std::thread::sleep(Duration::from_millis(100));
+                    stream
+                        .write_all(&[b' '; 100])
+                        .unwrap_or_else(|error| panic!("{line}, {headers}: {error}"));
+                }
+                let (_, answer) = ends(stream, PATIENCE);
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}, {headers}: {answer}");
+            });
+        }
+    });
+}
+
 #[test]
 fn a_body_that_makes_progress_may_take_its_time() {
     let server =

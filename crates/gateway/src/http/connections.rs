@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -97,6 +97,8 @@ pub(crate) struct ConnectionActivity {
     under_way: AtomicUsize,
     /// Grows with each request that begins or ends, and with response data written.
     steps: AtomicUsize,
+    /// True if the latest request has a body.
+    has_body: AtomicBool,
 }
 
 impl ConnectionActivity {
@@ -105,6 +107,16 @@ impl ConnectionActivity {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
         InFlightRequest(Arc::clone(self))
+    }
+
+    /// Notes that the request that begins has a body, or that it has none.
+    pub(crate) fn expect_body(&self, has_body: bool) {
+        self.has_body.store(has_body, Ordering::Relaxed);
+    }
+
+    /// Returns true if the client may still be sending the body of the latest request.
+    pub(crate) fn may_receive_a_body(&self) -> bool {
+        self.has_body.load(Ordering::Relaxed)
     }
 
     /// Returns once the connection was inactive for `first` before the first request, or for `idle` after it.

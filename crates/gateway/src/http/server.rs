@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::Response;
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use super::answer::counted;
 use super::budget::RequestBudget;
 use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
+use super::lingering::LingeringConnection;
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
 
@@ -210,12 +211,14 @@ async fn connection<S>(
         .initial_stream_window_size(WINDOW.0)
         .initial_connection_window_size(WINDOW.1);
     let activity = Arc::new(ConnectionActivity::default());
+    let stream = LingeringConnection::new(stream, Arc::clone(&activity));
     let stream = WatchedConnection { stream, activity: Arc::clone(&activity) };
     let noted = Arc::clone(&activity);
     // Other nodes read what they ask for.
     let budget = limits.answers.clone().filter(|_| !peer.is_node);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let under_way = noted.begin();
+        noted.expect_body(!request.body().is_end_stream());
         request.extensions_mut().insert(peer);
         let answer = service.call(request);
         let budget = budget.clone();
