@@ -36,7 +36,17 @@ pub enum AccessRule {
 
 /// Endpoints of both ports that require no credential: load balancers ask for the first two, and
 /// browsers for the files of the page. They have no data.
-const OPEN: [&str; 4] = ["/state/v1/health", "/status.html", "/page/style.css", "/page/page.js"];
+const OPEN: [&str; 9] = [
+    "/state/v1/health",
+    "/status.html",
+    "/page/style.css",
+    "/page/page.js",
+    "/page/dom.js",
+    "/page/fields.js",
+    "/page/search.js",
+    "/page/application.js",
+    "/page/node.js",
+];
 
 impl AccessRule {
     /// Returns the rule for a path and a method.
@@ -60,13 +70,16 @@ impl AccessRule {
                 () if ["/document/v1", "/feed/v1", "/group/v1"].into_iter().any(below) => {
                     AccessRule::AnyOf(&[Write])
                 }
-                () if ["/search", "/mcp", "/model-evaluation"].into_iter().any(below) => {
+                () if ["/search", "/mcp", "/model-evaluation", "/page/application"]
+                    .into_iter()
+                    .any(below) =>
+                {
                     AccessRule::AnyOf(&[Read])
                 }
                 // What it reads and writes is checked with the request: it needs all groups.
                 () if below("/elastic") => AccessRule::AnyOf(&[Read, Write]),
                 () if below("/state/v1/cluster") && !is_safe => AccessRule::AnyOf(&[Admin]),
-                () if measures.into_iter().any(below) => AccessRule::Whole(&[Admin]),
+                () if measures.into_iter().chain(["/cluster/v2"]).any(below) => AccessRule::Whole(&[Admin]),
                 () => AccessRule::AnyOf(&[]),
             },
             PortKind::Elastic => AccessRule::AnyOf(&[Read, Write]),

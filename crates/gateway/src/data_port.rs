@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{any, post};
+use axum::routing::{any, get, post};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
@@ -23,8 +23,8 @@ use millrace_access::PortKind;
 use crate::access_log::ConnectionPeer;
 use crate::edge::{AdmissionDecision, RequestGuard, shared_with};
 use crate::{
-    GatewayState, access_log, document_api, forwarding, group_api, http, mcp, model_evaluation, page,
-    search_api, status_api,
+    GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
+    model_evaluation, page, search_api, status_api,
 };
 
 /// Service for the requests of the port.
@@ -132,6 +132,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/mcp/", any(mcp::handle))
         .route(forwarding::READERS_PATH, post(forwarding::tell_readers))
         .merge(status_api::data_routes())
+        .route("/page/application", get(application_view::handle))
         .merge(page::routes())
         .fallback(unknown)
         .with_state(node)

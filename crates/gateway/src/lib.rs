@@ -7,6 +7,7 @@
 //! threads that wait for the network, but on those of [`millrace_node::pool`].
 
 mod access_log;
+mod application_view;
 mod config_api;
 mod data_port;
 mod document_api;

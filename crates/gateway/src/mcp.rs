@@ -3,6 +3,7 @@
 //! Messages are JSON-RPC 2.0, one in the body of each `POST`; the answer is in the body of the response.
 //! There are no sessions, and no messages except answers. The available tools are in [`tools`].
 
+mod examples;
 mod tools;
 
 use std::sync::Arc;
@@ -28,6 +29,19 @@ use millrace_node::work::WorkKind;
 /// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
+/// Methods of requests.
+const METHODS: [&str; 9] = [
+    "initialize",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+];
+
 /// A message: a request, or without an `id` a notification.
 #[derive(Deserialize)]
 struct RpcMessage<'m> {
@@ -47,6 +61,13 @@ struct McpRequest {
     version: String,
 }
 
+/// Name of the requested prompt, or URI of the requested resource.
+#[derive(Deserialize)]
+struct RequestSubject {
+    name: Option<String>,
+    uri: Option<String>,
+}
+
 /// Error of a message without a result.
 struct RpcRefusal {
     code: i32,
@@ -58,6 +79,7 @@ impl RpcRefusal {
     const NO_REQUEST: i32 = -32_600;
     const NO_SUCH_METHOD: i32 = -32_601;
     const WRONG_PARAMETERS: i32 = -32_602;
+    const NO_SUCH_RESOURCE: i32 = -32_002;
 
     fn new(code: i32, message: impl Into<String>) -> Self {
         RpcRefusal { code, message: message.into() }
@@ -123,6 +145,11 @@ async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<
     Ok((body, Arc::new(room)))
 }
 
+fn subject_of(parameters: Option<&RawValue>) -> Result<RequestSubject, RpcRefusal> {
+    serde_json::from_str(parameters.map_or("{}", RawValue::get))
+        .map_err(|error| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, format!("wrong parameters: {error}")))
+}
+
 async fn answer(
     node: &Arc<GatewayState>,
     message: RpcMessage<'_>,
@@ -140,17 +167,22 @@ async fn answer(
             let version = VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(VERSIONS[0]);
             Ok(json!({
                 "protocolVersion": version,
-                "capabilities": { "tools": {} },
+                "capabilities": { "tools": {}, "resources": {}, "prompts": {} },
                 "serverInfo": { "name": "millrace", "version": env!("CARGO_PKG_VERSION") },
-                "instructions": "Call getSchemas to see what there is to search, then executeQuery.",
+                "instructions": "Call getSchemas to see what there is to search, readQueryExamples for the form of queries, then executeQuery.",
             }))
         }
         "ping" => Ok(json!({})),
         "tools/list" => Ok(json!({ "tools": tools::all(caller) })),
         "tools/call" => tools::call(node, message.params, room, caller).await,
+        "resources/list" => Ok(json!({ "resources": [examples::resource()] })),
+        "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
+        "resources/read" => examples::read(&subject_of(message.params)?.uri.unwrap_or_default()),
+        "prompts/list" => Ok(json!({ "prompts": [tools::prompt()] })),
+        "prompts/get" => tools::prompted(&subject_of(message.params)?.name.unwrap_or_default(), caller),
         other => Err(RpcRefusal::new(
             RpcRefusal::NO_SUCH_METHOD,
-            format!("no method '{other}'; there are initialize, ping, tools/list and tools/call"),
+            format!("no method '{other}'; there are {}", METHODS.join(", ")),
         )),
     }
 }

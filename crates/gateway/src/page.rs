@@ -1,8 +1,8 @@
-//! A page for browsers at `/`: groups, a search in one of them, and its documents.
+//! A page for browsers at `/`: groups, a search in one of them and its documents, the application, the node.
 //!
 //! It is a client like any other: it has no data, needs no credential itself, and sends that of its user with
 //! each request. Its addresses are relative, so at `/person/NAME/` it is for one group. It is plain HTML, CSS
-//! and JavaScript without a library: three short files that need no build and load nothing else.
+//! and JavaScript without a library: short files that need no build and load nothing else.
 
 use axum::Router;
 use axum::response::Response;
@@ -16,8 +16,21 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use crate::http;
 
 const HTML: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/style.css");
-const SCRIPT: &str = include_str!("page/page.js");
+
+/// Files that the page loads: path, type and content. No credential is required for them
+/// ([`millrace_access::AccessRule::Open`]).
+const FILES: [(&str, &str, &str); 7] = [
+    ("/page/style.css", STYLE_SHEET, include_str!("page/style.css")),
+    ("/page/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/page/dom.js", SCRIPT, include_str!("page/dom.js")),
+    ("/page/fields.js", SCRIPT, include_str!("page/fields.js")),
+    ("/page/search.js", SCRIPT, include_str!("page/search.js")),
+    ("/page/application.js", SCRIPT, include_str!("page/application.js")),
+    ("/page/node.js", SCRIPT, include_str!("page/node.js")),
+];
+
+const STYLE_SHEET: &str = "text/css;charset=utf-8";
+const SCRIPT: &str = "text/javascript;charset=utf-8";
 
 /// Policy for the browser: nothing but the page's own files, and requests to this server.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
@@ -40,9 +53,9 @@ pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
 
 /// Routes of the files that the page loads.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new()
-        .route("/page/style.css", get(|| async { file("text/css;charset=utf-8", STYLE) }))
-        .route("/page/page.js", get(|| async { file("text/javascript;charset=utf-8", SCRIPT) }))
+    FILES.into_iter().fold(Router::new(), |router, (path, content_type, text)| {
+        router.route(path, get(move || async move { file(content_type, text) }))
+    })
 }
 
 /// The page.
@@ -63,4 +76,23 @@ fn file(content_type: &str, text: &str) -> Response {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_access::{AccessRule, PortKind, RequestMethod};
+
+    use super::FILES;
+
+    /// Without a credential, the page loads whole, and the data behind it does not.
+    #[test]
+    fn files_of_the_page_are_open() {
+        let rule = |path| AccessRule::of(PortKind::Data, RequestMethod::Safe, path);
+        for (path, ..) in FILES {
+            assert_eq!(rule(path), AccessRule::Open, "{path}");
+        }
+        for path in ["/page/application", "/state/v1/metrics", "/cluster/v2/", "/group/v1/"] {
+            assert_ne!(rule(path), AccessRule::Open, "{path}");
+        }
+    }
 }

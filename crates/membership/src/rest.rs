@@ -121,6 +121,15 @@ pub fn router(operated: Arc<dyn OperatedCluster>) -> Router {
         .with_state(operated)
 }
 
+/// The same endpoints, but only to read.
+pub fn reading_router(operated: Arc<dyn OperatedCluster>) -> Router {
+    Router::new()
+        .route("/cluster/v2", get(root))
+        .route("/cluster/v2/", get(root))
+        .route("/cluster/v2/{*path}", get(below))
+        .with_state(operated)
+}
+
 /// Subject of a request.
 struct RestPath<'a> {
     cluster: &'a str,

@@ -80,6 +80,11 @@ fn find<'m, T>(all: &'m BTreeMap<ProfileId, T>, reference: &str) -> Option<&'m T
 }
 
 impl QueryProfiles {
+    /// Ids of all query profiles: `name`, or `name:major.minor.micro` of those with a version.
+    pub fn ids(&self) -> impl Iterator<Item = String> {
+        self.profiles.keys().map(ProfileId::to_string)
+    }
+
     /// Reads all query profiles and types of a package, and validates their references. Invalid ones are
     /// omitted, and so are those that use them. The second value is true if no type was omitted.
     pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut PackageFindings) -> (Self, bool) {

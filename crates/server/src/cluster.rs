@@ -12,7 +12,7 @@ use millrace_content::{ContentNode, JoiningCluster, PeerPort, TransferPace};
 use millrace_coordination::EtcdCoordination;
 use millrace_env::await_or_exit;
 use millrace_gateway::NodeServer;
-use millrace_membership::rest::{self, ShownMembership};
+use millrace_membership::rest::{self, OperatedCluster, ShownMembership};
 use millrace_membership::{ClusterMembership, NodeFigures, NodeRole, PackagePublication, Settings};
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::ApplicationDraft;
@@ -204,7 +204,8 @@ impl ClusterNode {
         };
         let figures: Arc<dyn Fn() -> NodeFigures + Send + Sync> = figures;
         let data = Router::new().route("/state/v1/cluster", get(state)).with_state(figures);
-        (data, rest::router(Arc::new(shown)))
+        let shown: Arc<dyn OperatedCluster> = Arc::new(shown);
+        (data.merge(rest::reading_router(Arc::clone(&shown))), rest::router(shown))
     }
 
     /// Makes the application of a fresh cluster the active one, if it works; an existing application stays.

@@ -8,14 +8,14 @@ use axum::extract::{Request, State};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
 use millrace_access::RequestCaller;
-use millrace_schema::{InputType, Schema};
+use millrace_schema::Schema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::RpcRefusal;
+use super::{RpcRefusal, examples};
 use crate::http::BudgetReservation;
-use crate::{GatewayState, search_api};
+use crate::{GatewayState, application_view, search_api};
 
 /// Call of a tool.
 #[derive(Deserialize)]
@@ -25,13 +25,26 @@ struct ToolCall<'c> {
     arguments: Option<&'c RawValue>,
 }
 
+/// Names of the tools, for messages.
+const NAMES: &str = "getSchemas, executeQuery and readQueryExamples";
+
 /// List of the tools. A caller with one group does not choose it.
 pub(super) fn all(caller: &RequestCaller) -> Value {
     let mut tools = json!([
         {
             "name": "getSchemas",
             "description": "The schemas that can be searched: their fields with types and what can be done with them, rank profiles with their inputs, and document summaries.",
-            "inputSchema": { "type": "object", "properties": {} },
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "schemaNames": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "description": "Names of schemas; all schemas if omitted.",
+                    },
+                },
+                "additionalProperties": false,
+            },
         },
         {
             "name": "executeQuery",
@@ -39,15 +52,23 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "yql": { "type": "string", "description": "The query in YQL." },
+                    "yql": { "type": "string", "minLength": 1, "description": "The query in YQL." },
                     "groupname": { "type": "string", "description": "Whose documents to search: the group's name." },
+                    "queryProfileName": { "type": "string", "description": "Query profile with further parameters." },
                     "parameters": {
                         "type": "object",
                         "description": "Further parameters of the query API by name, such as ranking, hits, query (for userQuery()) or input.query(name).",
+                        "additionalProperties": true,
                     },
                 },
                 "required": ["yql"],
+                "additionalProperties": false,
             },
+        },
+        {
+            "name": "readQueryExamples",
+            "description": "Examples of queries in YQL, and how to call executeQuery with them.",
+            "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
         },
     ]);
     if caller.only_group().is_some()
@@ -57,6 +78,26 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
         arguments.remove("groupname");
     }
     tools
+}
+
+/// The prompt that lists the tools.
+pub(super) fn prompt() -> Value {
+    json!({ "name": "listTools", "description": "List all tools and their descriptions.", "arguments": [] })
+}
+
+/// Messages of the prompt with this name.
+pub(super) fn prompted(name: &str, caller: &RequestCaller) -> Result<Value, RpcRefusal> {
+    if name != "listTools" {
+        let message = format!("no prompt '{name}'; there is listTools");
+        return Err(RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message));
+    }
+    let tools = all(caller);
+    let lines = tools.as_array().into_iter().flatten().map(|tool| {
+        format!("\n{} - {}", tool["name"].as_str().unwrap_or(""), tool["description"].as_str().unwrap_or(""))
+    });
+    let text = format!("Summarize the available tools:\n{}", lines.collect::<String>());
+    let message = json!({ "role": "user", "content": { "type": "text", "text": text } });
+    Ok(json!({ "description": "The tools of this server", "messages": [message] }))
 }
 
 /// Result of a call.
@@ -73,16 +114,17 @@ pub(super) async fn call(
     match name.as_str() {
         "getSchemas" => {
             let deployment = node.deployments().current().map_err(|error| wrong(error.to_string()))?;
-            let schemas = deployment.application.schemas.values();
-            let described: Value = schemas.map(|schema| described(schema)).collect();
-            Ok(content(&described.to_string(), false))
+            let schemas = schemas(&deployment.application.schemas, arguments)
+                .map_err(|fault| wrong(fault.to_string()))?;
+            Ok(content(&schemas.to_string(), false))
         }
+        "readQueryExamples" => Ok(content(&json!(examples::TEXT).to_string(), false)),
         "executeQuery" => {
             let (answer, is_error) =
                 query(node, arguments, room, caller).await.map_err(|fault| wrong(fault.to_string()))?;
             Ok(content(&answer, is_error))
         }
-        other => Err(wrong(format!("no tool '{other}'; there are getSchemas and executeQuery"))),
+        other => Err(wrong(format!("no tool '{other}'; there are {NAMES}"))),
     }
 }
 
@@ -99,7 +141,7 @@ enum ToolFault {
     Json(#[from] serde_json::Error),
     #[error("'parameters' is an object, as in {{\"hits\": 5}}")]
     NoObject,
-    #[error("executeQuery has no argument '{0}'; there are yql, groupname and parameters")]
+    #[error("executeQuery has no argument '{0}'; there are yql, groupname, queryProfileName and parameters")]
     Unknown(String),
     #[error(transparent)]
     Request(#[from] hyper::http::Error),
@@ -107,6 +149,30 @@ enum ToolFault {
     Body(#[from] axum::Error),
     #[error("the result is not JSON: leave out presentation.format")]
     NoJson,
+}
+
+/// Arguments of getSchemas.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct SchemaArguments {
+    #[serde(rename = "schemaNames")]
+    names: Option<Vec<String>>,
+}
+
+/// Details of the wanted schemas by name. In place of an unknown one, a text says so.
+fn schemas(
+    schemas: &BTreeMap<Arc<str>, Arc<Schema>>,
+    arguments: Option<&RawValue>,
+) -> Result<Value, ToolFault> {
+    let wanted: SchemaArguments = serde_json::from_str(arguments.map_or("{}", RawValue::get))?;
+    let names = wanted.names.unwrap_or_else(|| schemas.keys().map(|name| name.to_string()).collect());
+    let details = names.into_iter().map(|name| {
+        let schema = schemas.get(&*name);
+        let details =
+            schema.map_or_else(|| "Schema not found".into(), |schema| application_view::details(schema));
+        (name, details)
+    });
+    Ok(Value::Object(details.collect()))
 }
 
 /// Arguments of executeQuery.
@@ -138,7 +204,9 @@ async fn query(
         Some(parameters) if parameters.starts_with('{') => entries(parameters, most)?,
         Some(_) => return Err(ToolFault::NoObject),
     };
-    for (argument, parameter) in [("yql", "yql"), ("groupname", "streaming.groupname")] {
+    for (argument, parameter) in
+        [("yql", "yql"), ("groupname", "streaming.groupname"), ("queryProfileName", "queryProfile")]
+    {
         asked.extend(arguments.remove(argument).map(|value| (parameter.to_owned(), value)));
     }
     if let Some(unknown) = arguments.keys().next() {
@@ -156,45 +224,4 @@ async fn query(
     let body = response.into_body().collect().await?.to_bytes();
     let answer: &RawValue = serde_json::from_slice(&body).map_err(|_| ToolFault::NoJson)?;
     Ok((answer.get().to_owned(), is_error))
-}
-
-/// A schema, as far as queries are concerned.
-fn described(schema: &Schema) -> Value {
-    let fields: Vec<Value> = schema
-        .fields
-        .values()
-        .map(|field| {
-            json!({
-                "name": &*field.name,
-                "type": field.data_type.to_string(),
-                "searchedAsText": field.is_text(),
-                "attribute": field.attribute.is_some(),
-            })
-        })
-        .collect();
-    let profiles: Vec<Value> = schema
-        .rank_profiles
-        .values()
-        .map(|profile| {
-            let inputs: Map<String, Value> = profile
-                .inputs
-                .iter()
-                .map(|(name, input)| {
-                    let input_type = match &input.input_type {
-                        InputType::Tensor(tensor_type) => tensor_type.to_string(),
-                        InputType::String => "string".to_owned(),
-                    };
-                    (format!("query({name})"), input_type.into())
-                })
-                .collect();
-            json!({ "name": profile.name, "inputs": inputs })
-        })
-        .collect();
-    json!({
-        "name": &*schema.name,
-        "fields": fields,
-        "fieldsets": schema.fieldsets.keys().collect::<Vec<_>>(),
-        "rankProfiles": profiles,
-        "documentSummaries": schema.summaries.keys().collect::<Vec<_>>(),
-    })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use millrace_gateway::{NodeServer, Settings};
-use millrace_membership::rest::{self, SingleNodeStatus};
+use millrace_membership::rest::{self, OperatedCluster, SingleNodeStatus};
 use millrace_membership::{BucketFigures, NodeFigures};
 use millrace_node::Node;
 use millrace_schema::ApplicationDraft;
@@ -61,8 +61,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         None => package.map_or(Ok(()), |package| package.deploy(&node)).and_then(|()| {
             membership.block_on(async {
                 let server = bind(&serving, &node, settings).await?;
-                let shown = alone(&node, &server)?;
-                serve(&serving, server.beside(Router::new(), shown), None).await
+                let (of_data, of_config) = alone(&node, &server)?;
+                serve(&serving, server.beside(of_data, of_config), None).await
             })
         }),
         Some(cluster) => membership.block_on(async {
@@ -158,12 +158,13 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
     served.map_err(|error| Error::Runtime(error.into()))
 }
 
-/// Endpoints that present a node without a cluster in the way Vespa presents a cluster.
-fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<Router, Error> {
+/// Endpoints that present a node without a cluster in the way Vespa presents a cluster: of the data port, to
+/// read only, and of the deployment port.
+fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, Router), Error> {
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
     let (named, told) = (Arc::clone(node), Arc::clone(node));
-    Ok(rest::router(Arc::new(SingleNodeStatus {
+    let operated: Arc<dyn OperatedCluster> = Arc::new(SingleNodeStatus {
         url: format!("{scheme}://{data}"),
         clusters: move || named.content_clusters(),
         figures: move || {
@@ -176,7 +177,8 @@ fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<Router, Error> {
                 ..NodeFigures::default()
             }
         },
-    })))
+    });
+    Ok((rest::reading_router(Arc::clone(&operated)), rest::router(operated)))
 }
 
 /// Refuses to serve the data of a cluster's node alone: writes would never reach the other nodes.
