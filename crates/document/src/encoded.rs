@@ -8,6 +8,8 @@
 //! Bytes come from columns and rows under checksums. Iteration over malformed bytes ends early; it never
 //! panics.
 
+use std::ops::Range;
+
 use millrace_tensor::TensorType;
 
 use crate::Error;
@@ -304,6 +306,8 @@ pub struct EncodedTensorType {
     head: Vec<u8>,
     text: String,
     labels_per_subspace: usize,
+    /// Bytes of the cells of a subspace.
+    subspace_bytes: usize,
 }
 
 impl EncodedTensorType {
@@ -312,7 +316,17 @@ impl EncodedTensorType {
         let text = tensor_type.to_string();
         let mut head = vec![wire::TENSOR];
         wire::write_bytes(&mut head, text.as_bytes());
-        EncodedTensorType { head, text, labels_per_subspace: tensor_type.mapped().count() }
+        EncodedTensorType {
+            head,
+            text,
+            labels_per_subspace: tensor_type.mapped().count(),
+            subspace_bytes: tensor_type.dense_size() * tensor_type.cell().size(),
+        }
+    }
+
+    /// Number of labels of each dense subspace: the mapped dimensions.
+    pub fn labels_per_subspace(&self) -> usize {
+        self.labels_per_subspace
     }
 
     /// Reads the tensor that `bytes` begin with; `None` if they do not begin with a tensor of this type.
@@ -321,6 +335,23 @@ impl EncodedTensorType {
         let subspaces = content.count().ok()?;
         let labels_per_subspace = self.labels_per_subspace;
         Some(EncodedTensor { tensor_type: &self.text, subspaces, labels_per_subspace, content })
+    }
+
+    /// Positions of the labels and of the cells of the tensor that `bytes` begin with: calls `label` for each
+    /// label, and returns the range of the cells. `None` if they do not begin with a tensor of this type; then
+    /// some labels may have been visited.
+    pub fn locate(&self, bytes: &[u8], mut label: impl FnMut(Range<usize>)) -> Option<Range<usize>> {
+        let EncodedTensor { subspaces, content: mut reader, .. } = self.read(bytes)?;
+        let next = |reader: &mut WireReader<'_>| {
+            let length = reader.sized().ok()?.len();
+            let end = bytes.len() - reader.left();
+            Some(end - length..end)
+        };
+        for _ in 0..subspaces.checked_mul(self.labels_per_subspace)? {
+            label(next(&mut reader)?);
+        }
+        let cells = next(&mut reader)?;
+        (cells.len() == subspaces.checked_mul(self.subspace_bytes)?).then_some(cells)
     }
 }
 
@@ -415,6 +446,13 @@ mod tests {
                 prop_assert_eq!(&read, &value);
                 let other = EncodedTensorType::new(&TensorType::parse("tensor<float>(other{})").expect("a type"));
                 prop_assert!(other.read(&bytes).is_none());
+                if tensor.tensor_type().mapped().next().is_some() {
+                    let mut labels = Vec::new();
+                    let cells = known.locate(&bytes, |at| labels.push(&bytes[at])).expect("a tensor of its type");
+                    prop_assert_eq!(&bytes[cells], tensor.cells().as_bytes());
+                    let expected: Vec<&[u8]> = tensor.all_labels().iter().map(|label| label.as_bytes()).collect();
+                    prop_assert_eq!(labels, expected);
+                }
             }
         }
 

@@ -202,17 +202,29 @@ impl NearestLeaf {
 
     /// Distance of the nearest of some vectors.
     fn nearest_of<C: ScannedCell>(&self, cells: &[C], scratch: &mut SubspaceScratch) -> f64 {
-        let width = self.doubles.len();
         let mut nearest = f64::INFINITY;
-        for block in cells.chunks(width * SCANNED_ROWS_MAX) {
+        self.each_block(cells, scratch, |_, distances| {
+            // The minimum of a number and NaN is the number.
+            nearest = distances.iter().copied().fold(nearest, f64::min);
+        });
+        nearest
+    }
+
+    /// Calls `visit` with the distances of some vectors, and with the number of vectors before them.
+    fn each_block<C: ScannedCell>(
+        &self,
+        cells: &[C],
+        scratch: &mut SubspaceScratch,
+        mut visit: impl FnMut(usize, &[f64]),
+    ) {
+        let width = self.doubles.len();
+        for (number, block) in cells.chunks(width * SCANNED_ROWS_MAX).enumerate() {
             let count = block.len() / width;
             scratch.reserve(count);
             let distances = &mut scratch.distances[..count];
             C::scan(self, block, &scratch.rows[..count], distances, &mut scratch.squares);
-            // The minimum of a number and NaN is the number.
-            nearest = distances.iter().copied().fold(nearest, f64::min);
+            visit(number * SCANNED_ROWS_MAX, distances);
         }
-        nearest
     }
 
     fn doubles_distance<C: WidenCell>(&self, cells: &[C]) -> f64 {
@@ -254,6 +266,49 @@ impl NearestLeaf {
             }
             DistanceMetric::GeoDegrees | DistanceMetric::Hamming => f64::INFINITY,
         }
+    }
+}
+
+/// Search for the nearest of several vectors of a document, for the labels of that vector.
+pub struct NearestSubspace {
+    nearest: NearestLeaf,
+    scratch: SubspaceScratch,
+}
+
+impl NearestSubspace {
+    /// A search for the vectors nearest to `target`.
+    pub fn new(target: &Tensor, metric: DistanceMetric) -> Self {
+        NearestSubspace {
+            nearest: NearestLeaf::new(target, metric, None),
+            scratch: SubspaceScratch::default(),
+        }
+    }
+
+    /// Index of the nearest vector among those of a tensor, whose cells are given as they are stored, with its
+    /// distance; of equal distances, the first. `None` without vectors.
+    pub fn find(&mut self, tensor_type: &TensorType, cells: &[u8]) -> Option<(usize, f64)> {
+        if tensor_type.dense_size() != self.nearest.doubles.len() {
+            return None;
+        }
+        match tensor_type.cell() {
+            CellType::Double => self.find_in::<[u8; 8]>(cells),
+            CellType::Float => self.find_in::<[u8; 4]>(cells),
+            CellType::BFloat16 => self.find_in::<[u8; 2]>(cells),
+            CellType::Int8 => self.find_in::<i8>(cells),
+        }
+    }
+
+    fn find_in<C: ScannedCell>(&mut self, cells: &[u8]) -> Option<(usize, f64)> {
+        let NearestSubspace { nearest, scratch } = self;
+        let mut best: Option<(usize, f64)> = None;
+        nearest.each_block(C::of_bytes(cells), scratch, |first, distances| {
+            for (index, distance) in distances.iter().enumerate() {
+                if !distance.is_nan() && best.is_none_or(|(_, least)| *distance < least) {
+                    best = Some((first + index, *distance));
+                }
+            }
+        });
+        best
     }
 }
 

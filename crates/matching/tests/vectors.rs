@@ -1,12 +1,11 @@
 //! Distances to documents with several vectors, compared with loops over the cells, for all metrics and cell
 //! types, and with the plain paths.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
+use millrace_column::View;
 use millrace_document::{DataType, DocumentValue};
-use millrace_fixtures::{Fields, field, plan, schema, view};
+use millrace_fixtures::{Fields, PlainView, field, plan, schema, view};
 use millrace_matching::{LeafMatches, RankingDemands, match_plan};
 use millrace_plan::{LeafId, PlanNode, Predicate};
 use millrace_schema::{DistanceMetric, Schema};
@@ -63,23 +62,6 @@ fn distance(metric: DistanceMetric, query: &[i8], vector: &[i8]) -> f64 {
             }
         }
         DistanceMetric::GeoDegrees => unreachable!("places have a test of their own"),
-    }
-}
-
-/// A view whose readers take the plain paths.
-struct PlainView<V>(V);
-
-impl<V: View> View for PlainView<V> {
-    fn chunks(&self) -> &[ViewChunk] {
-        self.0.chunks()
-    }
-
-    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
-        self.0.columns(key, range)
-    }
-
-    fn paths(&self) -> ExecutionPaths {
-        ExecutionPaths::Plain
     }
 }
 
