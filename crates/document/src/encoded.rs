@@ -8,6 +8,10 @@
 //! Bytes come from columns and rows under checksums. Iteration over malformed bytes ends early; it never
 //! panics.
 
+use std::ops::Range;
+
+use millrace_tensor::TensorType;
+
 use crate::Error;
 use crate::wire::{self, WireReader};
 
@@ -79,6 +83,8 @@ pub struct EncodedStruct<'a>(EncodedElements<'a>);
 pub struct EncodedTensor<'a> {
     tensor_type: &'a str,
     subspaces: usize,
+    /// Labels of each subspace: as many as the type has mapped dimensions.
+    labels_per_subspace: usize,
     /// Labels of all subspaces, then the cells.
     content: WireReader<'a>,
 }
@@ -161,7 +167,9 @@ impl<'a> WireReader<'a> {
 
     fn tensor_ref(&mut self, advance: bool) -> Result<EncodedTensor<'a>, Error> {
         let tensor_type = self.text()?;
-        let tensor = EncodedTensor { tensor_type, subspaces: self.count()?, content: *self };
+        let labels_per_subspace = tensor_type.matches("{}").count();
+        let tensor =
+            EncodedTensor { tensor_type, subspaces: self.count()?, labels_per_subspace, content: *self };
         if advance {
             tensor.skip_labels(self)?;
             self.sized()?;
@@ -260,13 +268,13 @@ impl<'a> EncodedTensor<'a> {
         self.tensor_type
     }
 
-    /// Labels of each subspace: as many as the type has mapped dimensions.
-    fn labels_per_subspace(self) -> usize {
-        self.tensor_type.matches("{}").count()
+    /// Number of dense subspaces; 0 for a tensor without mapped dimensions.
+    pub fn subspaces(self) -> usize {
+        self.subspaces
     }
 
     fn skip_labels(self, reader: &mut WireReader<'a>) -> Result<(), Error> {
-        let labels = self.subspaces.checked_mul(self.labels_per_subspace());
+        let labels = self.subspaces.checked_mul(self.labels_per_subspace);
         let labels = labels.filter(|labels| *labels <= reader.left());
         let labels = labels.ok_or(Error::Row("a count is larger than what follows"))?;
         (0..labels).try_for_each(|_| reader.sized().map(drop))
@@ -275,7 +283,7 @@ impl<'a> EncodedTensor<'a> {
     /// Labels of all subspaces, subspace by subspace, in the order of the type's mapped dimensions.
     pub fn labels(self) -> impl Iterator<Item = &'a str> {
         let mut reader = self.content;
-        let labels = self.subspaces.saturating_mul(self.labels_per_subspace());
+        let labels = self.subspaces.saturating_mul(self.labels_per_subspace);
         (0..labels).map_while(move |_| reader.text().ok())
     }
 
@@ -287,6 +295,63 @@ impl<'a> EncodedTensor<'a> {
         let mut reader = self.content;
         self.skip_labels(&mut reader)?;
         reader.sized()
+    }
+}
+
+/// The wire form of tensors of one type, for reading many of them: the type is compared as bytes, and parsed
+/// once.
+#[derive(Debug, Clone)]
+pub struct EncodedTensorType {
+    /// The bytes before the number of subspaces.
+    head: Vec<u8>,
+    text: String,
+    labels_per_subspace: usize,
+    /// Bytes of the cells of a subspace.
+    subspace_bytes: usize,
+}
+
+impl EncodedTensorType {
+    /// The wire form of tensors of this type.
+    pub fn new(tensor_type: &TensorType) -> Self {
+        let text = tensor_type.to_string();
+        let mut head = vec![wire::TENSOR];
+        wire::write_bytes(&mut head, text.as_bytes());
+        EncodedTensorType {
+            head,
+            text,
+            labels_per_subspace: tensor_type.mapped().count(),
+            subspace_bytes: tensor_type.dense_size() * tensor_type.cell().size(),
+        }
+    }
+
+    /// Number of labels of each dense subspace: the mapped dimensions.
+    pub fn labels_per_subspace(&self) -> usize {
+        self.labels_per_subspace
+    }
+
+    /// Reads the tensor that `bytes` begin with; `None` if they do not begin with a tensor of this type.
+    pub fn read<'a>(&'a self, bytes: &'a [u8]) -> Option<EncodedTensor<'a>> {
+        let mut content = WireReader::new(bytes.strip_prefix(self.head.as_slice())?);
+        let subspaces = content.count().ok()?;
+        let labels_per_subspace = self.labels_per_subspace;
+        Some(EncodedTensor { tensor_type: &self.text, subspaces, labels_per_subspace, content })
+    }
+
+    /// Positions of the labels and of the cells of the tensor that `bytes` begin with: calls `label` for each
+    /// label, and returns the range of the cells. `None` if they do not begin with a tensor of this type; then
+    /// some labels may have been visited.
+    pub fn locate(&self, bytes: &[u8], mut label: impl FnMut(Range<usize>)) -> Option<Range<usize>> {
+        let EncodedTensor { subspaces, content: mut reader, .. } = self.read(bytes)?;
+        let next = |reader: &mut WireReader<'_>| {
+            let length = reader.sized().ok()?.len();
+            let end = bytes.len() - reader.left();
+            Some(end - length..end)
+        };
+        for _ in 0..subspaces.checked_mul(self.labels_per_subspace)? {
+            label(next(&mut reader)?);
+        }
+        let cells = next(&mut reader)?;
+        (cells.len() == subspaces.checked_mul(self.subspace_bytes)?).then_some(cells)
     }
 }
 
@@ -374,7 +439,21 @@ mod tests {
         #[test]
         fn a_reference_is_the_value_that_was_encoded(value in values()) {
             let bytes = wire::encode_value(&value);
-            prop_assert_eq!(owned(ValueRef::parse(&bytes).expect("a value")), value);
+            prop_assert_eq!(&owned(ValueRef::parse(&bytes).expect("a value")), &value);
+            if let DocumentValue::Tensor(tensor) = &value {
+                let known = EncodedTensorType::new(tensor.tensor_type());
+                let read = owned(ValueRef::Tensor(known.read(&bytes).expect("a tensor of its type")));
+                prop_assert_eq!(&read, &value);
+                let other = EncodedTensorType::new(&TensorType::parse("tensor<float>(other{})").expect("a type"));
+                prop_assert!(other.read(&bytes).is_none());
+                if tensor.tensor_type().mapped().next().is_some() {
+                    let mut labels = Vec::new();
+                    let cells = known.locate(&bytes, |at| labels.push(&bytes[at])).expect("a tensor of its type");
+                    prop_assert_eq!(&bytes[cells], tensor.cells().as_bytes());
+                    let expected: Vec<&[u8]> = tensor.all_labels().iter().map(|label| label.as_bytes()).collect();
+                    prop_assert_eq!(labels, expected);
+                }
+            }
         }
 
         #[test]

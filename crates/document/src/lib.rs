@@ -26,7 +26,9 @@ mod visible;
 pub mod wire;
 
 pub use document::{Document, Timestamp};
-pub use encoded::{EncodedArray, EncodedMap, EncodedStruct, EncodedTensor, EncodedWeightedSet, ValueRef};
+pub use encoded::{
+    EncodedArray, EncodedMap, EncodedStruct, EncodedTensor, EncodedTensorType, EncodedWeightedSet, ValueRef,
+};
 pub use error::Error;
 pub use field_set::FieldSet;
 pub use id::{DocumentGroup, DocumentId, Location};

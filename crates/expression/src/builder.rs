@@ -12,6 +12,7 @@ use crate::evaluate::EvaluationScratch;
 use crate::linear;
 use crate::operators::{BinaryNumberOp, ReduceAggregator, UnaryNumberOp};
 use crate::program::{CellFunction, ExpressionProgram, NodeId, ProgramNode, ProgramOp};
+use crate::tensors::step;
 use crate::value::TensorValue;
 
 /// Maximum number of nodes of a program. Inlining nested functions can produce far more nodes than their text
@@ -114,22 +115,38 @@ impl ProgramBuilder {
         nodes.push(ProgramNode { op, tensor_type: tensor_type.clone() });
         let program = ExpressionProgram::new(nodes, Vec::new());
         let mut scratch = EvaluationScratch::default();
-        Some(program.evaluate(&mut scratch, 1, &[]).value(0).into_owned())
+        Some(program.evaluate(&mut scratch, 1, &[]).value(0))
     }
 
     /// The operation itself, or an equivalent one with a dedicated kernel.
-    fn pattern(&self, op: ProgramOp, tensor_type: &TensorType) -> ProgramOp {
+    fn pattern(&mut self, op: ProgramOp, tensor_type: &TensorType) -> ProgramOp {
         match &op {
+            ProgramOp::Reduce(plan, of)
+                if tensor_type.is_scalar()
+                    && matches!(self.nodes[*of].op, ProgramOp::Dense(rows, ..) if rows.shape == SumShape::Rows) =>
+            {
+                let cell = self.tensor_type(*of).cell();
+                match self.nodes[*of].op {
+                    ProgramOp::Dense(rows, a, b) => {
+                        let shape = SumShape::Reduced(plan.aggregator(), cell);
+                        ProgramOp::Dense(DensePattern { shape, ..rows }, a, b)
+                    }
+                    _ => op,
+                }
+            }
             ProgramOp::Map(CellFunction::Unary(UnaryNumberOp::Square), of) => match &self.nodes[*of].op {
                 ProgramOp::Join(CellFunction::Binary(BinaryNumberOp::Sub), plan, a, b) => {
                     ProgramOp::Join(CellFunction::SquaredDifference, Arc::clone(plan), *a, *b)
                 }
                 _ => op,
             },
-            ProgramOp::Reduce(plan, of) if plan.aggregator() == ReduceAggregator::Sum => self
-                .sum_of_products(*of, tensor_type)
-                .or_else(|| self.max_sim(*of, tensor_type))
-                .unwrap_or(op),
+            ProgramOp::Reduce(plan, of) if plan.aggregator() == ReduceAggregator::Sum => {
+                let of = *of;
+                self.sum_of_products(of, tensor_type)
+                    .or_else(|| self.max_sim(of, tensor_type))
+                    .or_else(|| self.rows_along(of, tensor_type))
+                    .unwrap_or(op)
+            }
             _ => op,
         }
     }
@@ -155,6 +172,31 @@ impl ProgramBuilder {
         } else {
             None
         }
+    }
+
+    /// Matches `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one operand, and any indexed
+    /// dimension of the other.
+    fn rows_along(&mut self, joined: NodeId, result: &TensorType) -> Option<ProgramOp> {
+        let (sum, a, b) = self.pairs(joined)?;
+        let of_vector = |t: &TensorType| match t.dimensions() {
+            [dimension] if t.is_dense() => Some(dimension.clone()),
+            _ => None,
+        };
+        let (vector, rows, along) = [(a, b), (b, a)].into_iter().find_map(|(vector, rows)| {
+            let along = of_vector(self.tensor_type(vector))?;
+            let kept = self.tensor_type(rows).dimensions().iter().filter(|d| **d != along);
+            (self.tensor_type(rows).dimensions().contains(&along) && kept.eq(result.dimensions()))
+                .then_some((vector, rows, along))
+        })?;
+        let rows_type = self.tensor_type(rows).clone();
+        let width = self.tensor_type(vector).dense_size();
+        let rows = if rows_type.indexed().last().is_some_and(|(name, _)| name == along.name) {
+            rows
+        } else {
+            let order = cells_along(&rows_type, &along.name, width);
+            self.add(ProgramOp::Reorder(Arc::new(order), rows), rows_type)
+        };
+        Some(ProgramOp::Dense(DensePattern { sum, shape: SumShape::Rows, width }, vector, rows))
     }
 
     /// Matches `sum(reduce(sum(query * document, x), max, t), q)` where `x` is the innermost indexed
@@ -234,6 +276,13 @@ impl ProgramBuilder {
         }
         ExpressionProgram::new(nodes, inputs)
     }
+}
+
+/// The cells of a subspace in the order in which the dimension `along`, of this size, is the innermost.
+fn cells_along(of: &TensorType, along: &str, size: usize) -> Vec<u32> {
+    let step = step(of, along);
+    let first = (0..of.dense_size()).filter(|cell| (cell / step).is_multiple_of(size));
+    first.flat_map(|cell| (0..size).map(move |index| (cell + index * step) as u32)).collect()
 }
 
 /// Size of the innermost indexed dimension, if it is the same in both types.

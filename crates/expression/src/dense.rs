@@ -7,7 +7,7 @@ use half::bf16;
 use millrace_tensor::kernels::{self, KernelSum};
 use millrace_tensor::{CellType, TensorCells};
 
-use crate::value::TensorValue;
+use crate::operators::ReduceAggregator;
 
 /// A pattern. Both arguments are vectors, or tensors of vectors along one common innermost dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +32,10 @@ pub(crate) enum PairSum {
 pub(crate) enum SumShape {
     /// One sum.
     Vectors,
-    /// The first argument with each vector of the second, whose other dimensions are all mapped: a tensor of
-    /// sums.
+    /// The first argument with each vector of the second: a tensor of sums.
     Rows,
+    /// As `Rows`, and the sums, rounded to the type of cells, combined to a number.
+    Reduced(ReduceAggregator, CellType),
     /// For each vector of the first argument the largest sum with a vector of the second; the total of these.
     MaxSim,
 }
@@ -46,9 +47,23 @@ pub(crate) enum CellsRef<'a> {
     Float(&'a [f32]),
     BFloat16(&'a [bf16]),
     Int8(&'a [i8]),
+    /// As bytes, which need not be aligned.
+    DoubleBytes(&'a [[u8; 8]]),
+    FloatBytes(&'a [[u8; 4]]),
+    BFloat16Bytes(&'a [[u8; 2]]),
 }
 
 impl<'a> CellsRef<'a> {
+    /// Cells in their stored form; a trailing part of a cell is dropped.
+    pub fn of_bytes(cell: CellType, bytes: &'a [u8]) -> Self {
+        match cell {
+            CellType::Double => CellsRef::DoubleBytes(bytes.as_chunks().0),
+            CellType::Float => CellsRef::FloatBytes(bytes.as_chunks().0),
+            CellType::BFloat16 => CellsRef::BFloat16Bytes(bytes.as_chunks().0),
+            CellType::Int8 => CellsRef::Int8(bytemuck::cast_slice(bytes)),
+        }
+    }
+
     pub fn of(cells: &'a TensorCells) -> Self {
         match cells {
             TensorCells::Double(cells) => CellsRef::Double(cells),
@@ -64,19 +79,30 @@ impl<'a> CellsRef<'a> {
             CellsRef::Float(cells) => cells.len(),
             CellsRef::BFloat16(cells) => cells.len(),
             CellsRef::Int8(cells) => cells.len(),
+            CellsRef::DoubleBytes(cells) => cells.len(),
+            CellsRef::FloatBytes(cells) => cells.len(),
+            CellsRef::BFloat16Bytes(cells) => cells.len(),
         }
     }
 
     /// Vector `index` of `width` cells; empty past the end.
     pub fn row(self, index: usize, width: usize) -> Self {
-        fn part<T>(cells: &[T], index: usize, width: usize) -> &[T] {
-            cells.get(index * width..(index + 1) * width).unwrap_or_default()
+        self.part(index * width, width)
+    }
+
+    /// As many cells as `count` from `from` on; none if some are past the end.
+    pub fn part(self, from: usize, count: usize) -> Self {
+        fn part<T>(cells: &[T], from: usize, count: usize) -> &[T] {
+            cells.get(from..from + count).unwrap_or_default()
         }
         match self {
-            CellsRef::Double(cells) => CellsRef::Double(part(cells, index, width)),
-            CellsRef::Float(cells) => CellsRef::Float(part(cells, index, width)),
-            CellsRef::BFloat16(cells) => CellsRef::BFloat16(part(cells, index, width)),
-            CellsRef::Int8(cells) => CellsRef::Int8(part(cells, index, width)),
+            CellsRef::Double(cells) => CellsRef::Double(part(cells, from, count)),
+            CellsRef::Float(cells) => CellsRef::Float(part(cells, from, count)),
+            CellsRef::BFloat16(cells) => CellsRef::BFloat16(part(cells, from, count)),
+            CellsRef::Int8(cells) => CellsRef::Int8(part(cells, from, count)),
+            CellsRef::DoubleBytes(cells) => CellsRef::DoubleBytes(part(cells, from, count)),
+            CellsRef::FloatBytes(cells) => CellsRef::FloatBytes(part(cells, from, count)),
+            CellsRef::BFloat16Bytes(cells) => CellsRef::BFloat16Bytes(part(cells, from, count)),
         }
     }
 
@@ -90,36 +116,38 @@ impl<'a> CellsRef<'a> {
             CellsRef::Float(cells) => copy(cells, out, f64::from),
             CellsRef::BFloat16(cells) => copy(cells, out, f64::from),
             CellsRef::Int8(cells) => copy(cells, out, f64::from),
+            CellsRef::DoubleBytes(cells) => copy(cells, out, f64::from_le_bytes),
+            CellsRef::FloatBytes(cells) => copy(cells, out, |cell| f64::from(f32::from_le_bytes(cell))),
+            CellsRef::BFloat16Bytes(cells) => copy(cells, out, |cell| f64::from(bf16::from_le_bytes(cell))),
         }
+    }
+
+    /// Appends the cells to `out`.
+    pub fn append(self, out: &mut Vec<f64>) {
+        let begin = out.len();
+        out.resize(begin + self.len(), 0.0);
+        self.write(&mut out[begin..]);
     }
 
     pub fn to_f64(self) -> Vec<f64> {
-        match self {
-            CellsRef::Double(cells) => cells.to_vec(),
-            CellsRef::Float(cells) => cells.iter().map(|cell| f64::from(*cell)).collect(),
-            CellsRef::BFloat16(cells) => cells.iter().map(|cell| cell.to_f64()).collect(),
-            CellsRef::Int8(cells) => cells.iter().map(|cell| f64::from(*cell)).collect(),
-        }
+        let mut cells = Vec::new();
+        self.append(&mut cells);
+        cells
     }
 }
 
-/// Converts the cells of a value to its cell type.
-pub(crate) fn narrowed(value: &TensorValue) -> TensorCells {
-    match value.tensor_type.cell() {
-        CellType::Double => TensorCells::Double(value.cells.clone()),
-        CellType::Float => TensorCells::Float(value.cells.iter().map(|cell| *cell as f32).collect()),
-        CellType::BFloat16 => {
-            TensorCells::BFloat16(value.cells.iter().map(|cell| bf16::from_f64(*cell)).collect())
-        }
-        CellType::Int8 => TensorCells::Int8(value.cells.iter().map(|cell| *cell as i8).collect()),
-    }
+/// Converts cells to a cell type.
+pub(crate) fn narrowed(cells: &[f64], cell: CellType) -> TensorCells {
+    let mut narrowed = TensorCells::with_capacity(cell, cells.len());
+    cells.iter().for_each(|cell| narrowed.push(*cell));
+    narrowed
 }
 
 /// Calls `$call` with both operands as slices of their own types, or `$double` if one is of type `double`,
 /// which then comes first.
 macro_rules! typed {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $call:expr, $double:expr) => {{
-        use CellsRef::{BFloat16, Double, Float, Int8};
+        use CellsRef::{BFloat16, BFloat16Bytes, Double, DoubleBytes, Float, FloatBytes, Int8};
         match ($a, $b) {
             (Double($x), Double($y)) => $double,
             (Double($x), Float($y)) | (Float($y), Double($x)) => $double,
@@ -131,6 +159,19 @@ macro_rules! typed {
             (BFloat16($x), BFloat16($y)) => $call,
             (BFloat16($x), Int8($y)) | (Int8($y), BFloat16($x)) => $call,
             (Int8($x), Int8($y)) => $call,
+            (Double($x), DoubleBytes($y)) | (DoubleBytes($y), Double($x)) => $double,
+            (Double($x), FloatBytes($y)) | (FloatBytes($y), Double($x)) => $double,
+            (Double($x), BFloat16Bytes($y)) | (BFloat16Bytes($y), Double($x)) => $double,
+            (Float($x), FloatBytes($y)) | (FloatBytes($y), Float($x)) => $call,
+            (Float($x), BFloat16Bytes($y)) | (BFloat16Bytes($y), Float($x)) => $call,
+            (BFloat16($x), FloatBytes($y)) | (FloatBytes($y), BFloat16($x)) => $call,
+            (BFloat16($x), BFloat16Bytes($y)) | (BFloat16Bytes($y), BFloat16($x)) => $call,
+            (Int8($x), FloatBytes($y)) | (FloatBytes($y), Int8($x)) => $call,
+            (Int8($x), BFloat16Bytes($y)) | (BFloat16Bytes($y), Int8($x)) => $call,
+            (left, right) => {
+                let ($x, $y) = (&left.to_f64()[..], &right.to_f64()[..]);
+                $double
+            }
         }
     }};
 }
@@ -159,7 +200,7 @@ impl PairSum {
         rows: &[u16],
         out: &mut [f64],
     ) {
-        use CellsRef::{BFloat16, Float, Int8};
+        use CellsRef::{BFloat16, BFloat16Bytes, Float, FloatBytes, Int8};
         if let Some(pairs) = self.pairs() {
             match (vector, cells) {
                 (Float(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
@@ -167,11 +208,44 @@ impl PairSum {
                 (Float(x), Int8(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 (BFloat16(x), BFloat16(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 (Int8(x), Int8(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (Float(x), FloatBytes(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (Float(x), BFloat16Bytes(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (BFloat16(x), BFloat16Bytes(y)) => {
+                    return kernels::sum_rows(pairs, x, y, width, rows, out);
+                }
+                (FloatBytes(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (BFloat16Bytes(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 _ => {}
             }
         }
         for (out, row) in out.iter_mut().zip(rows) {
             *out = self.of(vector, cells.row(usize::from(*row), width));
+        }
+    }
+}
+
+/// Largest number of rows of one call of a kernel, which numbers rows with 16 bits.
+const ROWS_AT_ONCE: usize = 1 << 15;
+
+impl PairSum {
+    /// Sums of `vector` and all vectors of `cells`. `numbers` is a reusable list of row numbers.
+    pub fn of_all(
+        self,
+        vector: CellsRef<'_>,
+        cells: CellsRef<'_>,
+        width: usize,
+        numbers: &mut Vec<u16>,
+        out: &mut Vec<f64>,
+    ) {
+        let count = cells.len() / width;
+        out.clear();
+        out.resize(count, 0.0);
+        for (block, out) in out.chunks_mut(ROWS_AT_ONCE).enumerate() {
+            if numbers.len() < out.len() {
+                numbers.extend(numbers.len() as u16..out.len() as u16);
+            }
+            let cells = cells.part(block * ROWS_AT_ONCE * width, out.len() * width);
+            self.of_rows(vector, cells, width, &numbers[..out.len()], out);
         }
     }
 }
@@ -199,7 +273,9 @@ pub(crate) struct PreparedMaxSim<'a> {
 impl<'a> PreparedMaxSim<'a> {
     pub fn new(sum: PairSum, query: CellsRef<'a>, width: usize) -> Self {
         let kernel = sum.pairs().and_then(|pairs| match query {
-            CellsRef::Double(_) => None,
+            CellsRef::Double(_) | CellsRef::DoubleBytes(_) => None,
+            CellsRef::FloatBytes(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
+            CellsRef::BFloat16Bytes(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
             CellsRef::Float(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
             CellsRef::BFloat16(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
             CellsRef::Int8(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
@@ -213,6 +289,8 @@ impl<'a> PreparedMaxSim<'a> {
             (Some(kernel), CellsRef::Float(cells)) => kernel.of(cells),
             (Some(kernel), CellsRef::BFloat16(cells)) => kernel.of(cells),
             (Some(kernel), CellsRef::Int8(cells)) => kernel.of(cells),
+            (Some(kernel), CellsRef::FloatBytes(cells)) => kernel.of(cells),
+            (Some(kernel), CellsRef::BFloat16Bytes(cells)) => kernel.of(cells),
             _ => self.one_by_one(document),
         }
     }

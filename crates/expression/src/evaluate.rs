@@ -1,30 +1,34 @@
-use std::borrow::Cow;
-use std::sync::Arc;
+//! Evaluation of a program over a batch of documents.
 
-use millrace_tensor::{Tensor, TensorCells, TensorType};
+use millrace_tensor::{Tensor, TensorType};
 
-use crate::dense::{self, CellsRef, DensePattern, PreparedMaxSim, SumShape};
-use crate::linear;
+use crate::batch::{BatchSpace, BatchView, LabelTable, SubspaceShape, TensorBatch};
+use crate::dense::CellsRef;
 use crate::operators::BatchNumbers;
-use crate::program::{ExpressionProgram, NodeId, PinSource, ProgramOp};
-use crate::tensors::{self, PinnedDimension};
+use crate::program::ExpressionProgram;
+use crate::run::BatchRun;
 use crate::value::TensorValue;
 
 /// Number of cells per run of a nested program.
-const CELLS_AT_A_TIME: usize = 1024;
+pub(crate) const CELLS_AT_A_TIME: usize = 1024;
+
+/// Number of cells of the tensors of a block of documents, which is evaluated before the next: as many as the
+/// second-level cache holds several times.
+const BLOCK_CELLS: usize = 16 << 10;
 
 /// The values of one input for a batch of documents.
 #[derive(Debug, Clone, Copy)]
-pub struct InputBatch<'a>(InputFeed<'a>);
+pub struct InputBatch<'a>(pub(crate) InputFeed<'a>);
 
 #[derive(Debug, Clone, Copy)]
-enum InputFeed<'a> {
+pub(crate) enum InputFeed<'a> {
     Number(f64),
     Numbers(&'a [f64]),
     Tensor(&'a Tensor),
     Tensors(&'a [Tensor]),
     Rows(CellsRef<'a>, &'a [u16]),
-    Value(&'a TensorValue),
+    Stored(StoredTensors<'a>),
+    View(BatchView<'a>),
 }
 
 impl<'a> InputBatch<'a> {
@@ -46,6 +50,11 @@ impl<'a> InputBatch<'a> {
     /// One tensor per document.
     pub const fn tensors(tensors: &'a [Tensor]) -> Self {
         InputBatch(InputFeed::Tensors(tensors))
+    }
+
+    /// One tensor with mapped dimensions per document, in its stored form.
+    pub const fn stored(tensors: StoredTensors<'a>) -> Self {
+        InputBatch(InputFeed::Stored(tensors))
     }
 
     /// One dense tensor per document: rows of a column, by index.
@@ -73,24 +82,108 @@ pub enum TensorRows<'a> {
     Int8(&'a [i8]),
 }
 
-/// Reusable memory for evaluation. After the first batches, numbers need no further allocation.
+/// Tensors of one type with mapped dimensions, as they lie in bytes: cells little-endian and not aligned.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredTensors<'a> {
+    /// Bytes with the cells and labels.
+    pub bytes: &'a [u8],
+    /// The tensor of each document.
+    pub tensors: &'a [StoredTensor],
+    /// Labels of the subspaces of all tensors, one per mapped dimension and subspace.
+    pub labels: &'a [StoredLabel],
+}
+
+/// Position of a tensor in [`StoredTensors`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredTensor {
+    /// Offset of the cells of its first subspace in the bytes.
+    pub cells_at: u32,
+    /// Number of subspaces.
+    pub subspaces: u32,
+    /// Index of its first label.
+    pub first_label: u32,
+}
+
+/// Position of a label in the bytes of [`StoredTensors`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredLabel {
+    /// Offset of the first byte.
+    pub at: u32,
+    /// Number of bytes.
+    pub length: u32,
+}
+
+impl<'a> StoredTensors<'a> {
+    /// The cells of a document's tensor.
+    ///
+    /// # Panics
+    /// The bytes end before them.
+    pub(crate) fn cells(&self, document: usize, tensor_type: &TensorType) -> CellsRef<'a> {
+        let StoredTensor { cells_at, subspaces, .. } = self.tensors[document];
+        let length = subspaces as usize * tensor_type.dense_size() * tensor_type.cell().size();
+        CellsRef::of_bytes(tensor_type.cell(), &self.bytes[cells_at as usize..][..length])
+    }
+
+    /// The labels of a document's tensor, `mapped` for each subspace.
+    pub(crate) fn labels(&self, document: usize, mapped: usize) -> impl Iterator<Item = &'a [u8]> {
+        let StoredTensor { subspaces, first_label, .. } = self.tensors[document];
+        let bytes = self.bytes;
+        let labels = &self.labels[first_label as usize..][..subspaces as usize * mapped];
+        labels.iter().map(move |label| &bytes[label.at as usize..][..label.length as usize])
+    }
+}
+
+/// Reusable memory for evaluation. After the first batches, numbers and tensors need no allocation per
+/// document.
 #[derive(Debug, Default)]
 pub struct EvaluationScratch {
     slots: Vec<NodeSlot>,
-    spare: Vec<Vec<f64>>,
-    nested: Option<Box<EvaluationScratch>>,
+    pub(crate) spare: Vec<Vec<f64>>,
+    pub(crate) nested: Option<Box<EvaluationScratch>>,
+    pub(crate) space: BatchSpace,
 }
 
 /// Result of one node.
 #[derive(Debug, Default)]
-enum NodeSlot {
+pub(crate) enum NodeSlot {
     #[default]
     Empty,
     Number(f64),
     Numbers(Vec<f64>),
-    Value(Arc<TensorValue>),
-    Values(Vec<TensorValue>),
+    /// One tensor for all documents.
+    Tensor(TensorBatch),
+    Tensors(TensorBatch),
     Operand(usize),
+}
+
+impl NodeSlot {
+    /// True if the result is the same for all documents.
+    pub fn is_same(&self, operands: &[InputBatch<'_>]) -> bool {
+        match self {
+            NodeSlot::Empty | NodeSlot::Number(_) | NodeSlot::Tensor(_) => true,
+            NodeSlot::Numbers(_) | NodeSlot::Tensors(_) => false,
+            NodeSlot::Operand(at) => match &operands[*at].0 {
+                InputFeed::Number(_) | InputFeed::Tensor(_) => true,
+                InputFeed::View(view) => view.is_same(),
+                _ => false,
+            },
+        }
+    }
+
+    /// The numbers of the documents from `first` on, if it has numbers. Those of an operand are of all
+    /// documents of the batch, others of the current block.
+    pub fn numbers<'a>(&'a self, operands: &[InputBatch<'a>], first: usize) -> Option<BatchNumbers<'a>> {
+        match self {
+            NodeSlot::Number(number) => Some(BatchNumbers::Same(*number)),
+            NodeSlot::Numbers(numbers) => Some(BatchNumbers::Each(numbers)),
+            NodeSlot::Operand(at) => match operands[*at].0 {
+                InputFeed::Number(number) => Some(BatchNumbers::Same(number)),
+                InputFeed::Numbers(numbers) => Some(BatchNumbers::Each(&numbers[first..])),
+                _ => None,
+            },
+            NodeSlot::Empty | NodeSlot::Tensor(_) | NodeSlot::Tensors(_) => None,
+        }
+    }
 }
 
 /// Result of a program for a batch.
@@ -99,12 +192,13 @@ pub struct BatchOutput<'a> {
     slot: &'a NodeSlot,
     operands: &'a [InputBatch<'a>],
     tensor_type: &'a TensorType,
+    labels: &'a LabelTable,
 }
 
 impl BatchOutput<'_> {
     /// The number for a document of the batch; for a tensor, its first cell.
     pub fn number(&self, document: usize) -> f64 {
-        match numbers(self.slot, self.operands) {
+        match self.slot.numbers(self.operands, 0) {
             Some(numbers) => numbers.get(document),
             None => self.value(document).cells.first().copied().unwrap_or_default(),
         }
@@ -112,7 +206,7 @@ impl BatchOutput<'_> {
 
     /// Writes the numbers of the whole batch.
     pub fn write(&self, out: &mut [f64]) {
-        match numbers(self.slot, self.operands) {
+        match self.slot.numbers(self.operands, 0) {
             Some(BatchNumbers::Same(number)) => out.fill(number),
             Some(BatchNumbers::Each(numbers)) => out.copy_from_slice(&numbers[..out.len()]),
             None => out.iter_mut().enumerate().for_each(|(i, out)| *out = self.number(i)),
@@ -133,12 +227,77 @@ impl BatchOutput<'_> {
             cells.row(usize::from(rows[document]), out.len()).write(out);
             return;
         }
-        let value = self.value(document);
-        out.iter_mut().zip(&value.cells).for_each(|(out, cell)| *out = *cell);
+        match self.view() {
+            Some(view) => {
+                out.iter_mut().zip(view.of_document(document)).for_each(|(out, cell)| *out = *cell);
+            }
+            None => {
+                let value = self.value(document);
+                out.iter_mut().zip(&value.cells).for_each(|(out, cell)| *out = *cell);
+            }
+        }
     }
 
-    pub(crate) fn value(&self, document: usize) -> Cow<'_, TensorValue> {
-        value(self.slot, self.operands, self.tensor_type, document)
+    /// Appends the cells of as many documents.
+    pub(crate) fn append_cells(&self, documents: usize, out: &mut Vec<f64>) {
+        match (self.slot.numbers(self.operands, 0), self.view()) {
+            (Some(numbers), _) => out.extend((0..documents).map(|document| numbers.get(document))),
+            (None, Some(view)) => {
+                (0..documents).for_each(|document| out.extend_from_slice(view.of_document(document)));
+            }
+            (None, None) => (0..documents).for_each(|document| out.extend(self.value(document).cells)),
+        }
+    }
+
+    /// The result as a batch, if it is one.
+    fn view(&self) -> Option<BatchView<'_>> {
+        let shape = SubspaceShape::of(self.tensor_type);
+        match self.slot {
+            NodeSlot::Tensor(batch) => Some(batch.view(shape, true)),
+            NodeSlot::Tensors(batch) => Some(batch.view(shape, false)),
+            NodeSlot::Operand(at) => match self.operands[*at].0 {
+                InputFeed::View(view) => Some(view),
+                _ => None,
+            },
+            NodeSlot::Empty | NodeSlot::Number(_) | NodeSlot::Numbers(_) => None,
+        }
+    }
+
+    pub(crate) fn value(&self, document: usize) -> TensorValue {
+        if let Some(view) = self.view() {
+            return view.value(document, self.tensor_type, self.labels);
+        }
+        match self.slot {
+            NodeSlot::Number(number) => TensorValue::number(*number),
+            NodeSlot::Numbers(numbers) => TensorValue::number(numbers[document]),
+            NodeSlot::Operand(at) => match self.operands[*at].0 {
+                InputFeed::Number(number) => TensorValue::number(number),
+                InputFeed::Numbers(numbers) => TensorValue::number(numbers[document]),
+                InputFeed::Tensor(tensor) => TensorValue::from_tensor(tensor),
+                InputFeed::Tensors(tensors) => TensorValue::from_tensor(&tensors[document]),
+                InputFeed::Stored(stored) => self.stored_value(&stored, document),
+                InputFeed::Rows(cells, rows) => {
+                    let width = self.tensor_type.dense_size();
+                    let mut row = cells.row(usize::from(rows[document]), width).to_f64();
+                    row.resize(width, 0.0);
+                    let tensor_type = self.tensor_type.clone();
+                    TensorValue { tensor_type, labels: Vec::new(), cells: row }
+                }
+                InputFeed::View(_) => unreachable!("views were returned above"),
+            },
+            NodeSlot::Empty | NodeSlot::Tensor(_) | NodeSlot::Tensors(_) => {
+                TensorValue::empty(self.tensor_type)
+            }
+        }
+    }
+
+    fn stored_value(&self, stored: &StoredTensors<'_>, document: usize) -> TensorValue {
+        let labels = stored.labels(document, self.tensor_type.mapped().count());
+        TensorValue {
+            tensor_type: self.tensor_type.clone(),
+            labels: labels.map(|label| String::from_utf8_lossy(label).into()).collect(),
+            cells: stored.cells(document, self.tensor_type).to_f64(),
+        }
     }
 }
 
@@ -151,27 +310,89 @@ impl ExpressionProgram {
         documents: usize,
         inputs: &'a [InputBatch<'a>],
     ) -> BatchOutput<'a> {
+        scratch.space.trim();
+        self.evaluate_nested(scratch, documents, inputs)
+    }
+
+    /// As [`ExpressionProgram::evaluate`], with inputs whose labels are numbered in the scratch.
+    pub(crate) fn evaluate_nested<'a>(
+        &'a self,
+        scratch: &'a mut EvaluationScratch,
+        documents: usize,
+        inputs: &'a [InputBatch<'a>],
+    ) -> BatchOutput<'a> {
         scratch.slots.clear();
         scratch.slots.resize_with(self.nodes.len(), NodeSlot::default);
-        let mut nested = scratch.nested.take().unwrap_or_default();
-        for id in 0..self.nodes.len() {
-            let (before, _) = scratch.slots.split_at(id);
-            let batch = BatchRun { program: self, slots: before, operands: inputs, documents };
-            let slot = batch.run(id, &mut scratch.spare, &mut nested);
-            scratch.slots[id] = slot;
-            for done in &self.done[id] {
-                if let NodeSlot::Numbers(numbers) = std::mem::take(&mut scratch.slots[*done]) {
-                    scratch.spare.push(numbers);
+        let last = self.nodes.len() - 1;
+        let at_once = self.documents_at_once(documents, inputs);
+        if at_once >= documents || !self.tensor_type().is_scalar() {
+            self.run_block(scratch, 0, documents, inputs);
+        } else {
+            let mut out = scratch.spare.pop().unwrap_or_default();
+            out.resize(documents, 0.0);
+            for (block, out) in out.chunks_mut(at_once).enumerate() {
+                let first = block * at_once;
+                self.run_block(scratch, first, out.len(), inputs);
+                match scratch.slots[last].numbers(inputs, first) {
+                    Some(BatchNumbers::Each(numbers)) => out.copy_from_slice(&numbers[..out.len()]),
+                    Some(BatchNumbers::Same(number)) => out.fill(number),
+                    None => unreachable!("the result of a program whose type is a number is numbers"),
                 }
             }
+            scratch.slots[last] = NodeSlot::Numbers(out);
         }
-        scratch.nested = Some(nested);
-        let last = self.nodes.len() - 1;
         BatchOutput {
             slot: &scratch.slots[last],
             operands: inputs,
             tensor_type: &self.nodes[last].tensor_type,
+            labels: &scratch.space.labels,
         }
+    }
+
+    /// Number of documents whose tensors fit into the processor's cache.
+    fn documents_at_once(&self, documents: usize, inputs: &[InputBatch<'_>]) -> usize {
+        if self.flat_cells == 0 || documents == 0 {
+            return documents;
+        }
+        let of_inputs = inputs.iter().zip(&self.inputs).map(|(input, (_, tensor_type))| match input.0 {
+            InputFeed::Tensors(tensors) => {
+                tensors.iter().map(|tensor| tensor.cells().len()).sum::<usize>() / documents
+            }
+            InputFeed::Stored(stored) => {
+                let subspaces: usize = stored.tensors.iter().map(|tensor| tensor.subspaces as usize).sum();
+                subspaces * tensor_type.dense_size() / documents
+            }
+            _ => 0,
+        });
+        let cells = of_inputs.max().unwrap_or(0).max(self.flat_cells);
+        (BLOCK_CELLS / cells).max(1)
+    }
+
+    /// Computes all nodes for `documents` of a batch, from `first` on. Results that are the same for all
+    /// documents stay from the first block.
+    fn run_block(
+        &self,
+        scratch: &mut EvaluationScratch,
+        first: usize,
+        documents: usize,
+        inputs: &[InputBatch<'_>],
+    ) {
+        let mut nested = scratch.nested.take().unwrap_or_default();
+        for id in 0..self.nodes.len() {
+            if first > 0 && scratch.slots[id].is_same(inputs) && !matches!(scratch.slots[id], NodeSlot::Empty)
+            {
+                continue;
+            }
+            recycle(&mut scratch.slots[id], &mut scratch.spare);
+            let (before, _) = scratch.slots.split_at(id);
+            let batch = BatchRun { program: self, slots: before, operands: inputs, first, documents };
+            let slot = batch.run(id, &mut scratch.spare, &mut scratch.space, &mut nested);
+            scratch.slots[id] = slot;
+            for done in &self.done[id] {
+                recycle(&mut scratch.slots[*done], &mut scratch.spare);
+            }
+        }
+        scratch.nested = Some(nested);
     }
 
     /// Runs a numeric program over cells: `inputs[i]` are the numbers of input `i`.
@@ -192,403 +413,15 @@ impl ExpressionProgram {
                     }
                 })
                 .collect();
-            self.evaluate(scratch, out.len(), &operands).write(out);
+            self.evaluate_nested(scratch, out.len(), &operands).write(out);
         }
     }
 }
 
-fn numbers<'a>(slot: &'a NodeSlot, operands: &[InputBatch<'a>]) -> Option<BatchNumbers<'a>> {
-    match slot {
-        NodeSlot::Number(number) => Some(BatchNumbers::Same(*number)),
-        NodeSlot::Numbers(numbers) => Some(BatchNumbers::Each(numbers)),
-        NodeSlot::Operand(at) => match operands[*at].0 {
-            InputFeed::Number(number) => Some(BatchNumbers::Same(number)),
-            InputFeed::Numbers(numbers) => Some(BatchNumbers::Each(numbers)),
-            _ => None,
-        },
-        NodeSlot::Empty | NodeSlot::Value(_) | NodeSlot::Values(_) => None,
-    }
-}
-
-fn value<'a>(
-    slot: &'a NodeSlot,
-    operands: &[InputBatch<'a>],
-    tensor_type: &TensorType,
-    document: usize,
-) -> Cow<'a, TensorValue> {
-    match slot {
-        NodeSlot::Value(value) => Cow::Borrowed(value),
-        NodeSlot::Values(values) => Cow::Borrowed(&values[document]),
-        NodeSlot::Empty => Cow::Owned(TensorValue::empty(tensor_type)),
-        NodeSlot::Number(number) => Cow::Owned(TensorValue::number(*number)),
-        NodeSlot::Numbers(numbers) => Cow::Owned(TensorValue::number(numbers[document])),
-        NodeSlot::Operand(at) => match operands[*at].0 {
-            InputFeed::Number(number) => Cow::Owned(TensorValue::number(number)),
-            InputFeed::Numbers(numbers) => Cow::Owned(TensorValue::number(numbers[document])),
-            InputFeed::Tensor(tensor) => Cow::Owned(TensorValue::from_tensor(tensor)),
-            InputFeed::Tensors(tensors) => Cow::Owned(TensorValue::from_tensor(&tensors[document])),
-            InputFeed::Value(value) => Cow::Borrowed(value),
-            InputFeed::Rows(cells, rows) => {
-                let width = tensor_type.dense_size();
-                let mut row = cells.row(usize::from(rows[document]), width).to_f64();
-                row.resize(width, 0.0);
-                Cow::Owned(TensorValue { tensor_type: tensor_type.clone(), labels: Vec::new(), cells: row })
-            }
-        },
-    }
-}
-
-/// A run over a batch, up to a node.
-struct BatchRun<'a> {
-    program: &'a ExpressionProgram,
-    slots: &'a [NodeSlot],
-    operands: &'a [InputBatch<'a>],
-    documents: usize,
-}
-
-impl<'a> BatchRun<'a> {
-    fn numbers(&self, id: NodeId) -> BatchNumbers<'a> {
-        numbers(&self.slots[id], self.operands).unwrap_or(BatchNumbers::Same(f64::NAN))
-    }
-
-    fn value(&self, id: NodeId, document: usize) -> Cow<'a, TensorValue> {
-        value(&self.slots[id], self.operands, &self.program.nodes[id].tensor_type, document)
-    }
-
-    /// True if the result of a node is the same for all documents.
-    fn is_same(&self, id: NodeId) -> bool {
-        match &self.slots[id] {
-            NodeSlot::Empty | NodeSlot::Number(_) | NodeSlot::Value(_) => true,
-            NodeSlot::Numbers(_) | NodeSlot::Values(_) => false,
-            NodeSlot::Operand(at) => {
-                matches!(
-                    self.operands[*at].0,
-                    InputFeed::Number(_) | InputFeed::Tensor(_) | InputFeed::Value(_)
-                )
-            }
-        }
-    }
-
-    fn run(&self, id: NodeId, spare: &mut Vec<Vec<f64>>, nested: &mut EvaluationScratch) -> NodeSlot {
-        let node = &self.program.nodes[id];
-        match &node.op {
-            ProgramOp::Number(number) => NodeSlot::Number(*number),
-            ProgramOp::Constant(value) => NodeSlot::Value(Arc::clone(value)),
-            ProgramOp::Input(at) => match self.operands.get(*at).map(|operand| operand.0) {
-                None => NodeSlot::Value(Arc::new(TensorValue::empty(&node.tensor_type))),
-                Some(InputFeed::Tensor(tensor)) if node.tensor_type.is_scalar() => {
-                    NodeSlot::Number(tensor.cells().iter().next().unwrap_or_default())
-                }
-                Some(_) => NodeSlot::Operand(*at),
-            },
-            ProgramOp::Unary(unary, x) => match self.numbers(*x) {
-                BatchNumbers::Same(x) => NodeSlot::Number(unary.apply(x)),
-                BatchNumbers::Each(x) => {
-                    let mut out = spare.pop().unwrap_or_default();
-                    out.clear();
-                    out.extend_from_slice(&x[..self.documents]);
-                    unary.apply_to(&mut out);
-                    NodeSlot::Numbers(out)
-                }
-            },
-            ProgramOp::Binary(binary, x, y) => match (self.numbers(*x), self.numbers(*y)) {
-                (BatchNumbers::Same(x), BatchNumbers::Same(y)) => NodeSlot::Number(binary.apply(x, y)),
-                (x, y) => {
-                    let mut out = self.buffer(spare);
-                    binary.apply_to(x, y, &mut out);
-                    NodeSlot::Numbers(out)
-                }
-            },
-            ProgramOp::Choose(condition, x, y) if node.tensor_type.is_scalar() => {
-                let (x, y) = (self.numbers(*x), self.numbers(*y));
-                let mut out = self.buffer(spare);
-                match self.numbers(*condition) {
-                    BatchNumbers::Same(condition) => {
-                        let chosen = if condition != 0.0 { x } else { y };
-                        out.iter_mut().enumerate().for_each(|(i, out)| *out = chosen.get(i));
-                    }
-                    BatchNumbers::Each(condition) => {
-                        for (i, (out, condition)) in out.iter_mut().zip(condition).enumerate() {
-                            *out = if *condition != 0.0 { x.get(i) } else { y.get(i) };
-                        }
-                    }
-                }
-                NodeSlot::Numbers(out)
-            }
-            ProgramOp::Dense(dense, a, b) if dense.shape != SumShape::Rows => {
-                self.run_dense(*dense, *a, *b, spare)
-            }
-            ProgramOp::Linear(weights, terms) if terms.iter().any(|term| !self.is_same(*term)) => {
-                let terms: Vec<BatchNumbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
-                let mut out = self.buffer(spare);
-                linear::sum(weights, &terms, &mut out);
-                NodeSlot::Numbers(out)
-            }
-            ProgramOp::Linear(weights, terms) => {
-                let terms: Vec<BatchNumbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
-                let mut out = [0.0];
-                linear::sum(weights, &terms, &mut out);
-                NodeSlot::Number(out[0])
-            }
-            ProgramOp::Forest(forest, inputs) => {
-                let inputs: Vec<BatchNumbers<'_>> = inputs.iter().map(|input| self.numbers(*input)).collect();
-                let mut rows = spare.pop().unwrap_or_default();
-                let mut out = self.buffer(spare);
-                forest.evaluate(&inputs, &mut rows, &mut out);
-                spare.push(rows);
-                NodeSlot::Numbers(out)
-            }
-            _ => self.run_values(id, spare, nested),
-        }
-    }
-
-    fn buffer(&self, spare: &mut Vec<Vec<f64>>) -> Vec<f64> {
-        let mut out = spare.pop().unwrap_or_default();
-        out.resize(self.documents, 0.0);
-        out
-    }
-
-    /// Evaluates document by document; once if all documents have the same inputs.
-    fn run_values(&self, id: NodeId, spare: &mut Vec<Vec<f64>>, nested: &mut EvaluationScratch) -> NodeSlot {
-        let node = &self.program.nodes[id];
-        let same = self.program.arguments[id].iter().all(|argument| self.is_same(*argument));
-        match (node.tensor_type.is_scalar(), same) {
-            (true, true) => NodeSlot::Number(self.one(id, 0, nested).cells[0]),
-            (false, true) => NodeSlot::Value(Arc::new(self.one(id, 0, nested))),
-            (true, false) => {
-                let mut out = self.buffer(spare);
-                out.iter_mut().enumerate().for_each(|(i, out)| *out = self.one(id, i, nested).cells[0]);
-                NodeSlot::Numbers(out)
-            }
-            (false, false) => {
-                NodeSlot::Values((0..self.documents).map(|i| self.one(id, i, nested)).collect())
-            }
-        }
-    }
-
-    /// Value of a node for one document.
-    fn one(&self, id: NodeId, document: usize, nested: &mut EvaluationScratch) -> TensorValue {
-        let node = &self.program.nodes[id];
-        let result = &node.tensor_type;
-        let value = |id: &NodeId| self.value(*id, document);
-        let number = |id: &NodeId| self.numbers(*id).get(document);
-        match &node.op {
-            // `run` handles these without calling this function.
-            ProgramOp::Number(_)
-            | ProgramOp::Constant(_)
-            | ProgramOp::Input(_)
-            | ProgramOp::Unary(..)
-            | ProgramOp::Binary(..)
-            | ProgramOp::Linear(..)
-            | ProgramOp::Forest(..) => TensorValue::empty(result),
-            ProgramOp::Choose(condition, x, y) => {
-                let chosen = if number(condition) != 0.0 { value(x) } else { value(y) };
-                TensorValue { tensor_type: result.clone(), ..chosen.into_owned() }
-            }
-            ProgramOp::Map(function, of) => {
-                let of = value(of);
-                let mut cells = vec![0.0; of.cells.len()];
-                function.apply(BatchNumbers::Each(&of.cells), BatchNumbers::Same(0.0), &mut cells, nested);
-                TensorValue { tensor_type: result.clone(), labels: of.labels.clone(), cells }.rounded()
-            }
-            ProgramOp::Join(function, plan, a, b) => {
-                plan.of(&value(a), &value(b), &mut |x, y, out| function.apply(x, y, out, nested))
-            }
-            ProgramOp::Merge(function, a, b) => {
-                tensors::merge(&value(a), &value(b), result, &mut |x, y, out| {
-                    function.apply(x, y, out, nested)
-                })
-            }
-            ProgramOp::Reduce(plan, of) => plan.of(&value(of)),
-            ProgramOp::Rename(plan, of) => plan.of(&value(of)),
-            ProgramOp::Concat(plan, a, b) => plan.of(&value(a), &value(b)),
-            ProgramOp::Peek(of, pins, cells) => {
-                let pins: Vec<PinnedDimension> = pins
-                    .iter()
-                    .map(|pin| match pin {
-                        PinSource::Label(at, label) => PinnedDimension::Label(*at, Arc::clone(label)),
-                        PinSource::ComputedLabel(at, id) => {
-                            PinnedDimension::Label(*at, (number(id) as i64).to_string().into())
-                        }
-                        PinSource::Index { step, size, index } => {
-                            PinnedDimension::Index { step: *step, size: *size, index: *index }
-                        }
-                        PinSource::ComputedIndex { step, size, index } => {
-                            PinnedDimension::Index { step: *step, size: *size, index: number(index).floor() }
-                        }
-                    })
-                    .collect();
-                tensors::peek(&value(of), &pins, cells, result)
-            }
-            ProgramOp::Cast(of) => {
-                TensorValue { tensor_type: result.clone(), ..value(of).into_owned() }.rounded()
-            }
-            ProgramOp::CellOrder { largest_first, of } => {
-                tensors::cell_order(&value(of), *largest_first, result)
-            }
-            ProgramOp::UnpackBits { lowest_first, of } => {
-                tensors::unpack_bits(&value(of), *lowest_first, result)
-            }
-            ProgramOp::Create(labels, cells) => TensorValue {
-                tensor_type: result.clone(),
-                labels: labels.to_vec(),
-                cells: cells.iter().map(number).collect(),
-            }
-            .rounded(),
-            ProgramOp::TokenSequence(sequence, inputs) => {
-                let inputs: Vec<Cow<'_, TensorValue>> = inputs.iter().map(value).collect();
-                sequence.value(result, inputs.iter().map(|input| input.cells.as_slice()))
-            }
-            ProgramOp::Generate(body, indices, captured) => {
-                let captured: Vec<Cow<'_, TensorValue>> = captured.iter().map(value).collect();
-                let mut cells = vec![0.0; result.dense_size()];
-                for (i, out) in cells.chunks_mut(CELLS_AT_A_TIME).enumerate() {
-                    let from = i * CELLS_AT_A_TIME;
-                    let indices = indices.iter().map(|all| InputBatch::numbers(&all[from..from + out.len()]));
-                    let captured = captured.iter().map(|value| match value.tensor_type.is_scalar() {
-                        true => InputBatch::number(value.cells[0]),
-                        false => InputBatch(InputFeed::Value(value)),
-                    });
-                    let operands: Vec<InputBatch<'_>> = indices.chain(captured).collect();
-                    body.evaluate(nested, out.len(), &operands).write(out);
-                }
-                TensorValue { tensor_type: result.clone(), labels: Vec::new(), cells }.rounded()
-            }
-            ProgramOp::MapSubspaces(function, of) => {
-                let of = value(of);
-                let mut cells = Vec::new();
-                each_subspace(function, &of, nested, |_, value| cells.extend_from_slice(&value.cells));
-                TensorValue { tensor_type: result.clone(), labels: of.labels.clone(), cells }.rounded()
-            }
-            ProgramOp::FilterSubspaces(function, of) => {
-                let of = value(of);
-                let mut kept =
-                    TensorValue { tensor_type: result.clone(), labels: Vec::new(), cells: Vec::new() };
-                each_subspace(function, &of, nested, |i, value| {
-                    if value.cells.iter().any(|cell| *cell != 0.0) {
-                        kept.labels.extend_from_slice(of.address(i));
-                        kept.cells.extend_from_slice(of.subspace(i));
-                    }
-                });
-                kept
-            }
-            ProgramOp::Dense(dense, a, b) => {
-                let (vector, of) = (value(a), value(b));
-                let (vector, rows) = (dense::narrowed(&vector), dense::narrowed(&of));
-                let (vector, rows) = (CellsRef::of(&vector), CellsRef::of(&rows));
-                let sums =
-                    (0..rows.len() / dense.width).map(|i| dense.sum.of(vector, rows.row(i, dense.width)));
-                TensorValue { tensor_type: result.clone(), labels: of.labels.clone(), cells: sums.collect() }
-                    .rounded()
-            }
-        }
-    }
-
-    /// Evaluates a pattern whose result is a number.
-    fn run_dense(&self, dense: DensePattern, a: NodeId, b: NodeId, spare: &mut Vec<Vec<f64>>) -> NodeSlot {
-        let max_sim = dense.shape == SumShape::MaxSim;
-        let of = |a: CellsRef<'_>, b: CellsRef<'_>| match max_sim {
-            true => PreparedMaxSim::new(dense.sum, a, dense.width).of(b),
-            false => dense.sum.of(a, b),
-        };
-        if self.is_same(a) && self.is_same(b) {
-            return NodeSlot::Number(of(self.cells(a, 0).borrow(), self.cells(b, 0).borrow()));
-        }
-        let mut out = self.buffer(spare);
-        match (self.is_same(a), self.is_same(b)) {
-            (true, _) => {
-                let vector = self.cells(a, 0);
-                match self.rows(b) {
-                    _ if max_sim => {
-                        let mut query = PreparedMaxSim::new(dense.sum, vector.borrow(), dense.width);
-                        out.iter_mut()
-                            .enumerate()
-                            .for_each(|(i, out)| *out = query.of(self.cells(b, i).borrow()));
-                    }
-                    Some((cells, rows)) => {
-                        dense.sum.of_rows(vector.borrow(), cells, dense.width, rows, &mut out);
-                    }
-                    _ => self.each(&mut out, |i| of(vector.borrow(), self.cells(b, i).borrow())),
-                }
-            }
-            (_, true) => {
-                let vector = self.cells(b, 0);
-                match self.rows(a) {
-                    Some((cells, rows)) if !max_sim => {
-                        dense.sum.of_rows(vector.borrow(), cells, dense.width, rows, &mut out);
-                    }
-                    _ => self.each(&mut out, |i| of(self.cells(a, i).borrow(), vector.borrow())),
-                }
-            }
-            _ => self.each(&mut out, |i| of(self.cells(a, i).borrow(), self.cells(b, i).borrow())),
-        }
-        NodeSlot::Numbers(out)
-    }
-
-    fn each(&self, out: &mut [f64], f: impl Fn(usize) -> f64) {
-        out.iter_mut().enumerate().for_each(|(i, out)| *out = f(i));
-    }
-
-    /// Rows of an input given as rows.
-    fn rows(&self, id: NodeId) -> Option<(CellsRef<'a>, &'a [u16])> {
-        match &self.slots[id] {
-            NodeSlot::Operand(at) => match self.operands[*at].0 {
-                InputFeed::Rows(cells, rows) => Some((cells, rows)),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Cells of a node's value for one document, in their storage type if they are stored.
-    fn cells(&self, id: NodeId, document: usize) -> StoredCells<'a> {
-        if let NodeSlot::Operand(at) = &self.slots[id] {
-            match self.operands[*at].0 {
-                InputFeed::Tensor(tensor) => return StoredCells::There(CellsRef::of(tensor.cells())),
-                InputFeed::Tensors(tensors) => {
-                    return StoredCells::There(CellsRef::of(tensors[document].cells()));
-                }
-                InputFeed::Rows(cells, rows) => {
-                    let width = self.program.nodes[id].tensor_type.dense_size();
-                    return StoredCells::There(cells.row(usize::from(rows[document]), width));
-                }
-                _ => {}
-            }
-        }
-        StoredCells::Made(dense::narrowed(&self.value(id, document)))
-    }
-}
-
-/// Borrowed or computed cells.
-enum StoredCells<'a> {
-    There(CellsRef<'a>),
-    Made(TensorCells),
-}
-
-impl StoredCells<'_> {
-    fn borrow(&self) -> CellsRef<'_> {
-        match self {
-            StoredCells::There(cells) => *cells,
-            StoredCells::Made(cells) => CellsRef::of(cells),
-        }
-    }
-}
-
-/// Runs a program with one input over the dense subspaces of a value.
-fn each_subspace(
-    function: &ExpressionProgram,
-    of: &TensorValue,
-    scratch: &mut EvaluationScratch,
-    mut visit: impl FnMut(usize, &TensorValue),
-) {
-    let (_, input) = &function.inputs()[0];
-    for i in 0..of.subspaces() {
-        let subspace =
-            TensorValue { tensor_type: input.clone(), labels: Vec::new(), cells: of.subspace(i).to_vec() };
-        let operand = match input.is_scalar() {
-            true => InputBatch::number(subspace.cells[0]),
-            false => InputBatch(InputFeed::Value(&subspace)),
-        };
-        visit(i, &function.evaluate(scratch, 1, &[operand]).value(0));
+/// Takes the memory of a result that differs between documents.
+fn recycle(slot: &mut NodeSlot, spare: &mut Vec<Vec<f64>>) {
+    if let NodeSlot::Numbers(cells) | NodeSlot::Tensors(TensorBatch { cells, .. }) = slot {
+        spare.push(std::mem::take(cells));
+        *slot = NodeSlot::Empty;
     }
 }

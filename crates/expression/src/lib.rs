@@ -9,6 +9,7 @@
 //!
 //! This crate is independent of the meaning of features and of the storage of documents.
 
+mod batch;
 mod builder;
 mod calls;
 mod compile;
@@ -22,6 +23,7 @@ mod literal;
 mod operators;
 mod parser;
 mod program;
+mod run;
 mod sequence;
 mod syntax;
 mod tensors;
@@ -30,7 +32,9 @@ mod value;
 
 pub use compile::{ExpressionScope, FeatureKind, FunctionBody};
 pub use error::{Error, ExpressionFault, ExpressionSpot};
-pub use evaluate::{BatchOutput, EvaluationScratch, InputBatch, TensorRows};
+pub use evaluate::{
+    BatchOutput, EvaluationScratch, InputBatch, StoredLabel, StoredTensor, StoredTensors, TensorRows,
+};
 pub use forest::{DecisionForest, ForestBuilder, MissingDirection, SplitRule, Subtree};
 pub use functions::{BuiltinFunction, FUNCTIONS};
 pub use program::ExpressionProgram;

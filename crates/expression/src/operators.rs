@@ -240,22 +240,38 @@ impl ReduceAggregator {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, aggregator)| *aggregator)
     }
 
+    /// As [`ReduceAggregator::of`], without a change of the cells; `buffer` is used for a copy where one is
+    /// needed.
+    pub(crate) fn of_slice(self, cells: &[f64], buffer: &mut Vec<f64>) -> f64 {
+        match self {
+            ReduceAggregator::Sum => sum(cells),
+            ReduceAggregator::Avg if !cells.is_empty() => sum(cells) / cells.len() as f64,
+            _ => {
+                buffer.clear();
+                buffer.extend_from_slice(cells);
+                self.of(buffer)
+            }
+        }
+    }
+
     /// The value of these cells; 0 without cells. The median may reorder them.
     pub(crate) fn of(self, cells: &mut [f64]) -> f64 {
         if cells.is_empty() {
             return 0.0;
         }
         match self {
-            ReduceAggregator::Avg => cells.iter().sum::<f64>() / cells.len() as f64,
+            ReduceAggregator::Avg => sum(cells) / cells.len() as f64,
             ReduceAggregator::Count => cells.len() as f64,
             ReduceAggregator::Max => {
-                cells.iter().copied().fold(f64::NEG_INFINITY, |x, y| BinaryNumberOp::Max.apply(x, y))
+                let larger = |x: f64, y: f64| if x > y || x.is_nan() { x } else { y };
+                cells.iter().copied().fold(f64::NEG_INFINITY, larger)
             }
             ReduceAggregator::Min => {
-                cells.iter().copied().fold(f64::INFINITY, |x, y| BinaryNumberOp::Min.apply(x, y))
+                let smaller = |x: f64, y: f64| if x < y || x.is_nan() { x } else { y };
+                cells.iter().copied().fold(f64::INFINITY, smaller)
             }
             ReduceAggregator::Prod => cells.iter().product(),
-            ReduceAggregator::Sum => cells.iter().sum(),
+            ReduceAggregator::Sum => sum(cells),
             ReduceAggregator::Median => {
                 if cells.iter().any(|cell| cell.is_nan()) {
                     return f64::NAN;
@@ -272,4 +288,17 @@ impl ReduceAggregator {
             }
         }
     }
+}
+
+/// The sum of these numbers, in several lanes, so that additions do not wait for each other.
+fn sum(cells: &[f64]) -> f64 {
+    let (blocks, rest) = cells.as_chunks::<8>();
+    let mut lanes = [0.0; 8];
+    for block in blocks {
+        lanes.iter_mut().zip(block).for_each(|(lane, cell)| *lane += cell);
+    }
+    let of_rest: f64 = rest.iter().sum();
+    of_rest
+        + ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5]))
+        + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]))
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use millrace_tensor::TensorType;
 
+use crate::batch::SubspaceShape;
 use crate::dense::DensePattern;
 use crate::operators::{BatchNumbers, BinaryNumberOp, UnaryNumberOp};
 use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename};
@@ -24,6 +25,11 @@ pub struct ExpressionProgram {
     pub(crate) arguments: Vec<Vec<NodeId>>,
     /// For each node, the nodes whose results are not used after it.
     pub(crate) done: Vec<Vec<NodeId>>,
+    pub(crate) shapes: Vec<SubspaceShape>,
+    /// True for each input that only kernels read, in its stored form.
+    pub(crate) is_raw: Vec<bool>,
+    /// Cells of the largest dense subspace among tensors that are laid out flat; 0 if there are none.
+    pub(crate) flat_cells: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -45,7 +51,20 @@ impl ExpressionProgram {
                 done[last].push(id);
             }
         }
-        ExpressionProgram { nodes, inputs, arguments, done }
+        let shapes: Vec<SubspaceShape> =
+            nodes.iter().map(|node| SubspaceShape::of(&node.tensor_type)).collect();
+        let mut is_raw: Vec<bool> = nodes
+            .iter()
+            .map(|node| matches!(node.op, ProgramOp::Input(_)) && !node.tensor_type.is_scalar())
+            .collect();
+        for (node, arguments) in nodes.iter().zip(&arguments) {
+            if !matches!(node.op, ProgramOp::Dense(..)) {
+                arguments.iter().for_each(|argument| is_raw[*argument] = false);
+            }
+        }
+        let flat = nodes.iter().zip(&is_raw).filter(|(node, raw)| !**raw && !node.tensor_type.is_scalar());
+        let flat_cells = flat.map(|(node, _)| node.tensor_type.dense_size()).max().unwrap_or(0);
+        ExpressionProgram { nodes, inputs, arguments, done, shapes, is_raw, flat_cells }
     }
 
     /// Features that the program uses, with the types they were compiled for. [`ExpressionProgram::evaluate`]
@@ -105,6 +124,8 @@ pub(crate) enum ProgramOp {
     FilterSubspaces(Arc<ExpressionProgram>, NodeId),
     /// A pattern with a dedicated kernel.
     Dense(DensePattern, NodeId, NodeId),
+    /// The cells of each subspace in another order, for a kernel. The type is that before.
+    Reorder(Arc<Vec<u32>>, NodeId),
     /// Weighted sum of these numbers.
     Linear(Vec<f64>, Vec<NodeId>),
     /// Decision trees over these numbers.
@@ -206,6 +227,7 @@ impl ProgramOp {
             | ProgramOp::Cast(a)
             | ProgramOp::CellOrder { of: a, .. }
             | ProgramOp::UnpackBits { of: a, .. }
+            | ProgramOp::Reorder(_, a)
             | ProgramOp::MapSubspaces(_, a)
             | ProgramOp::FilterSubspaces(_, a) => visit(a),
             ProgramOp::Binary(_, a, b)

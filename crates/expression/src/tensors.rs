@@ -1,20 +1,23 @@
-//! Tensor functions on single values. Everything that depends only on types is computed when an expression is
+//! Tensor functions on batches. Everything that depends only on types is computed when an expression is
 //! compiled, and kept in a plan that evaluation follows.
 
+mod reduce;
+
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Range;
 
 use millrace_tensor::{DimensionKind, TensorType};
 
-use crate::operators::{BatchNumbers, ReduceAggregator};
+use crate::batch::{AddressIndex, BatchSpace, BatchView, SubspaceShape, TensorBatch};
+use crate::operators::BatchNumbers;
 use crate::types;
-use crate::value::TensorValue;
+use crate::value::round;
+
+pub(crate) use reduce::TensorReduce;
 
 /// Maximum number of cells of a join of two tensors of one document; a larger result is replaced by an empty
 /// one.
 const CELLS: usize = 1 << 26;
-
-type Labels = [Arc<str>];
 
 /// A function of two cells, over slices.
 pub(crate) type CellPairs<'f> = &'f mut dyn FnMut(BatchNumbers<'_>, BatchNumbers<'_>, &mut [f64]);
@@ -50,36 +53,83 @@ impl SubspacePairing {
         SubspacePairing { common, labels }
     }
 
-    /// Calls `pair` for each two subspaces with equal common labels, in the order of the left ones.
-    fn each(&self, left: &TensorValue, right: &TensorValue, mut pair: impl FnMut(usize, usize)) {
+    /// True if neither tensor has mapped dimensions.
+    fn is_dense(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Calls `pair` for each two subspaces of a document with equal common labels. Documents are visited from
+    /// the first on.
+    fn each(
+        &self,
+        left: &BatchView<'_>,
+        right: &BatchView<'_>,
+        document: usize,
+        index: &mut AddressIndex,
+        mut pair: impl FnMut(usize, usize),
+    ) {
+        let (lefts, rights) = (left.subspaces(document), right.subspaces(document));
         if self.common.is_empty() {
-            for i in 0..left.subspaces() {
-                (0..right.subspaces()).for_each(|j| pair(i, j));
+            for i in lefts {
+                rights.clone().for_each(|j| pair(i, j));
             }
             return;
         }
-        let mut by_labels: HashMap<Vec<&str>, Vec<usize>> = HashMap::new();
-        for j in 0..right.subspaces() {
-            let address = right.address(j);
-            by_labels.entry(self.common.iter().map(|(_, at)| &*address[*at]).collect()).or_default().push(j);
+        // A tensor that all documents share is indexed once.
+        if left.is_same() && !right.is_same() {
+            let places = || self.common.iter().map(|(place, _)| *place);
+            if document == 0 {
+                add_all(index, left, lefts, places);
+            }
+            for j in rights {
+                let places = self.common.iter().map(|(_, place)| *place);
+                let mut next = index.first(right.address(j), places);
+                while let Some(entry) = next {
+                    let (i, following) = index.entry(entry);
+                    pair(i, j);
+                    next = following;
+                }
+            }
+            return;
         }
-        let mut key = Vec::new();
-        for i in 0..left.subspaces() {
-            let address = left.address(i);
-            key.clear();
-            key.extend(self.common.iter().map(|(at, _)| &*address[*at]));
-            for j in by_labels.get(&key).into_iter().flatten() {
-                pair(i, *j);
+        let places = || self.common.iter().map(|(_, place)| *place);
+        if document == 0 || !right.is_same() {
+            add_all(index, right, rights, places);
+        }
+        for i in lefts {
+            let places = self.common.iter().map(|(place, _)| *place);
+            let mut next = index.first(left.address(i), places);
+            while let Some(entry) = next {
+                let (j, following) = index.entry(entry);
+                pair(i, j);
+                next = following;
             }
         }
     }
 
-    fn write_labels(&self, left: &Labels, right: &Labels, out: &mut Vec<Arc<str>>) {
+    fn write_labels(&self, left: &[u32], right: &[u32], out: &mut Vec<u32>) {
         out.extend(self.labels.iter().map(|source| match source {
-            LabelSource::Left(at) => Arc::clone(&left[*at]),
-            LabelSource::Right(at) => Arc::clone(&right[*at]),
+            LabelSource::Left(at) => left[*at],
+            LabelSource::Right(at) => right[*at],
         }));
     }
+}
+
+/// Indexes subspaces by their labels at `places`.
+fn add_all<P: Iterator<Item = usize>>(
+    index: &mut AddressIndex,
+    of: &BatchView<'_>,
+    subspaces: Range<usize>,
+    places: impl Fn() -> P,
+) {
+    index.clear();
+    // The last that is added is found first.
+    subspaces.rev().for_each(|subspace| index.insert(of.address(subspace), places(), subspace));
+}
+
+/// True if the places are all cells in their order.
+fn is_whole(places: &[u32], of: &TensorType) -> bool {
+    places.len() == of.dense_size() && places.iter().zip(0..).all(|(place, index)| *place == index)
 }
 
 /// For each dense cell of `result`, the index of the cell of `of` with equal indices in the shared
@@ -108,36 +158,98 @@ fn places(result: &TensorType, of: &TensorType) -> Vec<u32> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TensorJoin {
     pairing: SubspacePairing,
-    left: Vec<u32>,
-    right: Vec<u32>,
+    left: JoinedCells,
+    right: JoinedCells,
     result: TensorType,
+}
+
+/// For each dense cell of the result, a cell of an operand.
+#[derive(Debug, Clone, PartialEq)]
+struct JoinedCells {
+    places: Vec<u32>,
+    /// True if they are all cells in their order.
+    whole: bool,
+}
+
+impl JoinedCells {
+    fn new(result: &TensorType, of: &TensorType) -> Self {
+        let places = places(result, of);
+        JoinedCells { whole: is_whole(&places, of), places }
+    }
+
+    fn push(&self, subspace: &[f64], out: &mut Vec<f64>) {
+        match (self.whole, subspace) {
+            (true, _) => out.extend_from_slice(subspace),
+            (false, [cell]) => out.resize(out.len() + self.places.len(), *cell),
+            _ => out.extend(self.places.iter().map(|at| subspace[*at as usize])),
+        }
+    }
+
+    /// The cells of dense tensors, for all documents.
+    fn of_all<'b>(
+        &self,
+        view: &BatchView<'b>,
+        documents: usize,
+        buffer: &'b mut Vec<f64>,
+    ) -> BatchNumbers<'b> {
+        if view.is_same() && view.shape.size == 1 {
+            return BatchNumbers::Same(view.of_document(0)[0]);
+        }
+        if let Some(cells) = view.adjacent(documents).filter(|_| self.whole) {
+            return BatchNumbers::Each(cells);
+        }
+        buffer.clear();
+        (0..documents).for_each(|document| self.push(view.of_document(document), buffer));
+        BatchNumbers::Each(buffer)
+    }
 }
 
 impl TensorJoin {
     pub fn new(left: &TensorType, right: &TensorType, result: &TensorType) -> Self {
         TensorJoin {
             pairing: SubspacePairing::new(left, right, result),
-            left: places(result, left),
-            right: places(result, right),
+            left: JoinedCells::new(result, left),
+            right: JoinedCells::new(result, right),
             result: result.clone(),
         }
     }
 
-    pub fn of(&self, left: &TensorValue, right: &TensorValue, f: CellPairs<'_>) -> TensorValue {
-        let size = self.left.len();
-        let (mut labels, mut xs, mut ys) = (Vec::new(), Vec::new(), Vec::new());
-        self.pairing.each(left, right, |i, j| {
-            if xs.len() + size > CELLS {
-                return;
+    pub fn of(
+        &self,
+        left: BatchView<'_>,
+        right: BatchView<'_>,
+        documents: usize,
+        space: &mut BatchSpace,
+        cells: Vec<f64>,
+        f: CellPairs<'_>,
+    ) -> TensorBatch {
+        let shape = SubspaceShape::of(&self.result);
+        let mut out = TensorBatch::new(shape, cells);
+        let BatchSpace { index, left: xs, right: ys, .. } = space;
+        if self.pairing.is_dense() {
+            out.cells.resize(documents * shape.size, 0.0);
+            let (x, y) = (self.left.of_all(&left, documents, xs), self.right.of_all(&right, documents, ys));
+            f(x, y, &mut out.cells);
+        } else {
+            xs.clear();
+            ys.clear();
+            for document in 0..documents {
+                let begin = xs.len();
+                self.pairing.each(&left, &right, document, index, |i, j| {
+                    if xs.len() - begin + shape.size > CELLS {
+                        return;
+                    }
+                    self.pairing.write_labels(left.address(i), right.address(j), &mut out.labels);
+                    self.left.push(left.subspace(i), xs);
+                    self.right.push(right.subspace(j), ys);
+                });
+                out.starts.push((xs.len() / shape.size) as u32);
             }
-            self.pairing.write_labels(left.address(i), right.address(j), &mut labels);
-            let (x, y) = (left.subspace(i), right.subspace(j));
-            xs.extend(self.left.iter().map(|at| x[*at as usize]));
-            ys.extend(self.right.iter().map(|at| y[*at as usize]));
-        });
-        let mut cells = vec![0.0; xs.len()];
-        f(BatchNumbers::Each(&xs), BatchNumbers::Each(&ys), &mut cells);
-        TensorValue { tensor_type: self.result.clone(), labels, cells }.rounded()
+            out.cells.resize(xs.len(), 0.0);
+            f(BatchNumbers::Each(xs), BatchNumbers::Each(ys), &mut out.cells);
+        }
+        round(self.result.cell(), &mut out.cells);
+        out
     }
 }
 
@@ -192,118 +304,78 @@ impl TensorConcat {
         TensorConcat { pairing: SubspacePairing::new(left, right, result), cells, result: result.clone() }
     }
 
-    pub fn of(&self, left: &TensorValue, right: &TensorValue) -> TensorValue {
-        let (mut labels, mut cells) = (Vec::new(), Vec::new());
-        self.pairing.each(left, right, |i, j| {
-            if cells.len() + self.cells.len() > CELLS {
-                return;
-            }
-            self.pairing.write_labels(left.address(i), right.address(j), &mut labels);
-            let (x, y) = (left.subspace(i), right.subspace(j));
-            cells.extend(self.cells.iter().map(|place| match place {
-                Ok(at) => x[*at as usize],
-                Err(at) => y[*at as usize],
-            }));
-        });
-        TensorValue { tensor_type: self.result.clone(), labels, cells }.rounded()
+    pub fn of(
+        &self,
+        left: BatchView<'_>,
+        right: BatchView<'_>,
+        documents: usize,
+        space: &mut BatchSpace,
+        cells: Vec<f64>,
+    ) -> TensorBatch {
+        let shape = SubspaceShape::of(&self.result);
+        let mut out = TensorBatch::new(shape, cells);
+        for document in 0..documents {
+            let begin = out.cells.len();
+            let TensorBatch { labels, cells, .. } = &mut out;
+            self.pairing.each(&left, &right, document, &mut space.index, |i, j| {
+                if cells.len() - begin + shape.size > CELLS {
+                    return;
+                }
+                self.pairing.write_labels(left.address(i), right.address(j), labels);
+                let (x, y) = (left.subspace(i), right.subspace(j));
+                cells.extend(self.cells.iter().map(|place| match place {
+                    Ok(at) => x[*at as usize],
+                    Err(at) => y[*at as usize],
+                }));
+            });
+            out.end_tensor(shape);
+        }
+        round(self.result.cell(), &mut out.cells);
+        out
     }
 }
 
 /// `merge` of two tensors with the same dimensions.
 pub(crate) fn merge(
-    left: &TensorValue,
-    right: &TensorValue,
+    left: BatchView<'_>,
+    right: BatchView<'_>,
+    documents: usize,
     result: &TensorType,
+    space: &mut BatchSpace,
     f: CellPairs<'_>,
-) -> TensorValue {
-    let size = result.dense_size();
-    let mut merged =
-        TensorValue { tensor_type: result.clone(), labels: left.labels.clone(), cells: left.cells.clone() };
-    let mut by_labels: HashMap<&Labels, usize> = HashMap::new();
-    let mapped = result.mapped().next().is_some();
-    if mapped {
-        by_labels.extend((0..left.subspaces()).map(|i| (left.address(i), i)));
-    }
-    for j in 0..right.subspaces() {
-        let found = if mapped { by_labels.get(right.address(j)).copied() } else { Some(0) };
-        match found {
-            Some(i) => {
-                let out = &mut merged.cells[i * size..(i + 1) * size];
-                f(BatchNumbers::Each(left.subspace(i)), BatchNumbers::Each(right.subspace(j)), out);
-            }
-            None => {
-                merged.labels.extend(right.address(j).iter().cloned());
-                merged.cells.extend(right.subspace(j));
-            }
+) -> TensorBatch {
+    let shape = SubspaceShape::of(result);
+    let mut out = TensorBatch::new(shape, Vec::new());
+    for document in 0..documents {
+        let begin = out.cells.len();
+        let first = begin / shape.size;
+        let lefts = left.subspaces(document);
+        out.cells.extend_from_slice(left.of_document(document));
+        if shape.mapped > 0 {
+            lefts.clone().for_each(|i| out.labels.extend_from_slice(left.address(i)));
+            add_all(&mut space.index, &left, lefts.clone(), || 0..shape.mapped);
         }
-    }
-    merged.rounded()
-}
-
-/// `reduce`
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TensorReduce {
-    aggregator: ReduceAggregator,
-    /// Indices of the remaining mapped dimensions.
-    kept: Vec<usize>,
-    /// For each dense cell of the result, the indices of the cells it is computed from, concatenated.
-    cells: Vec<u32>,
-    result: TensorType,
-}
-
-impl TensorReduce {
-    pub fn new(aggregator: ReduceAggregator, of: &TensorType, result: &TensorType) -> Self {
-        let kept = of
-            .mapped()
-            .enumerate()
-            .filter(|(_, d)| types::dimension(result, &d.name).is_some())
-            .map(|(at, _)| at)
-            .collect();
-        let targets = places(of, result);
-        let mut cells: Vec<u32> = (0..targets.len() as u32).collect();
-        cells.sort_by_key(|cell| targets[*cell as usize]);
-        TensorReduce { aggregator, kept, cells, result: result.clone() }
-    }
-
-    pub fn aggregator(&self) -> ReduceAggregator {
-        self.aggregator
-    }
-
-    pub fn of(&self, value: &TensorValue) -> TensorValue {
-        let size = self.result.dense_size();
-        let group = self.cells.len() / size;
-        let mut order: HashMap<Vec<&Arc<str>>, usize> = HashMap::new();
-        let mut labels = Vec::new();
-        // Source subspaces of each subspace of the result.
-        let mut sources: Vec<Vec<usize>> = Vec::new();
-        if self.kept.is_empty() {
-            sources.push((0..value.subspaces()).collect());
-        } else {
-            for i in 0..value.subspaces() {
-                let address = value.address(i);
-                let next = sources.len();
-                let at = *order.entry(self.kept.iter().map(|at| &address[*at]).collect()).or_insert(next);
-                if at == next {
-                    sources.push(Vec::new());
-                    labels.extend(self.kept.iter().map(|at| Arc::clone(&address[*at])));
+        for j in right.subspaces(document) {
+            let found = match shape.mapped {
+                0 => Some(lefts.start),
+                _ => space.index.first(right.address(j), 0..shape.mapped).map(|at| space.index.entry(at).0),
+            };
+            match found {
+                Some(i) => {
+                    let at = (first + i - lefts.start) * shape.size;
+                    let out = &mut out.cells[at..at + shape.size];
+                    f(BatchNumbers::Each(left.subspace(i)), BatchNumbers::Each(right.subspace(j)), out);
                 }
-                sources[at].push(i);
-            }
-        }
-        let mut cells = Vec::with_capacity(sources.len() * size);
-        let mut gathered = Vec::new();
-        for source in &sources {
-            for places in self.cells.chunks(group) {
-                gathered.clear();
-                for subspace in source {
-                    let from = value.subspace(*subspace);
-                    gathered.extend(places.iter().map(|at| from[*at as usize]));
+                None => {
+                    out.labels.extend_from_slice(right.address(j));
+                    out.cells.extend_from_slice(right.subspace(j));
                 }
-                cells.push(self.aggregator.of(&mut gathered));
             }
         }
-        TensorValue { tensor_type: self.result.clone(), labels, cells }.rounded()
+        out.end_tensor(shape);
     }
+    round(result.cell(), &mut out.cells);
+    out
 }
 
 /// `rename`
@@ -338,64 +410,71 @@ impl TensorRename {
         TensorRename { labels, cells, result: result.clone() }
     }
 
-    pub fn of(&self, value: &TensorValue) -> TensorValue {
-        let (mut labels, mut cells) = (Vec::new(), Vec::with_capacity(value.cells.len()));
-        for i in 0..value.subspaces() {
-            let address = value.address(i);
-            labels.extend(self.labels.iter().map(|at| Arc::clone(&address[*at])));
-            let from = value.subspace(i);
-            cells.extend(self.cells.iter().map(|at| from[*at as usize]));
+    pub fn of(&self, of: BatchView<'_>, documents: usize, cells: Vec<f64>) -> TensorBatch {
+        let shape = SubspaceShape::of(&self.result);
+        let mut out = TensorBatch::new(shape, cells);
+        for document in 0..documents {
+            for subspace in of.subspaces(document) {
+                let address = of.address(subspace);
+                out.labels.extend(self.labels.iter().map(|at| address[*at]));
+                let from = of.subspace(subspace);
+                out.cells.extend(self.cells.iter().map(|at| from[*at as usize]));
+            }
+            out.end_tensor(shape);
         }
-        TensorValue { tensor_type: self.result.clone(), labels, cells }
+        out
     }
 }
 
 /// One dimension of an address with a known label.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum PinnedDimension {
-    /// A mapped dimension, by index, and its label.
-    Label(usize, Arc<str>),
+    /// A mapped dimension, by index, and the number of its label.
+    Label(usize, u32),
     /// An indexed dimension: the stride between its cells, its size, the index.
     Index { step: usize, size: usize, index: f64 },
 }
 
-/// The cells of `value` at the pinned address. An address outside the tensor gives zeros, or no cells if a
-/// mapped dimension remains.
+/// Appends the cells of a document's tensor at the pinned address. An address outside the tensor gives zeros,
+/// or no cells if a mapped dimension remains.
 pub(crate) fn peek(
-    value: &TensorValue,
+    of: &BatchView<'_>,
+    document: usize,
     pins: &[PinnedDimension],
     cells: &[u32],
-    result: &TensorType,
-) -> TensorValue {
+    shape: SubspaceShape,
+    out: &mut TensorBatch,
+) {
     let mut offset = 0;
-    let mut fixed = Vec::new();
+    let mut outside = false;
     for pin in pins {
-        match pin {
-            PinnedDimension::Label(at, label) => fixed.push((*at, label)),
-            PinnedDimension::Index { step, size, index } => {
-                if !(0.0..*size as f64).contains(index) {
-                    return TensorValue::empty(result);
-                }
-                offset += *index as usize * step;
-            }
+        if let PinnedDimension::Index { step, size, index } = pin {
+            outside |= !(0.0..*size as f64).contains(index);
+            offset += *index as usize * step;
         }
     }
-    let mapped = result.mapped().next().is_some();
-    let mut peeked = TensorValue { tensor_type: result.clone(), labels: Vec::new(), cells: Vec::new() };
-    for i in 0..value.subspaces() {
-        let address = value.address(i);
-        if fixed.iter().any(|(at, label)| address[*at] != **label) {
+    let is_pinned = |place: usize| {
+        pins.iter().any(|pin| matches!(pin, PinnedDimension::Label(pinned, _) if *pinned == place))
+    };
+    let begin = out.cells.len();
+    for subspace in of.subspaces(document).filter(|_| !outside) {
+        let address = of.address(subspace);
+        let differs = |pin: &PinnedDimension| matches!(pin, PinnedDimension::Label(place, label) if address[*place] != *label);
+        if pins.iter().any(differs) {
             continue;
         }
-        let rest = address.iter().enumerate().filter(|(at, _)| fixed.iter().all(|(pinned, _)| pinned != at));
-        peeked.labels.extend(rest.map(|(_, label)| Arc::clone(label)));
-        let from = value.subspace(i);
-        peeked.cells.extend(cells.iter().map(|at| from[offset + *at as usize]));
-        if !mapped {
-            return peeked;
+        let rest = address.iter().enumerate().filter(|(place, _)| !is_pinned(*place));
+        out.labels.extend(rest.map(|(_, label)| *label));
+        let from = of.subspace(subspace);
+        out.cells.extend(cells.iter().map(|at| from[offset + *at as usize]));
+        if shape.mapped == 0 {
+            break;
         }
     }
-    if mapped { peeked } else { TensorValue::empty(result) }
+    if shape.mapped == 0 && out.cells.len() == begin {
+        out.cells.resize(begin + shape.size, 0.0);
+    }
+    out.end_tensor(shape);
 }
 
 /// Input of [`peek`]: indices of the remaining dense cells when all pinned indices are 0.
@@ -408,28 +487,28 @@ pub(crate) fn step(of: &TensorType, name: &str) -> usize {
     of.indexed().skip_while(|(known, _)| *known != name).skip(1).map(|(_, size)| size).product()
 }
 
-/// `cell_order`
-pub(crate) fn cell_order(value: &TensorValue, largest_first: bool, result: &TensorType) -> TensorValue {
-    let mut order: Vec<usize> = (0..value.cells.len()).collect();
+/// Appends the ranks of the cells of a tensor: `cell_order`.
+pub(crate) fn cell_order(of: &[f64], largest_first: bool, order: &mut Vec<usize>, out: &mut Vec<f64>) {
+    order.clear();
+    order.extend(0..of.len());
     // NaN always sorts last.
     let key = |cell: f64| match (cell.is_nan(), largest_first) {
         (true, _) => f64::INFINITY,
         (false, true) => -cell,
         (false, false) => cell,
     };
-    order.sort_by(|a, b| key(value.cells[*a]).total_cmp(&key(value.cells[*b])));
-    let mut cells = vec![0.0; value.cells.len()];
-    order.into_iter().enumerate().for_each(|(rank, at)| cells[at] = rank as f64);
-    TensorValue { tensor_type: result.clone(), labels: value.labels.clone(), cells }.rounded()
+    order.sort_by(|a, b| key(of[*a]).total_cmp(&key(of[*b])));
+    let begin = out.len();
+    out.resize(begin + of.len(), 0.0);
+    order.iter().enumerate().for_each(|(rank, at)| out[begin + at] = rank as f64);
 }
 
-/// `unpack_bits`
-pub(crate) fn unpack_bits(value: &TensorValue, lowest_first: bool, result: &TensorType) -> TensorValue {
-    let bit = |cell: f64, at: u32| f64::from(cell as i8 as u8 >> at & 1);
-    let cells = value
-        .cells
-        .iter()
-        .flat_map(|cell| (0..8).map(move |at| bit(*cell, if lowest_first { at } else { 7 - at })))
-        .collect();
-    TensorValue { tensor_type: result.clone(), labels: value.labels.clone(), cells }
+/// Appends the bits of cells: `unpack_bits`.
+pub(crate) fn unpack_bits(of: &[f64], lowest_first: bool, out: &mut Vec<f64>) {
+    out.reserve(of.len() * 8);
+    for cell in of {
+        let bits = *cell as i8 as u8;
+        let bits = if lowest_first { bits } else { bits.reverse_bits() };
+        out.extend((0..8).map(|at| f64::from(bits >> at & 1)));
+    }
 }

@@ -42,29 +42,6 @@ impl TensorValue {
         let cells = if tensor_type.mapped().next().is_none() { tensor_type.dense_size() } else { 0 };
         TensorValue { tensor_type: tensor_type.clone(), labels: Vec::new(), cells: vec![0.0; cells] }
     }
-
-    /// Number of dense subspaces.
-    pub fn subspaces(&self) -> usize {
-        self.cells.len() / self.tensor_type.dense_size()
-    }
-
-    /// The labels of a subspace.
-    pub fn address(&self, subspace: usize) -> &[Arc<str>] {
-        let mapped = self.tensor_type.mapped().count();
-        &self.labels[subspace * mapped..(subspace + 1) * mapped]
-    }
-
-    /// The cells of a subspace.
-    pub fn subspace(&self, subspace: usize) -> &[f64] {
-        let size = self.tensor_type.dense_size();
-        &self.cells[subspace * size..(subspace + 1) * size]
-    }
-
-    /// Rounds all cells to the cell type.
-    pub fn rounded(mut self) -> Self {
-        round(self.tensor_type.cell(), &mut self.cells);
-        self
-    }
 }
 
 /// Rounds to the precision of a cell type.

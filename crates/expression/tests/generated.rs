@@ -7,13 +7,17 @@ use std::collections::BTreeMap;
 
 use millrace_expression::{
     EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
-    FunctionBody, InputBatch, ParsedExpression, string_hash,
+    FunctionBody, InputBatch, ParsedExpression, StoredLabel, StoredTensor, StoredTensors, TensorRows,
+    string_hash,
 };
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 use slow::tensor::{SlowTensor, of_tensor};
 
 /// Number of worlds per expression.
 const WORLDS: u64 = 12;
+
+/// Number of documents of a batch: more than are evaluated at once.
+const DOCUMENTS: usize = 6_000;
 
 /// Features of the expressions.
 const FEATURES: [(&str, &str); 10] = [
@@ -89,6 +93,13 @@ impl GeneratedFeatures {
         GeneratedFeatures { features: features.collect(), functions: functions.into() }
     }
 
+    /// Another world with the same query.
+    fn with_query_of(mut self, other: &GeneratedFeatures) -> Self {
+        let of_query = other.features.iter().filter(|(name, _)| name.starts_with("query("));
+        self.features.extend(of_query.map(|(name, value)| (name.clone(), value.clone())));
+        self
+    }
+
     /// Results of the engine for an expression: as one document, and as the last of three.
     fn evaluate(&self, text: &str) -> Result<[Tensor; 2], String> {
         let expression = ParsedExpression::parse(text).map_err(|error| error.to_string())?;
@@ -109,6 +120,99 @@ impl GeneratedFeatures {
         let (mut one, mut three) = (EvaluationScratch::default(), EvaluationScratch::default());
         Ok([program.evaluate(&mut one, 1, &same).tensor(0), program.evaluate(&mut three, 3, &each).tensor(2)])
     }
+}
+
+/// Values of an input for documents of several worlds, in turns.
+enum DocumentValues {
+    Same(Tensor),
+    Numbers(Vec<f64>),
+    Rows(TensorCells, Vec<u16>),
+    Stored(Vec<u8>, Vec<StoredTensor>, Vec<StoredLabel>),
+    Tensors(Vec<Tensor>),
+}
+
+impl DocumentValues {
+    fn new(name: &str, worlds: &[GeneratedFeatures], stored: bool) -> Self {
+        let values: Vec<&Tensor> = worlds.iter().map(|world| &world.features[name]).collect();
+        let each = (0..DOCUMENTS).map(|document| document % worlds.len());
+        let tensor_type = values[0].tensor_type();
+        if name.starts_with("query(") {
+            DocumentValues::Same(values[0].clone())
+        } else if tensor_type.is_scalar() {
+            DocumentValues::Numbers(each.map(|world| values[world].cells().get(0)).collect())
+        } else if !stored {
+            DocumentValues::Tensors(each.map(|world| values[world].clone()).collect())
+        } else if tensor_type.is_dense() {
+            let mut cells = TensorCells::with_capacity(tensor_type.cell(), 0);
+            values.iter().for_each(|value| cells.extend_from(value.cells(), 0..value.cells().len()));
+            DocumentValues::Rows(cells, each.map(|world| world as u16).collect())
+        } else {
+            Self::stored(&values)
+        }
+    }
+
+    /// Tensors in bytes, at odd offsets.
+    fn stored(values: &[&Tensor]) -> Self {
+        let (mut bytes, mut tensors, mut labels) = (vec![7u8], Vec::new(), Vec::new());
+        for value in values {
+            let first_label = labels.len() as u32;
+            for label in value.all_labels() {
+                labels.push(StoredLabel { at: bytes.len() as u32, length: label.len() as u32 });
+                bytes.extend(label.as_bytes());
+            }
+            let cells_at = bytes.len() as u32;
+            bytes.extend(value.cells().as_bytes());
+            tensors.push(StoredTensor { cells_at, subspaces: value.subspaces() as u32, first_label });
+        }
+        let tensors = tensors.iter().copied().cycle().take(DOCUMENTS).collect();
+        DocumentValues::Stored(bytes, tensors, labels)
+    }
+
+    fn operand(&self) -> InputBatch<'_> {
+        match self {
+            DocumentValues::Same(tensor) => InputBatch::tensor(tensor),
+            DocumentValues::Numbers(numbers) => InputBatch::numbers(numbers),
+            DocumentValues::Tensors(tensors) => InputBatch::tensors(tensors),
+            DocumentValues::Stored(bytes, tensors, labels) => {
+                InputBatch::stored(StoredTensors { bytes, tensors, labels })
+            }
+            DocumentValues::Rows(cells, rows) => {
+                let cells = match cells {
+                    TensorCells::Double(cells) => TensorRows::Double(cells),
+                    TensorCells::Float(cells) => TensorRows::Float(cells),
+                    TensorCells::BFloat16(cells) => TensorRows::BFloat16(cells),
+                    TensorCells::Int8(cells) => TensorRows::Int8(cells),
+                };
+                InputBatch::rows(cells, rows)
+            }
+        }
+    }
+}
+
+/// Results of the engine for the documents of a batch, of worlds in turns: the world and its result, for some
+/// documents.
+fn evaluate_all(
+    worlds: &[GeneratedFeatures],
+    text: &str,
+    stored: bool,
+) -> Result<Vec<(usize, Tensor)>, String> {
+    let expression = ParsedExpression::parse(text).map_err(|error| error.to_string())?;
+    let program = ExpressionProgram::compile(&expression, &worlds[0]).map_err(|error| error.to_string())?;
+    let inputs = program.inputs().iter();
+    let values: Vec<DocumentValues> =
+        inputs.map(|(name, _)| DocumentValues::new(&name.to_string(), worlds, stored)).collect();
+    let operands: Vec<InputBatch<'_>> = values.iter().map(DocumentValues::operand).collect();
+    let mut scratch = EvaluationScratch::default();
+    let mut results = Vec::new();
+    // The second run is in the memory of the first.
+    for documents in [DOCUMENTS, DOCUMENTS - 1] {
+        let output = program.evaluate(&mut scratch, documents, &operands);
+        let some = (0..documents).filter(|document| {
+            *document < worlds.len() || document % 499 == 0 || *document + worlds.len() >= documents
+        });
+        results.extend(some.map(|document| (document % worlds.len(), output.tensor(document))));
+    }
+    Ok(results)
 }
 
 impl ExpressionScope for GeneratedFeatures {
@@ -193,3 +297,68 @@ fn every_expression_of_the_table_is_its_slow_twin() {
     );
     assert!(expressions.len() >= 300, "the table has {} expressions", expressions.len());
 }
+
+/// Batches of documents with different values, in all forms that inputs have.
+#[test]
+fn every_expression_of_the_table_is_its_slow_twin_in_batches() {
+    let lines = include_str!("values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = lines.filter_map(|line| line.split_once("=> "));
+    let more = MORE_EXPRESSIONS.iter().copied();
+    let expressions = lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim());
+    let first = GeneratedFeatures::new(100);
+    let worlds: Vec<GeneratedFeatures> =
+        (0..WORLDS).map(|seed| GeneratedFeatures::new(100 + seed).with_query_of(&first)).collect();
+    let (mut wrong, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
+    for text in expressions.chain(more) {
+        if !text.contains("attribute(") {
+            continue;
+        }
+        let expected: Result<Vec<SlowTensor>, _> =
+            worlds.iter().map(|world| slow::evaluate(text, world)).collect();
+        let Ok(expected) = expected else {
+            unknown.push(text);
+            continue;
+        };
+        compared += 1;
+        for stored in [false, true] {
+            match evaluate_all(&worlds, text, stored) {
+                Ok(found) => wrong.extend(
+                    found
+                        .iter()
+                        .find_map(|(world, found)| compare(found, &expected[*world]))
+                        .map(|how| format!("{text}, stored {stored}: {how}")),
+                ),
+                Err(error) => wrong.push(format!("{text}: {error}")),
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "not known to the slow evaluator: {unknown:?}");
+    assert!(compared >= 90, "{compared} expressions use values of documents");
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Expressions over tensors of documents, beside those of the table.
+const MORE_EXPRESSIONS: [&str; 22] = [
+    "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
+    "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
+    "reduce(sum(query(v) * attribute(mx), x), max, k)",
+    "reduce(sum(query(v) * attribute(mx), x), min, k)",
+    "reduce(sum(query(v) * attribute(mx), x), avg)",
+    "reduce(sum(query(v) * attribute(mx), x), median)",
+    "reduce(sum(query(v) * attribute(mx), x), count)",
+    "sum(query(v) * attribute(mx), x)",
+    "sum(attribute(v) * attribute(mx), x) + attribute(m)",
+    "sum(query(mat) * attribute(v), x)",
+    "sum(sum(query(mat) * attribute(v), x))",
+    "sum(attribute(m) * attribute(mx))",
+    "attribute(m) * attribute(mx)",
+    "merge(attribute(m), attribute(m) * 2, f(a, b)(a - b))",
+    "tensor(x[3])(attribute(v){x:(x)} + attribute(price))",
+    "tensor(x[3])(sum(attribute(m)) * x)",
+    "tensor(x[2], y[3])(query(v){x:(y)} * attribute(price) + x)",
+    "sum(l2_normalize(attribute(v), x) * query(v))",
+    "reduce(argmax(attribute(v)), count)",
+    "sum(query(v) * unpack_bits(attribute(b)){x:3})",
+    "map_subspaces(attribute(mx), f(t)(reduce(t, max)))",
+    "filter_subspaces(attribute(mx), f(t)(reduce(t, sum) > 0))",
+];

@@ -40,7 +40,7 @@ pub use matches::{
     ChunkMatches, FieldStatistics, LeafMatches, MatchedDocuments, RankingDemands, TermStatistics,
     WordOccurrences,
 };
-pub use nearest::nearest_subspace;
+pub use nearest::{NearestSubspace, nearest_subspace};
 pub use nested::values_at;
 pub use pattern::WordMatcher;
 pub use run::match_plan;

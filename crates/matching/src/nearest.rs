@@ -4,9 +4,9 @@ use std::collections::BinaryHeap;
 
 use half::bf16;
 use millrace_column::{BytesColumn, CellKind, Column, ExecutionPaths, FixedColumn};
-use millrace_document::{DataType, DocumentValue, ValueRef};
+use millrace_document::{DataType, DocumentValue, EncodedTensorType};
 use millrace_schema::DistanceMetric;
-use millrace_tensor::kernels::{self, KernelCell, KernelSum};
+use millrace_tensor::kernels::{self, KernelCell, KernelSum, WidenCell};
 use millrace_tensor::{CellType, Tensor, TensorCells, TensorType};
 
 use crate::geo;
@@ -103,19 +103,27 @@ impl NearestLeaf {
     }
 
     fn dense(&self, column: &FixedColumn, rows: &[u16], distances: &mut [f64]) {
+        let mut squares = Vec::new();
         match column.cell() {
-            CellKind::F32 => self.rows::<f32>(column.cells(), rows, distances),
-            CellKind::BF16 => self.rows::<bf16>(column.cells(), rows, distances),
-            CellKind::I8 => self.rows::<i8>(column.cells(), rows, distances),
-            CellKind::F64 => f64::scan(self, column.cells(), rows, distances),
+            CellKind::F32 => self.rows::<f32>(column.cells(), rows, distances, &mut squares),
+            CellKind::BF16 => self.rows::<bf16>(column.cells(), rows, distances, &mut squares),
+            CellKind::I8 => self.rows::<i8>(column.cells(), rows, distances, &mut squares),
+            CellKind::F64 => self.double_rows::<f64>(column.cells(), rows, distances),
             CellKind::Bool | CellKind::I32 | CellKind::I64 | CellKind::U64 => {}
         }
     }
 
-    fn rows<C: VectorCell>(&self, cells: &[C], rows: &[u16], distances: &mut [f64]) {
+    /// Writes the distance of each of `rows` of the matrix `cells`. `squares` is a reusable buffer.
+    fn rows<C: VectorCell>(&self, cells: &[C], rows: &[u16], distances: &mut [f64], squares: &mut Vec<f64>) {
         let width = self.doubles.len();
-        let row = |row: &u16| &cells[usize::from(*row) * width..][..width];
         match (&self.query, C::bits(cells)) {
+            (QueryVector::Single(query, _), _) if self.metric == DistanceMetric::Angular => {
+                squares.resize(rows.len().max(squares.len()), 0.0);
+                kernels::product_and_square_rows(query, cells, width, rows, distances, squares);
+                for (distance, square) in distances.iter_mut().zip(squares) {
+                    *distance = self.distance(*distance, || *square);
+                }
+            }
             (QueryVector::Single(query, split), _) => {
                 let pairs = match self.metric {
                     DistanceMetric::Euclidean => KernelSum::SquaredDifference,
@@ -125,13 +133,8 @@ impl NearestLeaf {
                     (Some(split), Some(cells)) => split.sum_rows(pairs, cells, rows, distances),
                     _ => kernels::sum_rows(pairs, query, cells, width, rows, distances),
                 }
-                for (distance, number) in distances.iter_mut().zip(rows) {
-                    let square = || {
-                        let row = row(number);
-                        kernels::sum_pairs(KernelSum::Product, row, row)
-                    };
-                    *distance = self.distance(*distance, square);
-                }
+                // Only angles need the length of a row.
+                distances.iter_mut().for_each(|distance| *distance = self.distance(*distance, || 1.0));
             }
             (QueryVector::Bits(query), Some(cells)) => {
                 for (distance, number) in distances.iter_mut().zip(rows) {
@@ -140,43 +143,41 @@ impl NearestLeaf {
                 }
             }
             (QueryVector::Double | QueryVector::Bits(_) | QueryVector::Place(..), _) => {
-                let mut doubles = Vec::with_capacity(width);
-                for (distance, number) in distances.iter_mut().zip(rows) {
-                    doubles.clear();
-                    doubles.extend(row(number).iter().map(|cell| f64::from(cell.to_f32())));
-                    *distance = self.doubles_distance(&doubles);
-                }
+                self.double_rows(cells, rows, distances);
             }
+        }
+    }
+
+    fn double_rows<C: WidenCell>(&self, cells: &[C], rows: &[u16], distances: &mut [f64]) {
+        let width = self.doubles.len();
+        for (distance, row) in distances.iter_mut().zip(rows) {
+            *distance = self.doubles_distance(&cells[usize::from(*row) * width..][..width]);
         }
     }
 
     /// Distance of the nearest dense subspace of a tensor: the plain twin of [`NearestLeaf::encoded`].
     fn best_subspace(&self, tensor: &Tensor) -> f64 {
-        let cells: Vec<f64> = tensor.cells().iter().collect();
-        let width = self.doubles.len();
-        if width == 0 || tensor.tensor_type().dense_size() != width {
+        if tensor.tensor_type().dense_size() != self.doubles.len() {
             return f64::INFINITY;
         }
-        let distances = cells.chunks_exact(width).map(|subspace| self.doubles_distance(subspace));
+        let cells: Vec<f64> = tensor.cells().iter().collect();
+        let distances =
+            cells.chunks_exact(self.doubles.len()).map(|subspace| self.doubles_distance(subspace));
+        // The minimum of a number and NaN is the number.
         distances.fold(f64::INFINITY, f64::min)
     }
 
-    /// Distances of the nearest dense subspace of each document, for tensors with mapped dimensions.
+    /// Distances of documents that have several vectors, in their wire form: the kernels read them where they
+    /// lie.
     fn encoded(&self, column: &BytesColumn, tensor_type: &TensorType, rows: &[u16], distances: &mut [f64]) {
-        if self.doubles.is_empty() || tensor_type.dense_size() != self.doubles.len() {
-            return;
-        }
         match tensor_type.cell() {
-            CellType::Float => self.subspaces::<f32>(column, tensor_type, rows, distances),
-            CellType::BFloat16 => self.subspaces::<bf16>(column, tensor_type, rows, distances),
+            CellType::Double => self.subspaces::<[u8; 8]>(column, tensor_type, rows, distances),
+            CellType::Float => self.subspaces::<[u8; 4]>(column, tensor_type, rows, distances),
+            CellType::BFloat16 => self.subspaces::<[u8; 2]>(column, tensor_type, rows, distances),
             CellType::Int8 => self.subspaces::<i8>(column, tensor_type, rows, distances),
-            CellType::Double => self.subspaces::<f64>(column, tensor_type, rows, distances),
         }
     }
 
-    /// Gathers the subspaces of several documents into one aligned matrix, which the kernels scan like a
-    /// column of single vectors. Cells lie unaligned in the wire form, so they are copied; a block stays in
-    /// the second-level cache.
     fn subspaces<C: ScannedCell>(
         &self,
         column: &BytesColumn,
@@ -185,64 +186,64 @@ impl NearestLeaf {
         distances: &mut [f64],
     ) {
         let width = self.doubles.len();
-        let type_text = tensor_type.to_string();
-        let block_rows = (BLOCK_BYTES / (width * size_of::<C>())).clamp(1, BLOCK_ROWS_MAX);
-        let mut block = SubspaceBlock::default();
-        let mut matrix: Vec<C> = Vec::with_capacity(block_rows * width);
-        for (index, row) in rows.iter().enumerate() {
-            let Some(Ok(ValueRef::Tensor(tensor))) = column.get(usize::from(*row)).map(ValueRef::parse)
-            else {
-                continue;
-            };
+        if width == 0 || tensor_type.dense_size() != width {
+            return;
+        }
+        let encoded_type = EncodedTensorType::new(tensor_type);
+        let mut scratch = SubspaceScratch::default();
+        for (distance, row) in distances.iter_mut().zip(rows) {
             // Values of another type were written under another schema.
-            let Some(cells) = tensor.cells().ok().filter(|_| tensor.type_text() == type_text) else {
-                continue;
-            };
-            for subspace in cells.chunks_exact(width * size_of::<C>()) {
-                let at = matrix.len();
-                matrix.resize(at + width, C::zeroed());
-                bytemuck::cast_slice_mut::<C, u8>(&mut matrix[at..]).copy_from_slice(subspace);
-                block.owners.push(index as u32);
-                if block.owners.len() == block_rows {
-                    self.scan_block(&mut block, &matrix, distances);
-                    matrix.clear();
-                }
+            let tensor = column.get(usize::from(*row)).and_then(|bytes| encoded_type.read(bytes));
+            if let Some(cells) = tensor.and_then(|tensor| tensor.cells().ok()) {
+                *distance = self.nearest_of(C::of_bytes(cells), &mut scratch);
             }
         }
-        self.scan_block(&mut block, &matrix, distances);
     }
 
-    /// Lowers the distance of each document to that of its nearest subspace in the block, and empties the
-    /// block.
-    fn scan_block<C: ScannedCell>(&self, block: &mut SubspaceBlock, matrix: &[C], distances: &mut [f64]) {
-        let count = block.owners.len();
-        block.rows.extend(block.rows.len() as u16..count.max(block.rows.len()) as u16);
-        block.distances.clear();
-        block.distances.resize(count, f64::INFINITY);
-        C::scan(self, matrix, &block.rows[..count], &mut block.distances);
-        for (owner, distance) in block.owners.drain(..).zip(&block.distances) {
-            let nearest = &mut distances[owner as usize];
+    /// Distance of the nearest of some vectors.
+    fn nearest_of<C: ScannedCell>(&self, cells: &[C], scratch: &mut SubspaceScratch) -> f64 {
+        let mut nearest = f64::INFINITY;
+        self.each_block(cells, scratch, |_, distances| {
             // The minimum of a number and NaN is the number.
-            *nearest = nearest.min(*distance);
+            nearest = distances.iter().copied().fold(nearest, f64::min);
+        });
+        nearest
+    }
+
+    /// Calls `visit` with the distances of some vectors, and with the number of vectors before them.
+    fn each_block<C: ScannedCell>(
+        &self,
+        cells: &[C],
+        scratch: &mut SubspaceScratch,
+        mut visit: impl FnMut(usize, &[f64]),
+    ) {
+        let width = self.doubles.len();
+        for (number, block) in cells.chunks(width * SCANNED_ROWS_MAX).enumerate() {
+            let count = block.len() / width;
+            scratch.reserve(count);
+            let distances = &mut scratch.distances[..count];
+            C::scan(self, block, &scratch.rows[..count], distances, &mut scratch.squares);
+            visit(number * SCANNED_ROWS_MAX, distances);
         }
     }
 
-    fn doubles_distance(&self, cells: &[f64]) -> f64 {
+    fn doubles_distance<C: WidenCell>(&self, cells: &[C]) -> f64 {
         match (&self.query, self.metric) {
             (QueryVector::Place(latitude, longitude), _) => match cells {
                 [row_latitude, row_longitude] => {
-                    geo::distance_km((*latitude, *longitude), (*row_latitude, *row_longitude))
+                    geo::distance_km((*latitude, *longitude), (row_latitude.widen(), row_longitude.widen()))
                 }
                 _ => f64::INFINITY,
             },
             (QueryVector::Bits(query), _) => {
-                query.iter().zip(cells).map(|(a, b)| f64::from((a ^ *b as i8).count_ones())).sum()
+                query.iter().zip(cells).map(|(a, b)| f64::from((a ^ b.widen() as i8).count_ones())).sum()
             }
             (_, DistanceMetric::Euclidean) => {
                 kernels::sum_pairs_f64(KernelSum::SquaredDifference, &self.doubles, cells).sqrt()
             }
             _ => self.distance(kernels::sum_pairs_f64(KernelSum::Product, &self.doubles, cells), || {
-                kernels::sum_pairs_f64(KernelSum::Product, cells, cells)
+                let cells: Vec<f64> = cells.iter().map(|cell| cell.widen()).collect();
+                kernels::sum_pairs_f64(KernelSum::Product, &cells, &cells)
             }),
         }
     }
@@ -268,6 +269,49 @@ impl NearestLeaf {
     }
 }
 
+/// Search for the nearest of several vectors of a document, for the labels of that vector.
+pub struct NearestSubspace {
+    nearest: NearestLeaf,
+    scratch: SubspaceScratch,
+}
+
+impl NearestSubspace {
+    /// A search for the vectors nearest to `target`.
+    pub fn new(target: &Tensor, metric: DistanceMetric) -> Self {
+        NearestSubspace {
+            nearest: NearestLeaf::new(target, metric, None),
+            scratch: SubspaceScratch::default(),
+        }
+    }
+
+    /// Index of the nearest vector among those of a tensor, whose cells are given as they are stored, with its
+    /// distance; of equal distances, the first. `None` without vectors.
+    pub fn find(&mut self, tensor_type: &TensorType, cells: &[u8]) -> Option<(usize, f64)> {
+        if tensor_type.dense_size() != self.nearest.doubles.len() {
+            return None;
+        }
+        match tensor_type.cell() {
+            CellType::Double => self.find_in::<[u8; 8]>(cells),
+            CellType::Float => self.find_in::<[u8; 4]>(cells),
+            CellType::BFloat16 => self.find_in::<[u8; 2]>(cells),
+            CellType::Int8 => self.find_in::<i8>(cells),
+        }
+    }
+
+    fn find_in<C: ScannedCell>(&mut self, cells: &[u8]) -> Option<(usize, f64)> {
+        let NearestSubspace { nearest, scratch } = self;
+        let mut best: Option<(usize, f64)> = None;
+        nearest.each_block(C::of_bytes(cells), scratch, |first, distances| {
+            for (index, distance) in distances.iter().enumerate() {
+                if !distance.is_nan() && best.is_none_or(|(_, least)| *distance < least) {
+                    best = Some((first + index, *distance));
+                }
+            }
+        });
+        best
+    }
+}
+
 /// Labels of the dense subspace of `tensor` nearest to `target`, with its distance; of equal distances, the
 /// first. `None` if there is no subspace, or if the sizes differ.
 pub fn nearest_subspace<'t>(
@@ -289,72 +333,127 @@ pub fn nearest_subspace<'t>(
     Some((tensor.labels(at), distance))
 }
 
-/// Bytes of a block of subspaces: small enough for the second-level cache, large enough to amortize the
-/// calls.
-const BLOCK_BYTES: usize = 128 << 10;
+/// Maximum number of rows of one scan: kernels number rows with 16 bits.
+const SCANNED_ROWS_MAX: usize = 1 << 15;
 
-/// Maximum number of rows of a block: kernels number rows with 16 bits.
-const BLOCK_ROWS_MAX: usize = 1 << 15;
-
-/// Subspaces of several documents that are scanned together.
+/// Reusable buffers for the vectors of one document.
 #[derive(Default)]
-struct SubspaceBlock {
-    /// For each subspace, the index of its document among those that are measured.
-    owners: Vec<u32>,
-    /// Row numbers from 0 on, at least as many as there are owners during a scan.
+struct SubspaceScratch {
+    /// Row numbers from 0 on.
     rows: Vec<u16>,
     distances: Vec<f64>,
+    squares: Vec<f64>,
 }
 
-/// Cell type of a matrix whose rows are measured.
-trait ScannedCell: bytemuck::Pod {
-    /// Writes the distance of each of `rows` of the matrix `cells` to `distances`.
-    fn scan(nearest: &NearestLeaf, cells: &[Self], rows: &[u16], distances: &mut [f64]);
-}
-
-impl ScannedCell for f32 {
-    fn scan(nearest: &NearestLeaf, cells: &[f32], rows: &[u16], distances: &mut [f64]) {
-        nearest.rows(cells, rows, distances);
-    }
-}
-
-impl ScannedCell for bf16 {
-    fn scan(nearest: &NearestLeaf, cells: &[bf16], rows: &[u16], distances: &mut [f64]) {
-        nearest.rows(cells, rows, distances);
-    }
-}
-
-impl ScannedCell for i8 {
-    fn scan(nearest: &NearestLeaf, cells: &[i8], rows: &[u16], distances: &mut [f64]) {
-        nearest.rows(cells, rows, distances);
-    }
-}
-
-impl ScannedCell for f64 {
-    fn scan(nearest: &NearestLeaf, cells: &[f64], rows: &[u16], distances: &mut [f64]) {
-        let width = nearest.doubles.len();
-        for (distance, row) in distances.iter_mut().zip(rows) {
-            *distance = nearest.doubles_distance(&cells[usize::from(*row) * width..][..width]);
+impl SubspaceScratch {
+    /// Makes room for `count` vectors, at most [`SCANNED_ROWS_MAX`].
+    fn reserve(&mut self, count: usize) {
+        if self.rows.len() < count {
+            self.rows.extend(self.rows.len() as u16..count as u16);
+            self.distances.resize(count, f64::INFINITY);
         }
     }
 }
 
+/// Cell type of a matrix whose rows are measured.
+trait ScannedCell: Sized {
+    /// The cells that `bytes` have; a trailing part of a cell is dropped.
+    fn of_bytes(bytes: &[u8]) -> &[Self];
+
+    /// Writes the distance of each of `rows` of the matrix `cells` to `distances`. `squares` is a reusable
+    /// buffer.
+    fn scan(
+        nearest: &NearestLeaf,
+        cells: &[Self],
+        rows: &[u16],
+        distances: &mut [f64],
+        squares: &mut Vec<f64>,
+    );
+}
+
+/// `float`, not aligned.
+impl ScannedCell for [u8; 4] {
+    fn of_bytes(bytes: &[u8]) -> &[Self] {
+        bytes.as_chunks().0
+    }
+
+    fn scan(
+        nearest: &NearestLeaf,
+        cells: &[Self],
+        rows: &[u16],
+        distances: &mut [f64],
+        squares: &mut Vec<f64>,
+    ) {
+        nearest.rows(cells, rows, distances, squares);
+    }
+}
+
+/// `bfloat16`, not aligned.
+impl ScannedCell for [u8; 2] {
+    fn of_bytes(bytes: &[u8]) -> &[Self] {
+        bytes.as_chunks().0
+    }
+
+    fn scan(
+        nearest: &NearestLeaf,
+        cells: &[Self],
+        rows: &[u16],
+        distances: &mut [f64],
+        squares: &mut Vec<f64>,
+    ) {
+        nearest.rows(cells, rows, distances, squares);
+    }
+}
+
+impl ScannedCell for i8 {
+    fn of_bytes(bytes: &[u8]) -> &[Self] {
+        bytemuck::cast_slice(bytes)
+    }
+
+    fn scan(
+        nearest: &NearestLeaf,
+        cells: &[Self],
+        rows: &[u16],
+        distances: &mut [f64],
+        squares: &mut Vec<f64>,
+    ) {
+        nearest.rows(cells, rows, distances, squares);
+    }
+}
+
+/// `double`, not aligned.
+impl ScannedCell for [u8; 8] {
+    fn of_bytes(bytes: &[u8]) -> &[Self] {
+        bytes.as_chunks().0
+    }
+
+    fn scan(nearest: &NearestLeaf, cells: &[Self], rows: &[u16], distances: &mut [f64], _: &mut Vec<f64>) {
+        nearest.double_rows(cells, rows, distances);
+    }
+}
+
 /// Cell type of vectors that kernels support.
-trait VectorCell: KernelCell + bytemuck::AnyBitPattern {
+trait VectorCell: KernelCell {
     /// The cells as bytes, if they are bytes.
     fn bits(_cells: &[Self]) -> Option<&[i8]> {
         None
     }
 
-    /// The cells as bfloat16 numbers, if they are such.
-    fn brain(_cells: &[Self]) -> Option<&[bf16]> {
+    /// The cells as bytes of bfloat16 numbers, if they are such.
+    fn brain(_cells: &[Self]) -> Option<&[[u8; 2]]> {
         None
     }
 }
 
 impl VectorCell for f32 {}
+impl VectorCell for [u8; 4] {}
 impl VectorCell for bf16 {
-    fn brain(cells: &[bf16]) -> Option<&[bf16]> {
+    fn brain(cells: &[bf16]) -> Option<&[[u8; 2]]> {
+        Some(bytemuck::cast_slice(cells))
+    }
+}
+impl VectorCell for [u8; 2] {
+    fn brain(cells: &[[u8; 2]]) -> Option<&[[u8; 2]]> {
         Some(cells)
     }
 }

@@ -24,6 +24,7 @@ mod segmentation;
 mod segments;
 mod similarity;
 mod similarity_output;
+mod stored_tensors;
 mod table;
 mod tensor_from;
 mod term;
@@ -33,7 +34,7 @@ mod whole;
 
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, FixedColumn};
+use millrace_column::{Column, ColumnKey, ExecutionPaths, FixedColumn};
 use millrace_expression::{FeatureName, InputBatch, TensorRows};
 use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands};
 use millrace_plan::Plan;
@@ -46,6 +47,7 @@ use crate::properties::RankProperties;
 pub(crate) use dump::default_features;
 pub(crate) use foreach::expand as expand_foreach;
 pub(crate) use phases::{HitsTogether, PerHit, modelled, normalized};
+pub(crate) use stored_tensors::DocumentTensors;
 pub(crate) use table::set_up;
 pub use table::{FEATURES, FeatureInfo};
 
@@ -156,6 +158,7 @@ impl<'q> FeatureRequest<'q> {
 pub(crate) struct FeatureChunk<'a> {
     pub matches: &'a ChunkMatches,
     pub columns: &'a [Option<Column>],
+    pub paths: ExecutionPaths,
 }
 
 impl<'a> FeatureChunk<'a> {
@@ -189,6 +192,8 @@ pub(crate) enum FeatureValues {
     /// The same tensor for all documents.
     Tensor(Arc<Tensor>),
     Tensors(Vec<Tensor>),
+    /// Tensors with mapped dimensions, as bytes.
+    Stored(DocumentTensors),
     /// Dense tensors in the layout of their column.
     Rows(FixedColumn),
     /// Dense tensors, one for each document in their order.
@@ -233,6 +238,7 @@ impl FeatureValues {
             FeatureValues::Numbers(numbers) => InputBatch::numbers(numbers),
             FeatureValues::Tensor(tensor) => InputBatch::tensor(tensor),
             FeatureValues::Tensors(tensors) => InputBatch::tensors(tensors),
+            FeatureValues::Stored(tensors) => tensors.operand(),
             FeatureValues::Gathered(rows) => {
                 let cells = match &rows.cells {
                     TensorCells::Double(cells) => TensorRows::Double(cells),

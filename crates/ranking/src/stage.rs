@@ -101,7 +101,7 @@ impl<'q> BoundPrograms<'q> {
     ) -> Result<(), ReadError> {
         self.columns.read(self.view, &self.keys, matches.chunk)?;
         let columns = &self.columns.columns[matches.chunk - self.columns.range.start];
-        let chunk = FeatureChunk { matches, columns };
+        let chunk = FeatureChunk { matches, columns, paths: self.view.paths() };
         for (executor, values) in self.features.iter_mut().flatten() {
             executor.run(&chunk, values);
         }

@@ -45,6 +45,22 @@ impl KernelCell for i8 {
     }
 }
 
+/// A `float` as its bytes, which need not be aligned.
+impl KernelCell for [u8; 4] {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_le_bytes(self)
+    }
+}
+
+/// A `bfloat16` as its bytes, which need not be aligned.
+impl KernelCell for [u8; 2] {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        bf16::from_le_bytes(self).to_f32()
+    }
+}
+
 /// Term of a kernel's sum over pairs of cells of two vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelSum {
@@ -77,6 +93,25 @@ pub fn sum_rows<A: KernelCell, B: KernelCell>(
     }
 }
 
+/// Computes for each of `rows` the sum of products with `vector`, and the sum of the squares of the row's
+/// cells, in one pass over `cells`. Row numbers past the end give 0.
+///
+/// # Panics
+/// There are fewer sums or squares than rows.
+pub fn product_and_square_rows<A: KernelCell, B: KernelCell>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    let (sums, squares) = (&mut sums[..rows.len()], &mut squares[..rows.len()]);
+    if !native::product_and_square_rows(vector, cells, width, rows, sums, squares) {
+        product_and_square_rows_plain(vector, cells, width, rows, sums, squares);
+    }
+}
+
 /// Plain implementation of the other forms.
 pub fn sum_pairs_plain(
     pairs: KernelSum,
@@ -102,6 +137,14 @@ impl WidenCell for f64 {
     #[inline(always)]
     fn widen(self) -> f64 {
         self
+    }
+}
+
+/// A `double` as its bytes, which need not be aligned.
+impl WidenCell for [u8; 8] {
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        f64::from_le_bytes(self)
     }
 }
 
@@ -218,6 +261,21 @@ fn rows_plain<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     }
 }
 
+fn product_and_square_rows_plain<A: KernelCell, B: KernelCell>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    for ((sum, square), row) in sums.iter_mut().zip(squares).zip(rows) {
+        let row = row_of(cells, width, *row);
+        *sum = f64::from(rest::<A, B, false>(vector, row));
+        *square = f64::from(rest::<B, B, false>(row, row));
+    }
+}
+
 /// Row `row` of `cells`; empty if it does not exist.
 #[inline(always)]
 fn row_of<B>(cells: &[B], width: usize, row: u16) -> &[B] {
@@ -255,6 +313,16 @@ mod tests {
         assert_eq!(sum_pairs(KernelSum::Product, a, b), twin(KernelSum::Product));
         assert_eq!(sum_pairs(KernelSum::SquaredDifference, a, b), twin(KernelSum::SquaredDifference));
         let width = a.len().min(b.len());
+        let square = sum_pairs_plain(
+            KernelSum::Product,
+            b[..width].iter().map(|b| f64::from(b.to_f32())),
+            b[..width].iter().map(|b| f64::from(b.to_f32())),
+        );
+        let (mut sums, mut squares) = ([0.0; 5], [0.0; 5]);
+        product_and_square_rows(a, b, width, &[0; 5], &mut sums, &mut squares);
+        assert_eq!((sums, squares), ([twin(KernelSum::Product); 5], [square; 5]));
+        product_and_square_rows_plain(a, b, width, &[0; 5], &mut sums, &mut squares);
+        assert_eq!((sums, squares), ([twin(KernelSum::Product); 5], [square; 5]));
         let mut sums = [0.0];
         rows_plain::<A, B, false>(a, b, width, &[0], &mut sums);
         assert_eq!(sums[0], twin(KernelSum::Product));
@@ -278,10 +346,16 @@ mod tests {
             check(&float(&a), &brain(&b));
             check(&brain(&a), &brain(&b));
             check(&float(&a), &b);
+            let bytes: Vec<[u8; 4]> = float(&b).iter().map(|cell| cell.to_le_bytes()).collect();
+            check(&float(&a), &bytes);
+            let bytes: Vec<[u8; 2]> = brain(&b).iter().map(|cell| cell.to_le_bytes()).collect();
+            check(&float(&a), &bytes);
             for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
                 let twin = sum_pairs_plain(pairs, double(&a), double(&b));
                 prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &double(&b)), twin);
                 prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &brain(&b)), twin);
+                let bytes: Vec<[u8; 8]> = double(&b).iter().map(|cell| cell.to_le_bytes()).collect();
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &bytes), twin);
             }
             let bits: u64 = a.iter().zip(&b).map(|(a, b)| u64::from((a ^ b).count_ones())).sum();
             prop_assert_eq!(hamming(&a, &b), bits);

@@ -42,7 +42,7 @@ impl Bfloat16Query {
 
     /// Computes for each of `rows` the sum over the pairs of cells of the query and that row of `cells`. Rows
     /// past the end give 0.
-    pub(crate) fn sum_rows(&self, pairs: KernelSum, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
+    pub(crate) fn sum_rows(&self, pairs: KernelSum, cells: &[[u8; 2]], rows: &[u16], sums: &mut [f64]) {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512bw") {
             // SAFETY: the check above found the CPU feature that the functions need.
@@ -57,13 +57,13 @@ impl Bfloat16Query {
     }
 
     /// Plain implementation of [`Bfloat16Query::sum_rows`].
-    fn sum_rows_plain(&self, pairs: KernelSum, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
+    fn sum_rows_plain(&self, pairs: KernelSum, cells: &[[u8; 2]], rows: &[u16], sums: &mut [f64]) {
         for (sum, row) in sums.iter_mut().zip(rows) {
             let row = self.row(cells, *row);
             let mut parts = [[0.0f32; 16]; 2];
             for (query, cells) in self.blocks.iter().zip(row.chunks(32)) {
                 for (place, cell) in cells.iter().enumerate() {
-                    let (query, cell) = (query[place % 2][place / 2], cell.to_f32());
+                    let (query, cell) = (query[place % 2][place / 2], bf16::from_le_bytes(*cell).to_f32());
                     parts[place % 2][place / 2] += match pairs {
                         KernelSum::Product => query * cell,
                         KernelSum::SquaredDifference => (query - cell) * (query - cell),
@@ -75,7 +75,7 @@ impl Bfloat16Query {
     }
 
     /// A row; empty if it does not exist.
-    fn row<'c>(&self, cells: &'c [bf16], row: u16) -> &'c [bf16] {
+    fn row<'c>(&self, cells: &'c [[u8; 2]], row: u16) -> &'c [[u8; 2]] {
         let from = usize::from(row) * self.width;
         cells.get(from..from + self.width).unwrap_or_default()
     }
@@ -85,7 +85,6 @@ impl Bfloat16Query {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use half::bf16;
     use millrace_tensor::kernels::KernelSum;
 
     use super::{Bfloat16Query, PREFETCH_ROWS};
@@ -93,7 +92,7 @@ mod x86 {
     #[target_feature(enable = "avx512bw")]
     pub(super) fn rows<const DIFFERENCE: bool>(
         query: &Bfloat16Query,
-        cells: &[bf16],
+        cells: &[[u8; 2]],
         rows: &[u16],
         sums: &mut [f64],
     ) {
@@ -120,8 +119,8 @@ mod x86 {
     #[target_feature(enable = "avx512bw")]
     fn sum_four<const DIFFERENCE: bool>(
         query: &Bfloat16Query,
-        rows: [&[bf16]; 4],
-        ahead: *const bf16,
+        rows: [&[[u8; 2]]; 4],
+        ahead: *const [u8; 2],
     ) -> [f32; 4] {
         let width = query.width;
         assert!(rows.iter().all(|row| row.len() == width), "rows are as wide as the query");
@@ -190,7 +189,8 @@ mod tests {
             rows in proptest::collection::vec(0u16..14, 0..20),
         ) {
             let query: Vec<f32> = numbers[..width].iter().map(|n| f32::from(*n)).collect();
-            let cells: Vec<bf16> = numbers.iter().map(|n| bf16::from_f32(f32::from(*n))).collect();
+            let cells: Vec<[u8; 2]> =
+                numbers.iter().map(|n| bf16::from_f32(f32::from(*n)).to_le_bytes()).collect();
             let split = Bfloat16Query::new(&query);
             for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
                 let (mut fast, mut plain) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);

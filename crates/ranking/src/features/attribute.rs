@@ -1,13 +1,14 @@
 //! Features of document values: `attribute`.
 
 use millrace_column::{CellKind, Column, ColumnKey, FixedColumn, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, DocumentValue, EncodedTensorType};
 use millrace_expression::{FeatureName, string_hash};
 use millrace_tensor::{Tensor, TensorType};
 
 use super::path::walk;
 use super::{
-    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+    ClosureExecutor, DocumentTensors, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup,
+    FeatureValues, RankFeature,
 };
 use crate::Error;
 
@@ -226,8 +227,17 @@ impl RankFeature for TensorAttribute {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
         let data_type = DataType::Tensor(self.tensor_type.clone());
+        let encoded = EncodedTensorType::new(&self.tensor_type);
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
+            if let Some(Column::Bytes(bytes)) = column
+                && !self.tensor_type.is_dense()
+                && chunk.paths.is_fast()
+            {
+                let tensors = DocumentTensors::of_column(bytes, &encoded, &chunk.matches.documents);
+                *values = FeatureValues::Stored(tensors);
+                return;
+            }
             if let Some(Column::Fixed(fixed)) = column
                 && self.tensor_type.is_dense()
                 && fixed.width() == self.tensor_type.dense_size()

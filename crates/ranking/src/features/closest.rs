@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::{BytesColumn, Column, ColumnKey, value};
+use millrace_document::{DataType, DocumentValue, EncodedTensorType};
 use millrace_expression::FeatureName;
-use millrace_matching::nearest_subspace;
+use millrace_matching::{NearestSubspace, nearest_subspace};
 use millrace_plan::Predicate;
 use millrace_schema::DistanceMetric;
 use millrace_tensor::{CellType, Tensor, TensorBuilder, TensorType};
 
 use super::attribute::empty;
+use super::stored_tensors::TensorsBuilder;
 use super::term::leaves_labelled;
 use super::{
-    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+    ClosureExecutor, DocumentTensors, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup,
+    FeatureValues, RankFeature,
 };
 use crate::Error;
 
@@ -69,8 +71,20 @@ impl RankFeature for ClosestFeature {
             })
             .collect();
         let column = request.column(ColumnKey::value(&self.field));
+        let mut searches: Vec<NearestSubspace> =
+            targets.iter().map(|(target, metric)| NearestSubspace::new(target, *metric)).collect();
+        let encoded = match &self.data_type {
+            DataType::Tensor(tensor_type) => EncodedTensorType::new(tensor_type),
+            _ => EncodedTensorType::new(&self.tensor_type),
+        };
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
+            if let Some(Column::Bytes(bytes)) = column
+                && chunk.paths.is_fast()
+            {
+                *values = FeatureValues::Stored(self.stored(bytes, &encoded, &mut searches, chunk));
+                return;
+            }
             let of = |document| match column.and_then(|column| value(column, &self.data_type, document)) {
                 Some(DocumentValue::Tensor(tensor)) => self.of(&targets, &tensor),
                 _ => empty(&self.tensor_type),
@@ -81,6 +95,33 @@ impl RankFeature for ClosestFeature {
 }
 
 impl ClosestFeature {
+    /// The labels of the nearest vectors of a column's documents, read where they lie.
+    fn stored(
+        &self,
+        column: &BytesColumn,
+        encoded: &EncodedTensorType,
+        searches: &mut [NearestSubspace],
+        chunk: &FeatureChunk<'_>,
+    ) -> DocumentTensors {
+        let mut builder = TensorsBuilder::new(self.tensor_type.cell());
+        let mapped = encoded.labels_per_subspace();
+        for (_, document) in chunk.documents() {
+            let tensor = column.get(document).and_then(|bytes| encoded.read(bytes));
+            if let (Some(tensor), DataType::Tensor(tensor_type)) = (tensor, &self.data_type)
+                && let Ok(cells) = tensor.cells()
+            {
+                let nearest = searches.iter_mut().filter_map(|search| search.find(tensor_type, cells));
+                if let Some((at, _)) = nearest.min_by(|a, b| a.1.total_cmp(&b.1)) {
+                    let labels = tensor.labels().skip(at * mapped).take(mapped);
+                    labels.for_each(|label| builder.label(label.as_bytes()));
+                    builder.cell(1.0);
+                }
+            }
+            builder.end_document();
+        }
+        builder.finish()
+    }
+
     fn of(&self, targets: &[(&Arc<Tensor>, DistanceMetric)], tensor: &Tensor) -> Tensor {
         let nearest = targets
             .iter()

@@ -1,15 +1,17 @@
 //! Tensors and dot products made from arrays and weighted sets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Add;
 
-use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::{ColumnKey, ColumnValue, read_value, value};
+use millrace_document::{DataType, DocumentValue, ValueRef};
 use millrace_expression::FeatureName;
-use millrace_tensor::{CellType, Tensor, TensorType};
+use millrace_tensor::{CellType, TensorType};
 
 use super::attribute::{label, number};
-use super::bm25_tensors::{mapped, of_cells};
+use super::bm25_tensors::mapped;
+use super::stored_tensors::TensorsBuilder;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -64,21 +66,54 @@ struct MadeTensor {
     weighted: bool,
 }
 
+/// A label with its cell.
+type LabelledCell<'v> = (Cow<'v, str>, f64);
+
 impl MadeTensor {
-    fn of(&self, value: Option<DocumentValue>) -> Tensor {
-        let cells: BTreeMap<String, f64> = match value {
-            Some(DocumentValue::WeightedSet(elements)) if self.weighted => elements
-                .iter()
-                .filter_map(|(value, weight)| label(value).map(|label| (label, f64::from(*weight))))
-                .collect(),
-            Some(DocumentValue::Array(elements)) if !self.weighted => {
-                elements.iter().filter_map(|value| label(value).map(|label| (label, 1.0))).collect()
+    /// Collects the labels of a value that is read in place.
+    fn collect_in_place<'v>(&self, value: ValueRef<'v>, cells: &mut Vec<LabelledCell<'v>>) {
+        match value {
+            ValueRef::WeightedSet(set) if self.weighted => cells.extend(
+                set.weighted()
+                    .filter_map(|(value, weight)| Some((label_in_place(value)?, f64::from(weight)))),
+            ),
+            ValueRef::Array(elements) if !self.weighted => {
+                cells.extend(elements.values().filter_map(|value| Some((label_in_place(value)?, 1.0))));
             }
-            Some(single) if !self.weighted => label(&single).map(|label| (label, 1.0)).into_iter().collect(),
-            _ => BTreeMap::new(),
-        };
-        of_cells(&self.tensor_type, cells)
+            _ => {}
+        }
     }
+
+    /// Collects the labels of a value.
+    fn collect(&self, value: &DocumentValue, cells: &mut Vec<LabelledCell<'_>>) {
+        match value {
+            DocumentValue::WeightedSet(elements) if self.weighted => {
+                let labelled = elements
+                    .iter()
+                    .filter_map(|(value, weight)| Some((Cow::Owned(label(value)?), f64::from(*weight))));
+                cells.extend(labelled);
+            }
+            DocumentValue::Array(elements) if !self.weighted => {
+                cells.extend(elements.iter().filter_map(|value| Some((Cow::Owned(label(value)?), 1.0))));
+            }
+            single if !self.weighted => {
+                cells.extend(label(single).map(|label| (Cow::Owned(label), 1.0)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// As [`label`], without a copy of a string.
+fn label_in_place(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
+    Some(match value {
+        ValueRef::Bool(value) => value.to_string().into(),
+        ValueRef::Byte(value) => value.to_string().into(),
+        ValueRef::Int(value) => value.to_string().into(),
+        ValueRef::Long(value) => value.to_string().into(),
+        ValueRef::String(value) => value.into(),
+        _ => return None,
+    })
 }
 
 impl RankFeature for MadeTensor {
@@ -90,8 +125,26 @@ impl RankFeature for MadeTensor {
         let column = request.column(ColumnKey::value(&self.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
-            let of = |document| self.of(column.and_then(|column| value(column, &self.data_type, document)));
-            *values = FeatureValues::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+            let mut builder = TensorsBuilder::new(self.tensor_type.cell());
+            let mut cells: Vec<LabelledCell<'_>> = Vec::new();
+            for (_, document) in chunk.documents() {
+                cells.clear();
+                match column.and_then(|column| read_value(column, &self.data_type, document)) {
+                    Some(ColumnValue::InPlace(value)) => self.collect_in_place(value, &mut cells),
+                    Some(ColumnValue::Decoded(value)) => self.collect(&value, &mut cells),
+                    None => {}
+                }
+                cells.sort_by(|a, b| a.0.cmp(&b.0));
+                for (at, (label, cell)) in cells.iter().enumerate() {
+                    // Of equal labels the last counts.
+                    if cells.get(at + 1).is_none_or(|(next, _)| next != label) {
+                        builder.label(label.as_bytes());
+                        builder.cell(*cell);
+                    }
+                }
+                builder.end_document();
+            }
+            *values = FeatureValues::Stored(builder.finish());
         }))
     }
 }

@@ -96,6 +96,7 @@ impl RankFeature for WholeMatch {
                     // fieldMatch and attributeMatch are numbers.
                     FeatureValues::Tensor(_)
                     | FeatureValues::Tensors(_)
+                    | FeatureValues::Stored(_)
                     | FeatureValues::Rows(_)
                     | FeatureValues::Gathered(_) => {}
                 }

@@ -23,6 +23,20 @@ pub(super) fn rows<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     true
 }
 
+/// [`super::product_and_square_rows`] with NEON. Always returns true, for done.
+pub(super) fn product_and_square_rows<A: KernelCell, B: KernelCell>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) -> bool {
+    // SAFETY: NEON is part of the architecture.
+    unsafe { wide::product_and_square_rows::<Pair, 8, A, B>(vector, cells, width, rows, sums, squares) };
+    true
+}
+
 /// Lanes of a register, as used in the layout of [`MaxSimKernel`].
 pub(super) const fn lanes() -> usize {
     8
@@ -62,6 +76,32 @@ impl LoadWide for bf16 {
     unsafe fn load8(from: *const Self) -> Pair {
         unsafe {
             let cells = vld1q_u16(from.cast());
+            float32x4x2_t(
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(cells))),
+                vreinterpretq_f32_u32(vshll_high_n_u16::<16>(cells)),
+            )
+        }
+    }
+}
+
+impl LoadWide for [u8; 4] {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> Pair {
+        unsafe {
+            let bytes: *const u8 = from.cast();
+            float32x4x2_t(
+                vreinterpretq_f32_u8(vld1q_u8(bytes)),
+                vreinterpretq_f32_u8(vld1q_u8(bytes.add(16))),
+            )
+        }
+    }
+}
+
+impl LoadWide for [u8; 2] {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> Pair {
+        unsafe {
+            let cells = vreinterpretq_u16_u8(vld1q_u8(from.cast()));
             float32x4x2_t(
                 vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(cells))),
                 vreinterpretq_f32_u32(vshll_high_n_u16::<16>(cells)),

@@ -17,6 +17,18 @@ pub(super) fn rows<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     false
 }
 
+/// Returns false: no kernel for this processor.
+pub(super) fn product_and_square_rows<A: KernelCell, B: KernelCell>(
+    _: &[A],
+    _: &[B],
+    _: usize,
+    _: &[u16],
+    _: &mut [f64],
+    _: &mut [f64],
+) -> bool {
+    false
+}
+
 /// Lanes of a register, as used in the layout of [`MaxSimKernel`].
 pub(super) const fn lanes() -> usize {
     1

@@ -106,6 +106,98 @@ unsafe fn sum_some<
     }
 }
 
+/// The body of [`super::product_and_square_rows`] for registers of `N` lanes.
+///
+/// # Safety
+/// The conditions of [`rows`].
+#[inline(always)]
+pub(super) unsafe fn product_and_square_rows<
+    R: WideRegister<N>,
+    const N: usize,
+    A: KernelCell,
+    B: KernelCell,
+>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    let count = rows.len().min(sums.len()).min(squares.len());
+    // Plain loops over numbers, because everything here must be inlined.
+    let mut at = 0;
+    while at + 4 <= count {
+        let four = [0, 1, 2, 3].map(|row| row_of(cells, width, rows[at + row]));
+        if four[0].len() < width || four[1].len() < width || four[2].len() < width || four[3].len() < width {
+            break;
+        }
+        let ahead = cells.as_ptr().wrapping_add((usize::from(rows[at]) + PREFETCH_ROWS) * width);
+        // SAFETY: the caller guarantees the instructions.
+        let (of_four, square) = unsafe { product_and_square::<R, N, 4, A, B>(vector, four, ahead) };
+        sums[at..at + 4].copy_from_slice(&of_four);
+        squares[at..at + 4].copy_from_slice(&square);
+        at += 4;
+    }
+    while at < count {
+        let row = row_of(cells, width, rows[at]);
+        // SAFETY: the caller guarantees the instructions.
+        let (of_one, square) = unsafe { product_and_square::<R, N, 1, A, B>(vector, [row], row.as_ptr()) };
+        (sums[at], squares[at]) = (of_one[0], square[0]);
+        at += 1;
+    }
+}
+
+/// Sums of products and of squares of `D` rows. Prefetches as [`sum_some`] does.
+///
+/// # Safety
+/// The conditions of [`rows`].
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "everything must be inlined: plain loops over numbers")]
+unsafe fn product_and_square<
+    R: WideRegister<N>,
+    const N: usize,
+    const D: usize,
+    A: KernelCell,
+    B: KernelCell,
+>(
+    vector: &[A],
+    rows: [&[B]; D],
+    ahead: *const B,
+) -> ([f64; D], [f64; D]) {
+    let mut len = vector.len();
+    for row in 0..D {
+        len = len.min(rows[row].len());
+    }
+    let steps = len / N;
+    let (mut sums, mut squares) = ([0.0; D], [0.0; D]);
+    // SAFETY: the caller guarantees the instructions. A step lies within the vector and within each row, which
+    // have at least `len` cells. A prefetch accepts any address.
+    unsafe {
+        let mut parts = [[R::zero(); 2]; D];
+        let mut step = 0;
+        while step < steps {
+            let of_vector = load::<R, N, A>(vector, step);
+            for row in 0..D {
+                if step % 2 == 0 {
+                    R::prefetch(ahead.wrapping_add(row * len + step * N));
+                }
+                let cells = load::<R, N, B>(rows[row], step);
+                parts[row][0] = of_vector.multiply_add(cells, parts[row][0]);
+                parts[row][1] = cells.multiply_add(cells, parts[row][1]);
+            }
+            step += 1;
+        }
+        for row in 0..D {
+            let row_rest = &rows[row][steps * N..];
+            let (product, square) = (parts[row][0].sum(), parts[row][1].sum());
+            sums[row] = f64::from(product + rest::<A, B, false>(&vector[steps * N..], row_rest));
+            squares[row] = f64::from(square + rest::<B, B, false>(row_rest, row_rest));
+        }
+    }
+    (sums, squares)
+}
+
 /// Body of [`MaxSimKernel::of`] for registers of `N` lanes, which also determine the layout of its vectors.
 ///
 /// # Safety

@@ -31,6 +31,55 @@ pub(super) fn rows<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     }
 }
 
+/// [`super::product_and_square_rows`] with the widest registers of this machine. Returns false, without doing
+/// anything, if it has none of them.
+pub(super) fn product_and_square_rows<A: KernelCell, B: KernelCell>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) -> bool {
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the check above found the CPU feature that the function needs.
+        unsafe { product_and_square_avx512(vector, cells, width, rows, sums, squares) };
+        true
+    } else if has_avx2() {
+        // SAFETY: the check above found the CPU features that the function needs.
+        unsafe { product_and_square_avx2(vector, cells, width, rows, sums, squares) };
+        true
+    } else {
+        false
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn product_and_square_avx2<A: KernelCell, B: KernelCell>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    // SAFETY: the features are those of this function.
+    unsafe { wide::product_and_square_rows::<__m256, 8, A, B>(vector, cells, width, rows, sums, squares) }
+}
+
+#[target_feature(enable = "avx512f")]
+fn product_and_square_avx512<A: KernelCell, B: KernelCell>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    // SAFETY: the feature is that of this function.
+    unsafe { wide::product_and_square_rows::<__m512, 16, A, B>(vector, cells, width, rows, sums, squares) }
+}
+
 /// True if [`rows_avx2`] may be called.
 pub(super) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
@@ -134,6 +183,28 @@ impl LoadWide for bf16 {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         }
+    }
+}
+
+impl LoadWide for [u8; 4] {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> __m256 {
+        unsafe { f32::load8(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load16(from: *const Self) -> __m512 {
+        unsafe { f32::load16(from.cast()) }
+    }
+}
+
+impl LoadWide for [u8; 2] {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> __m256 {
+        unsafe { bf16::load8(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load16(from: *const Self) -> __m512 {
+        unsafe { bf16::load16(from.cast()) }
     }
 }
 

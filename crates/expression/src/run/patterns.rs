@@ -1,0 +1,183 @@
+//! Patterns with dedicated kernels, which read cells in their stored form.
+
+use millrace_tensor::TensorCells;
+
+use super::BatchRun;
+use crate::batch::{BatchSpace, TensorBatch};
+use crate::dense::{self, CellsRef, DensePattern, PreparedMaxSim, SumShape};
+use crate::evaluate::{InputFeed, NodeSlot};
+use crate::program::NodeId;
+use crate::value::round;
+
+impl<'a> BatchRun<'a> {
+    /// The sums of a vector with each vector of a tensor.
+    pub fn rows(
+        &self,
+        id: NodeId,
+        (dense, a, b): (DensePattern, NodeId, NodeId),
+        documents: usize,
+        cells: Vec<f64>,
+        space: &mut BatchSpace,
+    ) -> TensorBatch {
+        let (result, shape) = (&self.program.nodes[id].tensor_type, self.program.shapes[id]);
+        let (mut sums, mut numbers) = (Vec::new(), Vec::new());
+        let (same_vector, same_rows) = (self.same_cells(a), self.same_cells(b));
+        let mut out = TensorBatch::new(shape, cells);
+        for document in 0..documents {
+            let vector = same_vector.as_ref().map_or_else(|| self.cells(a, document), StoredCells::borrow);
+            let rows = same_rows.as_ref().map_or_else(|| self.cells(b, document), StoredCells::borrow);
+            dense.sum.of_all(vector, rows, dense.width, &mut numbers, &mut sums);
+            out.cells.extend_from_slice(&sums);
+            if shape.mapped > 0 {
+                self.write_labels(b, document, space, &mut out.labels);
+            }
+            out.end_tensor(shape);
+        }
+        round(result.cell(), &mut out.cells);
+        out
+    }
+
+    /// Appends the labels of a node's tensor for a document.
+    fn write_labels(&self, id: NodeId, document: usize, space: &mut BatchSpace, out: &mut Vec<u32>) {
+        let mapped = self.program.shapes[id].mapped;
+        let labels = &mut space.labels;
+        match &self.slots[id] {
+            NodeSlot::Operand(at) => match &self.operands[*at].0 {
+                InputFeed::Tensor(tensor) => {
+                    let all = tensor.all_labels().iter();
+                    out.extend(all.map(|label| labels.number(label.as_bytes())));
+                }
+                InputFeed::Tensors(tensors) => {
+                    let all = tensors[self.first + document].all_labels().iter();
+                    out.extend(all.map(|label| labels.number(label.as_bytes())));
+                }
+                InputFeed::Stored(stored) => {
+                    let all = stored.labels(self.first + document, mapped);
+                    out.extend(all.map(|label| labels.number(label)));
+                }
+                InputFeed::View(_) => {
+                    let view = self.view(id);
+                    view.subspaces(document).for_each(|at| out.extend_from_slice(view.address(at)));
+                }
+                InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::Rows(..) => {}
+            },
+            _ => {
+                let view = self.view(id);
+                view.subspaces(document).for_each(|at| out.extend_from_slice(view.address(at)));
+            }
+        }
+    }
+
+    /// Evaluates a pattern whose result is a number.
+    pub fn run_dense(
+        &self,
+        dense: DensePattern,
+        a: NodeId,
+        b: NodeId,
+        spare: &mut Vec<Vec<f64>>,
+    ) -> NodeSlot {
+        let (same_a, same_b) = (self.same_cells(a), self.same_cells(b));
+        let both_same = same_a.is_some() && same_b.is_some();
+        let documents = if both_same { 1 } else { self.documents };
+        let mut out = self.buffer(spare);
+        let out_cells = &mut out[..documents];
+        let of_a = |i| same_a.as_ref().map_or_else(|| self.cells(a, i), StoredCells::borrow);
+        let of_b = |i| same_b.as_ref().map_or_else(|| self.cells(b, i), StoredCells::borrow);
+        match dense.shape {
+            SumShape::MaxSim => match &same_a {
+                Some(query) => {
+                    let mut query = PreparedMaxSim::new(dense.sum, query.borrow(), dense.width);
+                    out_cells.iter_mut().enumerate().for_each(|(i, out)| *out = query.of(of_b(i)));
+                }
+                None => {
+                    for (i, out) in out_cells.iter_mut().enumerate() {
+                        *out = PreparedMaxSim::new(dense.sum, of_a(i), dense.width).of(of_b(i));
+                    }
+                }
+            },
+            SumShape::Reduced(aggregator, cell) => {
+                let (mut sums, mut numbers) = (Vec::new(), Vec::new());
+                for (i, out) in out_cells.iter_mut().enumerate() {
+                    dense.sum.of_all(of_a(i), of_b(i), dense.width, &mut numbers, &mut sums);
+                    round(cell, &mut sums);
+                    *out = aggregator.of(&mut sums);
+                }
+            }
+            SumShape::Vectors | SumShape::Rows => {
+                match (&same_a, &same_b, self.stored_rows(a), self.stored_rows(b)) {
+                    (Some(vector), _, _, Some((cells, rows))) | (_, Some(vector), Some((cells, rows)), _) => {
+                        dense.sum.of_rows(vector.borrow(), cells, dense.width, rows, out_cells);
+                    }
+                    _ => out_cells
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(i, out)| *out = dense.sum.of(of_a(i), of_b(i))),
+                }
+            }
+        }
+        if both_same {
+            let number = out[0];
+            spare.push(out);
+            return NodeSlot::Number(number);
+        }
+        NodeSlot::Numbers(out)
+    }
+
+    /// Rows of the block's documents, of an input given as rows.
+    fn stored_rows(&self, id: NodeId) -> Option<(CellsRef<'a>, &'a [u16])> {
+        match &self.slots[id] {
+            NodeSlot::Operand(at) => match self.operands[*at].0 {
+                InputFeed::Rows(cells, rows) => Some((cells, &rows[self.first..][..self.documents])),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Cells of a value that is the same for all documents, in the type of its cells.
+    fn same_cells(&self, id: NodeId) -> Option<StoredCells<'a>> {
+        if !self.is_same(id) {
+            return None;
+        }
+        if let NodeSlot::Operand(at) = &self.slots[id]
+            && let InputFeed::Tensor(tensor) = self.operands[*at].0
+        {
+            return Some(StoredCells::There(CellsRef::of(tensor.cells())));
+        }
+        let cell = self.program.nodes[id].tensor_type.cell();
+        Some(StoredCells::Made(dense::narrowed(self.view(id).of_document(0), cell)))
+    }
+
+    /// Cells of a node's value for one document, in their storage type if they are stored.
+    fn cells(&self, id: NodeId, document: usize) -> CellsRef<'a> {
+        let tensor_type = &self.program.nodes[id].tensor_type;
+        if let NodeSlot::Operand(at) = &self.slots[id] {
+            let document = self.first + document;
+            match self.operands[*at].0 {
+                InputFeed::Tensor(tensor) => return CellsRef::of(tensor.cells()),
+                InputFeed::Tensors(tensors) => return CellsRef::of(tensors[document].cells()),
+                InputFeed::Stored(stored) => return stored.cells(document, tensor_type),
+                InputFeed::Rows(cells, rows) => {
+                    return cells.row(usize::from(rows[document]), tensor_type.dense_size());
+                }
+                InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => {}
+            }
+        }
+        CellsRef::Double(self.view(id).of_document(document))
+    }
+}
+
+/// Borrowed or computed cells.
+enum StoredCells<'a> {
+    There(CellsRef<'a>),
+    Made(TensorCells),
+}
+
+impl StoredCells<'_> {
+    fn borrow(&self) -> CellsRef<'_> {
+        match self {
+            StoredCells::There(cells) => *cells,
+            StoredCells::Made(cells) => CellsRef::of(cells),
+        }
+    }
+}
