@@ -143,6 +143,39 @@ pub(crate) fn narrowed(cells: &[f64], cell: CellType) -> TensorCells {
     narrowed
 }
 
+/// Reusable buffers for computed cells in the type of their tensor.
+///
+/// Kernels choose their precision by the types of cells. So computed cells have to be narrowed first: the
+/// same expression then has the same result, be its operands computed for one document or for many.
+#[derive(Default)]
+pub(crate) struct NarrowedCells {
+    floats: Vec<f32>,
+    brains: Vec<bf16>,
+    bytes: Vec<i8>,
+}
+
+impl NarrowedCells {
+    /// Converts cells to a cell type.
+    pub fn narrow<'b>(&'b mut self, cells: &'b [f64], cell: CellType) -> CellsRef<'b> {
+        fn fill<T>(buffer: &mut Vec<T>, cells: &[f64], narrow: impl Fn(f64) -> T) {
+            buffer.clear();
+            buffer.extend(cells.iter().map(|cell| narrow(*cell)));
+        }
+        match cell {
+            CellType::Double => return CellsRef::Double(cells),
+            CellType::Float => fill(&mut self.floats, cells, |cell| cell as f32),
+            CellType::BFloat16 => fill(&mut self.brains, cells, bf16::from_f64),
+            CellType::Int8 => fill(&mut self.bytes, cells, |cell| cell as i8),
+        }
+        match cell {
+            CellType::Double => CellsRef::Double(cells),
+            CellType::Float => CellsRef::Float(&self.floats),
+            CellType::BFloat16 => CellsRef::BFloat16(&self.brains),
+            CellType::Int8 => CellsRef::Int8(&self.bytes),
+        }
+    }
+}
+
 /// Calls `$call` with both operands as slices of their own types, or `$double` if one is of type `double`,
 /// which then comes first.
 macro_rules! typed {

@@ -449,8 +449,10 @@ pub(crate) fn peek(
     let mut outside = false;
     for pin in pins {
         if let PinnedDimension::Index { step, size, index } = pin {
-            outside |= !(0.0..*size as f64).contains(index);
-            offset += *index as usize * step;
+            match (0.0..*size as f64).contains(index) {
+                true => offset += *index as usize * step,
+                false => outside = true,
+            }
         }
     }
     let is_pinned = |place: usize| {

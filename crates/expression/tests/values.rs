@@ -309,3 +309,30 @@ fn piece() -> impl proptest::strategy::Strategy<Value = String> {
     let pieces: Vec<String> = pieces.split_whitespace().map(str::to_owned).collect();
     proptest::sample::select(pieces).prop_map(|piece| if piece.ends_with('(') { piece } else { piece + " " })
 }
+
+/// Kernels choose their precision by the types of cells, also of tensors that are computed for each document.
+#[test]
+fn sums_over_computed_tensors_have_the_precision_of_their_type() {
+    let (a, b) = ("query(two) / query(v)", "query(v) * (query(two) / attribute(m))");
+    for text in [
+        format!("cosine_similarity({a}, {b}, x)"),
+        format!("euclidean_distance({a}, {b}, x)"),
+        format!("sum(({a}) * ({a}))"),
+        format!("sum(({a}) * (query(v) / query(two)), x)"),
+        "reduce(reduce((attribute(mx) / 3) * (query(v) / 7), sum, x), max)".to_owned(),
+        "sum(reduce(sum((attribute(mx) / 3) * rename(attribute(mx) / 7, k, l), x), max, l))".to_owned(),
+    ] {
+        // It compares one document with a batch.
+        evaluate(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+#[test]
+fn addresses_outside_a_tensor_give_zeros() {
+    for index in ["1e300", "-1", "3", "query(nan)", "1 / 0", "-1e300"] {
+        check(&format!("query(mat){{x:({index})}}"), "tensor(y[2]):[0,0]")
+            .unwrap_or_else(|error| panic!("{index}: {error}"));
+        check(&format!("attribute(m){{k:({index})}}"), "0")
+            .unwrap_or_else(|error| panic!("{index}: {error}"));
+    }
+}

@@ -4,7 +4,7 @@ use millrace_tensor::TensorCells;
 
 use super::BatchRun;
 use crate::batch::{BatchSpace, TensorBatch};
-use crate::dense::{self, CellsRef, DensePattern, PreparedMaxSim, SumShape};
+use crate::dense::{self, CellsRef, DensePattern, NarrowedCells, PreparedMaxSim, SumShape};
 use crate::evaluate::{InputFeed, NodeSlot};
 use crate::program::NodeId;
 use crate::value::round;
@@ -21,11 +21,10 @@ impl<'a> BatchRun<'a> {
     ) -> TensorBatch {
         let (result, shape) = (&self.program.nodes[id].tensor_type, self.program.shapes[id]);
         let (mut sums, mut numbers) = (Vec::new(), Vec::new());
-        let (same_vector, same_rows) = (self.same_cells(a), self.same_cells(b));
+        let (mut vectors, mut matrices) = (self.cells_of_node(a), self.cells_of_node(b));
         let mut out = TensorBatch::new(shape, cells);
         for document in 0..documents {
-            let vector = same_vector.as_ref().map_or_else(|| self.cells(a, document), StoredCells::borrow);
-            let rows = same_rows.as_ref().map_or_else(|| self.cells(b, document), StoredCells::borrow);
+            let (vector, rows) = (vectors.of(document), matrices.of(document));
             dense.sum.of_all(vector, rows, dense.width, &mut numbers, &mut sums);
             out.cells.extend_from_slice(&sums);
             if shape.mapped > 0 {
@@ -76,42 +75,40 @@ impl<'a> BatchRun<'a> {
         b: NodeId,
         spare: &mut Vec<Vec<f64>>,
     ) -> NodeSlot {
-        let (same_a, same_b) = (self.same_cells(a), self.same_cells(b));
-        let both_same = same_a.is_some() && same_b.is_some();
+        let (mut of_a, mut of_b) = (self.cells_of_node(a), self.cells_of_node(b));
+        let both_same = of_a.same.is_some() && of_b.same.is_some();
         let documents = if both_same { 1 } else { self.documents };
         let mut out = self.buffer(spare);
         let out_cells = &mut out[..documents];
-        let of_a = |i| same_a.as_ref().map_or_else(|| self.cells(a, i), StoredCells::borrow);
-        let of_b = |i| same_b.as_ref().map_or_else(|| self.cells(b, i), StoredCells::borrow);
         match dense.shape {
-            SumShape::MaxSim => match &same_a {
+            SumShape::MaxSim => match &of_a.same {
                 Some(query) => {
                     let mut query = PreparedMaxSim::new(dense.sum, query.borrow(), dense.width);
-                    out_cells.iter_mut().enumerate().for_each(|(i, out)| *out = query.of(of_b(i)));
+                    out_cells.iter_mut().enumerate().for_each(|(i, out)| *out = query.of(of_b.of(i)));
                 }
                 None => {
                     for (i, out) in out_cells.iter_mut().enumerate() {
-                        *out = PreparedMaxSim::new(dense.sum, of_a(i), dense.width).of(of_b(i));
+                        *out = PreparedMaxSim::new(dense.sum, of_a.of(i), dense.width).of(of_b.of(i));
                     }
                 }
             },
             SumShape::Reduced(aggregator, cell) => {
                 let (mut sums, mut numbers) = (Vec::new(), Vec::new());
                 for (i, out) in out_cells.iter_mut().enumerate() {
-                    dense.sum.of_all(of_a(i), of_b(i), dense.width, &mut numbers, &mut sums);
+                    dense.sum.of_all(of_a.of(i), of_b.of(i), dense.width, &mut numbers, &mut sums);
                     round(cell, &mut sums);
                     *out = aggregator.of(&mut sums);
                 }
             }
             SumShape::Vectors | SumShape::Rows => {
-                match (&same_a, &same_b, self.stored_rows(a), self.stored_rows(b)) {
+                match (&of_a.same, &of_b.same, self.stored_rows(a), self.stored_rows(b)) {
                     (Some(vector), _, _, Some((cells, rows))) | (_, Some(vector), Some((cells, rows)), _) => {
                         dense.sum.of_rows(vector.borrow(), cells, dense.width, rows, out_cells);
                     }
                     _ => out_cells
                         .iter_mut()
                         .enumerate()
-                        .for_each(|(i, out)| *out = dense.sum.of(of_a(i), of_b(i))),
+                        .for_each(|(i, out)| *out = dense.sum.of(of_a.of(i), of_b.of(i))),
                 }
             }
         }
@@ -148,8 +145,12 @@ impl<'a> BatchRun<'a> {
         Some(StoredCells::Made(dense::narrowed(self.view(id).of_document(0), cell)))
     }
 
-    /// Cells of a node's value for one document, in their storage type if they are stored.
-    fn cells(&self, id: NodeId, document: usize) -> CellsRef<'a> {
+    fn cells_of_node<'r>(&'r self, node: NodeId) -> NodeCells<'r, 'a> {
+        NodeCells { run: self, node, same: self.same_cells(node), buffers: NarrowedCells::default() }
+    }
+
+    /// Cells of a node's value for one document, in the type of its cells.
+    fn cells<'b>(&'b self, id: NodeId, document: usize, buffers: &'b mut NarrowedCells) -> CellsRef<'b> {
         let tensor_type = &self.program.nodes[id].tensor_type;
         if let NodeSlot::Operand(at) = &self.slots[id] {
             let document = self.first + document;
@@ -163,7 +164,25 @@ impl<'a> BatchRun<'a> {
                 InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => {}
             }
         }
-        CellsRef::Double(self.view(id).of_document(document))
+        buffers.narrow(self.view(id).of_document(document), tensor_type.cell())
+    }
+}
+
+/// Cells of a node's values, in the type of its cells.
+struct NodeCells<'r, 'a> {
+    run: &'r BatchRun<'a>,
+    node: NodeId,
+    /// The cells, if they are the same for all documents.
+    same: Option<StoredCells<'a>>,
+    buffers: NarrowedCells,
+}
+
+impl NodeCells<'_, '_> {
+    fn of(&mut self, document: usize) -> CellsRef<'_> {
+        match &self.same {
+            Some(cells) => cells.borrow(),
+            None => self.run.cells(self.node, document, &mut self.buffers),
+        }
     }
 }
 
