@@ -5,7 +5,7 @@ use millrace_tensor::{Tensor, TensorCells};
 
 use crate::layout::{is_recorded, tensor_cell};
 use crate::stored::encoded_collection;
-use crate::{BytesBuilder, CellKind, Column, FixedBuilder, FixedColumn, ValueLayout, layout};
+use crate::{BytesBuilder, BytesColumn, CellKind, Column, FixedBuilder, FixedColumn, ValueLayout, layout};
 
 /// Builder of the value column of one field, document by document.
 pub struct ValueBuilder {
@@ -203,6 +203,15 @@ pub fn read_value<'c>(column: &'c Column, data_type: &DataType, index: usize) ->
         }
     }
     value(column, data_type, index).map(ColumnValue::Decoded)
+}
+
+/// The column of values in their wire form, for [`millrace_document::EncodedLeafReader`]. `None` if the values
+/// are stored in another form, or the column does not record its layout: it may have values of several types.
+pub fn encoded_values(column: &Column) -> Option<&BytesColumn> {
+    match column {
+        Column::Bytes(bytes) if is_recorded(column) && ValueLayout::Encoded.takes(column) => Some(bytes),
+        _ => None,
+    }
 }
 
 /// True for the types whose values have parts that are read in place.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_column::{ColumnValue, ValueBuilder, ValueLayout, read_value, value};
-use millrace_document::{DataType, DocumentField, DocumentValue, StructType, ValueRef};
+use millrace_column::{ColumnValue, ValueBuilder, ValueLayout, encoded_values, read_value, value};
+use millrace_document::{DataType, DocumentField, DocumentValue, EncodedLeafReader, StructType, ValueRef};
 use proptest::prelude::*;
 
 fn member(name: &str, data_type: DataType) -> DocumentField {
@@ -116,7 +116,73 @@ fn rows() -> impl Strategy<Value = (DataType, DataType, Vec<Option<DocumentValue
     })
 }
 
+/// A value at the end of a path, its weight, and the index of its outermost element.
+type FoundLeaf = (DocumentValue, i32, usize);
+
+/// Appends the single values at the end of a path.
+fn leaves(
+    value: &DocumentValue,
+    path: &[&str],
+    weight: i32,
+    element: Option<usize>,
+    out: &mut Vec<FoundLeaf>,
+) {
+    let inside = |index| element.or(Some(index));
+    match value {
+        DocumentValue::Array(values) => {
+            values.iter().enumerate().for_each(|(index, value)| leaves(value, path, 1, inside(index), out));
+        }
+        DocumentValue::WeightedSet(values) => {
+            let values = values.iter().enumerate();
+            values.for_each(|(index, (value, weight))| leaves(value, path, *weight, inside(index), out));
+        }
+        DocumentValue::Map(entries) => {
+            for (index, (key, value)) in entries.iter().enumerate() {
+                match path.split_first() {
+                    None => leaves(key, path, 1, inside(index), out),
+                    Some((&"key", rest)) => leaves(key, rest, 1, inside(index), out),
+                    Some((&"value", rest)) => leaves(value, rest, 1, inside(index), out),
+                    Some(_) => {}
+                }
+            }
+        }
+        DocumentValue::Struct(members) => {
+            let Some((name, rest)) = path.split_first() else { panic!("no reader for structs as a whole") };
+            let wanted = members.iter().filter(|(member, _)| **member == **name);
+            wanted.for_each(|(_, member)| leaves(member, rest, 1, element, out));
+        }
+        single if path.is_empty() => out.push((single.clone(), weight, element.unwrap_or(0))),
+        _ => {}
+    }
+}
+
 proptest! {
+    #[test]
+    fn leaves_in_place_are_those_of_the_decoded_value(
+        (written, read, values) in rows(),
+        path in prop::collection::vec(prop::sample::select(vec!["a", "b", "key", "value"]), 0..4),
+    ) {
+        let mut builder = ValueBuilder::new(&written);
+        values.iter().for_each(|value| builder.push(value.as_ref()));
+        let column = builder.finish();
+        let Some((reader, encoded)) = EncodedLeafReader::new(&read, &path).zip(encoded_values(&column)) else {
+            return Ok(());
+        };
+        for (index, given) in values.iter().enumerate() {
+            let Some(bytes) = encoded.get(index) else { continue };
+            let mut found = Vec::new();
+            let is_read = reader.read(bytes, &mut |leaf| found.push((owned(leaf.value), leaf.weight, leaf.element)));
+            let shown = value(&column, &read, index);
+            // All of it is shown, or a general reader is needed.
+            prop_assert_eq!(is_read, shown.is_some() && shown == *given);
+            if let Some(shown) = shown.filter(|_| is_read) {
+                let mut expected = Vec::new();
+                leaves(&shown, &path, 1, None, &mut expected);
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
     #[test]
     fn a_value_in_place_is_the_decoded_one((written, read, values) in rows()) {
         let mut builder = ValueBuilder::new(&written);

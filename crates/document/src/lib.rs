@@ -13,6 +13,7 @@ mod error;
 mod field_set;
 mod id;
 pub mod json;
+mod leaves;
 mod operation;
 mod path;
 mod predicate;
@@ -32,6 +33,7 @@ pub use encoded::{
 pub use error::Error;
 pub use field_set::FieldSet;
 pub use id::{DocumentGroup, DocumentId, Location};
+pub use leaves::{EncodedLeaf, EncodedLeafReader};
 pub use operation::{DocumentOperation, OperationAction, OperationKind};
 pub use path::{UpdatePath, UpdatePathStep};
 pub use predicate::{PredicateExpression, PredicateMistake};

@@ -23,6 +23,11 @@ impl GeoCircle {
         distance_km((self.latitude, self.longitude), (latitude, longitude))
     }
 
+    /// Distance of a stored position, in millionths of a degree, from the centre in kilometres.
+    pub(crate) fn distance_of(&self, latitude: i32, longitude: i32) -> f64 {
+        self.distance_km(f64::from(latitude) / 1e6, f64::from(longitude) / 1e6)
+    }
+
     pub(crate) fn contains(&self, latitude: f64, longitude: f64) -> bool {
         self.radius_km.is_none_or(|radius| self.distance_km(latitude, longitude) <= radius)
     }

@@ -6,7 +6,7 @@ use millrace_column::{
     BytesColumn, Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, TokensColumn, ValueLayout,
     layout,
 };
-use millrace_document::{DataType, ValueRef};
+use millrace_document::{DataType, EncodedLeaf, EncodedLeafReader, ValueRef};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_plan::{Plan, PlanLeaf, Predicate};
 use regex::Regex;
@@ -29,6 +29,8 @@ pub(crate) struct ReadyLeaf {
     pub(crate) test: Option<ValueTest>,
     /// True if it finds words that are whole values of an indexed field.
     pub(crate) is_value_word: bool,
+    /// Reader of the values in their wire form; `None` on the plain paths.
+    leaves: Option<EncodedLeafReader>,
     dot_product_above: Option<f64>,
     /// True if documents without a value match: a missing truth value is false.
     absent: bool,
@@ -117,12 +119,14 @@ impl ReadyLeaf {
             LeafKind::Words(_) | LeafKind::WordIn(_) => ColumnKey::tokens(&leaf.field),
             _ => ColumnKey::value(name),
         };
+        let path: Vec<Arc<str>> = path.split('.').filter(|part| !part.is_empty()).map(Arc::from).collect();
+        let leaves = match layout(&field.data_type) {
+            ValueLayout::Encoded if paths.is_fast() => EncodedLeafReader::new(&field.data_type, &path),
+            _ => None,
+        };
         Ok(ReadyLeaf {
-            field: LeafPath {
-                key,
-                data_type: field.data_type.clone(),
-                path: path.split('.').filter(|part| !part.is_empty()).map(Arc::from).collect(),
-            },
+            field: LeafPath { key, data_type: field.data_type.clone(), path },
+            leaves,
             kind,
             test: ValueTest::new(&leaf.field, &leaf.predicate, analyzer)?,
             is_value_word: settings.is_value_word() && settings.attribute.is_none(),
@@ -200,24 +204,45 @@ impl ReadyLeaf {
         }
     }
 
+    /// The column's values in their wire form, with the reader for them. A value that the reader does not take
+    /// is read in the general way ([`stored_value`]).
+    fn encoded<'c>(&'c self, column: &'c Column) -> Option<(&'c EncodedLeafReader, &'c BytesColumn)> {
+        self.leaves.as_ref().zip(millrace_column::encoded_values(column))
+    }
+
     /// Matches values of any type, one by one.
     fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
         let mut buffer = String::new();
-        let mut weight = |document| match (&self.test, column) {
-            (Some(test), Column::Bytes(column))
-                if self.dot_product_above.is_none() && layout(&self.field.data_type) == ValueLayout::Text =>
-            {
-                let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
-                test.text(text, &mut buffer).map(i64::from)
-            }
-            _ => {
-                let value = stored_value(column, &self.field.data_type, document, self.paths)?;
-                match &value {
-                    ColumnValue::InPlace(value) => {
-                        self.weight(ValueElement::Value(*value, 1), &self.field.path, listed, &mut buffer)
+        let encoded = self.encoded(column);
+        let mut weight = |document| {
+            if let (Some((reader, values)), Some(test)) = (encoded, &self.test) {
+                let mut weighing = ValueWeights::default();
+                let mut add = |leaf: EncodedLeaf<'_>| {
+                    if let Some(query) = test.value(&leaf.value, &mut buffer) {
+                        weighing.add(query, leaf.weight, listed);
                     }
-                    ColumnValue::Decoded(value) => {
-                        self.weight(ValueElement::Value(value, 1), &self.field.path, listed, &mut buffer)
+                };
+                if reader.read(values.get(document)?, &mut add) {
+                    return weighing.weight(self.dot_product_above);
+                }
+            }
+            match (&self.test, column) {
+                (Some(test), Column::Bytes(column))
+                    if self.dot_product_above.is_none()
+                        && layout(&self.field.data_type) == ValueLayout::Text =>
+                {
+                    let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
+                    test.text(text, &mut buffer).map(i64::from)
+                }
+                _ => {
+                    let value = stored_value(column, &self.field.data_type, document, self.paths)?;
+                    match &value {
+                        ColumnValue::InPlace(value) => {
+                            self.weight(ValueElement::Value(*value, 1), &self.field.path, listed, &mut buffer)
+                        }
+                        ColumnValue::Decoded(value) => {
+                            self.weight(ValueElement::Value(value, 1), &self.field.path, listed, &mut buffer)
+                        }
                     }
                 }
             }
@@ -235,8 +260,24 @@ impl ReadyLeaf {
     /// Matching values, as positions in a text with an element boundary after each value.
     fn value_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
         let mut places = ChunkPositions::default();
-        let mut found = Vec::new();
+        let (mut found, mut buffer) = (Vec::new(), String::new());
+        let encoded = self.encoded(column);
         for document in within.iter() {
+            if let (Some((reader, values)), Some(test)) = (encoded, &self.test) {
+                let Some(bytes) = values.get(document) else { continue };
+                let mut place = 0;
+                let mut add = |leaf: EncodedLeaf<'_>| {
+                    if test.value(&leaf.value, &mut buffer).is_some() {
+                        found.push(place);
+                    }
+                    place += 2;
+                };
+                if reader.read(bytes, &mut add) {
+                    places.push(document, found.drain(..));
+                    continue;
+                }
+                found.clear();
+            }
             match stored_value(column, &self.field.data_type, document, self.paths) {
                 Some(ColumnValue::InPlace(value)) => self.value_places(value, &mut found),
                 Some(ColumnValue::Decoded(value)) => self.value_places(&value, &mut found),
@@ -281,6 +322,26 @@ impl ReadyLeaf {
         let listed = matches!(self.kind, LeafKind::Values { listed: true, .. } | LeafKind::WordIn(_));
         let path = self.field.path.get(depth..).unwrap_or_default();
         self.weight(element, path, listed, &mut String::new()).is_some()
+    }
+
+    /// True if [`ReadyLeaf::matching_elements`] finds the elements in which the leaf holds.
+    pub(crate) fn tests_elements(&self) -> bool {
+        self.leaves.is_some() && self.test.is_some() && self.dot_product_above.is_none()
+    }
+
+    /// Sets the bits of the elements of the field in which the leaf holds, for a value in its wire form.
+    /// Returns false if the value has to be read in the general way.
+    pub(crate) fn matching_elements(&self, bytes: &[u8], found: &mut Vec<u64>, buffer: &mut String) -> bool {
+        let (Some(reader), Some(test)) = (&self.leaves, &self.test) else { return false };
+        reader.read(bytes, &mut |leaf| {
+            if test.value(&leaf.value, buffer).is_some() {
+                let word = leaf.element / 64;
+                if found.len() <= word {
+                    found.resize(word + 1, 0);
+                }
+                found[word] |= 1 << (leaf.element % 64);
+            }
+        })
     }
 
     /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,
@@ -352,7 +413,19 @@ impl ReadyLeaf {
     }
 
     fn circle(&self, circle: &GeoCircle, column: &Column, within: &DocumentBits) -> LeafDistances {
+        let encoded = self.encoded(column);
         let nearest = |document| {
+            if let Some((reader, values)) = encoded {
+                let mut nearest = f64::INFINITY;
+                let mut add = |leaf: EncodedLeaf<'_>| {
+                    if let ValueRef::Position { latitude, longitude } = leaf.value {
+                        nearest = nearest.min(circle.distance_of(latitude, longitude));
+                    }
+                };
+                if reader.read(values.get(document)?, &mut add) {
+                    return (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some(nearest);
+                }
+            }
             let nearest = match &stored_value(column, &self.field.data_type, document, self.paths)? {
                 ColumnValue::InPlace(value) => self.nearest_position(circle, *value),
                 ColumnValue::Decoded(value) => self.nearest_position(circle, value),
@@ -369,8 +442,7 @@ impl ReadyLeaf {
         let mut nearest = f64::INFINITY;
         ValueElement::Value(value, 1).at(&self.field.path, &mut |value, _| {
             if let Some(ValueRef::Position { latitude, longitude }) = value.single() {
-                let (latitude, longitude) = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
-                nearest = nearest.min(circle.distance_km(latitude, longitude));
+                nearest = nearest.min(circle.distance_of(latitude, longitude));
             }
         });
         nearest

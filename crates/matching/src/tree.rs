@@ -1,6 +1,7 @@
 //! Evaluation of a plan's tree over one chunk.
 
 mod activity;
+mod element_leaves;
 mod element_words;
 mod narrowing;
 
@@ -10,6 +11,7 @@ use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, View};
 use millrace_document::DataType;
 use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 
+use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, narrowings};
 use crate::bits::DocumentBits;
@@ -453,7 +455,17 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         }
         let path = path_of(field);
         let mut bits = DocumentBits::NONE;
+        let values = millrace_column::encoded_values(&column);
+        let mut fast = values.zip(ElementLeaves::new(ready, field, child, only));
         for document in within.iter() {
+            if let Some((values, condition)) = &mut fast
+                && let Some(holds) = condition.holds(values, document)
+            {
+                if holds {
+                    bits.set(document);
+                }
+                continue;
+            }
             let holds = match stored_value(&column, data_type, document, ready.paths) {
                 Some(ColumnValue::InPlace(value)) => {
                     any_holds(ready, child, only, ValueElement::Value(value, 1), &path, 0)

@@ -22,7 +22,7 @@ impl<'n> ElementWords<'n> {
     /// proximity or nested elements. Also `None` if an element without any of the words can match.
     pub(super) fn new(ready: &ReadyPlan<'_>, child: &'n PlanNode) -> Option<Self> {
         let mut leaves = Vec::new();
-        (collect(child, &mut leaves) && needs_word(child)).then_some(())?;
+        (collect(child, &mut leaves) && needs_leaf(child)).then_some(())?;
         let first = &ready.leaves[leaves.first()?.0].field.key;
         let is_word = |leaf: &LeafId| {
             let leaf = &ready.leaves[leaf.0];
@@ -33,7 +33,7 @@ impl<'n> ElementWords<'n> {
 }
 
 /// Collects the leaves of a tree; false if it has other nodes than boolean ones and leaves.
-fn collect(node: &PlanNode, leaves: &mut Vec<LeafId>) -> bool {
+pub(super) fn collect(node: &PlanNode, leaves: &mut Vec<LeafId>) -> bool {
     let mut all = |nodes: &[PlanNode]| nodes.iter().all(|node| collect(node, leaves));
     match node {
         PlanNode::True | PlanNode::False => true,
@@ -48,13 +48,13 @@ fn collect(node: &PlanNode, leaves: &mut Vec<LeafId>) -> bool {
     }
 }
 
-/// True if the tree holds only in elements with at least one of its words.
-fn needs_word(node: &PlanNode) -> bool {
+/// True if the tree holds only in elements in which at least one of its leaves does.
+pub(super) fn needs_leaf(node: &PlanNode) -> bool {
     match node {
         PlanNode::False | PlanNode::Leaf(_) => true,
-        PlanNode::And(children) => children.iter().any(needs_word),
-        PlanNode::Or(children) => children.iter().all(needs_word),
-        PlanNode::AndNot(first, _) | PlanNode::Rank(first, _) => needs_word(first),
+        PlanNode::And(children) => children.iter().any(needs_leaf),
+        PlanNode::Or(children) => children.iter().all(needs_leaf),
+        PlanNode::AndNot(first, _) | PlanNode::Rank(first, _) => needs_leaf(first),
         PlanNode::True | PlanNode::Near { .. } | PlanNode::SameElement { .. } => false,
     }
 }
