@@ -171,7 +171,7 @@ proptest! {
         for (index, given) in values.iter().enumerate() {
             let Some(bytes) = encoded.get(index) else { continue };
             let mut found = Vec::new();
-            let is_read = reader.read(bytes, &mut |leaf| found.push((owned(leaf.value), leaf.weight, leaf.element)));
+            let is_read = reader.read(bytes, &mut |leaf| found.push((owned(leaf.value().expect("valid UTF-8")), leaf.weight, leaf.element)));
             let shown = value(&column, &read, index);
             // All of it is shown, or a general reader is needed.
             prop_assert_eq!(is_read, shown.is_some() && shown == *given);

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::wire::{self, WireReader};
-use crate::{DataType, Error, ValueRef};
+use crate::{DataType, ValueRef, wire};
 
 /// Reader of the single values at the end of a path inside values of one data type, in their wire form.
 ///
@@ -30,12 +29,45 @@ enum LeafShape {
 /// A value at the end of the path.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodedLeaf<'a> {
-    /// The value: a truth value, a number, a text, raw bytes or a position.
-    pub value: ValueRef<'a>,
+    tag: u8,
+    content: &'a [u8],
     /// Its weight, if it is an element of a weighted set; else 1.
     pub weight: i32,
     /// Index of the element of the outermost collection that it is in; 0 if there is none.
     pub element: usize,
+}
+
+impl<'a> EncodedLeaf<'a> {
+    /// Bytes of a text.
+    #[inline]
+    pub fn text_bytes(&self) -> Option<&'a [u8]> {
+        (self.tag == wire::STRING).then_some(self.content)
+    }
+
+    /// The value: a truth value, a number, a text, raw bytes or a position. `None` for a text that is not UTF-8.
+    #[inline]
+    pub fn value(&self) -> Option<ValueRef<'a>> {
+        let four = || self.content.first_chunk().copied();
+        let eight = || self.content.first_chunk().copied();
+        Some(match self.tag {
+            wire::BOOL => ValueRef::Bool(self.content != [0]),
+            wire::BYTE => ValueRef::Byte(*self.content.first()? as i8),
+            wire::INT => ValueRef::Int(i32::from_le_bytes(four()?)),
+            wire::FLOAT => ValueRef::Float(f32::from_le_bytes(four()?)),
+            wire::LONG => ValueRef::Long(i64::from_le_bytes(eight()?)),
+            wire::DOUBLE => ValueRef::Double(f64::from_le_bytes(eight()?)),
+            wire::STRING => ValueRef::String(std::str::from_utf8(self.content).ok()?),
+            wire::RAW => ValueRef::Raw(self.content),
+            wire::POSITION => {
+                let (latitude, longitude) = self.content.split_first_chunk()?;
+                ValueRef::Position {
+                    latitude: i32::from_le_bytes(*latitude),
+                    longitude: i32::from_le_bytes(*longitude.first_chunk()?),
+                }
+            }
+            _ => return None,
+        })
+    }
 }
 
 impl EncodedLeafReader {
@@ -49,11 +81,11 @@ impl EncodedLeafReader {
     /// Calls `each` with the values at the end of the path, in order, for the value that `bytes` begin with.
     ///
     /// Returns false if the value is not of the type, or has parts that the type does not show; then `each`
-    /// may have been called for some of its values. Texts that are not at the end of the path are not checked
-    /// to be UTF-8.
+    /// may have been called for some of its values. Texts are not checked to be UTF-8.
+    #[inline]
     pub fn read<'a>(&self, bytes: &'a [u8], each: &mut impl FnMut(EncodedLeaf<'a>)) -> bool {
-        let mut reader = WireReader::new(bytes);
-        self.root.read(&mut reader, LeafPosition { weight: 1, element: None }, each).is_ok()
+        let mut cursor = LeafCursor(bytes);
+        self.root.read(&mut cursor, LeafPosition { weight: 1, element: None }, each).is_some()
     }
 }
 
@@ -71,7 +103,69 @@ impl LeafPosition {
     }
 }
 
-const OTHER: Error = Error::Row("the value is of another type");
+/// Bytes that are left. What does not fit gives `None`: a general reader says why.
+#[derive(Clone, Copy)]
+struct LeafCursor<'a>(&'a [u8]);
+
+impl<'a> LeafCursor<'a> {
+    #[inline(always)]
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// A count or a length, nearly always of one byte.
+    #[inline(always)]
+    fn number(&mut self) -> Option<usize> {
+        match self.0.split_first() {
+            Some((first, rest)) if first & 0x80 == 0 => {
+                self.0 = rest;
+                Some(usize::from(*first))
+            }
+            _ => self.long_number(),
+        }
+    }
+
+    #[cold]
+    fn long_number(&mut self) -> Option<usize> {
+        let mut number = 0u64;
+        for shift in (0..).step_by(7).take(9) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return usize::try_from(number).ok();
+            }
+        }
+        None
+    }
+
+    /// Content of a single value after its tag.
+    #[inline(always)]
+    fn content(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let length = match tag {
+            wire::BOOL | wire::BYTE => 1,
+            wire::INT | wire::FLOAT => 4,
+            wire::LONG | wire::DOUBLE | wire::POSITION => 8,
+            _ => self.number()?,
+        };
+        self.take(length)
+    }
+
+    #[inline(always)]
+    fn weight(&mut self) -> Option<i32> {
+        let (weight, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(i32::from_le_bytes(*weight))
+    }
+}
 
 impl LeafShape {
     /// The form of values of a type. `path` leads from them to the wanted ones; `None` if none are wanted.
@@ -121,98 +215,82 @@ impl LeafShape {
         })
     }
 
-    fn skip(&self, reader: &mut WireReader<'_>) -> Result<(), Error> {
-        self.read(reader, LeafPosition { weight: 1, element: None }, &mut |_| {})
+    fn skip(&self, cursor: &mut LeafCursor<'_>) -> Option<()> {
+        self.read(cursor, LeafPosition { weight: 1, element: None }, &mut |_| {})
     }
 
     fn read<'a>(
         &self,
-        reader: &mut WireReader<'a>,
+        cursor: &mut LeafCursor<'a>,
         at: LeafPosition,
         each: &mut impl FnMut(EncodedLeaf<'a>),
-    ) -> Result<(), Error> {
-        let [tag] = reader.array()?;
+    ) -> Option<()> {
         match self {
-            LeafShape::Single { tag: expected, is_wanted } => {
-                if tag != *expected {
-                    return Err(OTHER);
-                }
+            LeafShape::Single { tag, is_wanted } => {
+                let content = single(cursor, *tag)?;
                 if *is_wanted {
-                    let value = reader.single(tag)?;
-                    each(EncodedLeaf { value, weight: at.weight, element: at.element.unwrap_or(0) });
-                    return Ok(());
+                    let element = at.element.unwrap_or(0);
+                    each(EncodedLeaf { tag: *tag, content, weight: at.weight, element });
                 }
-                reader.skip_single(tag)
             }
-            LeafShape::Array(of) if tag == wire::ARRAY => {
-                let count = reader.count()?;
-                (0..count).try_for_each(|index| of.read(reader, at.element(index, 1), each))
+            LeafShape::Array(of) => {
+                let count = collection(cursor, wire::ARRAY)?;
+                if let (LeafShape::Single { tag, is_wanted: true }, None) = (&**of, at.element) {
+                    // The most frequent form.
+                    for element in 0..count {
+                        let content = single(cursor, *tag)?;
+                        each(EncodedLeaf { tag: *tag, content, weight: 1, element });
+                    }
+                    return Some(());
+                }
+                for index in 0..count {
+                    of.read(cursor, at.element(index, 1), each)?;
+                }
             }
-            LeafShape::WeightedSet(of) if tag == wire::WEIGHTED_SET => {
-                for index in 0..reader.count()? {
+            LeafShape::WeightedSet(of) => {
+                for index in 0..collection(cursor, wire::WEIGHTED_SET)? {
                     // The weight follows its value.
-                    let mut ahead = *reader;
+                    let mut ahead = *cursor;
                     of.skip(&mut ahead)?;
-                    let weight = i32::from_le_bytes(ahead.array()?);
-                    of.read(reader, at.element(index, weight), each)?;
-                    *reader = ahead;
+                    let weight = ahead.weight()?;
+                    of.read(cursor, at.element(index, weight), each)?;
+                    *cursor = ahead;
                 }
-                Ok(())
             }
-            LeafShape::Map(key, value) if tag == wire::MAP => {
-                for index in 0..reader.count()? {
-                    key.read(reader, at.element(index, 1), each)?;
-                    value.read(reader, at.element(index, 1), each)?;
+            LeafShape::Map(key, value) => {
+                for index in 0..collection(cursor, wire::MAP)? {
+                    key.read(cursor, at.element(index, 1), each)?;
+                    value.read(cursor, at.element(index, 1), each)?;
                 }
-                Ok(())
             }
-            LeafShape::Struct(members) if tag == wire::STRUCT => {
+            LeafShape::Struct(members) => {
                 // Members are mostly in the order of their declaration.
                 let mut next = 0;
-                for _ in 0..reader.count()? {
-                    let name = reader.sized()?;
+                for _ in 0..collection(cursor, wire::STRUCT)? {
+                    let length = cursor.number()?;
+                    let name = cursor.take(length)?;
                     let is_it = |(known, _): &(Arc<str>, LeafShape)| known.as_bytes() == name;
                     let after = members.get(next..).unwrap_or_default().iter().position(is_it);
-                    let found = after.map(|after| next + after).or_else(|| members.iter().position(is_it));
-                    let found = found.ok_or(OTHER)?;
+                    let found = after.map(|after| next + after).or_else(|| members.iter().position(is_it))?;
                     next = found + 1;
-                    members[found].1.read(reader, LeafPosition { weight: 1, ..at }, each)?;
+                    members[found].1.read(cursor, LeafPosition { weight: 1, ..at }, each)?;
                 }
-                Ok(())
             }
-            _ => Err(OTHER),
         }
+        Some(())
     }
 }
 
-impl<'a> WireReader<'a> {
-    /// Reads a single value after its tag.
-    fn single(&mut self, tag: u8) -> Result<ValueRef<'a>, Error> {
-        Ok(match tag {
-            wire::BOOL => ValueRef::Bool(self.array::<1>()? != [0]),
-            wire::BYTE => ValueRef::Byte(i8::from_le_bytes(self.array()?)),
-            wire::INT => ValueRef::Int(i32::from_le_bytes(self.array()?)),
-            wire::LONG => ValueRef::Long(i64::from_le_bytes(self.array()?)),
-            wire::FLOAT => ValueRef::Float(f32::from_le_bytes(self.array()?)),
-            wire::DOUBLE => ValueRef::Double(f64::from_le_bytes(self.array()?)),
-            wire::STRING => ValueRef::String(self.text()?),
-            wire::RAW => ValueRef::Raw(self.sized()?),
-            wire::POSITION => ValueRef::Position {
-                latitude: i32::from_le_bytes(self.array()?),
-                longitude: i32::from_le_bytes(self.array()?),
-            },
-            _ => return Err(OTHER),
-        })
-    }
+/// Content of a single value with this tag.
+#[inline(always)]
+fn single<'a>(cursor: &mut LeafCursor<'a>, tag: u8) -> Option<&'a [u8]> {
+    (cursor.byte()? == tag).then_some(())?;
+    cursor.content(tag)
+}
 
-    /// Skips a single value after its tag.
-    fn skip_single(&mut self, tag: u8) -> Result<(), Error> {
-        match tag {
-            wire::BOOL | wire::BYTE => self.array::<1>().map(drop),
-            wire::INT | wire::FLOAT => self.array::<4>().map(drop),
-            wire::LONG | wire::DOUBLE | wire::POSITION => self.array::<8>().map(drop),
-            wire::STRING | wire::RAW => self.sized().map(drop),
-            _ => Err(OTHER),
-        }
-    }
+/// Number of elements of a collection with this tag.
+#[inline(always)]
+fn collection(cursor: &mut LeafCursor<'_>, tag: u8) -> Option<usize> {
+    (cursor.byte()? == tag).then_some(())?;
+    cursor.number()
 }

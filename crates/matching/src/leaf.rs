@@ -218,7 +218,7 @@ impl ReadyLeaf {
             if let (Some((reader, values)), Some(test)) = (encoded, &self.test) {
                 let mut weighing = ValueWeights::default();
                 let mut add = |leaf: EncodedLeaf<'_>| {
-                    if let Some(query) = test.value(&leaf.value, &mut buffer) {
+                    if let Some(query) = test.leaf(&leaf, &mut buffer) {
                         weighing.add(query, leaf.weight, listed);
                     }
                 };
@@ -267,7 +267,7 @@ impl ReadyLeaf {
                 let Some(bytes) = values.get(document) else { continue };
                 let mut place = 0;
                 let mut add = |leaf: EncodedLeaf<'_>| {
-                    if test.value(&leaf.value, &mut buffer).is_some() {
+                    if test.leaf(&leaf, &mut buffer).is_some() {
                         found.push(place);
                     }
                     place += 2;
@@ -334,7 +334,7 @@ impl ReadyLeaf {
     pub(crate) fn matching_elements(&self, bytes: &[u8], found: &mut Vec<u64>, buffer: &mut String) -> bool {
         let (Some(reader), Some(test)) = (&self.leaves, &self.test) else { return false };
         reader.read(bytes, &mut |leaf| {
-            if test.value(&leaf.value, buffer).is_some() {
+            if test.leaf(&leaf, buffer).is_some() {
                 let word = leaf.element / 64;
                 if found.len() <= word {
                     found.resize(word + 1, 0);
@@ -418,7 +418,7 @@ impl ReadyLeaf {
             if let Some((reader, values)) = encoded {
                 let mut nearest = f64::INFINITY;
                 let mut add = |leaf: EncodedLeaf<'_>| {
-                    if let ValueRef::Position { latitude, longitude } = leaf.value {
+                    if let Some(ValueRef::Position { latitude, longitude }) = leaf.value() {
                         nearest = nearest.min(circle.distance_of(latitude, longitude));
                     }
                 };

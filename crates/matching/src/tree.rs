@@ -71,20 +71,6 @@ impl ResidualTree {
             _ => None,
         }
     }
-
-    fn leaves(&self, leaves: &mut Vec<LeafId>) {
-        match self {
-            ResidualTree::Known(_) => {}
-            ResidualTree::Nearest(leaf) => leaves.push(*leaf),
-            ResidualTree::And(children) | ResidualTree::Or(children) => {
-                children.iter().for_each(|child| child.leaves(leaves));
-            }
-            ResidualTree::AndNot(positive, negatives) => {
-                positive.leaves(leaves);
-                negatives.iter().for_each(|negative| negative.leaves(leaves));
-            }
-        }
-    }
 }
 
 /// A plan with prepared leaves.
@@ -93,6 +79,8 @@ pub(crate) struct ReadyPlan<'p> {
     pub(crate) leaves: Vec<ReadyLeaf>,
     pub(crate) paths: ExecutionPaths,
     narrowings: Vec<NarrowingOperator<'p>>,
+    /// Nearest-neighbour leaves of the tree, each once.
+    nearest: Vec<LeafId>,
     /// True if leaves may take no part in a document that matches.
     has_idle_parts: bool,
     /// Leaves of one word each in the same field, where there are many: they are searched together.
@@ -108,12 +96,38 @@ impl<'p> ReadyPlan<'p> {
             leaves,
             paths,
             narrowings: Vec::new(),
+            nearest: Vec::new(),
             has_idle_parts: activity::has_idle_parts(&plan.root),
             together: Vec::new(),
         };
         ready.narrowings = narrowings(&ready);
+        ready.collect_nearest(&plan.root);
         ready.together = together(&ready);
         Ok(ready)
+    }
+
+    /// Collects the nearest-neighbour leaves that decide which documents match.
+    fn collect_nearest(&mut self, node: &PlanNode) {
+        match node {
+            PlanNode::And(children) | PlanNode::Or(children) => {
+                children.iter().for_each(|child| self.collect_nearest(child));
+            }
+            PlanNode::AndNot(positive, negatives) => {
+                std::iter::once(&**positive).chain(negatives).for_each(|child| self.collect_nearest(child));
+            }
+            PlanNode::Rank(first, _) => self.collect_nearest(first),
+            PlanNode::Leaf(leaf) if matches!(self.leaves[leaf.0].kind, LeafKind::Nearest(..)) => {
+                // It may occur several times, but a document counts once among its nearest.
+                if !self.nearest.contains(leaf) {
+                    self.nearest.push(*leaf);
+                }
+            }
+            PlanNode::True
+            | PlanNode::False
+            | PlanNode::Leaf(_)
+            | PlanNode::Near { .. }
+            | PlanNode::SameElement { .. } => {}
+        }
     }
 
     /// The nearness condition of a node; `None` for other nodes.
@@ -200,14 +214,12 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     pub(crate) fn evaluate(&mut self, best: &mut [Option<SmallestDistances>]) -> Result<ResidualTree, Error> {
         let plan = self.ready.plan;
         let residual = self.node(&plan.root, &self.live.clone())?;
-        let mut nearest = Vec::new();
-        residual.leaves(&mut nearest);
-        // A leaf may occur several times in the tree, but a document counts once among its nearest.
-        nearest.sort_unstable();
-        nearest.dedup();
-        if !nearest.is_empty() {
+        let ready = self.ready;
+        if !ready.nearest.is_empty() {
+            // Not only where the leaf decides in this chunk: a document that matches by another part of the
+            // tree is among the nearest, wherever chunks begin and end.
             let candidates = residual.at_most(&self.live);
-            for leaf in nearest {
+            for leaf in ready.nearest.iter().copied().filter(|_| !candidates.is_empty()) {
                 self.seek(leaf, &candidates)?;
                 let (LeafKind::Nearest(measure, _), Some(LeafOutcome::Distances(distances)), Some(best)) =
                     (&self.ready.leaves[leaf.0].kind, self.found(leaf), best[leaf.0].as_mut())

@@ -1,6 +1,6 @@
 //! Predicates over single values.
 
-use millrace_document::ValueRef;
+use millrace_document::{EncodedLeaf, ValueRef};
 use millrace_linguistics::FieldAnalyzer;
 use millrace_plan::{NumberRange, Predicate, QueryAttributes};
 use regex::Regex;
@@ -15,6 +15,8 @@ pub(crate) struct ValueTest {
     kind: ValueMatchKind,
     /// Folds the compared text; `None` if case matters.
     folding: Option<FieldAnalyzer>,
+    /// The word, if texts of ASCII match that equal it without regard to case.
+    ascii_word: Option<Box<[u8]>>,
 }
 
 enum ValueMatchKind {
@@ -79,7 +81,8 @@ impl ValueTest {
             Predicate::Present => ValueMatchKind::Present,
             Predicate::Nearest { .. } => return Ok(None),
         };
-        Ok(Some(ValueTest { kind, folding }))
+        let ascii_word = ascii_word(&kind).filter(|_| folding.is_some()).map(|word| word.as_bytes().into());
+        Ok(Some(ValueTest { kind, folding, ascii_word }))
     }
 
     /// The query's weight of a matching value; 1 if the query gives none. `buffer` is reused, so that many
@@ -98,6 +101,17 @@ impl ValueTest {
         }
     }
 
+    /// Like [`ValueTest::value`], for a value in its wire form. A text that is not UTF-8 does not match.
+    #[inline]
+    pub(crate) fn leaf(&self, leaf: &EncodedLeaf<'_>, buffer: &mut String) -> Option<i32> {
+        if let (Some(word), Some(text)) = (&self.ascii_word, leaf.text_bytes())
+            && text.is_ascii()
+        {
+            return text.eq_ignore_ascii_case(word).then_some(1);
+        }
+        self.value(&leaf.value()?, buffer)
+    }
+
     /// A regular expression that may be searched in all texts at once, if they are ASCII and need no folding.
     pub(crate) fn free_regex(&self) -> Option<&Regex> {
         match &self.kind {
@@ -110,12 +124,10 @@ impl ValueTest {
     pub(crate) fn text(&self, text: &str, buffer: &mut String) -> Option<i32> {
         match &self.kind {
             ValueMatchKind::Pattern(matcher) => {
-                if let (Some(_), Some([word])) = (&self.folding, matcher.stems())
-                    && matcher.written().is_none()
-                    && word.is_ascii()
+                if let Some(word) = &self.ascii_word
                     && text.is_ascii()
                 {
-                    return text.eq_ignore_ascii_case(word).then_some(1);
+                    return text.as_bytes().eq_ignore_ascii_case(word).then_some(1);
                 }
                 // A regular expression ignores case itself, and ASCII has no accents.
                 let matches = match matcher.is_regex() && text.is_ascii() {
@@ -221,6 +233,15 @@ impl ValueTest {
         buffer.clear();
         analyzer.fold_value_into(text, buffer);
         buffer
+    }
+}
+
+/// The one word of a pattern that stands for itself, if it is of ASCII.
+fn ascii_word(kind: &ValueMatchKind) -> Option<&str> {
+    let ValueMatchKind::Pattern(matcher) = kind else { return None };
+    match matcher.stems() {
+        Some([word]) if matcher.written().is_none() && word.is_ascii() => Some(word),
+        _ => None,
     }
 }
 
