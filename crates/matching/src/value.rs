@@ -89,14 +89,23 @@ impl ValueTest {
     /// texts need one allocation.
     pub(crate) fn value(&self, value: &impl NestedValue, buffer: &mut String) -> Option<i32> {
         match value.single() {
-            Some(ValueRef::Bool(value)) => self.truth(value),
-            Some(ValueRef::Byte(number)) => self.integer(i64::from(number)),
-            Some(ValueRef::Int(number)) => self.integer(i64::from(number)),
-            Some(ValueRef::Long(number)) => self.integer(number),
-            Some(ValueRef::Float(number)) => self.float(f64::from(number)),
-            Some(ValueRef::Double(number)) => self.float(number),
-            Some(ValueRef::String(text)) => self.text(text, buffer),
-            Some(ValueRef::Position { latitude, longitude }) => self.position(latitude, longitude),
+            Some(single) => self.single(single, buffer),
+            None => self.present(),
+        }
+    }
+
+    /// Like [`ValueTest::value`].
+    #[inline]
+    fn single(&self, value: ValueRef<'_>, buffer: &mut String) -> Option<i32> {
+        match value {
+            ValueRef::Bool(value) => self.truth(value),
+            ValueRef::Byte(number) => self.integer(i64::from(number)),
+            ValueRef::Int(number) => self.integer(i64::from(number)),
+            ValueRef::Long(number) => self.integer(number),
+            ValueRef::Float(number) => self.float(f64::from(number)),
+            ValueRef::Double(number) => self.float(number),
+            ValueRef::String(text) => self.text(text, buffer),
+            ValueRef::Position { latitude, longitude } => self.position(latitude, longitude),
             _ => self.present(),
         }
     }
@@ -109,7 +118,7 @@ impl ValueTest {
         {
             return text.eq_ignore_ascii_case(word).then_some(1);
         }
-        self.value(&leaf.value()?, buffer)
+        self.single(leaf.value()?, buffer)
     }
 
     /// A regular expression that may be searched in all texts at once, if they are ASCII and need no folding.
