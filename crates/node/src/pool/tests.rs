@@ -5,6 +5,7 @@ use std::time::Duration;
 use millrace_document::DocumentGroup;
 use tokio::task::JoinSet;
 
+use super::turns::QUANTUM;
 use super::*;
 
 fn runtime() -> tokio::runtime::Runtime {
