@@ -5,7 +5,7 @@
 //! until a query yields.
 //!
 //! Long work calls `pause` repeatedly, at points where it can be interrupted. Once it has held its place
-//! for about a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
+//! for a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
 //! turn comes. The data that it has read stays in memory meanwhile, so the number of sleeping threads is
 //! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end.
 //!
@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 pub use self::flow::WorkFlow;
 pub use self::sized::BodySizeClass;
 pub use self::turns::WORK_SLICE;
-use self::turns::{FlowIndex, FlowTurn, QueueBounds, TurnAdmission, TurnScheduler, is_turn_over};
+use self::turns::{FlowIndex, FlowTurn, QUANTUM, QueueBounds, TurnAdmission, TurnScheduler};
 use crate::Error;
 
 /// Maximum number of started pieces of work that wait to continue.
@@ -138,8 +138,6 @@ struct CurrentWork {
     flow: FlowIndex,
     /// Time up to which its place was charged.
     since: Instant,
-    /// Its last pause, or `since`, whichever is later.
-    paused: Instant,
     sleeper: Arc<SleepingThread>,
 }
 
@@ -147,8 +145,7 @@ thread_local! {
     static CURRENT: RefCell<Option<CurrentWork>> = const { RefCell::new(None) };
 }
 
-/// Gives the place of this thread to others, if it has held it for about a quantum, by [`is_turn_over`], and
-/// it is not its turn any more.
+/// Gives the place of this thread to others, if it has held it for a quantum and it is not its turn any more.
 /// Returns true if it slept meanwhile. Does nothing outside of a pool.
 ///
 /// Call it only without locks held. Cost: nanoseconds, unless others wait and the quantum is over.
@@ -159,14 +156,11 @@ pub fn pause(now: Instant) -> bool {
 impl CurrentWork {
     fn pause(&mut self, now: Instant) -> bool {
         let held = now.saturating_duration_since(self.since);
-        let step = now.saturating_duration_since(self.paused);
-        self.paused = now;
-        if !is_turn_over(held, step) || self.shared.waiting.load(Ordering::Relaxed) == 0 {
+        if held < QUANTUM || self.shared.waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let slept = PoolShared::give_way(&self.shared, self.flow, &self.sleeper, held);
         self.since = if slept { Instant::now() } else { now };
-        self.paused = self.since;
         slept
     }
 }
@@ -285,8 +279,7 @@ impl PoolShared {
         job: Box<dyn PoolJob>,
     ) -> Duration {
         let (shared_too, sleeper) = (Arc::clone(shared), Arc::clone(sleeper));
-        let since = Instant::now();
-        let current = CurrentWork { shared: shared_too, flow, since, paused: since, sleeper };
+        let current = CurrentWork { shared: shared_too, flow, since: Instant::now(), sleeper };
         CURRENT.set(Some(current));
         shared.cores.occupy(|| job.run());
         let current = CURRENT.take().expect("it was set above, and only a thread's own loop changes it");

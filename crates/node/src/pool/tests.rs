@@ -5,7 +5,6 @@ use std::time::Duration;
 use millrace_document::DocumentGroup;
 use tokio::task::JoinSet;
 
-use super::turns::QUANTUM;
 use super::*;
 
 fn runtime() -> tokio::runtime::Runtime {

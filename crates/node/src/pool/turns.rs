@@ -27,13 +27,6 @@ pub const WORK_SLICE: Duration = Duration::from_millis(4);
 /// Credit of one turn.
 pub(super) const QUANTUM: Duration = WORK_SLICE;
 
-/// True if work gives its place up at a pause rather than at its next one: it has held the place for `held`,
-/// and took `step` from one pause to the next. The next step is expected to be as long as the last one, and
-/// the pause that is closer to the end of the quantum ends the turn.
-pub(super) fn is_turn_over(held: Duration, step: Duration) -> bool {
-    held.saturating_add(step / 2) >= QUANTUM
-}
-
 /// Maximum debt of a queue, and with it the maximum number of skipped turns.
 const DEBT_MAX: Duration = Duration::from_secs(1);
 

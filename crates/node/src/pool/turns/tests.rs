@@ -159,25 +159,6 @@ fn turns_are_taken_as_the_table_says() {
     check("*=8 a=8 b=2", "b@6 a@10 *@18");
 }
 
-/// Lengths of steps between pauses in microseconds, and of the turn that ends at one of the pauses.
-#[test]
-fn a_turn_ends_at_the_pause_that_is_closest_to_the_end_of_its_quantum() {
-    for (step, turn) in [
-        (1, 4_000),
-        (999, 3_996),
-        (1_300, 3_900),
-        (2_600, 5_200),
-        (2_700, 2_700),
-        (3_900, 3_900),
-        (4_000, 4_000),
-        (9_000, 9_000),
-    ] {
-        let pauses = (1..).map(|count| MICROSECOND * (step * count));
-        let ends = pauses.into_iter().find(|held| is_turn_over(*held, MICROSECOND * step));
-        assert_eq!(ends, Some(MICROSECOND * turn), "steps of {step} µs");
-    }
-}
-
 #[test]
 fn no_level_starves_another() {
     // Gets and new groups without end, a group with long queries, and a scan of all groups.
