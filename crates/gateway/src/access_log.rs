@@ -351,4 +351,39 @@ mod tests {
             assert_eq!(client.as_deref(), expected, "{peer} {forwarded}");
         }
     }
+
+    /// Lines of requests, handled or refused at the edge, with and without their parameters.
+    #[test]
+    fn texts_of_queries_are_left_out_where_that_is_wanted() {
+        const SECRET: &str = "whatnobodyshallread";
+        let paths = [
+            "/search/?query=SECRET",
+            "/search/?yql=select+*+from+x+where+t+contains+%22SECRET%22&timeout=1s",
+            "http://other:8080/search/?SECRET",
+            "/document/v1/?cluster=notes&selection=note.title%3D%22SECRET%22",
+            "/document/v1/n/note/group/ann/1?condition=SECRET",
+            "/model-evaluation/v1/m/eval?input=SECRET",
+            "/elastic/notes/_search?q=SECRET",
+            "/group/v1/ann/export?SECRET",
+            "/SECRET?",
+        ];
+        for queries in [true, false] {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let path = directory.path().join("access.log");
+            let log = AccessLog::open(&path, LogDetails { queries, ..LogDetails::default() });
+            let log = log.expect("it can be written");
+            for uri in paths {
+                let request = Request::builder().uri(uri.replace("SECRET", SECRET)).body(()).expect("a URI");
+                log_refused(&log, &request, StatusCode::FORBIDDEN);
+                drop(LogLine::of(&request, Arc::clone(&log)));
+            }
+            log.close();
+            let text = std::fs::read_to_string(&path).expect("it was written");
+            let told: Vec<&str> = text.lines().filter(|line| line.contains(SECRET)).collect();
+            assert_eq!(text.lines().count(), 2 * paths.len());
+            // The last one is a path, which is always in the log.
+            let expected = if queries { paths.len() } else { 1 };
+            assert_eq!(told.len(), 2 * expected, "{queries}: {told:?}");
+        }
+    }
 }

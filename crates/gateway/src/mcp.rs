@@ -24,6 +24,7 @@ use crate::edge::caller_of;
 use crate::http::{self, BudgetReservation};
 use crate::status::HttpError;
 use millrace_node::Error;
+use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 
 /// Supported versions of the protocol, the newest first.
@@ -54,6 +55,33 @@ struct RpcMessage<'m> {
     params: Option<&'m RawValue>,
 }
 
+/// A request, whose unparsed parts are parts of the body.
+struct RpcRequest {
+    id: Bytes,
+    method: String,
+    params: Option<Bytes>,
+}
+
+impl RpcRequest {
+    /// Reads the message in a body; `None` if it is a notification.
+    fn read(body: &Bytes) -> Result<Option<Self>, (Option<Bytes>, RpcRefusal)> {
+        let message: RpcMessage<'_> = serde_json::from_slice(body).map_err(|error| {
+            let code = if error.is_data() { RpcRefusal::NO_REQUEST } else { RpcRefusal::NOT_JSON };
+            (None, RpcRefusal::new(code, format!("no JSON-RPC request: {error}")))
+        })?;
+        let part = |value: &RawValue| body.slice_ref(value.get().as_bytes());
+        let Some(id) = message.id else { return Ok(None) };
+        if id.get().starts_with(['{', '[']) {
+            return Err((None, RpcRefusal::new(RpcRefusal::NO_REQUEST, "'id' is a text or a number")));
+        }
+        if message.jsonrpc != "2.0" {
+            let refusal = RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\"");
+            return Err((Some(part(id)), refusal));
+        }
+        Ok(Some(RpcRequest { id: part(id), method: message.method, params: message.params.map(part) }))
+    }
+}
+
 /// Relevant part of a client's description of itself.
 #[derive(Deserialize)]
 struct McpRequest {
@@ -79,6 +107,7 @@ impl RpcRefusal {
     const NO_REQUEST: i32 = -32_600;
     const NO_SUCH_METHOD: i32 = -32_601;
     const WRONG_PARAMETERS: i32 = -32_602;
+    const INTERNAL: i32 = -32_603;
     const NO_SUCH_RESOURCE: i32 = -32_002;
 
     fn new(code: i32, message: impl Into<String>) -> Self {
@@ -94,33 +123,39 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     };
     let (body, room, caller) = match read {
         Ok(read) => read,
-        Err(error) => {
-            let mut response = http::json(error.status(), &json!({ "message": error.to_string() }));
-            response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
-            return response;
-        }
+        Err(error) => return failed(&error),
     };
-    let message: RpcMessage<'_> = match serde_json::from_slice(&body) {
-        Ok(message) => message,
-        Err(error) => {
-            let code = if error.is_data() { RpcRefusal::NO_REQUEST } else { RpcRefusal::NOT_JSON };
-            return refused(None, &RpcRefusal::new(code, format!("no JSON-RPC request: {error}")));
-        }
-    };
-    let Some(id) = message.id else {
+    let size = BodySizeClass::of_query(body.len());
+    let message = match node.pool().run_sized(size, move || RpcRequest::read(&body)).await {
+        Ok(Ok(Some(message))) => message,
         // A notification: it has no answer.
-        return http::answer(StatusCode::ACCEPTED, "application/json", Vec::new());
+        Ok(Ok(None)) => return http::answer(StatusCode::ACCEPTED, "application/json", Vec::new()),
+        Ok(Err((id, refusal))) => return refused(id.as_ref(), &refusal),
+        Err(error) => return failed(&error),
     };
-    if id.get().starts_with(['{', '[']) {
-        return refused(None, &RpcRefusal::new(RpcRefusal::NO_REQUEST, "'id' is a text or a number"));
-    }
-    match answer(&node, message, &room, &caller).await {
-        Ok(result) => http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result })),
-        Err(refusal) => refused(Some(id), &refusal),
+    match answer(&node, &message, &room, &caller).await {
+        Ok(result) => {
+            let id = unparsed(&message.id);
+            http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+        }
+        Err(refusal) => refused(Some(&message.id), &refusal),
     }
 }
 
-fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> Response {
+/// Answer to a message that is not read.
+fn failed(error: &Error) -> Response {
+    let mut response = http::json(error.status(), &json!({ "message": error.to_string() }));
+    response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+    response
+}
+
+/// Id of a request, as the client has written it.
+fn unparsed(id: &Bytes) -> &RawValue {
+    serde_json::from_slice(id).expect("it was a value in the JSON of the message")
+}
+
+fn refused(id: Option<&Bytes>, RpcRefusal { code, message }: &RpcRefusal) -> Response {
+    let id = id.map(unparsed);
     let error = json!({ "code": code, "message": message });
     http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
 }
@@ -145,24 +180,21 @@ async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<
     Ok((body, Arc::new(room)))
 }
 
-fn subject_of(parameters: Option<&RawValue>) -> Result<RequestSubject, RpcRefusal> {
-    serde_json::from_str(parameters.map_or("{}", RawValue::get))
+fn subject_of(message: &RpcRequest) -> Result<RequestSubject, RpcRefusal> {
+    serde_json::from_slice(message.params.as_deref().unwrap_or(b"{}"))
         .map_err(|error| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, format!("wrong parameters: {error}")))
 }
 
 async fn answer(
     node: &Arc<GatewayState>,
-    message: RpcMessage<'_>,
+    message: &RpcRequest,
     room: &Arc<BudgetReservation>,
     caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
-    if message.jsonrpc != "2.0" {
-        return Err(RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
-    }
     match message.method.as_str() {
         "initialize" => {
-            let asked =
-                message.params.and_then(|params| serde_json::from_str::<McpRequest>(params.get()).ok());
+            let params = message.params.as_ref();
+            let asked = params.and_then(|params| serde_json::from_slice::<McpRequest>(params).ok());
             let asked = asked.map(|asked| asked.version).unwrap_or_default();
             let version = VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(VERSIONS[0]);
             Ok(json!({
@@ -174,12 +206,12 @@ async fn answer(
         }
         "ping" => Ok(json!({})),
         "tools/list" => Ok(json!({ "tools": tools::all(caller) })),
-        "tools/call" => tools::call(node, message.params, room, caller).await,
+        "tools/call" => tools::call(node, message.params.clone(), room, caller).await,
         "resources/list" => Ok(json!({ "resources": [examples::resource()] })),
         "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
-        "resources/read" => examples::read(&subject_of(message.params)?.uri.unwrap_or_default()),
+        "resources/read" => examples::read(&subject_of(message)?.uri.unwrap_or_default()),
         "prompts/list" => Ok(json!({ "prompts": [tools::prompt()] })),
-        "prompts/get" => tools::prompted(&subject_of(message.params)?.name.unwrap_or_default(), caller),
+        "prompts/get" => tools::prompted(&subject_of(message)?.name.unwrap_or_default(), caller),
         other => Err(RpcRefusal::new(
             RpcRefusal::NO_SUCH_METHOD,
             format!("no method '{other}'; there are {}", METHODS.join(", ")),

@@ -42,6 +42,27 @@ impl ClusterMembership {
         self.shared().reach.lost_for()
     }
 
+    /// Warnings for operators: what is wrong with coordination, as far as this node sees, which has a
+    /// generation of the application active.
+    pub fn warnings(&self, active_generation: u64) -> Vec<String> {
+        let unreachable = self.coordination_lost_for().map(|lost| {
+            format!(
+                "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node joins or leaves, no replica is \
+                 recreated, and no deployment is possible: bring etcd back",
+                lost.as_secs()
+            )
+        });
+        let published = self.package().map(|package| package.generation);
+        let set_back = published.filter(|published| *published < active_generation).map(|published| {
+            format!(
+                "coordination (etcd) has generation {published} of the application, and this node has {active_generation} active: an older \
+                 snapshot of etcd was restored. Nodes that start empty get {published}; deploy the newest package again, so that all have \
+                 the same"
+            )
+        });
+        unreachable.into_iter().chain(set_back).collect()
+    }
+
     /// Checks that this run of the node serves by the cluster state.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ impl CompiledProfile {
             let widths: Vec<usize> =
                 model.inputs.iter().map(|input| input.program.tensor_type().dense_size()).collect();
             let width: usize = widths.iter().sum();
-            let input_bytes = hits.len().saturating_mul(width).saturating_mul(size_of::<f32>());
+            let input_bytes = hits.len().saturating_mul(width).saturating_mul(size_of::<f64>());
             over.plan.memory.take(input_bytes)?;
             let cells = widths.iter().map(|width| vec![0.0; width * hits.len()]).collect();
             let mut rows = ModelInputRows { count: hits.len(), inputs: cells };

@@ -5,6 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_plan::{Plan, QueryMemory, QueryMemoryError, QueryMemoryLedger};
 use millrace_ranking::{
     CompiledProfile, Error, ModelFailure, ModelInputRows, ModelSource, RankModelEvaluation, RankModelFile,
     RankOutcome, RankedDocuments, ShownFeatures,
@@ -183,6 +184,46 @@ fn outputs_have_their_own_names_and_those_of_the_schema() {
     assert_eq!(shown("onnx(m).other_0"), "tensor<float>(d0[1]):109.5");
     // Without a name it is the first output of the block.
     assert_eq!(shown("onnx(m)"), "tensor<float>(d0[1]):109.5");
+}
+
+/// Least memory, in bytes, with which a profile ranks all documents; with less, the query is refused.
+fn needed(profile: RankProfile) -> usize {
+    let schema = schema([profile]);
+    let compiled = CompiledProfile::with_models(&schema, "default", &SumModels(Arc::default(), ""));
+    let compiled = compiled.unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let view = view(&schema, &documents());
+    let plan = plan(schema);
+    let matches = matches(&plan, &view, &compiled);
+    let (mut refused, mut enough) = (0_usize, 1 << 20);
+    while refused + 1 < enough {
+        let limit = refused.midpoint(enough);
+        let plan =
+            Plan { memory: QueryMemory::new(limit, QueryMemoryLedger::new(usize::MAX)), ..plan.clone() };
+        match compiled.rank(&plan, &view, &matches, None, 10, &|| false) {
+            Ok(_) => enough = limit,
+            Err(Error::Memory(QueryMemoryError::OfQuery { limit: told })) => {
+                assert_eq!(told, limit);
+                refused = limit;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    enough
+}
+
+#[test]
+fn inputs_and_outputs_of_models_are_counted() {
+    let wide = [("a", "tensor<float>(d0[1000])(d0)"), ("b", "tensor<float>(d0[500])(d0)")];
+    // Three documents; inputs are given to models as doubles.
+    let inputs = 3 * 1500 * size_of::<f64>();
+    let with = needed(with_model("sum(onnx(m).sum)", &wide));
+    assert!(with >= inputs, "{with} bytes; the inputs have {inputs}");
+    // Outputs are kept when the inputs are gone: of the second model beside the inputs of the first.
+    let mut twice = with_model("sum(onnx(m).sum) + sum(onnx(other).sum)", &wide);
+    twice.onnx_models.insert("other".to_owned(), model(&wide));
+    let both = needed(twice);
+    assert!(both >= with + 3 * size_of::<f32>(), "{both} bytes for two models, {with} for one");
+    assert!(both < with + inputs, "{both} bytes: the inputs of one model are there at a time");
 }
 
 #[test]

@@ -182,12 +182,7 @@ impl ClusterNode {
         let (joining, membership) = (Arc::clone(&self.joining), self.membership.clone());
         let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
         let figures = Arc::new(move || NodeFigures {
-            warnings: warnings
-                .iter()
-                .cloned()
-                .chain(unreachable(&membership))
-                .chain(set_back(&of_node, &membership))
-                .collect(),
+            warnings: warnings.iter().cloned().chain(membership.warnings(of_node.generation())).collect(),
             ..figures(&of_node, &membership, &joining)
         });
         let own = Arc::clone(&figures);
@@ -264,27 +259,6 @@ impl ClusterNode {
         }
         self.membership.leave().await;
     }
-}
-
-/// Operator warning: coordination cannot be reached.
-fn unreachable(membership: &ClusterMembership) -> Option<String> {
-    let lost = membership.coordination_lost_for()?;
-    Some(format!(
-        "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node joins or leaves, no replica is \
-         recreated, and no deployment is possible: bring etcd back",
-        lost.as_secs()
-    ))
-}
-
-/// Operator warning: coordination has an older application than this node.
-fn set_back(node: &Node, membership: &ClusterMembership) -> Option<String> {
-    let (own, published) = (node.generation(), membership.package()?.generation);
-    (published < own).then(|| {
-        format!(
-            "coordination (etcd) has generation {published} of the application, and this node has {own} active: an older snapshot of etcd was \
-             restored. Nodes that start empty get {published}; deploy the newest package again, so that all have the same"
-        )
-    })
 }
 
 async fn take_part(

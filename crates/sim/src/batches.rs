@@ -24,11 +24,18 @@ pub(crate) struct BatchPart {
 /// Outcomes of the parts of all batches.
 #[derive(Debug, Default)]
 pub(crate) struct BatchHistory {
-    /// An acknowledged write and one that was certainly not begun, of each part that has them, by the bucket
-    /// of the documents when the node answers: a group may have been divided since.
-    parts: BTreeMap<(BatchPart, BucketId), (Option<OperationId>, Option<OperationId>)>,
+    /// Answered writes of each part.
+    parts: BTreeMap<BatchPart, PartAnswers>,
     /// Operations that were sent in batches.
     operations: BTreeSet<OperationId>,
+}
+
+/// Writes of a part by their answers.
+#[derive(Debug, Default)]
+struct PartAnswers {
+    acknowledged: Vec<OperationId>,
+    /// Writes that were certainly not begun.
+    refused: Vec<OperationId>,
 }
 
 impl BatchHistory {
@@ -83,7 +90,10 @@ impl SimWorld {
         self.distribute(key, vec![DistributorEvent::WriteBatch(writes)]);
     }
 
-    /// Checks that a part whose write is acknowledged has none that was not begun.
+    /// Checks that a part with an acknowledged write has none in the same bucket that was not begun.
+    ///
+    /// Documents are compared by their buckets in the state that the answering node has: if a group was
+    /// divided while the part waited, the promise holds in each of the new buckets.
     pub(crate) fn part_answered(
         &mut self,
         key: NodeKey,
@@ -91,21 +101,28 @@ impl SimWorld {
         operation: OperationId,
         outcome: &Result<DurableWrite, RequestError>,
     ) {
-        let id = self.history.operations[&operation].intent.id();
         let Some(state) = self.nodes.get(&key).and_then(|node| node.state.as_ref()) else { return };
-        let bucket = state.bucket(id.location());
-        let (taken, refused) = self.batches.parts.entry((part, bucket)).or_default();
-        match outcome {
-            Ok(_) => *taken = Some(operation),
+        let bucket = |of: &OperationId| state.bucket(self.history.operations[of].intent.id().location());
+        let answers = self.batches.parts.entry(part).or_default();
+        let others = match outcome {
+            Ok(_) => {
+                answers.acknowledged.push(operation);
+                &answers.refused
+            }
             Err(
                 RequestError::Moved { unfinished: None, .. } | RequestError::Overloaded | RequestError::Late,
-            ) => *refused = Some(operation),
+            ) => {
+                answers.refused.push(operation);
+                &answers.acknowledged
+            }
             // It was sent, or a disk is full: removals are taken all the same.
-            Err(_) => {}
-        }
-        if let (Some(taken), Some(refused)) = (*taken, *refused) {
-            self.wrong =
-                Some(format!("{part:?} was taken on in part: {taken:?} was, and {refused:?} was not"));
+            Err(_) => return,
+        };
+        if let Some(other) = others.iter().find(|other| bucket(other) == bucket(&operation)) {
+            self.wrong = Some(format!(
+                "{part:?} was taken on in part: {operation:?} and {other:?} are in one bucket, and only one \
+                 of them was acknowledged"
+            ));
         }
     }
 }

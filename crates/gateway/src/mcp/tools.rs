@@ -1,13 +1,15 @@
 //! Tools for assistants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use http_body_util::BodyExt;
+use hyper::body::Bytes;
 use hyper::header::CONTENT_TYPE;
 use millrace_access::RequestCaller;
+use millrace_node::pool::BodySizeClass;
 use millrace_schema::Schema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -103,28 +105,58 @@ pub(super) fn prompted(name: &str, caller: &RequestCaller) -> Result<Value, RpcR
 /// Result of a call.
 pub(super) async fn call(
     node: &Arc<GatewayState>,
-    parameters: Option<&RawValue>,
+    parameters: Option<Bytes>,
     room: &Arc<BudgetReservation>,
     caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
-    let parameters = parameters.map_or("null", RawValue::get);
-    let ToolCall { name, arguments } = serde_json::from_str(parameters)
-        .map_err(|error| wrong(format!("a call has the name of a tool and its arguments: {error}")))?;
-    match name.as_str() {
-        "getSchemas" => {
+    let parameters = parameters.unwrap_or(Bytes::from_static(b"null"));
+    let most = node.settings().limits.parameters_max;
+    let size = BodySizeClass::of_query(parameters.len());
+    let read = node.pool().run_sized(size, move || ReadCall::read(&parameters, most)).await;
+    match read.map_err(|error| RpcRefusal::new(RpcRefusal::INTERNAL, error.to_string()))?? {
+        ReadCall::Schemas(names) => {
             let deployment = node.deployments().current().map_err(|error| wrong(error.to_string()))?;
-            let schemas = schemas(&deployment.application.schemas, arguments)
-                .map_err(|fault| wrong(fault.to_string()))?;
+            let schemas = schemas(&deployment.application.schemas, names);
             Ok(content(&schemas.to_string(), false))
         }
-        "readQueryExamples" => Ok(content(&json!(examples::TEXT).to_string(), false)),
-        "executeQuery" => {
+        ReadCall::Examples => Ok(content(&json!(examples::TEXT).to_string(), false)),
+        ReadCall::Query(body) => {
             let (answer, is_error) =
-                query(node, arguments, room, caller).await.map_err(|fault| wrong(fault.to_string()))?;
+                query(node, body, room, caller).await.map_err(|fault| wrong(fault.to_string()))?;
             Ok(content(&answer, is_error))
         }
-        other => Err(wrong(format!("no tool '{other}'; there are {NAMES}"))),
+    }
+}
+
+/// A call, as far as it can be understood without the node.
+enum ReadCall {
+    /// Names of the wanted schemas; all without.
+    Schemas(Option<BTreeSet<String>>),
+    Examples,
+    /// Body of the request to `/search/`.
+    Query(Vec<u8>),
+}
+
+impl ReadCall {
+    fn read(parameters: &[u8], most: usize) -> Result<Self, RpcRefusal> {
+        let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
+        let ToolCall { name, arguments } = serde_json::from_slice(parameters)
+            .map_err(|error| wrong(format!("a call has the name of a tool and its arguments: {error}")))?;
+        match name.as_str() {
+            "getSchemas" => {
+                let arguments = arguments.map_or("{}", RawValue::get);
+                let wanted: SchemaArguments =
+                    serde_json::from_str(arguments).map_err(|error| wrong(error.to_string()))?;
+                Ok(ReadCall::Schemas(wanted.names))
+            }
+            "readQueryExamples" => Ok(ReadCall::Examples),
+            "executeQuery" => {
+                let body = query_body(arguments, most).map_err(|fault| wrong(fault.to_string()))?;
+                Ok(ReadCall::Query(body))
+            }
+            other => Err(wrong(format!("no tool '{other}'; there are {NAMES}"))),
+        }
     }
 }
 
@@ -152,27 +184,23 @@ enum ToolFault {
 }
 
 /// Arguments of getSchemas.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SchemaArguments {
     #[serde(rename = "schemaNames")]
-    names: Option<Vec<String>>,
+    names: Option<BTreeSet<String>>,
 }
 
 /// Details of the wanted schemas by name. In place of an unknown one, a text says so.
-fn schemas(
-    schemas: &BTreeMap<Arc<str>, Arc<Schema>>,
-    arguments: Option<&RawValue>,
-) -> Result<Value, ToolFault> {
-    let wanted: SchemaArguments = serde_json::from_str(arguments.map_or("{}", RawValue::get))?;
-    let names = wanted.names.unwrap_or_else(|| schemas.keys().map(|name| name.to_string()).collect());
+fn schemas(schemas: &BTreeMap<Arc<str>, Arc<Schema>>, wanted: Option<BTreeSet<String>>) -> Value {
+    let names = wanted.unwrap_or_else(|| schemas.keys().map(|name| name.to_string()).collect());
     let details = names.into_iter().map(|name| {
         let schema = schemas.get(&*name);
         let details =
             schema.map_or_else(|| "Schema not found".into(), |schema| application_view::details(schema));
         (name, details)
     });
-    Ok(Value::Object(details.collect()))
+    Value::Object(details.collect())
 }
 
 /// Arguments of executeQuery.
@@ -189,15 +217,8 @@ fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, ToolFault>
     Ok(serde_json::from_str(object)?)
 }
 
-/// Answer of `/search/` to the query, and true if the query is refused.
-/// Its memory is that of the message, `room`.
-async fn query(
-    node: &Arc<GatewayState>,
-    arguments: Option<&RawValue>,
-    room: &Arc<BudgetReservation>,
-    caller: &Arc<RequestCaller>,
-) -> Result<(String, bool), ToolFault> {
-    let most = node.settings().limits.parameters_max;
+/// Body of the request to `/search/` with these arguments of executeQuery.
+fn query_body(arguments: Option<&RawValue>, most: usize) -> Result<Vec<u8>, ToolFault> {
     let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;
     let mut asked = match arguments.remove("parameters").map(RawValue::get) {
         None => Arguments::new(),
@@ -212,7 +233,17 @@ async fn query(
     if let Some(unknown) = arguments.keys().next() {
         return Err(ToolFault::Unknown(unknown.clone()));
     }
-    let body = serde_json::to_vec(&asked)?;
+    Ok(serde_json::to_vec(&asked)?)
+}
+
+/// Answer of `/search/` to a request with this body, and true if the query is refused.
+/// Its memory is that of the message, `room`.
+async fn query(
+    node: &Arc<GatewayState>,
+    body: Vec<u8>,
+    room: &Arc<BudgetReservation>,
+    caller: &Arc<RequestCaller>,
+) -> Result<(String, bool), ToolFault> {
     let request = Request::post("/search/")
         .header(CONTENT_TYPE, "application/json")
         .extension(Arc::clone(room))

@@ -125,6 +125,72 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     }
 }
 
+/// Each node warns of the application in a restored backup, until one of them deploys again.
+#[tokio::test]
+async fn operators_are_warned_of_an_older_application_in_a_restored_backup() {
+    let Some(mut etcd) = EtcdProcess::start().await else { return };
+    let address = etcd.address();
+    let client = || {
+        Arc::new(EtcdCoordination::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>
+    };
+    let cluster = MemberCluster::by(client());
+    let join =
+        async |name| ClusterMembership::join(client(), cluster.settings(name)).await.expect("it joins");
+    let (a, b) = (join("a").await, join("b").await);
+    let wanted = configuration(["a", "b"]);
+    let publish = async |package: &'static [u8], generation, based_on| {
+        let publication = PackagePublication {
+            generation,
+            based_on,
+            ..PackagePublication::unconditional(package, &wanted)
+        };
+        a.publish(publication).await.expect("it is published").generation
+    };
+    assert_eq!(publish(b"first", 1, 0).await, 1);
+    let seen = async |node: &ClusterMembership, wanted: u64| {
+        sees(node, |picture| picture.package.as_ref().is_some_and(|package| package.generation == wanted))
+            .await;
+    };
+    // Coordination counts as away until it has answered again.
+    let of_application = |node: &ClusterMembership, active: u64| -> Vec<String> {
+        let warnings = node.warnings(active).into_iter();
+        warnings.filter(|warning| warning.contains("generation")).collect()
+    };
+    seen(&b, 1).await;
+    etcd.kill();
+    let backup = etcd.backup();
+    etcd.restart().await;
+    assert_eq!(publish(b"second", 2, 1).await, 2);
+    for node in [&a, &b] {
+        seen(node, 2).await;
+        assert!(of_application(node, 2).is_empty());
+        // It has activated the first alone as yet: no reason for a warning.
+        assert!(of_application(node, 1).is_empty());
+    }
+    etcd.kill();
+    etcd.bring_back(backup);
+    etcd.restart().await;
+    for node in [&a, &b] {
+        seen(node, 1).await;
+        let warnings = of_application(node, 2);
+        let expected = "has generation 1 of the application, and this node has 2 active";
+        assert!(warnings.len() == 1 && warnings[0].contains(expected), "{warnings:?}");
+    }
+    // The cure that the warning names.
+    assert_eq!(publish(b"second", 3, 2).await, 3);
+    for node in [&a, &b] {
+        seen(node, 3).await;
+        assert!(of_application(node, 3).is_empty());
+    }
+    etcd.kill();
+    for node in [&a, &b] {
+        while node.warnings(3).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(node.warnings(3)[0].contains("bring etcd back"));
+    }
+}
+
 /// A leader without the newest state has made another one with the same number.
 #[tokio::test]
 async fn of_two_states_of_one_number_none_stays() {

@@ -8,8 +8,9 @@
 //!
 //! A queue of [`WorkClass::Grouped`] begins on the level [`TurnLevel::Fresh`] and falls to
 //! [`TurnLevel::Long`] when its first quantum is used up: groups with little work go before groups with much.
-//! The queue of a set of groups begins on [`TurnLevel::Long`]: there are more sets than groups, so that
-//! queries over new sets would otherwise always go first.
+//! Queues of sets of groups have a level of their own, [`TurnLevel::Sets`]: one client can query any number of
+//! sets, and each would otherwise have as many turns as a group. So all of them together take turns with the
+//! groups, and each of them with the other sets.
 //! Levels go in order, but none starves: while a level waits, it is owed a share of all time used above it
 //! ([`TurnLevel::share`]), and is served first whenever a quantum is owed.
 //!
@@ -30,7 +31,7 @@ pub(super) const QUANTUM: Duration = WORK_SLICE;
 /// Maximum debt of a queue, and with it the maximum number of skipped turns.
 const DEBT_MAX: Duration = Duration::from_secs(1);
 
-const LEVELS: usize = 4;
+const LEVELS: usize = 5;
 
 /// A ring of queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,20 +40,22 @@ enum TurnLevel {
     Short,
     /// Groups that have not used a quantum since they were last idle.
     Fresh,
-    /// Groups that have used one, and sets of groups.
+    /// Groups that have used one.
     Long,
+    /// Sets of several groups.
+    Sets,
     /// [`WorkClass::AllGroups`].
     AllGroups,
 }
 
 impl TurnLevel {
     const ALL: [TurnLevel; LEVELS] =
-        [TurnLevel::Short, TurnLevel::Fresh, TurnLevel::Long, TurnLevel::AllGroups];
+        [TurnLevel::Short, TurnLevel::Fresh, TurnLevel::Long, TurnLevel::Sets, TurnLevel::AllGroups];
 
     fn first_of(flow: &WorkFlow) -> Self {
         match flow.class() {
             WorkClass::Short => TurnLevel::Short,
-            WorkClass::Grouped if flow.is_of_several() => TurnLevel::Long,
+            WorkClass::Grouped if flow.is_of_several() => TurnLevel::Sets,
             WorkClass::Grouped => TurnLevel::Fresh,
             WorkClass::AllGroups => TurnLevel::AllGroups,
         }
@@ -70,7 +73,7 @@ impl TurnLevel {
     fn share(self) -> u32 {
         match self {
             TurnLevel::Short | TurnLevel::Fresh => 1,
-            TurnLevel::Long => 2,
+            TurnLevel::Long | TurnLevel::Sets => 2,
             TurnLevel::AllGroups => 16,
         }
     }

@@ -151,10 +151,11 @@ fn turns_are_taken_as_the_table_says() {
     check("a=8 get:x=1 get:x=1 get:y=1", "get:x@1 get:x@2 get:y@3 a@11");
     // But queries are owed as much time as they use.
     check("a=8 get:x=4 get:x=4 get:y=1", "get:x@4 get:y@9 get:x@13 a@17");
-    // New sets of groups do not go before groups with little work, but before those with much.
+    // Sets of groups do not go before groups, neither with little work nor with much, except for the time
+    // that they are owed: all of them together, half of what the groups use.
     check("a+b=4 a+c=4 b+c=4 d=1", "d@1 a+b@5 a+c@9 b+c@13");
     check("a+b=8 a+c=8 d=1@1", "d@5 a+b@13 a+c@17");
-    check("a=20 a+b=1 d=1", "d@5 a+b@6 a@22");
+    check("a=20 a+b=1 d=1", "d@5 a+b@10 a@22");
     // Scans of all groups go last.
     check("*=8 a=8 b=2", "b@6 a@10 *@18");
 }
@@ -188,6 +189,30 @@ fn no_level_starves_another() {
     assert!(share(new) > 0.2, "new groups have {}", share(new));
     assert!(shares[1] > 0.2, "the group with long queries has {}", shares[1]);
     assert!(shares[2] > 0.04, "scans of all groups have {}", shares[2]);
+}
+
+/// A group whose quantum is used up, for example because the system had taken its thread off its core, waits
+/// as long beside many sets as beside one.
+#[test]
+fn the_number_of_sets_does_not_delay_groups() {
+    let delay = |sets: usize| {
+        let mut simulation = TurnSimulation::new(1);
+        for number in 0..sets {
+            simulation.push(&format!("a+b{number}"), millis(4_000));
+        }
+        // The sets have had turns, and one of them has the thread.
+        for _ in 0..100 {
+            assert!(simulation.step());
+        }
+        simulation.grant();
+        let begun = simulation.now;
+        simulation.push("c", millis(6));
+        while simulation.ended.iter().all(|(name, _)| name != "c") {
+            assert!(simulation.step());
+        }
+        simulation.now - begun
+    };
+    assert_eq!([1, 2, 32, 300].map(|sets| delay(sets).as_millis()), [10; 4]);
 }
 
 #[test]
