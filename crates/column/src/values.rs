@@ -205,8 +205,9 @@ pub fn read_value<'c>(column: &'c Column, data_type: &DataType, index: usize) ->
     value(column, data_type, index).map(ColumnValue::Decoded)
 }
 
-/// The column of values in their wire form, for [`millrace_document::EncodedLeafReader`]. `None` if the values
-/// are stored in another form, or the column does not record its layout: it may have values of several types.
+/// The column of values in their wire form, for [`millrace_document::EncodedLeafReader`]. `None` if the
+/// values are stored in another form, or the column does not record its layout: it may have values of several
+/// types.
 pub fn encoded_values(column: &Column) -> Option<&BytesColumn> {
     match column {
         Column::Bytes(bytes) if is_recorded(column) && ValueLayout::Encoded.takes(column) => Some(bytes),

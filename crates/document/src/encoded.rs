@@ -338,8 +338,8 @@ impl EncodedTensorType {
     }
 
     /// Positions of the labels and of the cells of the tensor that `bytes` begin with: calls `label` for each
-    /// label, and returns the range of the cells. `None` if they do not begin with a tensor of this type; then
-    /// some labels may have been visited.
+    /// label, and returns the range of the cells. `None` if they do not begin with a tensor of this type;
+    /// then some labels may have been visited.
     pub fn locate(&self, bytes: &[u8], mut label: impl FnMut(Range<usize>)) -> Option<Range<usize>> {
         let EncodedTensor { subspaces, content: mut reader, .. } = self.read(bytes)?;
         let next = |reader: &mut WireReader<'_>| {

@@ -44,7 +44,8 @@ impl<'a> EncodedLeaf<'a> {
         (self.tag == wire::STRING).then_some(self.content)
     }
 
-    /// The value: a truth value, a number, a text, raw bytes or a position. `None` for a text that is not UTF-8.
+    /// The value: a truth value, a number, a text, raw bytes or a position. `None` for a text that is not
+    /// UTF-8.
     #[inline]
     pub fn value(&self) -> Option<ValueRef<'a>> {
         let four = || self.content.first_chunk().copied();
@@ -71,8 +72,8 @@ impl<'a> EncodedLeaf<'a> {
 }
 
 impl EncodedLeafReader {
-    /// A reader of values of this type. `None` if the path ends at a struct, or the type contains tensors: these
-    /// need other ways.
+    /// A reader of values of this type. `None` if the path ends at a struct, or the type contains tensors:
+    /// these need other ways.
     pub fn new(data_type: &DataType, path: &[impl AsRef<str>]) -> Option<Self> {
         let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
         Some(EncodedLeafReader { root: LeafShape::new(data_type, Some(&path))? })

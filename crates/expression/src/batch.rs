@@ -1,5 +1,5 @@
-//! Tensors of many documents, laid out flat: the labels of all subspaces as numbers in one list, and all cells
-//! in another. Operations are loops over these lists, and allocate nothing per document.
+//! Tensors of many documents, laid out flat: the labels of all subspaces as numbers in one list, and all
+//! cells in another. Operations are loops over these lists, and allocate nothing per document.
 
 use std::ops::Range;
 use std::sync::Arc;

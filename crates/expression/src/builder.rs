@@ -174,8 +174,8 @@ impl ProgramBuilder {
         }
     }
 
-    /// Matches `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one operand, and any indexed
-    /// dimension of the other.
+    /// Matches `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one operand, and any
+    /// indexed dimension of the other.
     fn rows_along(&mut self, joined: NodeId, result: &TensorType) -> Option<ProgramOp> {
         let (sum, a, b) = self.pairs(joined)?;
         let of_vector = |t: &TensorType| match t.dimensions() {

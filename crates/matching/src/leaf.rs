@@ -204,8 +204,8 @@ impl ReadyLeaf {
         }
     }
 
-    /// The column's values in their wire form, with the reader for them. A value that the reader does not take
-    /// is read in the general way ([`stored_value`]).
+    /// The column's values in their wire form, with the reader for them. A value that the reader does not
+    /// take is read in the general way ([`stored_value`]).
     fn encoded<'c>(&'c self, column: &'c Column) -> Option<(&'c EncodedLeafReader, &'c BytesColumn)> {
         self.leaves.as_ref().zip(millrace_column::encoded_values(column))
     }

@@ -284,8 +284,8 @@ impl NearestSubspace {
         }
     }
 
-    /// Index of the nearest vector among those of a tensor, whose cells are given as they are stored, with its
-    /// distance; of equal distances, the first. `None` without vectors.
+    /// Index of the nearest vector among those of a tensor, whose cells are given as they are stored, with
+    /// its distance; of equal distances, the first. `None` without vectors.
     pub fn find(&mut self, tensor_type: &TensorType, cells: &[u8]) -> Option<(usize, f64)> {
         if tensor_type.dense_size() != self.nearest.doubles.len() {
             return None;

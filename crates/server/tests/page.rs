@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::{HashSet, VecDeque};
 use std::process::Command;
 
 use hyper::Method;
@@ -41,20 +42,25 @@ fn a_browser_gets_a_page_that_is_complete() {
     let files = [between(&html, "href=\"page/", '"'), between(&html, "src=\"page/", '"')].concat();
     assert_eq!(files.len(), 2, "{html}");
     let mut sources = vec![html.clone()];
-    for file in files {
+    let mut files: VecDeque<String> = files.into_iter().map(str::to_owned).collect();
+    let mut known: HashSet<String> = files.iter().cloned().collect();
+    while let Some(file) = files.pop_front() {
         for prefix in ["", "/person/ann"] {
             let answer = get(&server, &format!("{prefix}/page/{file}"), "*/*");
             assert_eq!(answer.status, 200, "{file}");
-            sources.push(text(&answer));
+            let source = text(&answer);
+            let imported = between(&source, "from \"./", '"').into_iter().map(str::to_owned);
+            files.extend(imported.filter(|file| known.insert(file.clone())));
+            sources.push(source);
         }
     }
+    assert_eq!(sources.len(), 1 + 2 * 7, "page, style and six scripts, twice");
     assert_eq!(text(&get(&server, "/person/ann/", BROWSER)), html);
     for source in &sources {
         assert!(!source.contains("://") && !source.contains("innerHTML") && !source.contains("eval("));
     }
-    // The script finds each element that it uses, and each input has a label.
-    let script = sources.iter().find(|source| source.contains("use strict")).expect("a script");
-    for id in between(script, "element(\"", '"') {
+    // Scripts find each element that they use, and each input has a label.
+    for id in sources.iter().flat_map(|source| between(source, "element(\"", '"')) {
         assert!(html.contains(&format!("id=\"{id}\"")), "{id}");
     }
     for name in ["token", "group", "words", "schema", "order"] {

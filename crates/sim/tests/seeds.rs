@@ -2,7 +2,8 @@
 
 use millrace_sim::{SimOptions, run};
 
-/// Lives in which a group is divided while a part of a batch waits: its documents then lie in several buckets.
+/// Lives in which a group is divided while a part of a batch waits: its documents then lie in several
+/// buckets.
 const DIVIDED_MEANWHILE: [u64; 3] = [1160, 1422, 1661];
 
 #[test]

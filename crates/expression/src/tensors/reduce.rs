@@ -54,7 +54,7 @@ impl TensorReduce {
         for document in 0..documents {
             let subspaces = of.subspaces(document);
             if self.kept.is_empty() {
-                self.combine(&of, Sources::All(subspaces), &mut space.left, &mut out.cells);
+                self.combine(&of, GroupedSubspaces::All(subspaces), &mut space.left, &mut out.cells);
             } else {
                 self.groups(&of, subspaces, space, &mut out);
             }
@@ -64,7 +64,8 @@ impl TensorReduce {
         out
     }
 
-    /// Combines the subspaces with equal labels in the remaining dimensions, in the order of their appearance.
+    /// Combines the subspaces with equal labels in the remaining dimensions, in the order of their
+    /// appearance.
     fn groups(
         &self,
         of: &BatchView<'_>,
@@ -96,16 +97,22 @@ impl TensorReduce {
         while let Some(first) = rest.first() {
             let count = rest.partition_point(|entry| entry.0 == first.0);
             let (group, others) = rest.split_at(count);
-            self.combine(of, Sources::Some(group), left, &mut out.cells);
+            self.combine(of, GroupedSubspaces::Some(group), left, &mut out.cells);
             rest = others;
         }
     }
 
     /// Appends the combined cells of some subspaces.
-    fn combine(&self, of: &BatchView<'_>, sources: Sources<'_>, gathered: &mut Vec<f64>, out: &mut Vec<f64>) {
+    fn combine(
+        &self,
+        of: &BatchView<'_>,
+        sources: GroupedSubspaces<'_>,
+        gathered: &mut Vec<f64>,
+        out: &mut Vec<f64>,
+    ) {
         let size = self.result.dense_size();
         let group = self.cells.len() / size;
-        if let Sources::All(subspaces) = &sources
+        if let GroupedSubspaces::All(subspaces) = &sources
             && self.adjacent
             && (size == 1 || subspaces.len() == 1)
         {
@@ -124,8 +131,10 @@ impl TensorReduce {
                 gathered.extend(places.iter().map(|at| from[*at as usize]));
             };
             match &sources {
-                Sources::All(subspaces) => subspaces.clone().for_each(&mut gather),
-                Sources::Some(group) => group.iter().for_each(|(_, subspace)| gather(*subspace as usize)),
+                GroupedSubspaces::All(subspaces) => subspaces.clone().for_each(&mut gather),
+                GroupedSubspaces::Some(group) => {
+                    group.iter().for_each(|(_, subspace)| gather(*subspace as usize))
+                }
             }
             out.push(self.aggregator.of(gathered));
         }
@@ -133,7 +142,7 @@ impl TensorReduce {
 }
 
 /// Subspaces that are combined.
-enum Sources<'s> {
+enum GroupedSubspaces<'s> {
     All(Range<usize>),
     /// The second number of each.
     Some(&'s [(u32, u32)]),

@@ -52,18 +52,12 @@ function reading(now, then) {
   };
 }
 
-const SVG = "http://www.w3.org/2000/svg";
-
 function curve(values) {
   const most = Math.max(...values, 1e-9);
   const points = values.map((value, at) => at + "," + (20 - (18 * value) / most).toFixed(1)).join(" ");
-  const drawing = document.createElementNS(SVG, "svg");
+  const drawing = element("curve").content.firstElementChild.cloneNode(true);
   drawing.setAttribute("viewBox", "0 0 " + (KEPT - 1) + " 21");
-  drawing.setAttribute("preserveAspectRatio", "none");
-  drawing.setAttribute("aria-hidden", "true");
-  const line = document.createElementNS(SVG, "polyline");
-  line.setAttribute("points", points);
-  drawing.append(line);
+  drawing.firstElementChild.setAttribute("points", points);
   return drawing;
 }
 

@@ -22,8 +22,8 @@ pub(super) struct ElementLeaves<'r, 'n> {
 }
 
 impl<'r, 'n> ElementLeaves<'r, 'n> {
-    /// The condition `child` on the elements of `field`, or `None` if it needs more than tests of single values
-    /// of this field, or if an element without any match can satisfy it.
+    /// The condition `child` on the elements of `field`, or `None` if it needs more than tests of single
+    /// values of this field, or if an element without any match can satisfy it.
     pub(super) fn new(
         ready: &'r ReadyPlan<'r>,
         field: &str,
@@ -41,8 +41,8 @@ impl<'r, 'n> ElementLeaves<'r, 'n> {
         Some(ElementLeaves { ready, child, only, leaves, found, buffer: String::new() })
     }
 
-    /// True if the condition holds in an element of a document's collection; `None` if the collection has to be
-    /// read in the general way.
+    /// True if the condition holds in an element of a document's collection; `None` if the collection has to
+    /// be read in the general way.
     pub(super) fn holds(&mut self, values: &BytesColumn, document: usize) -> Option<bool> {
         let Some(bytes) = values.get(document) else { return Some(false) };
         for (leaf, found) in self.leaves.iter().zip(&mut self.found) {

@@ -8,11 +8,11 @@
 //!
 //! A queue of [`WorkClass::Grouped`] begins on the level [`TurnLevel::Fresh`] and falls to
 //! [`TurnLevel::Long`] when its first quantum is used up: groups with little work go before groups with much.
-//! Queues of sets of groups have a level of their own, [`TurnLevel::Sets`]: one client can query any number of
-//! sets, and each would otherwise have as many turns as a group. So all of them together take turns with the
-//! groups, and each of them with the other sets.
-//! Levels go in order, but none starves: while a level waits, it is owed a share of all time used above it
-//! ([`TurnLevel::share`]), and is served first whenever a quantum is owed.
+//! Queues of sets of groups have a level of their own, [`TurnLevel::Sets`]: one client can query any number
+//! of sets, and each would otherwise have as many turns as a group. So all of them together take turns with
+//! the groups, and each of them with the other sets. Levels go in order, but none starves: while a level
+//! waits, it is owed a share of all time used above it ([`TurnLevel::share`]), and is served first whenever a
+//! quantum is owed.
 //!
 //! Work that yielded returns to the front of its queue. So work of a flow is started only while all its
 //! earlier work is running, and at most as much of one flow is started as there are threads that run it.

@@ -171,8 +171,8 @@ unsafe fn product_and_square<
     }
     let steps = len / N;
     let (mut sums, mut squares) = ([0.0; D], [0.0; D]);
-    // SAFETY: the caller guarantees the instructions. A step lies within the vector and within each row, which
-    // have at least `len` cells. A prefetch accepts any address.
+    // SAFETY: the caller guarantees the instructions. A step lies within the vector and within each row,
+    // which have at least `len` cells. A prefetch accepts any address.
     unsafe {
         let mut parts = [[R::zero(); 2]; D];
         let mut step = 0;
