@@ -225,8 +225,13 @@ impl MissingVersions {
             let versions = bulk.bodies(ids)?;
             // Documents after the last one may not have fitted.
             let Some(last) = versions.last() else { return Ok(()) };
-            let came = ids.iter().position(|id| *id == last.id).map_or(ids.len(), |at| at + 1);
-            ids = &ids[came..];
+            let Some(at) = ids.iter().position(|id| *id == last.id) else {
+                // To go on would leave documents out, and count the replica as complete.
+                return Err(FetchEnd::Failed(NodeFailure::Storage {
+                    reason: format!("{} sent document {}, which was not requested", self.address, last.id),
+                }));
+            };
+            ids = &ids[at + 1..];
             let bytes = |version: &DocumentVersion| version.body.as_ref().map_or(0, |body| body.len() as u64);
             let bytes = versions.iter().map(bytes).sum();
             self.throttle.pass(bytes);

@@ -2,7 +2,7 @@
 //! copied together in the next, so that a file that they share is sent once, and files are not smaller than
 //! necessary.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -102,14 +102,17 @@ impl FetchSessions {
             waiting.remove(address);
             return None;
         }
-        let count = queue.len().min(BUCKETS_MAX);
-        Some(queue.drain(..count).collect())
+        // The parcels of a bucket go to one request: another for the same bucket waits for the next session.
+        let mut buckets = HashSet::new();
+        let is_next =
+            |wanted: &mut SessionReplica| buckets.len() < BUCKETS_MAX && buckets.insert(wanted.bucket);
+        Some(queue.extract_if(.., is_next).collect())
     }
 
     fn session(&self, from: NodeKey, address: &str, wanted: Vec<SessionReplica>) {
         let mut buckets: Vec<BucketId> = wanted.iter().map(|wanted| wanted.bucket).collect();
         buckets.sort_unstable();
-        buckets.dedup();
+        assert!(buckets.is_sorted_by(|one, next| one < next), "a session fetches a bucket for one request");
         let transfer = self.incoming.begin(from, "whole replicas", buckets.len() as u64);
         let session =
             FetchSession { transfer: &transfer, parts: Mutex::default(), wanted: Mutex::new(wanted) };
@@ -203,8 +206,9 @@ impl ReceiveListener for FetchSession<'_> {
         let parcel = Arc::new(parcel);
         let mut parts = self.parts();
         for share in parcel.shares() {
-            let Some(of_bucket) = parts.get_mut(&share.bucket) else { continue };
-            of_bucket.missing = of_bucket.missing.saturating_sub(1);
+            let of_bucket = parts.get_mut(&share.bucket).expect("a parcel is planned before it arrives");
+            assert!(of_bucket.missing > 0, "bucket {} gets no more parcels than were planned", share.bucket);
+            of_bucket.missing -= 1;
             of_bucket.arrived.push((identity, Arc::clone(&parcel)));
         }
         drop(parts);

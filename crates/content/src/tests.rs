@@ -375,6 +375,38 @@ fn a_replica_made_later_hears_of_what_was_dropped_before() {
     }
 }
 
+/// A job that has ended may leave a request for a bucket beside that of the job after it.
+#[test]
+fn a_bucket_that_is_requested_twice_arrives_twice() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (start, bucket) = (start(), bucket_of(1));
+    let nodes: Vec<ModelledNode> = (0..2).map(|_| ModelledNode::new(&runtime)).collect();
+    for node in &nodes {
+        node.replicas.create(bucket, ReplicaOrigin::Complete).expect("it can be made");
+    }
+    nodes[0].replicas.apply(&[&version_of(start, 1, 7, 51)]);
+    let fetches =
+        NodeFetches::new(Arc::clone(&nodes[1].replicas), Arc::new(TransferThrottle::new(None)), None);
+    let running: Vec<_> = (0..2)
+        .map(|_| {
+            let (sender, told) = mpsc::channel();
+            let wanted = WantedReplica {
+                bucket,
+                from: NodeKey(0),
+                address: nodes[0].address.clone(),
+                pull: PullMode::Whole,
+            };
+            // The receiver is gone if the test has failed.
+            let tell = move |outcome: Result<Option<FetchedPart>, _>| drop(sender.send(outcome));
+            (fetches.begin(wanted, Arc::new(tell)), told)
+        })
+        .collect();
+    for (_, told) in &running {
+        let part = told.recv().expect("it tells how it ends").expect("it can be fetched");
+        assert!(matches!(part, Some(FetchedPart::Whole(whole)) if !whole.files.is_empty()));
+    }
+}
+
 /// Several replicas have no document in common, each has more than goes in one part of a transfer, and all of
 /// them go.
 #[test]

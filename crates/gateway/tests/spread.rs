@@ -196,7 +196,7 @@ fn each_node_bounds_the_memory_of_a_query() {
     // Node and its limit in bytes, hits of the query, length of a parameter, and the status.
     let table = [
         ("nothing is large", 0, 150_000, 2, 0, 200),
-        ("the replies together", 0, 150_000, 60, 0, 400),
+        ("the replies together", 0, 230_000, 60, 0, 400),
         ("the share of the other node", 1, 60_000, 60, 0, 400),
         ("a small share of the other node", 1, 60_000, 2, 0, 200),
         ("the query at the other node", 1, 60_000, 2, 3_000, 400),
