@@ -22,6 +22,10 @@ ORDERS = [
     ({"yql": "select * from note where people.age > 0", "sorting": "-people.first +people.age"}, "acb"),
     ({"yql": 'select * from note where name contains "ada" or name contains "Ada" order by raw(name)'}, "ab"),
     ({"yql": 'select * from note where price > 1 order by uca(folder, "en_US", "PRIMARY"), year desc'}, "fba"),
+    # Binary data, by its bytes; documents without it come first, or last where the order is descending.
+    ({"yql": 'select * from note where name contains "ada" or name contains "Ada" order by blob'}, "ba"),
+    ({"yql": 'select * from note where name contains "ada" or name contains "Ada" order by blob desc'}, "ab"),
+    ({"yql": 'select * from note where anywhere contains "fox" order by year'}, "abf"),
     ({"yql": ALL, "hits": 3}, "hgf"),
     # As long as it takes.
     ({"yql": ALL, "hits": 3, "timeout": "10000000000000000000"}, "hgf"),

@@ -64,6 +64,12 @@ ASKED = [
     ("fox", {"ranking": "modelled", "ranking.significance.useModel": False}, significance(1 / 3)),
     # By the query's language, the last model first.
     ("reven", {"ranking": "modelled", "language": "no"}, significance(0.001)),
+    # Of alternatives, the rarest word counts; by the group they are as rare as their documents.
+    ('alternatives({"fox": 1.0, "the": 0.5})', {"ranking": "modelled"}, significance(0.01)),
+    ('alternatives({"the": 1.0, "End": 0.5})', {"ranking": "modelled"}, significance(0.001)),
+    # A word of a language without a model: by that of the query.
+    ('({language: "sv"}"fox")', {"ranking": "modelled"}, significance(0.01)),
+    ('({language: "no"}"reven")', {"ranking": "modelled", "language": "en"}, significance(0.001)),
     # As the query says.
     ('({significance: 0.25}"fox")', {"ranking": "modelled"}, 0.25),
     ('({documentFrequency: {frequency: 5, count: 10}}"fox")', {"ranking": "modelled"}, significance(0.5)),
@@ -72,7 +78,7 @@ ASKED = [
 
 @pytest.mark.parametrize("word, asked, expected", ASKED)
 def test_significance(node, word, asked, expected):
-    word = word if word.startswith("(") else f'"{word}"'
+    word = word if "(" in word else f'"{word}"'
     [hit] = search(node, yql=f"select * from page where text contains {word} limit 1", **asked)["children"]
     assert hit["fields"]["summaryfeatures"]["term(0).significance"] == pytest.approx(expected)
 

@@ -228,7 +228,8 @@ impl<'a> ExpressionParser<'a> {
             }
             Some('"' | '\'') => ExpressionKind::Text(self.quoted()?),
             Some(c) if c.is_ascii_digit() || c == '.' => ExpressionKind::Number(self.number()?),
-            Some(c) if c.is_alphabetic() || c == '_' || c == '@' || c == '$' => return self.named(at),
+            Some('$') => return self.query_input(at),
+            Some(c) if c.is_alphabetic() || c == '_' || c == '@' => return self.named(at),
             _ => return Err(self.expected("a number, a name, a quoted string or '('")),
         };
         Ok(ExpressionNode { at, kind })
@@ -331,6 +332,15 @@ impl<'a> ExpressionParser<'a> {
         }
         let output = (!output.is_empty()).then_some(output);
         expr(ExpressionKind::Name(QualifiedName { name: word.to_owned(), arguments, output }))
+    }
+
+    /// Parses `$name`, the old writing of `query(name)`.
+    fn query_input(&mut self, at: usize) -> Result<ExpressionNode, Error> {
+        self.at += 1;
+        let Some(input) = self.word() else { return Err(self.expected("the name of a query input")) };
+        let argument = NameArgument { text: input.to_owned(), tree: None };
+        let name = QualifiedName { name: "query".to_owned(), arguments: vec![argument], output: None };
+        Ok(ExpressionNode { at, kind: ExpressionKind::Name(name) })
     }
 
     fn conditional(&mut self, at: usize) -> Result<ExpressionNode, Error> {

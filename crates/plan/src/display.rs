@@ -218,7 +218,7 @@ impl Display for SortColumn {
             SortBy::Relevance => f.write_str("[relevance]")?,
             SortBy::DocumentId => f.write_str("[docid]")?,
             SortBy::Source => f.write_str("[source]")?,
-            SortBy::Number(field) => f.write_str(field)?,
+            SortBy::Number(field) | SortBy::Bytes(field) => f.write_str(field)?,
             SortBy::Elsewhere(field) => write!(f, "elsewhere({field})")?,
             SortBy::Text(field, TextOrder::Raw) => write!(f, "raw({field})")?,
             SortBy::Text(field, TextOrder::Lowercase) => write!(f, "lowercase({field})")?,

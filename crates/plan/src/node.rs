@@ -20,6 +20,8 @@ pub struct PlanTerm {
     pub text: String,
     /// Annotations.
     pub annotations: ItemAnnotations,
+    /// The words of a `wordAlternatives`, any of which is meant; empty for other terms.
+    pub alternatives: Vec<String>,
     /// Leaves of the term: one per field, or several if its words are equivalents.
     pub leaves: Vec<LeafId>,
 }

@@ -109,6 +109,8 @@ pub enum SortBy {
     Number(Arc<str>),
     /// A text field, with its collation.
     Text(Arc<str>, TextOrder),
+    /// A field of binary data, in the order of its bytes.
+    Bytes(Arc<str>),
     /// A field of other schemas in the request: no document of this schema has a value.
     Elsewhere(Arc<str>),
 }

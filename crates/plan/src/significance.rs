@@ -6,7 +6,8 @@ use millrace_schema::{RankProfile, SignificanceModels};
 use crate::{Error, PlanLeaf, PlanTerm, Predicate};
 
 /// Annotates each single word with its frequency in the model of its language, unless the query gives its
-/// significance.
+/// significance. A word in a language without a model has its frequency from the model of the query's. Of
+/// alternatives, the rarest word counts.
 pub(crate) fn annotate(
     terms: &mut [PlanTerm],
     leaves: &[PlanLeaf],
@@ -25,11 +26,13 @@ pub(crate) fn annotate(
             .any(|leaf| matches!(leaves[leaf.0].predicate, Predicate::Words(_) | Predicate::Value { .. }));
         let annotations = &mut term.annotations;
         let is_said = annotations.significance.is_some() || annotations.document_frequency.is_some();
-        if is_said || !is_word || term.text.contains(char::is_whitespace) {
+        let is_single = !term.text.contains(char::is_whitespace) || !term.alternatives.is_empty();
+        if is_said || !is_word || !is_single {
             continue;
         }
-        let tag = annotations.language.as_deref().or(query.language.as_deref());
-        let model = models.of_language(tag).ok_or_else(|| Error::Significance {
+        let of_word = annotations.language.as_deref().and_then(|tag| models.of_language(Some(tag)));
+        let tag = query.language.as_deref();
+        let model = of_word.or_else(|| models.of_language(tag)).ok_or_else(|| Error::Significance {
             language: tag.unwrap_or("unknown").to_owned(),
             known: match models.languages().collect::<Vec<_>>().join(", ") {
                 none if none.is_empty() => {
@@ -38,7 +41,12 @@ pub(crate) fn annotate(
                 known => format!("there are {known}"),
             },
         })?;
-        annotations.document_frequency = Some(model.share(&term.text.to_lowercase()));
+        let words = match term.alternatives.as_slice() {
+            [] => std::slice::from_ref(&term.text),
+            alternatives => alternatives,
+        };
+        let shares = words.iter().map(|word| model.share(&word.to_lowercase()));
+        annotations.document_frequency = shares.min_by(f64::total_cmp);
     }
     Ok(())
 }

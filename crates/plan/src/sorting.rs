@@ -79,6 +79,8 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
         SortBy::Text(Arc::clone(&target.path), text_order(key, query, setting)?)
     } else if number::kind(target.value_type).is_some() || *target.value_type == DataType::Bool {
         SortBy::Number(Arc::clone(&target.path))
+    } else if *target.value_type == DataType::Raw {
+        SortBy::Bytes(Arc::clone(&target.path))
     } else {
         return Err(wrong(format!("values of type {} have no order", target.value_type)));
     };

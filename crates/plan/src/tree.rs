@@ -238,6 +238,7 @@ impl<'a> TreeBuilder<'a> {
         self.terms.push(PlanTerm {
             text: text.to_owned(),
             annotations: annotations.clone(),
+            alternatives: Vec::new(),
             leaves: Vec::new(),
         });
         Some(TermId(self.terms.len() - 1))

@@ -121,7 +121,7 @@ impl<A: Serialize, B: Serialize> Serialize for TwoMembers<A, B> {
     }
 }
 
-/// Rank features by name.
+/// Rank features by name. Numbers that JSON cannot represent are `null`, as in Vespa.
 pub(crate) struct NamedFeatures<'a> {
     pub(crate) features: &'a [(Arc<str>, FeatureValue)],
     pub(crate) tensors: TensorFormat,
@@ -132,7 +132,9 @@ impl Serialize for NamedFeatures<'_> {
         let mut map = serializer.serialize_map(Some(self.features.len()))?;
         for (name, feature) in self.features {
             match feature {
-                FeatureValue::Number(value) => map.serialize_entry(&**name, &JsonFloat(*value))?,
+                FeatureValue::Number(value) => {
+                    map.serialize_entry(&**name, &value.is_finite().then_some(JsonFloat(*value)))?;
+                }
                 FeatureValue::Tensor(tensor) => {
                     map.serialize_entry(&**name, &tensor.rendered(self.tensors))?
                 }

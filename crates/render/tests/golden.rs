@@ -172,7 +172,7 @@ fn features() {
             ("lost".into(), FeatureValue::Number(f64::NEG_INFINITY)),
             ("vector".into(), FeatureValue::Tensor(tensor)),
         ]),
-        r#"{"bm25(title)":0.5,"lost":"-Infinity","vector":{"type":"tensor(x[2])","values":[1.0,2.0]}}"#,
+        r#"{"bm25(title)":0.5,"lost":null,"vector":{"type":"tensor(x[2])","values":[1.0,2.0]}}"#,
     );
     check_field(FieldValue::Strings(vec!["a".to_owned()]), r#"["a"]"#);
 }

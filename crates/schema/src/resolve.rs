@@ -2,6 +2,7 @@
 //!
 //! A schema is resolved after the schemas and documents that it inherits.
 
+mod alias;
 mod field;
 mod hybrid;
 mod profile;
@@ -218,6 +219,8 @@ impl<'a> SchemaResolver<'a> {
 
         let mut fieldsets = base.map(|base| base.schema.fieldsets.clone()).unwrap_or_default();
         fieldsets.extend(resolve_fieldsets(decl, &fields, &mut faults));
+        let inherited_aliases = base.map(|base| base.schema.index_aliases.clone()).unwrap_or_default();
+        let index_aliases = alias::resolve(&shown, &fields, &fieldsets, inherited_aliases, &mut faults);
         let mut constants = base.map(|base| base.schema.constants.clone()).unwrap_or_default();
         constants.extend(resolve_constants(decl, &self.sources, &mut faults));
         let mut onnx_models = base.map(|base| base.schema.onnx_models.clone()).unwrap_or_default();
@@ -238,6 +241,7 @@ impl<'a> SchemaResolver<'a> {
             rank_profiles,
             fields,
             fieldsets,
+            index_aliases,
             constants,
             onnx_models,
             models: Arc::clone(&self.sources.models),
@@ -353,13 +357,6 @@ fn resolve_fields(
             continue;
         }
         fields.insert(Arc::clone(&field.name), field);
-    }
-    for field in fields.values() {
-        if let Some(alias) = field.aliases.iter().find(|alias| fields.contains_key(alias.as_str())) {
-            let reason =
-                format!("'{alias}' is a field already, so it cannot be an alias of '{}'", field.name);
-            faults.findings.tell(Error::Invalid { place: field.place.clone(), reason });
-        }
     }
     for (index, _) in &decl.indexes {
         if !fields.contains_key(index.value.as_str()) && !faults.broken.names.has(&index.value) {

@@ -20,6 +20,8 @@ pub struct Schema {
     pub fields: BTreeMap<Arc<str>, SchemaField>,
     /// Fieldsets by name.
     pub fieldsets: BTreeMap<String, Fieldset>,
+    /// Names of fields and fieldsets by an alias that another field declares (`alias index: name`).
+    pub index_aliases: BTreeMap<String, String>,
     /// Document summaries by name; `default` always exists.
     pub summaries: BTreeMap<String, DocumentSummary>,
     /// Rank profiles by name; `default` and `unranked` always exist.

@@ -1,7 +1,6 @@
 //! Word rarity in large collections: the models named by `<significance>` in services.xml.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -23,38 +22,10 @@ pub struct WordFrequencies {
     frequencies: HashMap<String, u64>,
 }
 
-/// A model file.
+/// A model file. Vespa reads any version, and none: later ones have had the same form.
 #[derive(Deserialize)]
 struct SignificanceFile {
-    version: SignificanceVersion,
     languages: BTreeMap<String, WordFrequencies>,
-}
-
-/// Version of a model file: a number, or text as Vespa's tool writes it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SignificanceVersion {
-    Number(f64),
-    Text(String),
-}
-
-impl SignificanceVersion {
-    /// True for version 1, with any minor version.
-    fn is_known(&self) -> bool {
-        match self {
-            SignificanceVersion::Number(number) => number.trunc() == 1.0,
-            SignificanceVersion::Text(text) => text.split('.').next() == Some("1"),
-        }
-    }
-}
-
-impl fmt::Display for SignificanceVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SignificanceVersion::Number(number) => write!(f, "{number}"),
-            SignificanceVersion::Text(text) => f.write_str(text),
-        }
-    }
 }
 
 /// Language name that models use for text of unknown language.
@@ -77,13 +48,8 @@ impl SignificanceModels {
         };
         let file = unpacked.as_deref().unwrap_or(file);
         let model: SignificanceFile = serde_json::from_slice(file).map_err(|error| {
-            format!(
-                "{error}; a model has version, and languages with document-count and document-frequencies"
-            )
+            format!("{error}; a model has languages with document-count and document-frequencies")
         })?;
-        if !model.version.is_known() {
-            return Err(format!("the model has version {}, and only version 1 is known", model.version));
-        }
         for (tags, frequencies) in model.languages {
             let frequencies = Arc::new(frequencies);
             for tag in tags.split(',') {
@@ -149,10 +115,12 @@ mod tests {
     #[test]
     fn models_of_the_tool_are_read() {
         let file = include_bytes!("../tests/compressed/significance.json.zst");
-        for version in ["1", "1.5", "\"1\"", "\"1.0\""] {
+        for version in ["1", "1.5", "\"1\"", "\"1.0\"", "2", "\"2.0\"", "\"\"", "null"] {
             let model = ENGLISH.replace("\"version\": 1", &format!("\"version\": {version}"));
             SignificanceModels::default().add(model.as_bytes()).expect(version);
         }
+        let without = ENGLISH.replace("\"version\": 1, ", "");
+        SignificanceModels::default().add(without.as_bytes()).expect("a model without a version");
         let mut models = SignificanceModels::default();
         models.add(file).expect("a compressed model");
         assert_eq!(models.of_language(Some("nb")).map(|model| model.share("og")), Some(0.5));
@@ -162,7 +130,7 @@ mod tests {
     fn what_is_no_model_says_why() {
         let refused = |file: &[u8]| SignificanceModels::default().add(file).expect_err("no model");
         assert!(refused(b"{").contains("line 1 column 1"));
-        assert!(refused(br#"{"version": 2, "languages": {}}"#).contains("only version 1"));
+        assert!(refused(br#"{"version": 2}"#).contains("missing field `languages`"));
         assert!(refused(&[0x28, 0xb5, 0x2f, 0xfd, 0]).contains("Zstandard"));
     }
 }

@@ -245,6 +245,51 @@ fn summaries_are_inherited_and_completed() {
     );
 }
 
+/// A field that the default summary shows under another name leaves it, unless it is asked for.
+#[test]
+fn a_renamed_field_is_shown_once() {
+    let check = |field: &str, body: &str, expected: &str| {
+        let schema = schema(&format!(
+            "schema x {{ document x {{ field a type string {{ indexing: summary\n{field} }} field b type int {{ indexing: summary }} }} {body} }}"
+        ));
+        let names = |summary: &str| {
+            schema.summaries[summary].fields.iter().map(|field| &*field.name).collect::<Vec<_>>().join(" ")
+        };
+        let others = schema.summaries.keys().filter(|name| *name != "default");
+        let others: String = others.map(|name| format!(", {name}: {}", names(name))).collect();
+        assert_eq!(format!("{}{others}", names("default")), expected, "{field} {body}");
+    };
+    check("", "", "a b");
+    check("summary c { source: a }", "", "c b");
+    check("summary c { source: b, a }", "", "c");
+    check("summary c { source: a }\nsummary a {}", "", "a c b");
+    check("summary c { source: a }\nbolding: on", "", "a c b");
+    check("summary c { source: a }\nsummary-to: s", "", "a c b, s: a");
+    check("summary c { source: a to: s }", "", "a b c, s: c");
+    check("", "document-summary default { summary c { source: a } }", "b c");
+    check("", "document-summary default { summary c { source: a } summary a {} }", "a b c");
+    check("", "document-summary s { summary c { source: a } }", "a b c, s: c");
+}
+
+#[test]
+fn aliases_denote_fields_and_fieldsets() {
+    let aliases = |body: &str| {
+        let schema = schema(&format!(
+            "schema x {{ document x {{ field a type string {{ indexing: index\n{body} }} field b type int {{ indexing: attribute }} }}
+             fieldset default {{ fields: a }} }}"
+        ));
+        let of_indexes = schema.index_aliases.iter().map(|(alias, index)| format!("{alias}={index}"));
+        of_indexes.chain(schema.fields["a"].aliases.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(aliases("alias: head-line"), "head-line");
+    assert_eq!(aliases("alias a: h"), "h");
+    assert_eq!(aliases("alias default: all\nalias b: number"), "all=default number=b");
+    assert_eq!(aliases("alias a: h\nalias: h"), "h h");
+    assert_eq!(aliases("index: alias: i\nattribute { alias: j\n alias a: k }"), "j k i");
+    // An index that does not exist: a warning.
+    assert_eq!(aliases("alias nosuch: x"), "");
+}
+
 #[test]
 fn rank_profiles_are_inherited() {
     let schema = schema(

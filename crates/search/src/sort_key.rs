@@ -39,7 +39,18 @@ pub(crate) fn text(order: &TextOrder, text: &str, key: &mut Vec<u8>) {
         }
         TextOrder::Collated(collation) => collation.append_key(text, key),
     }
-    // Two zero bytes end the key, so a zero byte inside is followed by something greater.
+    terminate(start, key);
+}
+
+/// Appends the key of binary data, in the order of its bytes. Data comes after its own prefixes.
+pub(crate) fn bytes(bytes: &[u8], key: &mut Vec<u8>) {
+    let start = key.len();
+    key.extend_from_slice(bytes);
+    terminate(start, key);
+}
+
+/// Ends a key with two zero bytes; a zero byte inside is followed by something greater.
+fn terminate(start: usize, key: &mut Vec<u8>) {
     if let Some(zero) = key[start..].iter().position(|byte| *byte == 0) {
         let rest = key.split_off(start + zero);
         let escaped = |byte: u8| std::iter::once(byte).chain((byte == 0).then_some(0xff));
@@ -89,6 +100,18 @@ mod tests {
             if let Some(order) = a.partial_cmp(&b) {
                 prop_assert_eq!(key(a).cmp(&key(b)), order);
             }
+        }
+
+        #[test]
+        fn data_compares_as_its_keys_both_ways(
+            a in proptest::collection::vec(0u8..3, 0..5), b in proptest::collection::vec(0u8..3, 0..5)
+        ) {
+            let key = |data: &[u8]| { let mut key = Vec::new(); bytes(data, &mut key); key };
+            let (mut x, mut y) = (key(&a), key(&b));
+            prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+            reverse(&mut x);
+            reverse(&mut y);
+            prop_assert_eq!(x.cmp(&y), b.cmp(&a));
         }
 
         #[test]

@@ -220,6 +220,7 @@ enum OrderBy {
     Id,
     Number(DataType),
     Text(DataType, TextOrder),
+    Bytes(DataType),
     /// No document has a value.
     Nothing,
 }
@@ -227,7 +228,9 @@ enum OrderBy {
 impl OrderKeyColumn {
     fn new(plan: &Plan, sort: &SortColumn) -> Self {
         let (field, path) = match &sort.by {
-            SortBy::Number(path) | SortBy::Text(path, _) => path.split_once('.').unwrap_or((path, "")),
+            SortBy::Number(path) | SortBy::Text(path, _) | SortBy::Bytes(path) => {
+                path.split_once('.').unwrap_or((path, ""))
+            }
             SortBy::Relevance | SortBy::Source | SortBy::DocumentId | SortBy::Elsewhere(_) => ("", ""),
         };
         let data_type =
@@ -239,6 +242,7 @@ impl OrderKeyColumn {
             SortBy::Elsewhere(_) => (OrderBy::Nothing, None),
             SortBy::DocumentId => (OrderBy::Id, Some(ColumnKey::id())),
             SortBy::Number(_) => (OrderBy::Number(data_type), Some(ColumnKey::value(field))),
+            SortBy::Bytes(_) => (OrderBy::Bytes(data_type), Some(ColumnKey::value(field))),
             SortBy::Text(_, order) => {
                 (OrderBy::Text(data_type, order.clone()), Some(ColumnKey::value(field)))
             }
@@ -260,7 +264,7 @@ impl OrderKeyColumn {
 
     fn is_multivalued(&self) -> bool {
         match &self.by {
-            OrderBy::Number(data_type) | OrderBy::Text(data_type, _) => {
+            OrderBy::Number(data_type) | OrderBy::Text(data_type, _) | OrderBy::Bytes(data_type) => {
                 matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
             }
             OrderBy::Score | OrderBy::Source | OrderBy::Id | OrderBy::Nothing => false,
@@ -278,6 +282,7 @@ impl OrderKeyColumn {
                 sort_key::integer(text.trim().parse().unwrap_or(i64::MIN), &mut bytes);
             }
             OrderBy::Text(_, order) => sort_key::text(order, text, &mut bytes),
+            OrderBy::Bytes(_) => sort_key::bytes(text.as_bytes(), &mut bytes),
             OrderBy::Id | OrderBy::Nothing => sort_key::text(&TextOrder::Raw, text, &mut bytes),
         }
         if self.descending {
@@ -330,11 +335,18 @@ impl OrderKeyColumn {
                     _ => return false,
                 }
             }
-            (OrderBy::Number(data_type) | OrderBy::Text(data_type, _), Some(column)) => {
+            (OrderBy::Bytes(DataType::Raw), Some(Column::Bytes(column))) => match column.get(document) {
+                Some(value) => sort_key::bytes(value, key),
+                None => return false,
+            },
+            (
+                OrderBy::Number(data_type) | OrderBy::Text(data_type, _) | OrderBy::Bytes(data_type),
+                Some(column),
+            ) => {
                 let Some(value) = millrace_column::value(column, data_type, document) else { return false };
                 return self.append_value(&value, key);
             }
-            (OrderBy::Id | OrderBy::Number(_) | OrderBy::Text(..), None)
+            (OrderBy::Id | OrderBy::Number(_) | OrderBy::Text(..) | OrderBy::Bytes(_), None)
             | (OrderBy::Id, Some(_))
             | (OrderBy::Nothing, _) => {
                 return false;
@@ -360,6 +372,7 @@ impl OrderKeyColumn {
                 (DocumentValue::String(value), OrderBy::Text(_, order)) => {
                     sort_key::text(order, value, &mut key);
                 }
+                (DocumentValue::Raw(value), _) => sort_key::bytes(value, &mut key),
                 _ => return None,
             }
             Some(key)

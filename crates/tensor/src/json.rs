@@ -12,4 +12,4 @@ mod write;
 pub use read::TensorSeed;
 pub use skip::SkippedValue;
 pub use update::{ModifySeed, RemoveSeed};
-pub use write::{CellDigits, RenderedTensor, TensorFormat, TensorShape};
+pub use write::{CellNumbers, RenderedTensor, TensorFormat, TensorShape};

@@ -186,6 +186,13 @@ impl<'a> SlowParser<'a> {
             self.need(")")?;
             return Ok(value);
         }
+        if self.take("$") {
+            let Some(input) = self.word() else { return self.unknown("the name of a query input") };
+            return match self.world.feature(&format!("query({input})")) {
+                Some(value) => Ok(value),
+                None => self.unknown(&input),
+            };
+        }
         if self.rest().starts_with('"') {
             let end = self.rest()[1..].find('"').ok_or(UnknownConstruct("a string".to_owned()))?;
             let text = self.rest()[1..=end].to_owned();

@@ -2,7 +2,7 @@
 
 use millrace_document::json::{FieldsJson, fields};
 use millrace_document::{Document, FieldSet};
-use millrace_tensor::json::{CellDigits, TensorFormat};
+use millrace_tensor::json::{CellNumbers, TensorFormat};
 
 use super::DocumentCall;
 use millrace_node::{CompiledApplication, Error};
@@ -38,7 +38,7 @@ impl DocumentFormat {
                 Error::parameter("format.tensors", error.to_string())
             })?,
         };
-        Ok(DocumentFormat { field_set, tensors: tensors.with_digits(CellDigits::OfDouble) })
+        Ok(DocumentFormat { field_set, tensors: tensors.with_numbers(CellNumbers::Exact) })
     }
 
     /// Fields of a document to show.

@@ -33,7 +33,13 @@ impl TreeBuilder<'_> {
             }
         }
         let languages = self.languages();
-        self.each_of(&targets, place, annotations, &text(item), |target| predicates(item, target, languages))
+        let number = self.terms.len();
+        let predicates = |target: &PredicateTarget<'_>| predicates(item, target, languages);
+        let node = self.each_of(&targets, place, annotations, &text(item), predicates)?;
+        if let (QueryItem::Alternatives { words, .. }, Some(term)) = (item, self.terms.get_mut(number)) {
+            term.alternatives = words.iter().map(|(word, _)| word.clone()).collect();
+        }
+        Ok(node)
     }
 
     /// Words near each other, within each field denoted by the name.

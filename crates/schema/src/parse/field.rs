@@ -1,7 +1,7 @@
 //! Parser of `field` and `struct-field`.
 
 use super::cursor::{ConstructBody, Name, SchemaCursor};
-use super::syntax::{FieldDecl, MatchDecl, SummaryFieldDecl};
+use super::syntax::{FieldDecl, IndexAliasDecl, MatchDecl, SummaryFieldDecl};
 use super::{matching, summary, types};
 use crate::{Error, SourcedText};
 
@@ -180,24 +180,15 @@ fn summary_to(cursor: &mut SchemaCursor<'_>, keyword: &Name, field: &mut FieldDe
     Ok(())
 }
 
-/// Parses `alias: name`, `alias field: name`, or `alias component: name` of a uri.
+/// Parses `alias: name`, or `alias index: name`, where the index is the field, a fieldset or another field.
 fn alias(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl) -> Result<(), Error> {
-    if cursor.body() == ConstructBody::None {
-        let component = cursor.name("component")?;
-        if component.value == field.name.value {
-            cursor.expect(':')?;
-            field.aliases.push(cursor.name("alias")?.value);
-            return Ok(());
-        }
-        cursor.warn(
-            &component.place,
-            "the parts of a uri cannot be searched by themselves: this alias has no effect",
-        );
-        cursor.expect(':')?;
-        return cursor.name("alias").map(drop);
-    }
+    let index = if cursor.sees(':') { None } else { Some(cursor.name("index")?) };
     cursor.expect(':')?;
-    field.aliases.push(cursor.name("alias")?.value);
+    let alias = cursor.name("alias")?;
+    match index.filter(|index| index.value != field.name.value) {
+        None => field.aliases.push(alias.value),
+        Some(index) => field.index_aliases.push(IndexAliasDecl { index, alias }),
+    }
     Ok(())
 }
 

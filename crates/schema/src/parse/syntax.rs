@@ -75,6 +75,8 @@ pub(crate) struct FieldDecl {
     pub create_if_nonexistent: bool,
     pub remove_if_zero: bool,
     pub aliases: Vec<String>,
+    /// Further names of indexes that are not the field's own: of fieldsets and other fields.
+    pub index_aliases: Vec<IndexAliasDecl>,
     pub query_commands: Vec<String>,
     pub summaries: Vec<SummaryFieldDecl>,
     pub summary_to: Vec<Name>,
@@ -102,12 +104,20 @@ impl FieldDecl {
             create_if_nonexistent: false,
             remove_if_zero: false,
             aliases: Vec::new(),
+            index_aliases: Vec::new(),
             query_commands: Vec::new(),
             summaries: Vec::new(),
             summary_to: Vec::new(),
             struct_fields: Vec::new(),
         }
     }
+}
+
+/// `alias index: name`, in a field.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexAliasDecl {
+    pub index: Name,
+    pub alias: Name,
 }
 
 #[derive(Debug, Clone, Default)]

@@ -74,8 +74,38 @@ pub(super) fn resolve(
         }
         pending = waiting;
     }
+    remove_sources(declared, field_decls, &mut summaries);
     complete_default(fields, &mut summaries);
     summaries
+}
+
+/// Removes from the default summary the fields that it shows under another name, unless something but
+/// `summary` in an indexing statement says that they are shown. The rule is Vespa's.
+fn remove_sources(declared: &[SummaryDecl], decls: &[&FieldDecl], summaries: &mut Summaries) {
+    let of_default = declared.iter().filter(|summary| summary.name.value == "default");
+    let of_default: Vec<&Name> =
+        of_default.flat_map(|summary| &summary.fields).filter_map(|field| field.name.as_ref()).collect();
+    let is_implicit = |name: &str| {
+        if of_default.iter().any(|shown| shown.value == name) {
+            return false;
+        }
+        decls.iter().filter(|decl| decl.name.value == name).all(|decl| {
+            let names = decl.summaries.iter().map(|summary| summary.name.as_ref().unwrap_or(&decl.name));
+            decl.bolding.is_none()
+                && decl.summary_to.is_empty()
+                && names.into_iter().all(|shown| shown.value != name)
+        })
+    };
+    let default = summary_named("default", summaries);
+    let sources: Vec<Arc<str>> = default
+        .fields
+        .iter()
+        .filter(|shown| shown.name != shown.source)
+        .flat_map(|shown| std::iter::once(&shown.source).chain(&shown.fallbacks))
+        .filter(|source| is_implicit(source))
+        .cloned()
+        .collect();
+    default.fields.retain(|shown| shown.name != shown.source || !sources.contains(&shown.source));
 }
 
 /// Summaries from `summary` in indexing statements, and from `summary` and `summary-to` in fields.

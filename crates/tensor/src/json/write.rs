@@ -11,24 +11,25 @@ pub struct TensorFormat {
     pub shape: TensorShape,
     /// True to write only the content, false to write an object with the type.
     pub direct: bool,
-    /// Precision of numbers.
-    pub digits: CellDigits,
+    /// Form of the cells.
+    pub numbers: CellNumbers,
 }
 
-/// Number of digits of a tensor's cells.
+/// Form of a tensor's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CellDigits {
-    /// The fewest digits that distinguish the cell from others of its type: `0.1` for a float.
-    OfCell,
-    /// The fewest digits that distinguish the value from other doubles: `0.10000000149011612` for a float of
-    /// 0.1. Readers that parse numbers as doubles then get the exact value.
-    OfDouble,
+pub enum CellNumbers {
+    /// For readers of results: the fewest digits that distinguish the cell from others of its type, as `0.1`
+    /// for a float, and `null` for numbers that JSON cannot represent.
+    Shown,
+    /// For readers that feed the tensor again: the fewest digits that distinguish the value from other
+    /// doubles, as `0.10000000149011612` for a float of 0.1, and `"NaN"`, `"Infinity"`, `"-Infinity"`.
+    Exact,
 }
 
 impl TensorFormat {
-    /// The same format with another precision.
-    pub const fn with_digits(self, digits: CellDigits) -> Self {
-        TensorFormat { digits, ..self }
+    /// The same format with another form of the cells.
+    pub const fn with_numbers(self, numbers: CellNumbers) -> Self {
+        TensorFormat { numbers, ..self }
     }
 }
 
@@ -45,7 +46,7 @@ pub enum TensorShape {
 
 impl Default for TensorFormat {
     fn default() -> Self {
-        TensorFormat { shape: TensorShape::Short, direct: false, digits: CellDigits::OfCell }
+        TensorFormat { shape: TensorShape::Short, direct: false, numbers: CellNumbers::Shown }
     }
 }
 
@@ -62,7 +63,7 @@ impl FromStr for TensorFormat {
             "hex-value" => (TensorShape::Hex, true),
             _ => return Err(Error::Format(name.to_owned())),
         };
-        Ok(TensorFormat { shape, direct, digits: CellDigits::OfCell })
+        Ok(TensorFormat { shape, direct, numbers: CellNumbers::Shown })
     }
 }
 
@@ -73,8 +74,7 @@ impl Tensor {
     }
 }
 
-/// A tensor and its JSON format. Numbers that JSON cannot represent are written as `"NaN"`, `"Infinity"`,
-/// `"-Infinity"`.
+/// A tensor and its JSON format.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderedTensor<'a> {
     tensor: &'a Tensor,
@@ -252,8 +252,12 @@ impl Serialize for AddressOf<'_> {
     }
 }
 
-/// A cell, or the text for a number that JSON cannot represent.
+/// A cell.
 enum RenderedNumber {
+    /// A number that JSON cannot represent, in a result.
+    Null,
+    /// Likewise, in a document.
+    Name(&'static str),
     Float(f32),
     Double(f64),
 }
@@ -261,10 +265,14 @@ enum RenderedNumber {
 impl RenderedTensor<'_> {
     fn number(&self, at: usize) -> RenderedNumber {
         let (cells, number) = (self.tensor.cells(), self.tensor.cells().get(at));
-        match (cells, self.format.digits) {
-            (TensorCells::Double(_), _) | (_, CellDigits::OfDouble) => RenderedNumber::Double(number),
+        match (cells, self.format.numbers) {
+            (_, CellNumbers::Shown) if !number.is_finite() => RenderedNumber::Null,
+            (_, CellNumbers::Exact) if number.is_nan() => RenderedNumber::Name("NaN"),
+            (_, CellNumbers::Exact) if number == f64::INFINITY => RenderedNumber::Name("Infinity"),
+            (_, CellNumbers::Exact) if number == f64::NEG_INFINITY => RenderedNumber::Name("-Infinity"),
+            (TensorCells::Double(_), _) | (_, CellNumbers::Exact) => RenderedNumber::Double(number),
             // The cell has one of these types, so nothing is rounded.
-            (TensorCells::Float(_) | TensorCells::BFloat16(_) | TensorCells::Int8(_), CellDigits::OfCell) => {
+            (TensorCells::Float(_) | TensorCells::BFloat16(_) | TensorCells::Int8(_), CellNumbers::Shown) => {
                 RenderedNumber::Float(number as f32)
             }
         }
@@ -273,17 +281,9 @@ impl RenderedTensor<'_> {
 
 impl Serialize for RenderedNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let number = match self {
-            RenderedNumber::Float(number) => f64::from(*number),
-            RenderedNumber::Double(number) => *number,
-        };
-        if number.is_nan() {
-            return serializer.serialize_str("NaN");
-        }
-        if number.is_infinite() {
-            return serializer.serialize_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
-        }
         match self {
+            RenderedNumber::Null => serializer.serialize_unit(),
+            RenderedNumber::Name(name) => serializer.serialize_str(name),
             RenderedNumber::Float(number) => serializer.serialize_f32(*number),
             RenderedNumber::Double(number) => serializer.serialize_f64(*number),
         }
