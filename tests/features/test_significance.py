@@ -72,6 +72,9 @@ ASKED = [
     ('({language: "no"}"reven")', {"ranking": "modelled", "language": "en"}, significance(0.001)),
     # As the query says.
     ('({significance: 0.25}"fox")', {"ranking": "modelled"}, 0.25),
+    ("fox", {"rankproperty.vespa.term.1.significance": 0.75}, 0.75),
+    ("fox", {"ranking.properties.vespa.term.1.significance": 0.75, "ranking": "modelled"}, 0.75),
+    ("fox", {"rankproperty.vespa.term.2.significance": 0.75}, significance(1 / 3)),
     ('({documentFrequency: {frequency: 5, count: 10}}"fox")', {"ranking": "modelled"}, significance(0.5)),
 ]
 

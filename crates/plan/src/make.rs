@@ -74,6 +74,7 @@ impl Plan {
         let mut tree = TreeBuilder::new(schema, &query, context, &inputs, profile_name);
         let root = tree.root()?;
         let (leaves, mut terms, joined_ranges) = (tree.leaves, tree.terms, tree.joined_ranges);
+        significance::as_requested(&mut terms, &query);
         significance::annotate(&mut terms, &leaves, &query, profile, context.significance)?;
         let sorting = sorting::columns(&query, schema, context)?;
         if profile.global_phase.expression.is_some() && !sorting.is_empty() {

@@ -5,6 +5,17 @@ use millrace_schema::{RankProfile, SignificanceModels};
 
 use crate::{Error, PlanLeaf, PlanTerm, Predicate};
 
+/// Annotates terms with the significance that rank properties give them by number. Vespa numbers the terms of a
+/// query from 1.
+pub(crate) fn as_requested(terms: &mut [PlanTerm], query: &Query) {
+    for (number, significance) in &query.ranking.term_significance {
+        let term = number.checked_sub(1).and_then(|number| terms.get_mut(number));
+        if let Some(term) = term {
+            term.annotations.significance = Some(*significance);
+        }
+    }
+}
+
 /// Annotates each single word with its frequency in the model of its language, unless the query gives its
 /// significance. A word in a language without a model has its frequency from the model of the query's. Of
 /// alternatives, the rarest word counts.

@@ -6,6 +6,7 @@ mod json_text;
 mod names;
 mod parts;
 mod position;
+mod properties;
 mod wand;
 
 use std::collections::BTreeMap;

@@ -109,6 +109,8 @@ pub struct RankingOptions {
     pub feature_values: BTreeMap<String, String>,
     /// `ranking.properties.*`.
     pub properties: BTreeMap<String, String>,
+    /// `ranking.properties.vespa.term.N.significance`: significance of terms by number, from 1.
+    pub term_significance: BTreeMap<usize, f64>,
     /// `ranking.freshness`: the current time for ranking.
     pub now: RankingTime,
     /// `ranking.keepRankCount`, `ranking.totalKeepRankCount`.
@@ -146,6 +148,7 @@ impl Default for RankingOptions {
             inputs: BTreeMap::new(),
             feature_values: BTreeMap::new(),
             properties: BTreeMap::new(),
+            term_significance: BTreeMap::new(),
             now: RankingTime::WallClock(Duration::ZERO),
             keep_rank_count: None,
             score_drop_limit: None,

@@ -69,6 +69,36 @@ fn ranking_has_its_numbers() {
 }
 
 #[test]
+fn rank_properties_of_the_engine_are_settings() {
+    let ranking = accepted(&[
+        ("rankproperty.vespa.hitcollector.heapsize", "7"),
+        ("ranking.properties.vespa.hitcollector.arraysize", "8"),
+        ("rankproperty.vespa.hitcollector.rankscoredroplimit", "0.5"),
+        ("ranking.rankScoreDropLimit", "0.75"),
+        ("rankproperty.vespa.hitcollector.secondphase.rankscoredroplimit", "-1.5"),
+        ("rankproperty.vespa.softtimeout.enable", "false"),
+        ("rankproperty.vespa.softtimeout.factor", "0.25"),
+        ("rankproperty.vespa.term.2.significance", "0.125"),
+        ("rankproperty.vespa.now", "17"),
+    ])
+    .ranking;
+    assert_eq!((ranking.rerank_count, ranking.keep_rank_count), (Some(7), Some(8)));
+    assert_eq!((ranking.score_drop_limit, ranking.second_phase_drop_limit), (Some(0.75), Some(-1.5)));
+    assert_eq!((ranking.soft_timeout, ranking.soft_timeout_factor), (false, Some(0.25)));
+    assert_eq!(ranking.term_significance, [(2, 0.125)].into());
+    assert_eq!(ranking.now, RankingTime::At(17));
+    for (name, value, part) in [
+        ("rankproperty.vespa.hitcollector.heapsize", "-1", "expected a number"),
+        ("rankproperty.vespa.softtimeout.factor", "2", "at most 1"),
+        ("rankproperty.vespa.term.x.significance", "1", "the number of a term"),
+        ("rankproperty.vespa.term.1.significance", "much", "expected a number"),
+    ] {
+        let error = query(&[(name, value)]).expect_err("the value is invalid");
+        assert!(error.contains(part) && error.contains(name), "{error}");
+    }
+}
+
+#[test]
 fn estimates_have_no_hits() {
     assert_eq!(accepted(&[("hits", "7"), ("hitCountEstimate", "true")]).hits, 0);
     assert_eq!(accepted(&[("hits", "7"), ("hitcountestimate", "false")]).hits, 7);

@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
+use super::properties::{engine_property, now};
 use super::{ParameterReader, names, parameter};
 use crate::{
-    CollapseOptions, Error, GroupingDefaults, PresentationOptions, QuerySources, RankingOptions, RankingTime,
+    CollapseOptions, Error, GroupingDefaults, PresentationOptions, QuerySources, RankingOptions,
     StreamingScope, TracingOptions, duration,
 };
 
 /// Parameter that takes the frequencies of words from a model.
 const USE_MODEL: &str = "ranking.significance.useModel";
-
-/// Rank property that takes the place of the clock.
-const SYSTEM_TIME: &str = "vespa.now";
 
 impl ParameterReader<'_> {
     pub(super) fn ranking(&self) -> Result<RankingOptions, Error> {
@@ -51,9 +49,7 @@ impl ParameterReader<'_> {
                     None => ranking.feature_values.insert(feature.to_owned(), value.clone()),
                 };
             } else if let Some(property) = names::after(name, &["ranking.properties.", "rankproperty."]) {
-                if property == SYSTEM_TIME {
-                    ranking.now = now(name, value)?;
-                }
+                engine_property(name, property, value, &mut ranking)?;
                 ranking.properties.insert(property.to_owned(), value.clone());
             } else if let Some(field) = names::after(name, &["ranking.elementGap."]) {
                 let gap = match value.trim() {
@@ -201,20 +197,4 @@ pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
             format!("expected a number of seconds, or with a unit as in 500ms or 2s, found {text:?}"),
         )
     })
-}
-
-/// Parses `now`, `now-3600`, or seconds since 1970.
-fn now(name: &str, text: &str) -> Result<RankingTime, Error> {
-    let wrong = || {
-        let reason = format!("expected seconds since 1970, now, or now-3600; found {text:?}");
-        parameter(name, reason)
-    };
-    match text.trim().strip_prefix("now") {
-        Some("") => Ok(RankingTime::WallClock(Duration::ZERO)),
-        Some(before) => {
-            let seconds = before.strip_prefix('-').and_then(|seconds| seconds.parse().ok());
-            seconds.map(|seconds| RankingTime::WallClock(Duration::from_secs(seconds))).ok_or_else(wrong)
-        }
-        None => text.trim().parse().map(RankingTime::At).map_err(|_| wrong()),
-    }
 }
