@@ -3,6 +3,7 @@
 mod bulk;
 mod bulk_beside;
 mod bulk_nodes;
+mod cliffs;
 mod drop;
 mod drop_replicas;
 mod fair;
@@ -30,6 +31,7 @@ mod restart;
 mod scan_large;
 mod text;
 mod text_stemmed;
+mod users;
 mod visible;
 mod write_replicas;
 
@@ -123,14 +125,17 @@ pub const BENCHES: &[Benchmark] = &[
     nn::BENCH,
     nn_http::BENCH,
     nn_cold::BENCH,
+    users::NEAREST,
     text::BENCH,
     text_stemmed::BENCH,
+    users::TEXT,
     patterns::PREFIX,
     patterns::REGEX,
     patterns::FUZZY,
     grouping::BENCH,
     rank::BENCH,
     maxsim::BENCH,
+    cliffs::BENCH,
     feed::VECTORS,
     feed::SMALL,
     feed_tail::BENCH,

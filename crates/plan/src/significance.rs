@@ -5,8 +5,8 @@ use millrace_schema::{RankProfile, SignificanceModels};
 
 use crate::{Error, PlanLeaf, PlanTerm, Predicate};
 
-/// Annotates terms with the significance that rank properties give them by number. Vespa numbers the terms of a
-/// query from 1.
+/// Annotates terms with the significance that rank properties give them by number. Vespa numbers the terms of
+/// a query from 1.
 pub(crate) fn as_requested(terms: &mut [PlanTerm], query: &Query) {
     for (number, significance) in &query.ranking.term_significance {
         let term = number.checked_sub(1).and_then(|number| terms.get_mut(number));

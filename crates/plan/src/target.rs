@@ -82,9 +82,9 @@ pub(crate) fn plain_matching() -> FieldMatching {
     }
 }
 
-/// Fields denoted by `name`: those of a fieldset, or one field (by name, alias, or path). The alias of an index
-/// denotes what the index does. A struct or a map denotes all of its searchable members. Of names that differ
-/// only in case, the exact one is used, or any if there is no exact one.
+/// Fields denoted by `name`: those of a fieldset, or one field (by name, alias, or path). The alias of an
+/// index denotes what the index does. A struct or a map denotes all of its searchable members. Of names that
+/// differ only in case, the exact one is used, or any if there is no exact one.
 pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<PredicateTarget<'s>>, Error> {
     let name = schema.index_aliases.get(name).map_or(name, String::as_str);
     let in_any_case = || {
