@@ -230,7 +230,7 @@ pub static FUNCTIONS: &[GroupingFunction] = {
         function("size", (1, 1), Any, Long, GroupingFunctionCode::Whole(|value| ExpressionDatum::Long(match value { ExpressionDatum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
         function("sort", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.sort_by(ExpressionDatum::order); ExpressionDatum::List(list) } value => value }), "A list in ascending order."),
         function("reverse", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.reverse(); ExpressionDatum::List(list) } value => value }), "A list from its end to its beginning."),
-        function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Time(date), "The date: 2009-01-10."),
+        function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Time(date), "The date, as Vespa writes it: 2009-1-10."),
         function("time.year", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).year)), "The year."),
         function("time.monthofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).month)), "The month, 1 to 12."),
         function("time.dayofmonth", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).day)), "The day of the month, 1 to 31."),
@@ -297,7 +297,7 @@ fn date(at: i64, zone: &GroupingZone) -> ExpressionDatum<'static> {
     let civil = zone.civil(at);
     let mut text = String::with_capacity(10);
     // Writing to a String cannot fail.
-    let _ = write!(text, "{}-{:02}-{:02}", civil.year, civil.month, civil.day);
+    let _ = write!(text, "{}-{}-{}", civil.year, civil.month, civil.day);
     ExpressionDatum::text(text)
 }
 
