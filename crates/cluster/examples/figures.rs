@@ -10,8 +10,8 @@ use millrace_cluster::distributor::{
     ClientWrite, Distributor, DistributorEffect, DistributorEvent, DocumentChange, RequestTicket, Settings,
 };
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse,
-    NodeState, ReplicaDistribution,
+    ClusterState, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply, NodeRequest,
+    NodeResponse, NodeState, ReplicaDistribution,
 };
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
@@ -22,7 +22,7 @@ const TURN: u64 = 64;
 fn main() {
     for bits in [10, 16] {
         let state = state(bits);
-        let mut distributor = Distributor::new(NodeKey(0), 1, Settings::default());
+        let mut distributor = Distributor::new(NodeKey(0), Incarnation::new(1), Settings::default());
         let mut clock = ExampleClock { began: Instant::now() };
         let mut figures = ExampleFigures::default();
         run(&mut distributor, vec![DistributorEvent::State(Arc::clone(&state))], &mut clock, &mut figures);
@@ -133,7 +133,7 @@ fn state(bits: u8) -> Arc<ClusterState> {
         address: format!("n{key}:1"),
         state: NodeState::Up,
         capacity: 1.0,
-        incarnation: 1,
+        incarnation: Incarnation::new(1),
         lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = (0..5).map(|key| (NodeKey(key), entry(key))).collect();

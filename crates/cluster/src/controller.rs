@@ -34,7 +34,7 @@ pub use inputs::{ControllerInputs, NodeRegistration, RequestedNodeState, Setting
 pub use node::removed_reason;
 
 use crate::{
-    ClusterConfiguration, ClusterState, Error, NodeEntry, NodeHierarchy, NodeKey, NodeState,
+    ClusterConfiguration, ClusterState, Error, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState,
     ReplicaDistribution, protocol,
 };
 use followers::FollowedStates;
@@ -259,7 +259,7 @@ fn next(
             capacity: listed.or(assigned).unwrap_or(1.0),
             incarnation: judgement.incarnation,
             lease_ended: match before(key, judgement) {
-                _ if judgement.incarnation == 0 => true,
+                _ if judgement.incarnation == Incarnation::NEVER => true,
                 _ if judgement.state.serves() => false,
                 // It was present, or may have been confirmed by votes, when it was taken out; others wait as
                 // long as this is possible.

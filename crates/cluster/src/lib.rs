@@ -20,6 +20,7 @@ pub mod distributor;
 mod dropped_types;
 mod earlier;
 mod error;
+mod incarnation;
 mod message;
 mod owners;
 mod protocol;
@@ -33,6 +34,7 @@ mod time;
 pub use dropped_types::DroppedTypes;
 pub use earlier::SupersededState;
 pub use error::Error;
+pub use incarnation::Incarnation;
 pub use message::{
     FenceRefusal, NodeFailure, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaOrigin,
     ReplicatedRow, ReportedReplica, RequestFence, RowContent,

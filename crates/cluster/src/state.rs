@@ -4,7 +4,7 @@ use millrace_bucket::{BucketId, ClusterConfiguration, IdealState, NodeHierarchy,
 use millrace_document::{DocumentGroup, Location};
 use serde::{Deserialize, Serialize};
 
-use crate::{DividedGroups, Error, PROTOCOL, SupersededState, protocol};
+use crate::{DividedGroups, Error, Incarnation, PROTOCOL, SupersededState, protocol};
 
 /// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct NodeEntry {
     /// Its share of the data, relative to other nodes; above 0.
     pub capacity: f64,
     /// Identifies one run of the process; different after each start.
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     /// True if it does not serve, its lease has been seen to end, and no votes could confirm an older state
     /// to it: this run acts by no state any more, and other nodes need not wait for it.
     #[serde(default)]
@@ -272,7 +272,7 @@ pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> Cluster
             _ => NodeState::Down,
         },
         capacity: 1.0,
-        incarnation: 1,
+        incarnation: Incarnation::new(1),
         lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> =

@@ -10,8 +10,8 @@ use millrace_cluster::distributor::{
     RequestTicket, Settings,
 };
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply, NodeRequest,
-    NodeResponse, NodeState, ReplicaDistribution, RowContent,
+    ClusterState, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, NodeState, ReplicaDistribution, RowContent,
 };
 use millrace_document::{DocumentId, Timestamp};
 
@@ -23,7 +23,7 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
             address: String::new(),
             state: if letter == 'u' { NodeState::Up } else { NodeState::Maintenance },
             capacity: 1.0,
-            incarnation: 1,
+            incarnation: Incarnation::new(1),
             lease_ended: false,
         };
         (NodeKey(key as u16), entry)
@@ -82,7 +82,7 @@ struct BatchHarness {
 impl BatchHarness {
     fn new(settings: Settings) -> Self {
         let mut harness = BatchHarness {
-            distributor: Distributor::new(NodeKey(0), 1, settings),
+            distributor: Distributor::new(NodeKey(0), Incarnation::new(1), settings),
             now: Duration::from_secs(100),
             version: 0,
             writes: Vec::new(),

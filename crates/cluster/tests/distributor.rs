@@ -11,8 +11,9 @@ use millrace_cluster::distributor::{
     DropHorizon, DurableWrite, RequestError, RequestTicket, Settings, UnfinishedRow,
 };
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply, NodeRequest,
-    NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica, RequestFence, RowContent,
+    ClusterState, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica, RequestFence,
+    RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 
@@ -27,7 +28,7 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
             address: String::new(),
             state,
             capacity: 1.0,
-            incarnation: 1,
+            incarnation: Incarnation::new(1),
             lease_ended: false,
         };
         (NodeKey(key as u16), entry)
@@ -79,7 +80,7 @@ impl OwnerHarness {
 
     fn unheard_with(settings: Settings) -> Self {
         let mut owner = OwnerHarness {
-            distributor: Distributor::new(ME, 1, settings),
+            distributor: Distributor::new(ME, Incarnation::new(1), settings),
             now: Duration::from_secs(100),
             asked: Vec::new(),
             decisions: Vec::new(),

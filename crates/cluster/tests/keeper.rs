@@ -7,8 +7,8 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::replica::{KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest, NodeResponse, NodeState,
-    PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence, RowContent,
+    ClusterState, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest, NodeResponse,
+    NodeState, PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence, RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 
@@ -22,13 +22,13 @@ struct KeeperConversation {
 fn state(version: u64, letters: &str) -> Arc<ClusterState> {
     let entry = |(key, letter): (usize, char)| {
         let state = if letter == 'u' { NodeState::Up } else { NodeState::Down };
-        let incarnation = if key == 1 { 5 } else { 1 };
+        let incarnation = Incarnation::new(if key == 1 { 5 } else { 1 });
         let entry = NodeEntry {
             name: format!("n{key}"),
             address: String::new(),
             state,
             capacity: 1.0,
-            incarnation: if letter == 'r' { 6 } else { incarnation },
+            incarnation: if letter == 'r' { Incarnation::new(6) } else { incarnation },
             lease_ended: false,
         };
         (NodeKey(key as u16), NodeEntry { state: if letter == 'r' { NodeState::Up } else { state }, ..entry })
@@ -51,7 +51,7 @@ impl KeeperConversation {
         let now = Duration::from_secs(100);
         let keeper = ReplicaKeeper::new(
             NodeKey(1),
-            5,
+            Incarnation::new(5),
             Duration::from_secs(4),
             MachineTime { monotonic: now, wall_us: 0 },
         );

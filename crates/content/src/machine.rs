@@ -15,7 +15,8 @@ use millrace_cluster::distributor::{
 };
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
+    ClusterState, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse,
+    RequestFence,
 };
 use millrace_document::{DocumentId, DocumentVersion, WriteRefusal};
 use millrace_env::{ThreadClass, run_or_exit};
@@ -125,7 +126,7 @@ pub(crate) struct ContentMachine {
 /// Components that the machines use.
 pub(crate) struct MachineDependencies {
     pub(crate) me: NodeKey,
-    pub(crate) incarnation: u64,
+    pub(crate) incarnation: Incarnation,
     pub(crate) replicas: Arc<StoreReplicas>,
     pub(crate) throttle: Arc<TransferThrottle>,
     pub(crate) peers: Arc<PeerConnections>,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
-use millrace_cluster::{ClusterState, NodeKey, NodeReply, NodeRequest, RequestFence};
+use millrace_cluster::{ClusterState, Incarnation, NodeKey, NodeReply, NodeRequest, RequestFence};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
@@ -243,7 +243,10 @@ impl Drop for ContentNode {
 }
 
 /// Waits for a cluster state that includes this run of the node.
-async fn first_state(membership: &ClusterMembership, incarnation: u64) -> (NodeKey, Arc<ClusterState>) {
+async fn first_state(
+    membership: &ClusterMembership,
+    incarnation: Incarnation,
+) -> (NodeKey, Arc<ClusterState>) {
     let mut states = membership.states();
     loop {
         let state = states.borrow_and_update().clone();
@@ -437,7 +440,7 @@ impl ClusterView for ContentNode {
     fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
         let state = self.state()?;
         // A node that never registered has no data.
-        let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
+        let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation.has_run());
         Ok(match away.count() {
             0 => DocumentAvailability::All,
             away if away < usize::from(state.distribution().redundancy) => DocumentAvailability::Most,

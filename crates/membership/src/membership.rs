@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{NodeRegistration, RequestedNodeState};
-use millrace_cluster::{ClusterState, DividedGroup, NodeKey, PROTOCOL};
+use millrace_cluster::{ClusterState, DividedGroup, Incarnation, NodeKey, PROTOCOL};
 use millrace_coordination::{Coordination, KeyOperation, PrefixWatch};
 use millrace_env::{SystemClock, WallClock, await_or_exit};
 use parking_lot::Mutex;
@@ -84,7 +84,7 @@ impl ClusterMembership {
         let own = RegisteredNode {
             registration: NodeRegistration {
                 address: settings.address.clone(),
-                incarnation: SystemClock.now_us().max(1),
+                incarnation: Incarnation::new(SystemClock.now_us().max(1)),
                 adopted: 0,
                 stopping: false,
                 capacity: settings.capacity,
@@ -174,7 +174,7 @@ impl ClusterMembership {
 
     /// Identifies this run of the process: the cluster state includes it once it has this incarnation under
     /// the node's name.
-    pub fn incarnation(&self) -> u64 {
+    pub fn incarnation(&self) -> Incarnation {
         self.tasks.own.borrow().registration.incarnation
     }
 

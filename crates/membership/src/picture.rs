@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use millrace_cluster::controller::{NodeAssignments, NodeRegistration, RequestedNodeState};
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, NodeEntry, NodeHierarchy, NodeKey, NodeState, PROTOCOL,
+    ClusterConfiguration, ClusterState, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState, PROTOCOL,
     ReplicaDistribution,
 };
 use millrace_coordination::{KeyChange, KeyEntry, StoreRevision};
@@ -80,7 +80,7 @@ impl CoordinationSnapshot {
             address: String::new(),
             state: NodeState::Up,
             capacity: 1.0,
-            incarnation: 0,
+            incarnation: Incarnation::NEVER,
             lease_ended: false,
         };
         let distribution =
@@ -89,7 +89,7 @@ impl CoordinationSnapshot {
             .expect("one node that is in the list is a topology");
         let registration = NodeRegistration {
             address: String::new(),
-            incarnation: 0,
+            incarnation: Incarnation::NEVER,
             adopted: 0,
             stopping: false,
             capacity: 1.0,

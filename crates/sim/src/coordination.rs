@@ -9,7 +9,7 @@ use millrace_cluster::controller::{
     Controller, ControllerInputs, NodeAssignment, NodeAssignments, NodeRegistration, RequestedNodeState,
     Settings,
 };
-use millrace_cluster::{ClusterConfiguration, ClusterState, NodeKey, PROTOCOL};
+use millrace_cluster::{ClusterConfiguration, ClusterState, Incarnation, NodeKey, PROTOCOL};
 
 use crate::deployments::SimPackage;
 
@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_millis(5_000);
 /// Report of a node that is alive.
 pub(crate) struct NodeBeat {
     /// Run of the process.
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     /// Version of the state that the node has adopted.
     pub adopted: u64,
     /// True if the node's disk is full.

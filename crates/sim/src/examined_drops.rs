@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::{
     ClientWrite, DistributorEvent, DocumentChange, DropHorizon, NoRoute, RequestTicket,
 };
+use millrace_cluster::{Incarnation, NodeKey};
 use millrace_document::{DocumentId, DropScope, Timestamp};
 
 use crate::Sabotage;
@@ -65,7 +65,12 @@ impl SimWorld {
     }
 
     /// Executes a step of a drop, unless the process of the node has ended since.
-    pub fn examine(&mut self, (key, incarnation): (NodeKey, u64), drop: ExaminedDrop, step: ExaminationStep) {
+    pub fn examine(
+        &mut self,
+        (key, incarnation): (NodeKey, Incarnation),
+        drop: ExaminedDrop,
+        step: ExaminationStep,
+    ) {
         let (now, blind) = (self.now, self.options.sabotage == Some(Sabotage::DropsAfterCounting));
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if node.incarnation != incarnation || !node.alive {

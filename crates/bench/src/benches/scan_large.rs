@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_cluster::{
-    ClusterState, DividedGroups, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution,
+    ClusterState, DividedGroups, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState,
+    ReplicaDistribution,
 };
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_result::PartialResult;
@@ -148,7 +149,7 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
         address: String::new(),
         state: NodeState::Up,
         capacity: 1.0,
-        incarnation: 1,
+        incarnation: Incarnation::new(1),
         lease_ended: false,
     };
     let layout = NodeHierarchy::Nodes((0..nodes).map(NodeKey).collect());

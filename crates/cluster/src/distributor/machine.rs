@@ -14,12 +14,14 @@ use super::{RequestError, Settings};
 use crate::clock::HybridClock;
 use crate::confirmation::StateConfirmation;
 use crate::owners::BucketOwners;
-use crate::{ClusterState, FenceRefusal, MachineTime, NodeKey, NodeReply, NodeRequest, NodeResponse};
+use crate::{
+    ClusterState, FenceRefusal, Incarnation, MachineTime, NodeKey, NodeReply, NodeRequest, NodeResponse,
+};
 
 /// The owner's side of the buckets that a node owns. See the module for how it is driven.
 pub struct Distributor {
     pub(super) me: NodeKey,
-    pub(super) incarnation: u64,
+    pub(super) incarnation: Incarnation,
     pub(super) settings: Settings,
     pub(super) now: MachineTime,
     pub(super) clock: HybridClock,
@@ -49,7 +51,7 @@ pub struct Distributor {
 impl Distributor {
     /// Creates the distributor of a node for one run of its process. It owns nothing until it has received a
     /// state that includes this run.
-    pub fn new(me: NodeKey, incarnation: u64, settings: Settings) -> Self {
+    pub fn new(me: NodeKey, incarnation: Incarnation, settings: Settings) -> Self {
         Distributor {
             me,
             incarnation,

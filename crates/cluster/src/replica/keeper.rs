@@ -9,8 +9,8 @@ use super::StorageWork;
 use super::votes::PromisedVotes;
 use crate::owners::BucketOwners;
 use crate::{
-    ClusterState, FenceRefusal, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse,
-    PullMode, ReplicatedRow, RequestFence, RowContent,
+    ClusterState, FenceRefusal, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest,
+    NodeResponse, PullMode, ReplicatedRow, RequestFence, RowContent,
 };
 
 /// Identifies a request that waits for its reply; chosen by the shell.
@@ -132,7 +132,7 @@ struct PullKey {
 /// Keeps a node's replicas by the rules of this module.
 pub struct ReplicaKeeper {
     me: NodeKey,
-    incarnation: u64,
+    incarnation: Incarnation,
     confirm: Duration,
     now: Duration,
     owners: Option<BucketOwners>,
@@ -182,7 +182,7 @@ impl ReplicaKeeper {
     /// Creates the keeper of a node for one run of its process, which begins now. It answers nothing before
     /// it has seen a state. `confirm` is the setting of the owners, see
     /// [`Settings::confirm`](crate::distributor::Settings::confirm).
-    pub fn new(me: NodeKey, incarnation: u64, confirm: Duration, now: MachineTime) -> Self {
+    pub fn new(me: NodeKey, incarnation: Incarnation, confirm: Duration, now: MachineTime) -> Self {
         ReplicaKeeper {
             me,
             incarnation,
