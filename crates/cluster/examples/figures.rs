@@ -10,8 +10,8 @@ use millrace_cluster::distributor::{
     ClientWrite, Distributor, DistributorEffect, DistributorEvent, DocumentChange, RequestTicket, Settings,
 };
 use millrace_cluster::{
-    ClusterState, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply, NodeRequest,
-    NodeResponse, NodeState, ReplicaDistribution,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, NodeState, ReplicaDistribution,
 };
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
@@ -34,7 +34,10 @@ fn main() {
         let body: Arc<[u8]> = vec![7; 400].into();
         let began = Instant::now();
         for turn in 0..WRITES / TURN {
-            let mut events = vec![DistributorEvent::Confirmed { version: 1, asked: clock.now().monotonic }];
+            let mut events = vec![DistributorEvent::Confirmed {
+                version: ClusterVersion::new(1),
+                asked: clock.now().monotonic,
+            }];
             for number in turn * TURN..(turn + 1) * TURN {
                 let id = ids[number as usize % ids.len()].clone();
                 let deadline = clock.now().monotonic + Duration::from_secs(60);
@@ -138,6 +141,7 @@ fn state(bits: u8) -> Arc<ClusterState> {
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = (0..5).map(|key| (NodeKey(key), entry(key))).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(1, nodes, ReplicaDistribution { bits, redundancy: 3, layout });
+    let state =
+        ClusterState::new(ClusterVersion::new(1), nodes, ReplicaDistribution { bits, redundancy: 3, layout });
     Arc::new(state.expect("all nodes of the layout are listed"))
 }

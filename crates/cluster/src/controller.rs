@@ -34,8 +34,8 @@ pub use inputs::{ControllerInputs, NodeRegistration, RequestedNodeState, Setting
 pub use node::removed_reason;
 
 use crate::{
-    ClusterConfiguration, ClusterState, Error, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState,
-    ReplicaDistribution, protocol,
+    ClusterConfiguration, ClusterState, ClusterVersion, Error, Incarnation, NodeEntry, NodeHierarchy,
+    NodeKey, NodeState, ReplicaDistribution, protocol,
 };
 use followers::FollowedStates;
 use node::{ControllerTurn, NodeRecord, NodeStateProposal};
@@ -285,7 +285,7 @@ fn next(
         redundancy: inputs.configuration.redundancy,
         layout,
     };
-    let version = previous.map_or(0, ClusterState::version) + 1;
+    let version = previous.map_or(ClusterVersion::NONE, ClusterState::version).next();
     let spread = previous.map(|state| state.spread().clone()).unwrap_or_default();
     let there = judged.values().filter(|(_, judgement)| judgement.state != NodeState::Down);
     let spoken = previous.map_or(protocol::first(), ClusterState::protocol);

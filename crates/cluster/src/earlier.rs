@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterState, Incarnation};
+use crate::{ClusterState, ClusterVersion, Incarnation};
 
 /// A superseded state, with the nodes that may not know of a newer one.
 ///
@@ -12,7 +12,7 @@ use crate::{ClusterState, Incarnation};
 /// this is still possible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SupersededState {
-    version: u64,
+    version: ClusterVersion,
     /// Number of nodes that can confirm it among themselves.
     majority: usize,
     /// Nodes that may act by it, by name, each with the incarnation of its process.
@@ -31,7 +31,7 @@ impl SupersededState {
     }
 
     /// Version of the state.
-    pub(crate) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> ClusterVersion {
         self.version
     }
 

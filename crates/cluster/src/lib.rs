@@ -30,6 +30,7 @@ pub mod scheduler;
 mod spread;
 mod state;
 mod time;
+mod version;
 
 pub use dropped_types::DroppedTypes;
 pub use earlier::SupersededState;
@@ -45,6 +46,7 @@ pub use rate::TransferRateLimiter;
 pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};
 pub use time::MachineTime;
+pub use version::ClusterVersion;
 
 #[cfg(test)]
 pub(crate) use state::test_state;

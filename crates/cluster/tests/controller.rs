@@ -7,8 +7,8 @@ use millrace_cluster::controller::{
     Controller, ControllerInputs, NodeAssignments, NodeRegistration, RequestedNodeState, Settings,
 };
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, ConfiguredNode, DividedGroup, Incarnation, NodeHierarchy, NodeKey,
-    NodeState,
+    ClusterConfiguration, ClusterState, ClusterVersion, ConfiguredNode, DividedGroup, Incarnation,
+    NodeHierarchy, NodeKey, NodeState,
 };
 
 /// A cluster with a controller and all its inputs.
@@ -114,7 +114,7 @@ impl ControlledCluster {
                 let registration = NodeRegistration {
                     address: format!("{name}:1"),
                     incarnation: Incarnation::new(self.starts),
-                    adopted: 0,
+                    adopted: ClusterVersion::NONE,
                     stopping: false,
                     capacity: 1.0,
                     group: vec![],
@@ -158,14 +158,17 @@ impl ControlledCluster {
         self.reasons = step.reasons;
         self.wake = step.wake;
         let Some(next) = step.next else { return };
-        assert_eq!(next.version(), self.state.as_ref().map_or(0, ClusterState::version) + 1);
+        assert_eq!(
+            next.version(),
+            self.state.as_ref().map_or(ClusterVersion::NONE, ClusterState::version).next()
+        );
         self.told.push(format!("{} {}", now.as_secs(), shown(&next)));
         self.state = Some(next);
         self.adopt();
     }
 
     fn adopt(&mut self) {
-        let version = self.state.as_ref().map_or(0, ClusterState::version);
+        let version = self.state.as_ref().map_or(ClusterVersion::NONE, ClusterState::version);
         let hearing = self.registrations.iter_mut().filter(|(name, _)| !self.deaf.contains(*name));
         hearing.for_each(|(_, registration)| registration.adopted = version);
     }

@@ -11,9 +11,9 @@ use millrace_cluster::distributor::{
     DropHorizon, DurableWrite, RequestError, RequestTicket, Settings, UnfinishedRow,
 };
 use millrace_cluster::{
-    ClusterState, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply,
-    NodeRequest, NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica, RequestFence,
-    RowContent,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey,
+    NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica,
+    RequestFence, RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 
@@ -35,7 +35,11 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout });
+    let state = ClusterState::new(
+        ClusterVersion::new(version),
+        nodes,
+        ReplicaDistribution { bits: 8, redundancy: 2, layout },
+    );
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
@@ -117,13 +121,13 @@ impl OwnerHarness {
         let asked = self.now;
         self.handle([
             DistributorEvent::State(state(version, letters)),
-            DistributorEvent::Confirmed { version, asked },
+            DistributorEvent::Confirmed { version: ClusterVersion::new(version), asked },
         ]);
     }
 
     /// Answers all requests of this kind.
     fn answer(&mut self, with: impl Fn(NodeKey, &NodeRequest) -> Option<NodeResponse>) {
-        let version = self.version;
+        let version = ClusterVersion::new(self.version);
         let mut replies = Vec::new();
         self.asked.retain(|(from, fence, request)| {
             let response = with(*from, request);

@@ -7,8 +7,9 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::replica::{KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest, NodeResponse,
-    NodeState, PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence, RowContent,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest,
+    NodeResponse, NodeState, PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence,
+    RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 
@@ -35,7 +36,11 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout });
+    let state = ClusterState::new(
+        ClusterVersion::new(version),
+        nodes,
+        ReplicaDistribution { bits: 8, redundancy: 2, layout },
+    );
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
@@ -75,8 +80,12 @@ impl KeeperConversation {
                 let void_below =
                     words.iter().find(|word| word.starts_with('<')).map_or(0, |word| number(word));
                 let from = NodeKey(number(from) as u16);
-                let fence =
-                    RequestFence { from, version: number(words[1]), number: number(words[2]), void_below };
+                let fence = RequestFence {
+                    from,
+                    version: ClusterVersion::new(number(words[1])),
+                    number: number(words[2]),
+                    void_below,
+                };
                 self.calls += 1;
                 let request = request(words[words.len() - 1]);
                 events.push(KeeperEvent::Request { call: KeeperCall(self.calls), fence, request });

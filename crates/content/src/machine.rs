@@ -15,8 +15,8 @@ use millrace_cluster::distributor::{
 };
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse,
-    RequestFence,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest,
+    NodeResponse, RequestFence,
 };
 use millrace_document::{DocumentId, DocumentVersion, WriteRefusal};
 use millrace_env::{ThreadClass, run_or_exit};
@@ -52,7 +52,7 @@ pub(crate) struct MachineWrite {
 pub(crate) enum MachineInput {
     State(Arc<ClusterState>),
     Confirmed {
-        version: u64,
+        version: ClusterVersion,
         asked: Instant,
     },
     Write {
@@ -155,7 +155,7 @@ impl ContentMachine {
             distributor: Arc::clone(&distributor),
             events: Vec::new(),
             state: None,
-            adopted: 0,
+            adopted: ClusterVersion::NONE,
             fetching_state: Arc::default(),
             next_ticket: 0,
             writes: HashMap::new(),
@@ -238,7 +238,7 @@ pub(crate) struct MachineDriver {
     events: Vec<DistributorEvent>,
     pub(crate) state: Option<Arc<ClusterState>>,
     /// The state that is registered as adopted.
-    adopted: u64,
+    adopted: ClusterVersion,
     /// True while the newest state is being fetched.
     fetching_state: Arc<AtomicBool>,
     next_ticket: u64,

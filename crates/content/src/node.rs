@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
-use millrace_cluster::{ClusterState, Incarnation, NodeKey, NodeReply, NodeRequest, RequestFence};
+use millrace_cluster::{
+    ClusterState, ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest, RequestFence,
+};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
@@ -179,9 +181,9 @@ impl ContentNode {
     }
 
     /// Version of the cluster state that it acts by, with true if it is sure that none is newer.
-    pub fn standing(&self) -> (u64, bool) {
+    pub fn standing(&self) -> (ClusterVersion, bool) {
         self.machine.ask(|distributor, now| {
-            (distributor.version().unwrap_or(0), distributor.is_confirmed(now.monotonic))
+            (distributor.version().unwrap_or_default(), distributor.is_confirmed(now.monotonic))
         })
     }
 
@@ -370,7 +372,7 @@ impl ClusterView for ContentNode {
         &self,
         buckets: Option<&[BucketId]>,
         near: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), ClusterError> {
+    ) -> Result<(ClusterVersion, Vec<BucketReaders>), ClusterError> {
         let state = self.state()?;
         let own = |bucket: &BucketId| state.owner(*bucket) == Some(self.me);
         let buckets: Vec<BucketId> = match buckets {
@@ -414,7 +416,7 @@ impl ClusterView for ContentNode {
         Ok(nodes)
     }
 
-    fn vouches(&self, version: u64) -> bool {
+    fn vouches(&self, version: ClusterVersion) -> bool {
         // The newest known state may not have reached the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)
             && self.machine.ask(|distributor, now| distributor.vouches(version, now))

@@ -181,7 +181,7 @@ async fn publish(
     let outcome = shared.coordination.transact(write.otherwise(KeyOperation::get(keys.leader()))).await?;
     if outcome.held {
         if let Some(next) = &step.next {
-            tracing::info!(version = next.version(), "published a cluster state");
+            tracing::info!(version = next.version().number(), "published a cluster state");
         }
         return Ok(PublishOutcome::At(outcome.revision));
     }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use millrace_cluster::controller::{NodeAssignments, NodeRegistration, RequestedNodeState};
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState, PROTOCOL,
-    ReplicaDistribution,
+    ClusterConfiguration, ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeHierarchy, NodeKey,
+    NodeState, PROTOCOL, ReplicaDistribution,
 };
 use millrace_coordination::{KeyChange, KeyEntry, StoreRevision};
 use serde::de::DeserializeOwned;
@@ -85,12 +85,12 @@ impl CoordinationSnapshot {
         };
         let distribution =
             ReplicaDistribution { bits: 1, redundancy: 1, layout: NodeHierarchy::Nodes(vec![key]) };
-        let state = ClusterState::new(0, BTreeMap::from([(key, entry)]), distribution)
+        let state = ClusterState::new(ClusterVersion::NONE, BTreeMap::from([(key, entry)]), distribution)
             .expect("one node that is in the list is a topology");
         let registration = NodeRegistration {
             address: String::new(),
             incarnation: Incarnation::NEVER,
-            adopted: 0,
+            adopted: ClusterVersion::NONE,
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),

@@ -10,7 +10,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{
     ClientWrite, DistributorEvent, DocumentChange, DropHorizon, NoRoute, RequestTicket,
 };
-use millrace_cluster::{Incarnation, NodeKey};
+use millrace_cluster::{ClusterVersion, Incarnation, NodeKey};
 use millrace_document::{DocumentId, DropScope, Timestamp};
 
 use crate::Sabotage;
@@ -31,9 +31,9 @@ pub(crate) struct ExaminedDrop {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExaminationStep {
     /// Take the horizon, in the state of this version.
-    Horizon { version: u64 },
+    Horizon { version: ClusterVersion },
     /// Count the documents up to the horizon.
-    Count { version: u64, horizon: DropHorizon },
+    Count { version: ClusterVersion, horizon: DropHorizon },
     /// Drop up to this horizon.
     Drop { horizon: DropHorizon },
 }

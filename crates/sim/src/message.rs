@@ -5,8 +5,8 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::replica::KeeperJob;
 use millrace_cluster::{
-    ClusterState, Incarnation, NodeEntry, NodeKey, NodeReply, NodeRequest, ReplicatedRow, RequestFence,
-    RowContent,
+    ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeKey, NodeReply, NodeRequest, ReplicatedRow,
+    RequestFence, RowContent,
 };
 
 use crate::deployments::SimPackage;
@@ -31,7 +31,7 @@ pub(crate) enum SimMessage {
         incarnation: Incarnation,
         job: KeeperJob,
         turn: u64,
-        version: u64,
+        version: ClusterVersion,
         bucket: BucketId,
         known: Option<Vec<RowContent>>,
         after: usize,
@@ -45,13 +45,13 @@ pub(crate) enum SimMessage {
     State(Arc<ClusterState>),
     Confirmed {
         incarnation: Incarnation,
-        version: u64,
+        version: ClusterVersion,
         asked: Duration,
     },
     Beat {
         from: NodeKey,
         incarnation: Incarnation,
-        adopted: u64,
+        adopted: ClusterVersion,
         asked: Duration,
         /// Generation of the package that the sender has active.
         generation: u64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::NodeAssignments;
-use crate::{ClusterConfiguration, ClusterState, DividedGroup, Incarnation, protocol};
+use crate::{ClusterConfiguration, ClusterState, ClusterVersion, DividedGroup, Incarnation, protocol};
 
 /// Timeouts of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct NodeRegistration {
     /// The newest state that it acts by, and which voids all promises that it made by earlier states; 0 for
     /// none yet.
     #[serde(default)]
-    pub adopted: u64,
+    pub adopted: ClusterVersion,
     /// True if it is about to end, and takes no more requests.
     #[serde(default)]
     pub stopping: bool,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{NodeRegistration, RequestedNodeState, Settings};
-use crate::{Incarnation, NodeEntry, NodeState};
+use crate::{ClusterVersion, Incarnation, NodeEntry, NodeState};
 
 /// Knowledge of a leader about a node, beside the cluster state.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct NodeRun {
     incarnation: Incarnation,
     from: Duration,
     /// The newest state that it reported as adopted.
-    adopted: u64,
+    adopted: ClusterVersion,
     /// True if it announced that it was about to end.
     stopped: bool,
 }
@@ -83,7 +83,7 @@ impl NodeRecord {
         let run = entry.map(|entry| NodeRun {
             incarnation: entry.incarnation,
             from: now,
-            adopted: 0,
+            adopted: ClusterVersion::NONE,
             stopped: false,
         });
         NodeRecord { run, away: None, seen: false, crashes: 0 }
@@ -103,9 +103,9 @@ impl NodeRecord {
     }
 
     /// The newest state that this run reported as adopted, if known; else 0.
-    pub(super) fn adopted(&self, incarnation: Incarnation) -> u64 {
+    pub(super) fn adopted(&self, incarnation: Incarnation) -> ClusterVersion {
         let run = self.run.as_ref().filter(|run| run.incarnation == incarnation);
-        run.map_or(0, |run| run.adopted)
+        run.map_or(ClusterVersion::NONE, |run| run.adopted)
     }
 
     /// Returns the proposed state of the node, regardless of operators' wishes, in a cluster with this

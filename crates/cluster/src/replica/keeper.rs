@@ -9,8 +9,8 @@ use super::StorageWork;
 use super::votes::PromisedVotes;
 use crate::owners::BucketOwners;
 use crate::{
-    ClusterState, FenceRefusal, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest,
-    NodeResponse, PullMode, ReplicatedRow, RequestFence, RowContent,
+    ClusterState, ClusterVersion, FenceRefusal, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, PullMode, ReplicatedRow, RequestFence, RowContent,
 };
 
 /// Identifies a request that waits for its reply; chosen by the shell.
@@ -29,7 +29,7 @@ pub enum KeeperEvent {
     /// Coordination reported that this version is the newest.
     Confirmed {
         /// Version of the state.
-        version: u64,
+        version: ClusterVersion,
         /// Time at which the question was sent, on the monotonic clock.
         asked: Duration,
     },
@@ -80,7 +80,7 @@ pub enum KeeperEffect {
     /// A node has a newer state than this version: fetch it from coordination.
     FetchState {
         /// The known version.
-        newer_than: u64,
+        newer_than: ClusterVersion,
     },
     /// Run this work, and report with [`KeeperEvent::Done`].
     Run {
@@ -138,7 +138,7 @@ pub struct ReplicaKeeper {
     owners: Option<BucketOwners>,
     votes: PromisedVotes,
     /// The state that this node acts by, and which voids all promises that it made by earlier states.
-    adopted: u64,
+    adopted: ClusterVersion,
     /// Time from which this holds for the newest state.
     adopts_at: Duration,
     /// Questions of new owners, each delayed until a given time.
@@ -190,7 +190,7 @@ impl ReplicaKeeper {
             now: now.monotonic,
             owners: None,
             votes: PromisedVotes::new(now.monotonic),
-            adopted: 0,
+            adopted: ClusterVersion::NONE,
             adopts_at: Duration::ZERO,
             promised: Vec::new(),
             next_job: 0,
@@ -237,7 +237,7 @@ impl ReplicaKeeper {
     }
 
     /// Version to register as [`NodeRegistration::adopted`](crate::controller::NodeRegistration::adopted).
-    pub fn adopted(&self) -> u64 {
+    pub fn adopted(&self) -> ClusterVersion {
         self.adopted
     }
 
@@ -248,8 +248,8 @@ impl ReplicaKeeper {
         self.promised.iter().map(|promised| promised.until).chain(adopts).min()
     }
 
-    fn version(&self) -> u64 {
-        self.owners.as_ref().map_or(0, |owners| owners.state().version())
+    fn version(&self) -> ClusterVersion {
+        self.owners.as_ref().map_or(ClusterVersion::NONE, |owners| owners.state().version())
     }
 
     fn reply(&self, call: KeeperCall, response: NodeResponse, effects: &mut Vec<KeeperEffect>) {
