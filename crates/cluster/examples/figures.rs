@@ -10,8 +10,8 @@ use millrace_cluster::distributor::{
     ClientWrite, Distributor, DistributorEffect, DistributorEvent, DocumentChange, RequestTicket, Settings,
 };
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse,
-    NodeState, ReplicaDistribution,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, NodeState, ReplicaDistribution,
 };
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
@@ -22,7 +22,7 @@ const TURN: u64 = 64;
 fn main() {
     for bits in [10, 16] {
         let state = state(bits);
-        let mut distributor = Distributor::new(NodeKey(0), 1, Settings::default());
+        let mut distributor = Distributor::new(NodeKey(0), Incarnation::new(1), Settings::default());
         let mut clock = ExampleClock { began: Instant::now() };
         let mut figures = ExampleFigures::default();
         run(&mut distributor, vec![DistributorEvent::State(Arc::clone(&state))], &mut clock, &mut figures);
@@ -34,7 +34,10 @@ fn main() {
         let body: Arc<[u8]> = vec![7; 400].into();
         let began = Instant::now();
         for turn in 0..WRITES / TURN {
-            let mut events = vec![DistributorEvent::Confirmed { version: 1, asked: clock.now().monotonic }];
+            let mut events = vec![DistributorEvent::Confirmed {
+                version: ClusterVersion::new(1),
+                asked: clock.now().monotonic,
+            }];
             for number in turn * TURN..(turn + 1) * TURN {
                 let id = ids[number as usize % ids.len()].clone();
                 let deadline = clock.now().monotonic + Duration::from_secs(60);
@@ -133,11 +136,12 @@ fn state(bits: u8) -> Arc<ClusterState> {
         address: format!("n{key}:1"),
         state: NodeState::Up,
         capacity: 1.0,
-        incarnation: 1,
+        incarnation: Incarnation::new(1),
         lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = (0..5).map(|key| (NodeKey(key), entry(key))).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(1, nodes, ReplicaDistribution { bits, redundancy: 3, layout });
+    let state =
+        ClusterState::new(ClusterVersion::new(1), nodes, ReplicaDistribution { bits, redundancy: 3, layout });
     Arc::new(state.expect("all nodes of the layout are listed"))
 }

@@ -34,8 +34,8 @@ pub use inputs::{ControllerInputs, NodeRegistration, RequestedNodeState, Setting
 pub use node::removed_reason;
 
 use crate::{
-    ClusterConfiguration, ClusterState, Error, NodeEntry, NodeHierarchy, NodeKey, NodeState,
-    ReplicaDistribution, protocol,
+    ClusterConfiguration, ClusterState, ClusterVersion, Error, Incarnation, NodeEntry, NodeHierarchy,
+    NodeKey, NodeState, ReplicaDistribution, protocol,
 };
 use followers::FollowedStates;
 use node::{ControllerTurn, NodeRecord, NodeStateProposal};
@@ -259,7 +259,7 @@ fn next(
             capacity: listed.or(assigned).unwrap_or(1.0),
             incarnation: judgement.incarnation,
             lease_ended: match before(key, judgement) {
-                _ if judgement.incarnation == 0 => true,
+                _ if judgement.incarnation == Incarnation::NEVER => true,
                 _ if judgement.state.serves() => false,
                 // It was present, or may have been confirmed by votes, when it was taken out; others wait as
                 // long as this is possible.
@@ -285,7 +285,7 @@ fn next(
         redundancy: inputs.configuration.redundancy,
         layout,
     };
-    let version = previous.map_or(0, ClusterState::version) + 1;
+    let version = previous.map_or(ClusterVersion::NONE, ClusterState::version).next();
     let spread = previous.map(|state| state.spread().clone()).unwrap_or_default();
     let there = judged.values().filter(|(_, judgement)| judgement.state != NodeState::Down);
     let spoken = previous.map_or(protocol::first(), ClusterState::protocol);

@@ -7,11 +7,11 @@
 //! # use std::collections::VecDeque;
 //! # use std::time::Duration;
 //! use millrace_cluster::distributor::{Distributor, DistributorEffect, DistributorEvent, Settings};
-//! use millrace_cluster::{MachineTime, NodeKey};
+//! use millrace_cluster::{Incarnation, MachineTime, NodeKey};
 //!
 //! # fn now() -> MachineTime { MachineTime { monotonic: Duration::ZERO, wall_us: 0 } }
 //! # fn drain(_: Option<Duration>) -> Vec<DistributorEvent> { Vec::new() }
-//! let incarnation = 1; // as registered with coordination for this run of the process
+//! let incarnation = Incarnation::new(1); // as registered with coordination for this run of the process
 //! let mut distributor = Distributor::new(NodeKey(0), incarnation, Settings::default());
 //! let mut effects = Vec::new();
 //! # for _ in 0..2 {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ClusterState;
+use crate::{ClusterState, ClusterVersion, Incarnation};
 
 /// A superseded state, with the nodes that may not know of a newer one.
 ///
@@ -12,11 +12,11 @@ use crate::ClusterState;
 /// this is still possible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SupersededState {
-    version: u64,
+    version: ClusterVersion,
     /// Number of nodes that can confirm it among themselves.
     majority: usize,
     /// Nodes that may act by it, by name, each with the incarnation of its process.
-    runs: BTreeMap<String, u64>,
+    runs: BTreeMap<String, Incarnation>,
 }
 
 impl SupersededState {
@@ -31,12 +31,12 @@ impl SupersededState {
     }
 
     /// Version of the state.
-    pub(crate) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> ClusterVersion {
         self.version
     }
 
     /// Removes the nodes that cannot act by it any more.
-    pub(crate) fn retain(&mut self, mut may_act: impl FnMut(&str, u64) -> bool) {
+    pub(crate) fn retain(&mut self, mut may_act: impl FnMut(&str, Incarnation) -> bool) {
         self.runs.retain(|name, incarnation| may_act(name, *incarnation));
     }
 
@@ -52,7 +52,7 @@ impl SupersededState {
 
     /// True if every set of nodes that leaves too few behind of this state does so for `other` as well.
     fn stands_for(&self, other: &SupersededState) -> bool {
-        let has = |(name, incarnation): (&String, &u64)| self.runs.get(name) == Some(incarnation);
+        let has = |(name, incarnation): (&String, &Incarnation)| self.runs.get(name) == Some(incarnation);
         self.majority <= other.majority && other.runs.iter().all(has)
     }
 

@@ -20,6 +20,7 @@ pub mod distributor;
 mod dropped_types;
 mod earlier;
 mod error;
+mod incarnation;
 mod message;
 mod owners;
 mod protocol;
@@ -29,10 +30,12 @@ pub mod scheduler;
 mod spread;
 mod state;
 mod time;
+mod version;
 
 pub use dropped_types::DroppedTypes;
 pub use earlier::SupersededState;
 pub use error::Error;
+pub use incarnation::Incarnation;
 pub use message::{
     FenceRefusal, NodeFailure, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaOrigin,
     ReplicatedRow, ReportedReplica, RequestFence, RowContent,
@@ -43,6 +46,7 @@ pub use rate::TransferRateLimiter;
 pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};
 pub use time::MachineTime;
+pub use version::ClusterVersion;
 
 #[cfg(test)]
 pub(crate) use state::test_state;

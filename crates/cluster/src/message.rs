@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
 
-use crate::NodeKey;
 use crate::distributor::UnfinishedRow;
+use crate::{ClusterVersion, NodeKey};
 
 /// Header of every request, which lets the receiver recognize requests that do not count any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct RequestFence {
     pub from: NodeKey,
     /// Version of the cluster state that the sender acts by. A receiver with a newer state refuses the
     /// request; one with an older state fetches the newer one first.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// Request number; ascending for each sender.
     pub number: u64,
     /// Requests of this sender and version with lower numbers were abandoned: the receiver refuses them from
@@ -176,7 +176,7 @@ impl NodeRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeReply {
     /// Version of the answering node.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// The response.
     pub response: NodeResponse,
 }

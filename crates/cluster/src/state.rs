@@ -4,7 +4,7 @@ use millrace_bucket::{BucketId, ClusterConfiguration, IdealState, NodeHierarchy,
 use millrace_document::{DocumentGroup, Location};
 use serde::{Deserialize, Serialize};
 
-use crate::{DividedGroups, Error, PROTOCOL, SupersededState, protocol};
+use crate::{ClusterVersion, DividedGroups, Error, Incarnation, PROTOCOL, SupersededState, protocol};
 
 /// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct NodeEntry {
     /// Its share of the data, relative to other nodes; above 0.
     pub capacity: f64,
     /// Identifies one run of the process; different after each start.
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     /// True if it does not serve, its lease has been seen to end, and no votes could confirm an older state
     /// to it: this run acts by no state any more, and other nodes need not wait for it.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct ReplicaDistribution {
 /// replicas can be placed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterState {
-    version: u64,
+    version: ClusterVersion,
     protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: ReplicaDistribution,
@@ -75,7 +75,7 @@ pub struct ClusterState {
 /// Serialized form.
 #[derive(Serialize, Deserialize)]
 struct StateOnWire {
-    version: u64,
+    version: ClusterVersion,
     #[serde(default = "protocol::first")]
     protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
@@ -92,7 +92,7 @@ impl ClusterState {
     /// # Errors
     /// A node in the layout that is not in the list; invalid bits, capacities, keys or partitions.
     pub fn new(
-        version: u64,
+        version: ClusterVersion,
         nodes: BTreeMap<NodeKey, NodeEntry>,
         distribution: ReplicaDistribution,
     ) -> Result<Self, Error> {
@@ -152,7 +152,7 @@ impl ClusterState {
     }
 
     /// Returns the same state with another version.
-    pub fn numbered(self, version: u64) -> Self {
+    pub fn numbered(self, version: ClusterVersion) -> Self {
         ClusterState { version, ..self }
     }
 
@@ -175,7 +175,7 @@ impl ClusterState {
     }
 
     /// Version; later states have greater ones.
-    pub fn version(&self) -> u64 {
+    pub fn version(&self) -> ClusterVersion {
         self.version
     }
 
@@ -272,14 +272,18 @@ pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> Cluster
             _ => NodeState::Down,
         },
         capacity: 1.0,
-        incarnation: 1,
+        incarnation: Incarnation::new(1),
         lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> =
         states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(key, letter))).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy, layout })
-        .expect("the layout is complete")
+    ClusterState::new(
+        ClusterVersion::new(version),
+        nodes,
+        ReplicaDistribution { bits: 8, redundancy, layout },
+    )
+    .expect("the layout is complete")
 }
 
 #[cfg(test)]

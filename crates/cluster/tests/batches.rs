@@ -10,8 +10,8 @@ use millrace_cluster::distributor::{
     RequestTicket, Settings,
 };
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply, NodeRequest,
-    NodeResponse, NodeState, ReplicaDistribution, RowContent,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey,
+    NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaDistribution, RowContent,
 };
 use millrace_document::{DocumentId, Timestamp};
 
@@ -23,7 +23,7 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
             address: String::new(),
             state: if letter == 'u' { NodeState::Up } else { NodeState::Maintenance },
             capacity: 1.0,
-            incarnation: 1,
+            incarnation: Incarnation::new(1),
             lease_ended: false,
         };
         (NodeKey(key as u16), entry)
@@ -31,7 +31,11 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
     let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
     let redundancy = letters.len() as u16;
-    let state = ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy, layout });
+    let state = ClusterState::new(
+        ClusterVersion::new(version),
+        nodes,
+        ReplicaDistribution { bits: 8, redundancy, layout },
+    );
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
@@ -82,7 +86,7 @@ struct BatchHarness {
 impl BatchHarness {
     fn new(settings: Settings) -> Self {
         let mut harness = BatchHarness {
-            distributor: Distributor::new(NodeKey(0), 1, settings),
+            distributor: Distributor::new(NodeKey(0), Incarnation::new(1), settings),
             now: Duration::from_secs(100),
             version: 0,
             writes: Vec::new(),
@@ -131,13 +135,14 @@ impl BatchHarness {
     fn adopt(&mut self, letters: &str) {
         self.version += 1;
         self.asked.clear();
-        let (version, asked) = (self.version, self.now);
-        let state = DistributorEvent::State(state(version, letters));
+        let (number, asked) = (self.version, self.now);
+        let state = DistributorEvent::State(state(number, letters));
+        let version = ClusterVersion::new(number);
         self.handle([state, DistributorEvent::Confirmed { version, asked }]);
     }
 
     fn answer(&mut self, with: impl Fn(&NodeRequest) -> Option<NodeResponse>) {
-        let version = self.version;
+        let version = ClusterVersion::new(self.version);
         let mut replies = Vec::new();
         self.asked.retain(|(from, number, request)| {
             let Some(response) = with(request) else { return true };

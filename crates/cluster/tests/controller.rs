@@ -7,7 +7,8 @@ use millrace_cluster::controller::{
     Controller, ControllerInputs, NodeAssignments, NodeRegistration, RequestedNodeState, Settings,
 };
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey, NodeState,
+    ClusterConfiguration, ClusterState, ClusterVersion, ConfiguredNode, DividedGroup, Incarnation,
+    NodeHierarchy, NodeKey, NodeState,
 };
 
 /// A cluster with a controller and all its inputs.
@@ -112,8 +113,8 @@ impl ControlledCluster {
                 self.starts += 1;
                 let registration = NodeRegistration {
                     address: format!("{name}:1"),
-                    incarnation: self.starts,
-                    adopted: 0,
+                    incarnation: Incarnation::new(self.starts),
+                    adopted: ClusterVersion::NONE,
                     stopping: false,
                     capacity: 1.0,
                     group: vec![],
@@ -157,14 +158,17 @@ impl ControlledCluster {
         self.reasons = step.reasons;
         self.wake = step.wake;
         let Some(next) = step.next else { return };
-        assert_eq!(next.version(), self.state.as_ref().map_or(0, ClusterState::version) + 1);
+        assert_eq!(
+            next.version(),
+            self.state.as_ref().map_or(ClusterVersion::NONE, ClusterState::version).next()
+        );
         self.told.push(format!("{} {}", now.as_secs(), shown(&next)));
         self.state = Some(next);
         self.adopt();
     }
 
     fn adopt(&mut self) {
-        let version = self.state.as_ref().map_or(0, ClusterState::version);
+        let version = self.state.as_ref().map_or(ClusterVersion::NONE, ClusterState::version);
         let hearing = self.registrations.iter_mut().filter(|(name, _)| !self.deaf.contains(*name));
         hearing.for_each(|(_, registration)| registration.adopted = version);
     }
@@ -402,7 +406,11 @@ fn whoever_joins_a_cluster_of_groups_goes_where_it_says_or_where_the_fewest_are(
     let mut cluster = ControlledCluster::new(grouped(0.0));
     cluster.run("0 start a b c d\n1 start x\n2 start y");
     cluster.starts += 1;
-    let asks = NodeRegistration { group: vec![7], incarnation: 99, ..cluster.registrations["a"].clone() };
+    let asks = NodeRegistration {
+        group: vec![7],
+        incarnation: Incarnation::new(99),
+        ..cluster.registrations["a"].clone()
+    };
     cluster.registrations.insert("z".to_owned(), asks);
     cluster.run("3");
     let state = cluster.state.as_ref().expect("there is a state");

@@ -11,8 +11,9 @@ use millrace_cluster::distributor::{
     DropHorizon, DurableWrite, RequestError, RequestTicket, Settings, UnfinishedRow,
 };
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply, NodeRequest,
-    NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica, RequestFence, RowContent,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey,
+    NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica,
+    RequestFence, RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 
@@ -27,14 +28,18 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
             address: String::new(),
             state,
             capacity: 1.0,
-            incarnation: 1,
+            incarnation: Incarnation::new(1),
             lease_ended: false,
         };
         (NodeKey(key as u16), entry)
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout });
+    let state = ClusterState::new(
+        ClusterVersion::new(version),
+        nodes,
+        ReplicaDistribution { bits: 8, redundancy: 2, layout },
+    );
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
@@ -79,7 +84,7 @@ impl OwnerHarness {
 
     fn unheard_with(settings: Settings) -> Self {
         let mut owner = OwnerHarness {
-            distributor: Distributor::new(ME, 1, settings),
+            distributor: Distributor::new(ME, Incarnation::new(1), settings),
             now: Duration::from_secs(100),
             asked: Vec::new(),
             decisions: Vec::new(),
@@ -116,13 +121,13 @@ impl OwnerHarness {
         let asked = self.now;
         self.handle([
             DistributorEvent::State(state(version, letters)),
-            DistributorEvent::Confirmed { version, asked },
+            DistributorEvent::Confirmed { version: ClusterVersion::new(version), asked },
         ]);
     }
 
     /// Answers all requests of this kind.
     fn answer(&mut self, with: impl Fn(NodeKey, &NodeRequest) -> Option<NodeResponse>) {
-        let version = self.version;
+        let version = ClusterVersion::new(self.version);
         let mut replies = Vec::new();
         self.asked.retain(|(from, fence, request)| {
             let response = with(*from, request);

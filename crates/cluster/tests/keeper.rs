@@ -7,8 +7,9 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::replica::{KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest, NodeResponse, NodeState,
-    PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence, RowContent,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest,
+    NodeResponse, NodeState, PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence,
+    RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 
@@ -22,20 +23,24 @@ struct KeeperConversation {
 fn state(version: u64, letters: &str) -> Arc<ClusterState> {
     let entry = |(key, letter): (usize, char)| {
         let state = if letter == 'u' { NodeState::Up } else { NodeState::Down };
-        let incarnation = if key == 1 { 5 } else { 1 };
+        let incarnation = Incarnation::new(if key == 1 { 5 } else { 1 });
         let entry = NodeEntry {
             name: format!("n{key}"),
             address: String::new(),
             state,
             capacity: 1.0,
-            incarnation: if letter == 'r' { 6 } else { incarnation },
+            incarnation: if letter == 'r' { Incarnation::new(6) } else { incarnation },
             lease_ended: false,
         };
         (NodeKey(key as u16), NodeEntry { state: if letter == 'r' { NodeState::Up } else { state }, ..entry })
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
     let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout });
+    let state = ClusterState::new(
+        ClusterVersion::new(version),
+        nodes,
+        ReplicaDistribution { bits: 8, redundancy: 2, layout },
+    );
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
@@ -51,7 +56,7 @@ impl KeeperConversation {
         let now = Duration::from_secs(100);
         let keeper = ReplicaKeeper::new(
             NodeKey(1),
-            5,
+            Incarnation::new(5),
             Duration::from_secs(4),
             MachineTime { monotonic: now, wall_us: 0 },
         );
@@ -75,8 +80,12 @@ impl KeeperConversation {
                 let void_below =
                     words.iter().find(|word| word.starts_with('<')).map_or(0, |word| number(word));
                 let from = NodeKey(number(from) as u16);
-                let fence =
-                    RequestFence { from, version: number(words[1]), number: number(words[2]), void_below };
+                let fence = RequestFence {
+                    from,
+                    version: ClusterVersion::new(number(words[1])),
+                    number: number(words[2]),
+                    void_below,
+                };
                 self.calls += 1;
                 let request = request(words[words.len() - 1]);
                 events.push(KeeperEvent::Request { call: KeeperCall(self.calls), fence, request });

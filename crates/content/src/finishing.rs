@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::distributor::{DocumentChange, DurableWrite, RequestError, UnfinishedRow};
 use millrace_cluster::{
-    FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
+    ClusterVersion, FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
 };
 
 use crate::machine::{MachineDriver, MachineInput, MachineWrite, ReplyTo, WriteDone};
@@ -25,7 +25,12 @@ pub(crate) struct HandedOverWrite {
 
 impl MachineDriver {
     /// Asks the owner to complete it, as soon as there is one.
-    pub(crate) fn finish_elsewhere(&self, owner: Option<NodeKey>, version: u64, finishing: HandedOverWrite) {
+    pub(crate) fn finish_elsewhere(
+        &self,
+        owner: Option<NodeKey>,
+        version: ClusterVersion,
+        finishing: HandedOverWrite,
+    ) {
         let inputs = self.inputs.clone();
         let request = NodeRequest::Finish(finishing.unfinished.clone());
         let answered = move |reply: Option<NodeReply>| {
@@ -65,7 +70,7 @@ impl MachineDriver {
 
     /// Completes a write of the previous owner.
     pub(crate) fn finish_here(&mut self, fence: RequestFence, unfinished: UnfinishedRow, reply: ReplyTo) {
-        let version = self.state.as_ref().map_or(0, |state| state.version());
+        let version = self.state.as_ref().map_or(ClusterVersion::NONE, |state| state.version());
         if fence.version > version {
             self.fetch_state();
             return reply(NodeReply { version, response: NodeResponse::Refused(FenceRefusal::Busy) });

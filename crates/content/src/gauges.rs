@@ -151,7 +151,7 @@ fn of_controller(node: &ContentNode) -> Vec<MetricGauge> {
         MetricGauge::counted(
             "cluster-controller.cluster-state-change.count",
             "Cluster states since the cluster began",
-            state.version(),
+            state.version().number(),
         ),
     ]);
     gauges

@@ -3,8 +3,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::DropHorizon;
+use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_membership::ClusterMembership;
 use millrace_node::cluster::{
@@ -82,7 +82,7 @@ impl ClusterView for JoiningCluster {
         &self,
         buckets: Option<&[BucketId]>,
         near: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), ClusterError> {
+    ) -> Result<(ClusterVersion, Vec<BucketReaders>), ClusterError> {
         self.node()?.readers(buckets, near)
     }
 
@@ -90,7 +90,7 @@ impl ClusterView for JoiningCluster {
         self.node()?.replicas(bucket)
     }
 
-    fn vouches(&self, version: u64) -> bool {
+    fn vouches(&self, version: ClusterVersion) -> bool {
         self.part().is_some_and(|node| node.vouches(version))
     }
 

@@ -15,7 +15,8 @@ use millrace_cluster::distributor::{
 };
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest,
+    NodeResponse, RequestFence,
 };
 use millrace_document::{DocumentId, DocumentVersion, WriteRefusal};
 use millrace_env::{ThreadClass, run_or_exit};
@@ -51,7 +52,7 @@ pub(crate) struct MachineWrite {
 pub(crate) enum MachineInput {
     State(Arc<ClusterState>),
     Confirmed {
-        version: u64,
+        version: ClusterVersion,
         asked: Instant,
     },
     Write {
@@ -125,7 +126,7 @@ pub(crate) struct ContentMachine {
 /// Components that the machines use.
 pub(crate) struct MachineDependencies {
     pub(crate) me: NodeKey,
-    pub(crate) incarnation: u64,
+    pub(crate) incarnation: Incarnation,
     pub(crate) replicas: Arc<StoreReplicas>,
     pub(crate) throttle: Arc<TransferThrottle>,
     pub(crate) peers: Arc<PeerConnections>,
@@ -154,7 +155,7 @@ impl ContentMachine {
             distributor: Arc::clone(&distributor),
             events: Vec::new(),
             state: None,
-            adopted: 0,
+            adopted: ClusterVersion::NONE,
             fetching_state: Arc::default(),
             next_ticket: 0,
             writes: HashMap::new(),
@@ -237,7 +238,7 @@ pub(crate) struct MachineDriver {
     events: Vec<DistributorEvent>,
     pub(crate) state: Option<Arc<ClusterState>>,
     /// The state that is registered as adopted.
-    adopted: u64,
+    adopted: ClusterVersion,
     /// True while the newest state is being fetched.
     fetching_state: Arc<AtomicBool>,
     next_ticket: u64,

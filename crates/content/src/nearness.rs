@@ -42,7 +42,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use millrace_bucket::BucketId;
-    use millrace_cluster::{NodeEntry, NodeHierarchy, NodeState, ReplicaDistribution};
+    use millrace_cluster::{
+        ClusterVersion, Incarnation, NodeEntry, NodeHierarchy, NodeState, ReplicaDistribution,
+    };
 
     use super::*;
 
@@ -52,12 +54,16 @@ mod tests {
             address: String::new(),
             state: NodeState::Up,
             capacity: 1.0,
-            incarnation: 1,
+            incarnation: Incarnation::new(1),
             lease_ended: false,
         };
         let nodes: BTreeMap<NodeKey, NodeEntry> = (0..4).map(|key| (NodeKey(key), entry(key))).collect();
-        ClusterState::new(1, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout })
-            .expect("it can be placed")
+        ClusterState::new(
+            ClusterVersion::new(1),
+            nodes,
+            ReplicaDistribution { bits: 8, redundancy: 2, layout },
+        )
+        .expect("it can be placed")
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
-use millrace_cluster::{ClusterState, NodeKey, NodeReply, NodeRequest, RequestFence};
+use millrace_cluster::{
+    ClusterState, ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest, RequestFence,
+};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
@@ -179,9 +181,9 @@ impl ContentNode {
     }
 
     /// Version of the cluster state that it acts by, with true if it is sure that none is newer.
-    pub fn standing(&self) -> (u64, bool) {
+    pub fn standing(&self) -> (ClusterVersion, bool) {
         self.machine.ask(|distributor, now| {
-            (distributor.version().unwrap_or(0), distributor.is_confirmed(now.monotonic))
+            (distributor.version().unwrap_or_default(), distributor.is_confirmed(now.monotonic))
         })
     }
 
@@ -243,7 +245,10 @@ impl Drop for ContentNode {
 }
 
 /// Waits for a cluster state that includes this run of the node.
-async fn first_state(membership: &ClusterMembership, incarnation: u64) -> (NodeKey, Arc<ClusterState>) {
+async fn first_state(
+    membership: &ClusterMembership,
+    incarnation: Incarnation,
+) -> (NodeKey, Arc<ClusterState>) {
     let mut states = membership.states();
     loop {
         let state = states.borrow_and_update().clone();
@@ -367,7 +372,7 @@ impl ClusterView for ContentNode {
         &self,
         buckets: Option<&[BucketId]>,
         near: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), ClusterError> {
+    ) -> Result<(ClusterVersion, Vec<BucketReaders>), ClusterError> {
         let state = self.state()?;
         let own = |bucket: &BucketId| state.owner(*bucket) == Some(self.me);
         let buckets: Vec<BucketId> = match buckets {
@@ -411,7 +416,7 @@ impl ClusterView for ContentNode {
         Ok(nodes)
     }
 
-    fn vouches(&self, version: u64) -> bool {
+    fn vouches(&self, version: ClusterVersion) -> bool {
         // The newest known state may not have reached the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)
             && self.machine.ask(|distributor, now| distributor.vouches(version, now))
@@ -437,7 +442,7 @@ impl ClusterView for ContentNode {
     fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
         let state = self.state()?;
         // A node that never registered has no data.
-        let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
+        let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation.has_run());
         Ok(match away.count() {
             0 => DocumentAvailability::All,
             away if away < usize::from(state.distribution().redundancy) => DocumentAvailability::Most,

@@ -10,9 +10,9 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, DividedGroups, FenceRefusal, NodeHierarchy, NodeKey, NodeReply,
-    NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaDistribution, ReplicaOrigin, ReplicatedRow,
-    ReportedReplica, RequestFence, RowContent,
+    ClusterConfiguration, ClusterState, ClusterVersion, DividedGroups, FenceRefusal, NodeHierarchy, NodeKey,
+    NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaDistribution, ReplicaOrigin,
+    ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 use millrace_column::{Column, ColumnKey, ValueBuilder};
 use millrace_coordination::EmbeddedCoordination;
@@ -229,7 +229,7 @@ fn equal(infos: &[Option<ReportedReplica>]) -> Vec<bool> {
 fn divided(spread: DividedGroups) -> ClusterState {
     let distribution =
         ReplicaDistribution { bits: BITS, redundancy: 1, layout: NodeHierarchy::Nodes(Vec::new()) };
-    let state = ClusterState::new(1, BTreeMap::new(), distribution);
+    let state = ClusterState::new(ClusterVersion::new(1), BTreeMap::new(), distribution);
     state.expect("no node has to be placed").spreading(spread)
 }
 
@@ -476,7 +476,7 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     let (membership, store, node) = runtime.block_on(alone(&directory, listener));
     let peers = PeerConnections::new(runtime.handle().clone(), None);
     let start = start();
-    let ask = |version: u64| {
+    let ask = |version: ClusterVersion| {
         let row = version_of(start, 1, 2, 3);
         let bucket =
             membership.states().borrow().as_ref().expect("there is a state").bucket(id(1, 2).location());
@@ -492,10 +492,10 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     let version = runtime.block_on(async {
         let mut states = membership.states();
         let state = states.wait_for(Option::is_some).await.expect("the membership lives");
-        state.as_ref().map_or(0, |state| state.version())
+        state.as_ref().map_or(ClusterVersion::NONE, |state| state.version())
     });
     assert_eq!(
-        ask(version + 1),
+        ask(version.next()),
         Some(NodeResponse::Refused(FenceRefusal::Busy)),
         "it has to fetch that state first"
     );

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
@@ -216,7 +217,7 @@ pub(crate) struct CatalogEntries {
     pub(crate) streams: BTreeMap<String, StreamEntry>,
     named: BTreeMap<(NamedKind, String), Value>,
     /// Cluster state that they were read under; `None` if they were not read yet.
-    read_under: Option<u64>,
+    read_under: Option<ClusterVersion>,
 }
 
 impl CatalogEntries {
@@ -254,10 +255,10 @@ impl DoorCatalog {
         DoorCatalog { node, entries: RwLock::default() }
     }
 
-    /// Version of the cluster state; 0 on a node that is alone.
-    fn state_version(&self) -> Result<u64, Error> {
+    /// Version of the cluster state; none on a node that is alone.
+    fn state_version(&self) -> Result<ClusterVersion, Error> {
         match self.node.cluster() {
-            None => Ok(0),
+            None => Ok(ClusterVersion::NONE),
             Some(cluster) => Ok(cluster.owners(Some(&[shelf::home()]))?.version),
         }
     }

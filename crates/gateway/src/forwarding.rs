@@ -8,6 +8,7 @@ mod hop;
 mod readers;
 mod share;
 
+use millrace_cluster::ClusterVersion;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,7 +60,7 @@ pub(crate) async fn hand_on(
 }
 
 /// Response to the node that forwarded a request: it asks these nodes instead.
-pub(crate) fn ask_readers(version: u64, readers: &BucketReaders) -> Response {
+pub(crate) fn ask_readers(version: ClusterVersion, readers: &BucketReaders) -> Response {
     let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
     ask_others(answer.headers_mut(), version, readers);
     answer

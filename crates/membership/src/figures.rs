@@ -1,4 +1,4 @@
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterVersion, NodeKey};
 use serde::{Deserialize, Serialize};
 
 /// State of a node's data and its transfers: the answer to `GET /state/v1/cluster` of a node.
@@ -9,7 +9,7 @@ pub struct NodeFigures {
     /// Its key, once it has one.
     pub key: Option<NodeKey>,
     /// Version of the cluster state that it acts by; 0 before the first.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// True if it is certain that no newer one is in force.
     pub confirmed: bool,
     /// Settings of the node that an operator should change.

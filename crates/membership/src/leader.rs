@@ -181,7 +181,7 @@ async fn publish(
     let outcome = shared.coordination.transact(write.otherwise(KeyOperation::get(keys.leader()))).await?;
     if outcome.held {
         if let Some(next) = &step.next {
-            tracing::info!(version = next.version(), "published a cluster state");
+            tracing::info!(version = next.version().number(), "published a cluster state");
         }
         return Ok(PublishOutcome::At(outcome.revision));
     }
@@ -203,7 +203,7 @@ fn newly_ended<'a>(
         let before = before.and_then(|before| before.nodes().get(key));
         before.is_some_and(|before| before.lease_ended && before.incarnation == node.incarnation)
     };
-    let ended = next.nodes().iter().filter(|(_, node)| node.lease_ended && node.incarnation != 0);
+    let ended = next.nodes().iter().filter(|(_, node)| node.lease_ended && node.incarnation.has_run());
     ended.filter(move |(key, node)| !known(key, node)).map(|(_, node)| &*node.name)
 }
 

@@ -177,13 +177,13 @@ async fn bring_back(
         None => KeyCondition::Absent(key.clone()),
     };
     let state = match there {
-        Some(there) if there.version() == known.version() => there.clone().numbered(there.version() + 1),
+        Some(there) if there.version() == known.version() => there.clone().numbered(there.version().next()),
         _ => known.clone(),
     };
     let put = Transaction::new().when(unchanged).then(KeyOperation::put(key, state.to_json()));
     if shared.coordination.transact(put).await?.held {
         tracing::warn!(
-            version = state.version(),
+            version = state.version().number(),
             "coordination had forgotten the cluster state; it is there again"
         );
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{NodeRegistration, RequestedNodeState};
-use millrace_cluster::{ClusterState, DividedGroup, NodeKey, PROTOCOL};
+use millrace_cluster::{ClusterState, ClusterVersion, DividedGroup, Incarnation, NodeKey, PROTOCOL};
 use millrace_coordination::{Coordination, KeyOperation, PrefixWatch};
 use millrace_env::{SystemClock, WallClock, await_or_exit};
 use parking_lot::Mutex;
@@ -48,7 +48,7 @@ pub(crate) struct MembershipShared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfirmedState {
     /// Version of the cluster state.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// Time before the question was sent, and before the lease was last kept alive: at that time it was the
     /// newest, and perhaps later.
     pub at: Instant,
@@ -84,8 +84,8 @@ impl ClusterMembership {
         let own = RegisteredNode {
             registration: NodeRegistration {
                 address: settings.address.clone(),
-                incarnation: SystemClock.now_us().max(1),
-                adopted: 0,
+                incarnation: Incarnation::new(SystemClock.now_us().max(1)),
+                adopted: ClusterVersion::NONE,
                 stopping: false,
                 capacity: settings.capacity,
                 group: settings.group.clone(),
@@ -174,7 +174,7 @@ impl ClusterMembership {
 
     /// Identifies this run of the process: the cluster state includes it once it has this incarnation under
     /// the node's name.
-    pub fn incarnation(&self) -> u64 {
+    pub fn incarnation(&self) -> Incarnation {
         self.tasks.own.borrow().registration.incarnation
     }
 
@@ -240,7 +240,7 @@ impl ClusterMembership {
     }
 
     /// Reports the cluster state that this node acts by, see [`NodeRegistration::adopted`].
-    pub fn adopted(&self, version: u64) {
+    pub fn adopted(&self, version: ClusterVersion) {
         self.tasks
             .own
             .send_if_modified(|own| std::mem::replace(&mut own.registration.adopted, version) != version);

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use millrace_cluster::controller::{NodeAssignments, NodeRegistration, RequestedNodeState};
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, NodeEntry, NodeHierarchy, NodeKey, NodeState, PROTOCOL,
-    ReplicaDistribution,
+    ClusterConfiguration, ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeHierarchy, NodeKey,
+    NodeState, PROTOCOL, ReplicaDistribution,
 };
 use millrace_coordination::{KeyChange, KeyEntry, StoreRevision};
 use serde::de::DeserializeOwned;
@@ -80,17 +80,17 @@ impl CoordinationSnapshot {
             address: String::new(),
             state: NodeState::Up,
             capacity: 1.0,
-            incarnation: 0,
+            incarnation: Incarnation::NEVER,
             lease_ended: false,
         };
         let distribution =
             ReplicaDistribution { bits: 1, redundancy: 1, layout: NodeHierarchy::Nodes(vec![key]) };
-        let state = ClusterState::new(0, BTreeMap::from([(key, entry)]), distribution)
+        let state = ClusterState::new(ClusterVersion::NONE, BTreeMap::from([(key, entry)]), distribution)
             .expect("one node that is in the list is a topology");
         let registration = NodeRegistration {
             address: String::new(),
-            incarnation: 0,
-            adopted: 0,
+            incarnation: Incarnation::NEVER,
+            adopted: ClusterVersion::NONE,
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),

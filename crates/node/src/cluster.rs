@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{DroppedTypes, NodeKey};
+use millrace_cluster::{ClusterVersion, DroppedTypes, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Location};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
@@ -103,7 +103,7 @@ pub struct BucketReaders {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerNodes {
     /// Version of the cluster state by which they own them.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// Requested buckets of each node; `None`: all that it owns.
     pub nodes: Vec<(NodeKey, Option<Vec<BucketId>>)>,
 }
@@ -189,7 +189,7 @@ pub trait ClusterView: Send + Sync + 'static {
         &self,
         buckets: Option<&[BucketId]>,
         near: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), ClusterError>;
+    ) -> Result<(ClusterVersion, Vec<BucketReaders>), ClusterError>;
 
     /// Returns the nodes that should have a bucket, except its owner. Only the owner knows if they have all
     /// of it.
@@ -200,7 +200,7 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.
-    fn vouches(&self, version: u64) -> bool;
+    fn vouches(&self, version: ClusterVersion) -> bool;
 
     /// True if this node has a replica of the bucket, even an empty one.
     fn holds(&self, bucket: BucketId) -> bool;

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::codec::{self, MessageReader, bucket, count, number, text};
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::{
-    FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
-    ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    ClusterVersion, FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode,
+    ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 
 /// Encodes a request.
@@ -17,7 +17,7 @@ pub(crate) fn write_request(fence: &RequestFence, request: &NodeRequest) -> Vec<
         _ => 128,
     });
     out.extend(fence.from.0.to_le_bytes());
-    number(&mut out, fence.version);
+    number(&mut out, fence.version.number());
     number(&mut out, fence.number);
     number(&mut out, fence.void_below);
     match request {
@@ -77,7 +77,8 @@ pub(crate) fn write_request(fence: &RequestFence, request: &NodeRequest) -> Vec<
 /// Reads the fence, which begins every request.
 pub(crate) fn read_fence(reader: &mut MessageReader<'_>) -> Result<RequestFence, Error> {
     let from = node(reader)?;
-    let (version, number, void_below) = (reader.number()?, reader.number()?, reader.number()?);
+    let version = ClusterVersion::new(reader.number()?);
+    let (number, void_below) = (reader.number()?, reader.number()?);
     Ok(RequestFence { from, version, number, void_below })
 }
 
@@ -115,7 +116,7 @@ pub(crate) fn read_request(mut reader: MessageReader<'_>) -> Result<NodeRequest,
 /// Encodes a reply.
 pub(crate) fn write_reply(reply: &NodeReply) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
-    number(&mut out, reply.version);
+    number(&mut out, reply.version.number());
     match &reply.response {
         NodeResponse::Refused(refused) => out.extend([
             0,
@@ -170,7 +171,7 @@ pub(crate) fn write_reply(reply: &NodeReply) -> Vec<u8> {
 /// Decodes a reply.
 pub(crate) fn read_reply(bytes: &[u8]) -> Result<NodeReply, Error> {
     let mut reader = MessageReader::new(bytes);
-    let version = reader.number()?;
+    let version = ClusterVersion::new(reader.number()?);
     let response = match reader.byte()? {
         0 => NodeResponse::Refused(match reader.byte()? {
             0 => FenceRefusal::Stale,

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence};
+use millrace_cluster::{ClusterVersion, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_peer::{
     Error, ParcelHead, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage, TransferConnection,
@@ -25,7 +25,7 @@ fn id(number: u32) -> DocumentId {
 }
 
 fn fence(number: u64) -> RequestFence {
-    RequestFence { from: NodeKey(1), version: 5, number, void_below: 0 }
+    RequestFence { from: NodeKey(1), version: ClusterVersion::new(5), number, void_below: 0 }
 }
 
 /// Service that answers only pings with their numbers, the second of each two first.
@@ -39,8 +39,12 @@ impl PeerService for PingService {
         if request != NodeRequest::Ping {
             return;
         }
-        let answer =
-            move || reply(NodeReply { version: fence.number, response: NodeResponse::Here { votes: false } });
+        let answer = move || {
+            reply(NodeReply {
+                version: ClusterVersion::new(fence.number),
+                response: NodeResponse::Here { votes: false },
+            })
+        };
         let mut held = self.held.lock();
         match held.take() {
             None => *held = Some(Box::new(answer)),
@@ -134,7 +138,7 @@ fn ask(peers: &PeerConnections, address: &str, numbers: &[u64], request: &NodeRe
     for number in numbers {
         let sender = sender.clone();
         peers.send(address, fence(*number), request.clone(), move |reply: Option<NodeReply>| {
-            let _ = sender.send(reply.map(|reply| reply.version));
+            let _ = sender.send(reply.map(|reply| reply.version.number()));
         });
     }
     let mut answered: Vec<Option<u64>> = numbers

@@ -14,8 +14,8 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::{
-    FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
-    ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    ClusterVersion, FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode,
+    ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_peer::{
@@ -66,7 +66,7 @@ fn id(number: u32) -> DocumentId {
 }
 
 fn fence() -> RequestFence {
-    RequestFence { from: NodeKey(2), version: 7, number: 8, void_below: 5 }
+    RequestFence { from: NodeKey(2), version: ClusterVersion::new(7), number: 8, void_below: 5 }
 }
 
 fn version(number: u32, body: Option<&[u8]>) -> DocumentVersion {
@@ -202,7 +202,10 @@ impl PeerService for ScriptedService {
     fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>) {
         self.asked.send((fence, request)).expect("the test waits");
         let response = self.responses.lock().next();
-        reply(NodeReply { version: 7, response: response.unwrap_or(NodeResponse::Done) });
+        reply(NodeReply {
+            version: ClusterVersion::new(7),
+            response: response.unwrap_or(NodeResponse::Done),
+        });
     }
 
     fn source(&self) -> Arc<dyn TransferSource> {
@@ -345,10 +348,10 @@ fn requests_are_sent_and_replies_understood_as_ever() {
         answer.recv_timeout(PATIENCE).expect("it is answered").map(|reply| (reply.version, reply.response))
     };
     for request in requests() {
-        assert_eq!(ask(request), Some((7, NodeResponse::Done)));
+        assert_eq!(ask(request), Some((ClusterVersion::new(7), NodeResponse::Done)));
     }
     for response in responses() {
-        assert_eq!(ask(NodeRequest::Ping), Some((7, response)));
+        assert_eq!(ask(NodeRequest::Ping), Some((ClusterVersion::new(7), response)));
     }
     check(&["request"], &older.join().expect("it has understood"));
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hyper::Method;
 use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use millrace_cluster::ClusterVersion;
 use millrace_membership::NodeFigures;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct ClusterOverview {
     /// Name of a content cluster, by which the nodes can be addressed.
     cluster: String,
-    version: u64,
+    version: ClusterVersion,
     leader: Option<String>,
     /// Success if the cluster serves, otherwise the reason.
     up: Result<(), String>,
@@ -79,7 +80,7 @@ impl ClusterOverview {
         nodes.sort_by_key(|node| node.key);
         Some(ClusterOverview {
             cluster: cluster.clone(),
-            version: content["version"].as_u64().unwrap_or(0),
+            version: ClusterVersion::new(content["version"].as_u64().unwrap_or(0)),
             leader: content["leader"].as_str().map(str::to_owned),
             up: if generated["state"] == "up" { Ok(()) } else { Err(reason) },
             nodes,
@@ -269,7 +270,7 @@ impl NodeView {
         }
     }
 
-    fn left(&self, version: u64, ideal: bool) -> Option<String> {
+    fn left(&self, version: ClusterVersion, ideal: bool) -> Option<String> {
         let name = &self.name;
         let figures = match &self.told {
             Some(Ok(figures)) => figures,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use millrace_cluster::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
+use millrace_cluster::{ClusterConfiguration, ClusterVersion, ConfiguredNode, NodeHierarchy, NodeKey};
 use millrace_coordination::{Coordination, EmbeddedCoordination};
 use millrace_membership::rest::{ShownMembership, router};
 use millrace_membership::{
@@ -74,7 +74,8 @@ impl TwoNodes {
     fn tell(&self, change: impl FnOnce(&mut NodeFigures)) {
         let mut figures = self.figures.lock();
         figures.confirmed = true;
-        figures.version = self.members[0].states().borrow().as_ref().map_or(0, |state| state.version());
+        figures.version =
+            self.members[0].states().borrow().as_ref().map_or(ClusterVersion::NONE, |state| state.version());
         change(&mut figures);
     }
 
@@ -180,7 +181,7 @@ fn a_wait_ends_when_nothing_is_left_to_do() {
     assert_eq!(cluster.told(&["cluster", "wait", "--timeout", "60"]).0, 0);
     let (code, told) = cluster.told(&["cluster", "wait", "--ideal", "--timeout", "0"]);
     assert!(code == 1 && told.contains("n0 has 7 replicas to make, fill or delete"), "{told}");
-    cluster.tell(|figures| figures.version = 0);
+    cluster.tell(|figures| figures.version = ClusterVersion::NONE);
     let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "0"]);
     assert!(code == 1 && told.contains("n0 does not go by state"), "{told}");
 }

@@ -9,7 +9,7 @@ use millrace_cluster::controller::{
     Controller, ControllerInputs, NodeAssignment, NodeAssignments, NodeRegistration, RequestedNodeState,
     Settings,
 };
-use millrace_cluster::{ClusterConfiguration, ClusterState, NodeKey, PROTOCOL};
+use millrace_cluster::{ClusterConfiguration, ClusterState, ClusterVersion, Incarnation, NodeKey, PROTOCOL};
 
 use crate::deployments::SimPackage;
 
@@ -19,9 +19,9 @@ const LEASE: Duration = Duration::from_millis(5_000);
 /// Report of a node that is alive.
 pub(crate) struct NodeBeat {
     /// Run of the process.
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     /// Version of the state that the node has adopted.
-    pub adopted: u64,
+    pub adopted: ClusterVersion,
     /// True if the node's disk is full.
     pub out_of_space: bool,
 }

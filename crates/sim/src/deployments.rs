@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::{DroppedTypes, NodeKey};
+use millrace_cluster::{DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentId, Timestamp};
 
 use crate::Sabotage;
@@ -96,7 +96,7 @@ impl SimWorld {
     }
 
     /// Activates a package on a node.
-    pub fn package_active(&mut self, (key, incarnation): (NodeKey, u64), package: Arc<SimPackage>) {
+    pub fn package_active(&mut self, (key, incarnation): (NodeKey, Incarnation), package: Arc<SimPackage>) {
         let sabotaged = self.options.sabotage == Some(Sabotage::TypesDroppedLocally);
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&key) else { return };

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::{
     ClientWrite, DistributorEvent, DocumentChange, DropHorizon, NoRoute, RequestTicket,
 };
+use millrace_cluster::{ClusterVersion, Incarnation, NodeKey};
 use millrace_document::{DocumentId, DropScope, Timestamp};
 
 use crate::Sabotage;
@@ -31,9 +31,9 @@ pub(crate) struct ExaminedDrop {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExaminationStep {
     /// Take the horizon, in the state of this version.
-    Horizon { version: u64 },
+    Horizon { version: ClusterVersion },
     /// Count the documents up to the horizon.
-    Count { version: u64, horizon: DropHorizon },
+    Count { version: ClusterVersion, horizon: DropHorizon },
     /// Drop up to this horizon.
     Drop { horizon: DropHorizon },
 }
@@ -65,7 +65,12 @@ impl SimWorld {
     }
 
     /// Executes a step of a drop, unless the process of the node has ended since.
-    pub fn examine(&mut self, (key, incarnation): (NodeKey, u64), drop: ExaminedDrop, step: ExaminationStep) {
+    pub fn examine(
+        &mut self,
+        (key, incarnation): (NodeKey, Incarnation),
+        drop: ExaminedDrop,
+        step: ExaminationStep,
+    ) {
         let (now, blind) = (self.now, self.options.sabotage == Some(Sabotage::DropsAfterCounting));
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if node.incarnation != incarnation || !node.alive {

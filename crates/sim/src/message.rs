@@ -5,7 +5,8 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::replica::KeeperJob;
 use millrace_cluster::{
-    ClusterState, NodeEntry, NodeKey, NodeReply, NodeRequest, ReplicatedRow, RequestFence, RowContent,
+    ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeKey, NodeReply, NodeRequest, ReplicatedRow,
+    RequestFence, RowContent,
 };
 
 use crate::deployments::SimPackage;
@@ -20,37 +21,37 @@ pub(crate) enum SimMessage {
     },
     Reply {
         from: NodeKey,
-        incarnation: u64,
+        incarnation: Incarnation,
         number: u64,
         reply: NodeReply,
     },
     /// Requests the content of the recipient's replica that is not known to the sender.
     Fetch {
         from: NodeKey,
-        incarnation: u64,
+        incarnation: Incarnation,
         job: KeeperJob,
         turn: u64,
-        version: u64,
+        version: ClusterVersion,
         bucket: BucketId,
         known: Option<Vec<RowContent>>,
         after: usize,
     },
     Fetched {
-        incarnation: u64,
+        incarnation: Incarnation,
         job: KeeperJob,
         turn: u64,
         rows: Option<(Vec<RowContent>, bool)>,
     },
     State(Arc<ClusterState>),
     Confirmed {
-        incarnation: u64,
-        version: u64,
+        incarnation: Incarnation,
+        version: ClusterVersion,
         asked: Duration,
     },
     Beat {
         from: NodeKey,
-        incarnation: u64,
-        adopted: u64,
+        incarnation: Incarnation,
+        adopted: ClusterVersion,
         asked: Duration,
         /// Generation of the package that the sender has active.
         generation: u64,

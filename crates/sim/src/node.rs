@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{Distributor, RequestTicket, Settings};
 use millrace_cluster::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
-use millrace_cluster::{ClusterState, MachineTime, NodeKey, PullMode, RowContent};
+use millrace_cluster::{ClusterState, Incarnation, MachineTime, NodeKey, PullMode, RowContent};
 use millrace_document::Timestamp;
 
 use crate::batches::BatchPart;
@@ -52,7 +52,7 @@ pub(crate) struct RunningOperation {
 
 pub(crate) struct SimNode {
     pub key: NodeKey,
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     pub alive: bool,
     pub frozen: bool,
     pub slow_disk: bool,
@@ -94,17 +94,18 @@ fn settings() -> Settings {
 
 impl SimNode {
     pub fn new(key: NodeKey, pace: u32, now: Duration) -> Self {
-        let start = MachineTime { monotonic: now * pace / 1_000 + base(key, 1), wall_us: EPOCH_US };
+        let run = Incarnation::new(1);
+        let start = MachineTime { monotonic: now * pace / 1_000 + base(key, run), wall_us: EPOCH_US };
         SimNode {
             key,
-            incarnation: 1,
+            incarnation: run,
             alive: true,
             frozen: false,
             slow_disk: false,
             disk: SimDisk::Works,
             backlog: VecDeque::new(),
-            distributor: Distributor::new(key, 1, settings()),
-            keeper: ReplicaKeeper::new(key, 1, settings().confirm, start),
+            distributor: Distributor::new(key, run, settings()),
+            keeper: ReplicaKeeper::new(key, run, settings().confirm, start),
             storage: ModelStorage::default(),
             state: None,
             package: Arc::default(),
@@ -124,7 +125,8 @@ impl SimNode {
     /// Starts a new run of its process, with the durable data.
     pub fn restart(&mut self, now: Duration) {
         let storage = std::mem::take(&mut self.storage);
-        let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
+        let (key, incarnation, clock_off) =
+            (self.key, Incarnation::new(self.incarnation.number() + 1), self.clock_off);
         let took_part = self.took_part;
         let package = Arc::clone(&self.package);
         *self = SimNode::new(key, self.pace, now);
@@ -163,6 +165,6 @@ impl SimNode {
 }
 
 /// Initial value of a node's monotonic clock: the clocks of nodes, and of runs, are unrelated.
-fn base(key: NodeKey, incarnation: u64) -> Duration {
-    Duration::from_secs(1_000 * (1 + u64::from(key.0)) + 77 * incarnation)
+fn base(key: NodeKey, incarnation: Incarnation) -> Duration {
+    Duration::from_secs(1_000 * (1 + u64::from(key.0)) + 77 * incarnation.number())
 }

@@ -8,7 +8,8 @@ use millrace_cluster::controller::RequestedNodeState;
 use millrace_cluster::distributor;
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
 use millrace_cluster::{
-    MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent, RowContent,
+    Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent,
+    RowContent,
 };
 
 use crate::batches::BatchHistory;
@@ -35,15 +36,15 @@ const LINES: usize = 20_000;
 #[derive(Debug)]
 pub(crate) enum SimEvent {
     Arrives { to: SimAddress, message: SimMessage },
-    JobDone { node: NodeKey, incarnation: u64, job: KeeperJob },
-    Wake { node: NodeKey, incarnation: u64 },
-    FetchTimeout { node: NodeKey, incarnation: u64, job: KeeperJob, turn: u64 },
-    Lost { node: NodeKey, incarnation: u64, to: NodeKey, number: u64 },
+    JobDone { node: NodeKey, incarnation: Incarnation, job: KeeperJob },
+    Wake { node: NodeKey, incarnation: Incarnation },
+    FetchTimeout { node: NodeKey, incarnation: Incarnation, job: KeeperJob, turn: u64 },
+    Lost { node: NodeKey, incarnation: Incarnation, to: NodeKey, number: u64 },
     Beat { node: NodeKey },
     Publish,
-    Active { node: NodeKey, incarnation: u64, package: Arc<SimPackage> },
-    GivesUp { node: NodeKey, incarnation: u64 },
-    Examine { node: NodeKey, incarnation: u64, drop: ExaminedDrop, step: ExaminationStep },
+    Active { node: NodeKey, incarnation: Incarnation, package: Arc<SimPackage> },
+    GivesUp { node: NodeKey, incarnation: Incarnation },
+    Examine { node: NodeKey, incarnation: Incarnation, drop: ExaminedDrop, step: ExaminationStep },
 }
 
 /// State of the whole simulation.
@@ -137,7 +138,7 @@ impl SimWorld {
     pub fn activate_after(
         &mut self,
         takes: Duration,
-        (node, incarnation): (NodeKey, u64),
+        (node, incarnation): (NodeKey, Incarnation),
         package: Arc<SimPackage>,
     ) {
         self.at(takes, SimEvent::Active { node, incarnation, package });
@@ -437,7 +438,7 @@ impl SimWorld {
         self.send(SimAddress::Node(key), SimAddress::Coordination, message);
     }
 
-    fn job_done(&mut self, key: NodeKey, incarnation: u64, job: KeeperJob) {
+    fn job_done(&mut self, key: NodeKey, incarnation: Incarnation, job: KeeperJob) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if node.incarnation != incarnation || !node.alive {
             return;
@@ -569,7 +570,7 @@ impl SimWorld {
         if let Some(node) = self.nodes.get_mut(&key)
             && !node.alive
         {
-            let incarnation = node.incarnation + 1;
+            let incarnation = node.incarnation.number() + 1;
             self.note(|| format!("n{key} starts, run {incarnation}"));
             self.come_back(key);
         }

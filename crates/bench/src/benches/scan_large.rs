@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_cluster::{
-    ClusterState, DividedGroups, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution,
+    ClusterState, ClusterVersion, DividedGroups, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState,
+    ReplicaDistribution,
 };
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_result::PartialResult;
@@ -148,13 +149,13 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
         address: String::new(),
         state: NodeState::Up,
         capacity: 1.0,
-        incarnation: 1,
+        incarnation: Incarnation::new(1),
         lease_ended: false,
     };
     let layout = NodeHierarchy::Nodes((0..nodes).map(NodeKey).collect());
     let distribution = ReplicaDistribution { bits: BITS, redundancy: 1, layout };
     let entries = (0..nodes).map(|key| (NodeKey(key), entry(key))).collect();
-    let state = ClusterState::new(1, entries, distribution).map_err(Error::failed)?;
+    let state = ClusterState::new(ClusterVersion::new(1), entries, distribution).map_err(Error::failed)?;
     let state =
         state.spreading(DividedGroups::default().with([DividedGroup { location: low, bits: PART_BITS }]));
     let mut parts = vec![Vec::new(); usize::from(nodes)];

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::node::{NodeRecord, NodeStateProposal};
 use super::{ControllerInputs, RequestedNodeState};
-use crate::{ClusterState, NodeKey, SupersededState};
+use crate::{ClusterState, ClusterVersion, NodeKey, SupersededState};
 
 /// States by which enough nodes may still act to continue, including the previous one.
 pub(super) struct FollowedStates {
@@ -26,7 +26,9 @@ impl FollowedStates {
             let version = state.version();
             state.retain(|name, incarnation| match inputs.registrations.get(name) {
                 // A new run registers a version only once no promise of the previous run counts any more.
-                Some(registration) if registration.incarnation != incarnation => registration.adopted == 0,
+                Some(registration) if registration.incarnation != incarnation => {
+                    registration.adopted == ClusterVersion::NONE
+                }
                 Some(registration) => registration.adopted <= version,
                 None => records.get(name).is_none_or(|record| record.adopted(incarnation) <= version),
             });

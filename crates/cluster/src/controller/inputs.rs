@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::NodeAssignments;
-use crate::{ClusterConfiguration, ClusterState, DividedGroup, protocol};
+use crate::{ClusterConfiguration, ClusterState, ClusterVersion, DividedGroup, Incarnation, protocol};
 
 /// Timeouts of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,11 +60,11 @@ pub struct NodeRegistration {
     /// Address for other nodes, as `host:port`.
     pub address: String,
     /// Identifies this run of the process: its start in microseconds since 1970.
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     /// The newest state that it acts by, and which voids all promises that it made by earlier states; 0 for
     /// none yet.
     #[serde(default)]
-    pub adopted: u64,
+    pub adopted: ClusterVersion,
     /// True if it is about to end, and takes no more requests.
     #[serde(default)]
     pub stopping: bool,
@@ -160,7 +160,7 @@ impl ControllerInputs<'_> {
     }
 
     /// True if this run of a node is registered.
-    pub(super) fn runs(&self, name: &str, incarnation: u64) -> bool {
+    pub(super) fn runs(&self, name: &str, incarnation: Incarnation) -> bool {
         self.registrations.get(name).is_some_and(|registration| registration.incarnation == incarnation)
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{NodeRegistration, RequestedNodeState, Settings};
-use crate::{NodeEntry, NodeState};
+use crate::{ClusterVersion, Incarnation, NodeEntry, NodeState};
 
 /// Knowledge of a leader about a node, beside the cluster state.
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub(super) struct NodeRecord {
 
 #[derive(Debug)]
 struct NodeRun {
-    incarnation: u64,
+    incarnation: Incarnation,
     from: Duration,
     /// The newest state that it reported as adopted.
-    adopted: u64,
+    adopted: ClusterVersion,
     /// True if it announced that it was about to end.
     stopped: bool,
 }
@@ -44,8 +44,8 @@ pub fn removed_reason(name: &str) -> String {
 }
 
 /// Reason for which a running node is held back after crashes.
-fn held_back(crashes: u32, started_us: u64, hold: Duration) -> String {
-    let started = jiff::Timestamp::from_microsecond(started_us as i64).unwrap_or_default();
+fn held_back(crashes: u32, run: Incarnation, hold: Duration) -> String {
+    let started = jiff::Timestamp::from_microsecond(run.number() as i64).unwrap_or_default();
     let until = started.checked_add(hold).unwrap_or(started);
     format!(
         "it has crashed {crashes} times in a row; this run began at {started:.0} and is taken in at {until:.0}, after {} seconds, if it \
@@ -70,7 +70,7 @@ pub(super) struct NodeStateProposal {
     /// Reason for which it is not up; empty if it is.
     pub(super) reason: String,
     pub(super) address: String,
-    pub(super) incarnation: u64,
+    pub(super) incarnation: Incarnation,
     /// Time at which the state may change without any event.
     pub(super) wake: Option<Duration>,
 }
@@ -79,11 +79,11 @@ impl NodeRecord {
     /// Creates the record of a node that the previous state contains, or of a new one.
     pub(super) fn new(entry: Option<&NodeEntry>, now: Duration) -> Self {
         // A node without any observed process has no run.
-        let entry = entry.filter(|entry| entry.incarnation != 0);
+        let entry = entry.filter(|entry| entry.incarnation.has_run());
         let run = entry.map(|entry| NodeRun {
             incarnation: entry.incarnation,
             from: now,
-            adopted: 0,
+            adopted: ClusterVersion::NONE,
             stopped: false,
         });
         NodeRecord { run, away: None, seen: false, crashes: 0 }
@@ -103,9 +103,9 @@ impl NodeRecord {
     }
 
     /// The newest state that this run reported as adopted, if known; else 0.
-    pub(super) fn adopted(&self, incarnation: u64) -> u64 {
+    pub(super) fn adopted(&self, incarnation: Incarnation) -> ClusterVersion {
         let run = self.run.as_ref().filter(|run| run.incarnation == incarnation);
-        run.map_or(0, |run| run.adopted)
+        run.map_or(ClusterVersion::NONE, |run| run.adopted)
     }
 
     /// Returns the proposed state of the node, regardless of operators' wishes, in a cluster with this
@@ -211,7 +211,7 @@ impl NodeRecord {
             state,
             reason: reason.to_owned(),
             address: entry.map_or_else(String::new, |entry| entry.address.clone()),
-            incarnation: entry.map_or(0, |entry| entry.incarnation),
+            incarnation: entry.map_or(Incarnation::NEVER, |entry| entry.incarnation),
             wake,
         };
         let before = entry.map_or(NodeState::Down, |entry| entry.state);
@@ -223,7 +223,7 @@ impl NodeRecord {
         // A new leader counts their time from its own beginning.
         let away = if self.seen { away } else { away.max(began) };
         match before {
-            NodeState::Down if entry.is_none_or(|entry| entry.incarnation == 0) => {
+            NodeState::Down if entry.is_none_or(|entry| entry.incarnation == Incarnation::NEVER) => {
                 judgement(NodeState::Down, "it has not registered yet", None)
             }
             NodeState::Down => judgement(NodeState::Down, "it is not registered", None),

@@ -5,7 +5,9 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp, WriteRefusal};
 
-use crate::{ClusterState, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent};
+use crate::{
+    ClusterState, ClusterVersion, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent,
+};
 
 /// Identifies a request of a client; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,7 +71,7 @@ pub struct DropHorizon {
     /// Time of the horizon. A drop may use an earlier one.
     pub until: Timestamp,
     /// Version of the cluster state by which the node is the owner.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// Number of rows of earlier owners that the node had been asked to finish: they have timestamps of their
     /// own.
     pub finishes: u64,
@@ -150,7 +152,7 @@ pub enum RequestError {
         /// Owner of the bucket by the newest state known here.
         owner: Option<NodeKey>,
         /// Version of that state.
-        version: u64,
+        version: ClusterVersion,
         /// Row that may have reached some replicas: the new owner has to [`DocumentChange::Finish`] exactly
         /// this row. `None`: nothing was written, and the operation can be sent unchanged.
         unfinished: Option<UnfinishedRow>,
@@ -193,7 +195,7 @@ pub enum DistributorEvent {
     /// Coordination reported that this version is the newest, and that the lease of this node is alive.
     Confirmed {
         /// Version of the state.
-        version: u64,
+        version: ClusterVersion,
         /// Time at which the question was sent, on the monotonic clock; not the time of the answer.
         asked: Duration,
     },
@@ -269,7 +271,7 @@ pub enum DistributorEffect {
     /// A node has a newer state than this version: fetch it from coordination.
     FetchState {
         /// The known version.
-        newer_than: u64,
+        newer_than: ClusterVersion,
     },
 }
 

@@ -56,7 +56,7 @@ impl Distributor {
     /// replicas. Empty if a state in between was missed, by which another node may have been the owner.
     fn nodes_that_stay(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let Some(old) = self.state() else { return BTreeSet::new() };
-        if old.version() + 1 != new.version() {
+        if old.version().next() != new.version() {
             return BTreeSet::new();
         }
         let same = |node: &NodeKey| {
@@ -74,7 +74,7 @@ impl Distributor {
     /// its vote has lapsed.
     fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let old = self.state();
-        let before = old.filter(|old| old.version() + 1 == new.version());
+        let before = old.filter(|old| old.version().next() == new.version());
         let asked = |node: &NodeKey| match (new.nodes().get(node), before) {
             (Some(entry), _) if entry.state.serves() => true,
             (Some(entry), _) if entry.lease_ended => false,
@@ -206,7 +206,8 @@ impl Distributor {
         newest: Timestamp,
         effects: &mut Vec<DistributorEffect>,
     ) {
-        let place = (self.version << 16 | u64::from(self.me.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+        let place =
+            (self.version.number() << 16 | u64::from(self.me.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
         self.clock.observe(Timestamp(newest.0.saturating_add(GAP + place)));
         if !self.unheard.remove(&from) {
             return;

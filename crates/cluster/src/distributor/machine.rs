@@ -14,12 +14,15 @@ use super::{RequestError, Settings};
 use crate::clock::HybridClock;
 use crate::confirmation::StateConfirmation;
 use crate::owners::BucketOwners;
-use crate::{ClusterState, FenceRefusal, MachineTime, NodeKey, NodeReply, NodeRequest, NodeResponse};
+use crate::{
+    ClusterState, ClusterVersion, FenceRefusal, Incarnation, MachineTime, NodeKey, NodeReply, NodeRequest,
+    NodeResponse,
+};
 
 /// The owner's side of the buckets that a node owns. See the module for how it is driven.
 pub struct Distributor {
     pub(super) me: NodeKey,
-    pub(super) incarnation: u64,
+    pub(super) incarnation: Incarnation,
     pub(super) settings: Settings,
     pub(super) now: MachineTime,
     pub(super) clock: HybridClock,
@@ -41,7 +44,7 @@ pub struct Distributor {
     /// Arrival time of the newest state.
     pub(super) since: Duration,
     /// Version of the newest state, in which this run of the node may have no part.
-    pub(super) version: u64,
+    pub(super) version: ClusterVersion,
     /// Number of rows of previous owners that this node was asked to finish.
     pub(super) finishes: u64,
 }
@@ -49,7 +52,7 @@ pub struct Distributor {
 impl Distributor {
     /// Creates the distributor of a node for one run of its process. It owns nothing until it has received a
     /// state that includes this run.
-    pub fn new(me: NodeKey, incarnation: u64, settings: Settings) -> Self {
+    pub fn new(me: NodeKey, incarnation: Incarnation, settings: Settings) -> Self {
         Distributor {
             me,
             incarnation,
@@ -66,7 +69,7 @@ impl Distributor {
             upkeep: BucketUpkeep::new(&settings),
             pinged: Duration::ZERO,
             since: Duration::ZERO,
-            version: 0,
+            version: ClusterVersion::NONE,
             finishes: 0,
             settings,
         }
@@ -118,7 +121,7 @@ impl Distributor {
     }
 
     /// Version of the state that this distributor acts by; `None` while it has no part in any.
-    pub fn version(&self) -> Option<u64> {
+    pub fn version(&self) -> Option<ClusterVersion> {
         self.takes_part.then_some(self.version)
     }
 

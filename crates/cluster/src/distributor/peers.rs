@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use super::batches::PartId;
 use super::requests::RequestId;
 use super::{DistributorEffect, Settings};
-use crate::{NodeKey, NodeRequest, ReplicatedRow, RequestFence};
+use crate::{ClusterVersion, NodeKey, NodeRequest, ReplicatedRow, RequestFence};
 
 /// Purpose of a request to a node.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ pub(super) struct OutstandingRequest {
 /// All nodes with requests: those waiting to be sent, and those waiting for an answer.
 pub(super) struct PeerNodes {
     me: NodeKey,
-    version: u64,
+    version: ClusterVersion,
     next_number: u64,
     peers: BTreeMap<NodeKey, PeerNode>,
     again: BTreeMap<(Duration, u64), (NodeKey, NodeRequest, RequestPurpose)>,
@@ -75,7 +75,7 @@ impl PeerNodes {
     pub fn new(me: NodeKey) -> Self {
         PeerNodes {
             me,
-            version: 0,
+            version: ClusterVersion::NONE,
             next_number: 0,
             peers: BTreeMap::new(),
             again: BTreeMap::new(),
@@ -86,7 +86,7 @@ impl PeerNodes {
 
     /// Begins a new state: rows for nodes that stayed are kept, all other requests belong to the old one and
     /// are dropped.
-    pub fn begin(&mut self, version: u64, stays: &dyn Fn(NodeKey) -> bool) {
+    pub fn begin(&mut self, version: ClusterVersion, stays: &dyn Fn(NodeKey) -> bool) {
         self.version = version;
         self.peers.retain(|node, _| stays(*node));
         self.again.clear();

@@ -8,7 +8,7 @@ use super::machine::Distributor;
 use super::peers::RequestPurpose;
 use super::requests::{ClientRequest, ClientRequestKind, ModificationInput, RequestId, RequestStage};
 use super::{ClientRead, DistributorEffect, RequestError};
-use crate::{MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
+use crate::{ClusterVersion, MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
 
 /// Destination of a query about a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct ReadRoute {
     /// the others.
     pub soon: bool,
     /// Version of the state of this route; see [`Distributor::vouches`].
-    pub version: u64,
+    pub version: ClusterVersion,
 }
 
 /// Reason for which there is no [`ReadRoute`].
@@ -83,7 +83,7 @@ impl Distributor {
 
     /// True if an answer received by a route of this version counts: the state is the same, and confirmed
     /// now, so that no other owner has come in between.
-    pub fn vouches(&self, version: u64, now: MachineTime) -> bool {
+    pub fn vouches(&self, version: ClusterVersion, now: MachineTime) -> bool {
         version == self.version && self.is_confirmed(now.monotonic)
     }
 

@@ -9,8 +9,8 @@ use super::StorageWork;
 use super::votes::PromisedVotes;
 use crate::owners::BucketOwners;
 use crate::{
-    ClusterState, FenceRefusal, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse,
-    PullMode, ReplicatedRow, RequestFence, RowContent,
+    ClusterState, ClusterVersion, FenceRefusal, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, PullMode, ReplicatedRow, RequestFence, RowContent,
 };
 
 /// Identifies a request that waits for its reply; chosen by the shell.
@@ -29,7 +29,7 @@ pub enum KeeperEvent {
     /// Coordination reported that this version is the newest.
     Confirmed {
         /// Version of the state.
-        version: u64,
+        version: ClusterVersion,
         /// Time at which the question was sent, on the monotonic clock.
         asked: Duration,
     },
@@ -80,7 +80,7 @@ pub enum KeeperEffect {
     /// A node has a newer state than this version: fetch it from coordination.
     FetchState {
         /// The known version.
-        newer_than: u64,
+        newer_than: ClusterVersion,
     },
     /// Run this work, and report with [`KeeperEvent::Done`].
     Run {
@@ -132,13 +132,13 @@ struct PullKey {
 /// Keeps a node's replicas by the rules of this module.
 pub struct ReplicaKeeper {
     me: NodeKey,
-    incarnation: u64,
+    incarnation: Incarnation,
     confirm: Duration,
     now: Duration,
     owners: Option<BucketOwners>,
     votes: PromisedVotes,
     /// The state that this node acts by, and which voids all promises that it made by earlier states.
-    adopted: u64,
+    adopted: ClusterVersion,
     /// Time from which this holds for the newest state.
     adopts_at: Duration,
     /// Questions of new owners, each delayed until a given time.
@@ -182,7 +182,7 @@ impl ReplicaKeeper {
     /// Creates the keeper of a node for one run of its process, which begins now. It answers nothing before
     /// it has seen a state. `confirm` is the setting of the owners, see
     /// [`Settings::confirm`](crate::distributor::Settings::confirm).
-    pub fn new(me: NodeKey, incarnation: u64, confirm: Duration, now: MachineTime) -> Self {
+    pub fn new(me: NodeKey, incarnation: Incarnation, confirm: Duration, now: MachineTime) -> Self {
         ReplicaKeeper {
             me,
             incarnation,
@@ -190,7 +190,7 @@ impl ReplicaKeeper {
             now: now.monotonic,
             owners: None,
             votes: PromisedVotes::new(now.monotonic),
-            adopted: 0,
+            adopted: ClusterVersion::NONE,
             adopts_at: Duration::ZERO,
             promised: Vec::new(),
             next_job: 0,
@@ -237,7 +237,7 @@ impl ReplicaKeeper {
     }
 
     /// Version to register as [`NodeRegistration::adopted`](crate::controller::NodeRegistration::adopted).
-    pub fn adopted(&self) -> u64 {
+    pub fn adopted(&self) -> ClusterVersion {
         self.adopted
     }
 
@@ -248,8 +248,8 @@ impl ReplicaKeeper {
         self.promised.iter().map(|promised| promised.until).chain(adopts).min()
     }
 
-    fn version(&self) -> u64 {
-        self.owners.as_ref().map_or(0, |owners| owners.state().version())
+    fn version(&self) -> ClusterVersion {
+        self.owners.as_ref().map_or(ClusterVersion::NONE, |owners| owners.state().version())
     }
 
     fn reply(&self, call: KeeperCall, response: NodeResponse, effects: &mut Vec<KeeperEffect>) {

@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterVersion, NodeKey};
 
 use millrace_node::Error;
 use millrace_node::cluster::{BucketReaders, ForwardKind, ReplicaCompleteness};
@@ -27,7 +27,7 @@ pub(crate) fn unsettled(headers: &mut HeaderMap) {
 }
 
 /// Marks an answer as a redirection to these readers, by this version of the cluster state.
-pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &BucketReaders) {
+pub(super) fn ask_others(headers: &mut HeaderMap, version: ClusterVersion, readers: &BucketReaders) {
     let nodes: Vec<String> = readers.nodes.iter().map(NodeKey::to_string).collect();
     let (bucket, nodes) = (bucket_text(readers.bucket), nodes.join(","));
     let text = format!("readers {version} {bucket} {nodes} {}", if readers.full { "all" } else { "some" });
@@ -35,10 +35,10 @@ pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &Bucket
 }
 
 /// The version and the readers of a redirection, if an answer is one.
-pub(super) fn others(headers: &HeaderMap) -> Option<(u64, BucketReaders)> {
+pub(super) fn others(headers: &HeaderMap) -> Option<(ClusterVersion, BucketReaders)> {
     let text = headers.get(HOP)?.to_str().ok()?.strip_prefix("readers ")?;
     let mut parts = text.split(' ');
-    let version = parts.next()?.parse().ok()?;
+    let version = ClusterVersion::new(parts.next()?.parse().ok()?);
     let bucket = bucket(parts.next()?)?;
     let nodes = parts.next()?.split(',').map(|key| Some(NodeKey(key.parse().ok()?)));
     let nodes = nodes.collect::<Option<_>>()?;
@@ -67,7 +67,7 @@ fn parse(text: &str) -> Option<ForwardKind> {
         "reader" | "some-reader" => {
             let all = if kind == "reader" { ReplicaCompleteness::Yes } else { ReplicaCompleteness::Perhaps };
             let part = match words.next() {
-                Some(text) => Some((bucket(text)?, words.next()?.parse().ok()?)),
+                Some(text) => Some((bucket(text)?, ClusterVersion::new(words.next()?.parse().ok()?))),
                 None => None,
             };
             ForwardKind::Reader(all, part)
@@ -121,7 +121,7 @@ mod tests {
             (ForwardKind::Owner(near, Some(bucket)), "owner 3 40.3f00000001"),
             (ForwardKind::Reader(ReplicaCompleteness::Yes, None), "reader"),
             (
-                ForwardKind::Reader(ReplicaCompleteness::Perhaps, Some((bucket, 17))),
+                ForwardKind::Reader(ReplicaCompleteness::Perhaps, Some((bucket, ClusterVersion::new(17)))),
                 "some-reader 40.3f00000001 17",
             ),
             (ForwardKind::Share, "share"),
@@ -153,9 +153,9 @@ mod tests {
         let (bucket, nodes) = (BucketId::new(10, 5), vec![NodeKey(2), NodeKey(0)]);
         let readers = BucketReaders { bucket, nodes, full: false, soon: false, documents: 0 };
         let mut headers = HeaderMap::new();
-        ask_others(&mut headers, 7, &readers);
+        ask_others(&mut headers, ClusterVersion::new(7), &readers);
         assert_eq!(headers[HOP], "readers 7 10.5 2,0 some");
-        assert_eq!(others(&headers), Some((7, readers)));
+        assert_eq!(others(&headers), Some((ClusterVersion::new(7), readers)));
         assert!(!is_unsettled(&headers));
         unsettled(&mut headers);
         assert!(is_unsettled(&headers));

@@ -6,7 +6,7 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{HeaderMap, Method, StatusCode};
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterVersion, NodeKey};
 use serde::{Deserialize, Serialize};
 
 use super::{ForwardedRequest, NodeForwarder, is_unsettled};
@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
 struct QuestionMessage {
-    version: u64,
+    version: ClusterVersion,
     near: NodeKey,
     /// `None`: all.
     buckets: Option<Vec<(u8, u64)>>,
@@ -146,8 +146,13 @@ mod tests {
     #[test]
     fn who_has_what_is_asked_and_told_as_ever() {
         let buckets = Some(vec![BucketId::new(10, 5)]);
-        let question =
-            |buckets| QuestionMessage::of(ReadersQuestion { version: 7, near: NodeKey(2), buckets });
+        let question = |buckets| {
+            QuestionMessage::of(ReadersQuestion {
+                version: ClusterVersion::new(7),
+                near: NodeKey(2),
+                buckets,
+            })
+        };
         check(&question(buckets), "a36776657273696f6e07646e65617202676275636b65747381820a05");
         check(&question(None), "a36776657273696f6e07646e65617202676275636b657473f6");
         let told =

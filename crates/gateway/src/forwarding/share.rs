@@ -1,5 +1,6 @@
 //! The conversation about a node's share of a query: frames on one request and its answer.
 
+use millrace_cluster::ClusterVersion;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ struct ShareBegin {
     /// Buckets of the share.
     buckets: Vec<(u8, u64)>,
     /// Version of the cluster state: in another one, they may be divided differently.
-    version: u64,
+    version: ClusterVersion,
     /// The first request.
     ask: ShareRequest,
 }
@@ -194,7 +195,7 @@ mod tests {
         let begin = ShareBegin {
             parameters: BTreeMap::from([("yql".to_owned(), "select".to_owned())]),
             buckets: vec![(40, 5)],
-            version: 7,
+            version: ClusterVersion::new(7),
             ask: ShareRequest::Share(None),
         };
         let bytes = frame(&begin).unwrap();

@@ -13,7 +13,7 @@ use hyper::Method;
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{DroppedTypes, NodeKey};
+use millrace_cluster::{ClusterVersion, DroppedTypes, NodeKey};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
@@ -178,7 +178,7 @@ impl ClusterView for TestMember {
     }
 
     fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
-        let version = self.world.version.load(Ordering::SeqCst);
+        let version = ClusterVersion::new(self.world.version.load(Ordering::SeqCst));
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         match groups {
             None => {
@@ -199,7 +199,7 @@ impl ClusterView for TestMember {
         &self,
         buckets: Option<&[BucketId]>,
         _: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), ClusterError> {
+    ) -> Result<(ClusterVersion, Vec<BucketReaders>), ClusterError> {
         let own = |bucket: &BucketId| self.world.holders(*bucket)[0] == self.me;
         let buckets = buckets.map_or_else(|| self.world.all_buckets(), <[BucketId]>::to_vec);
         let readers = buckets.into_iter().filter(own).map(|bucket| {
@@ -212,20 +212,20 @@ impl ClusterView for TestMember {
             let full = !soon && !self.world.partial.load(Ordering::SeqCst);
             BucketReaders { bucket, nodes, full, soon, documents: 7 }
         });
-        Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
+        Ok((ClusterVersion::new(self.world.version.load(Ordering::SeqCst)), readers.collect()))
     }
 
     fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
         Ok(self.world.holders(bucket).into_iter().skip(1).map(NodeKey).collect())
     }
 
-    fn vouches(&self, version: u64) -> bool {
+    fn vouches(&self, version: ClusterVersion) -> bool {
         self.world.vouched.fetch_add(1, Ordering::SeqCst);
         let doubt = |doubts: usize| doubts.checked_sub(1);
         if self.world.doubts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, doubt).is_ok() {
             self.world.version.fetch_add(1, Ordering::SeqCst);
         }
-        self.world.version.load(Ordering::SeqCst) == version
+        ClusterVersion::new(self.world.version.load(Ordering::SeqCst)) == version
     }
 
     fn holds(&self, _: BucketId) -> bool {
@@ -285,7 +285,7 @@ impl ClusterView for TestMember {
     fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {
         let stores = self.stores.lock();
         let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
-        Ok(DropHorizon { until, version: 1, finishes: 0 })
+        Ok(DropHorizon { until, version: ClusterVersion::new(1), finishes: 0 })
     }
 
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {

@@ -68,7 +68,7 @@ impl<'a> RestTree<'a> {
             let link = format!("/cluster/v2/{cluster}/{service}");
             (service.to_owned(), linked(depth, link, |depth| self.service(cluster, service, depth)))
         });
-        let version = self.picture.state.as_ref().map_or(0, |state| state.version());
+        let version = self.picture.state.as_ref().map_or(0, |state| state.version().number());
         let mut cluster = json!({
             "state": { "generated": { "state": state, "reason": reason } },
             "version": version,

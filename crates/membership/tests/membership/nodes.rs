@@ -264,10 +264,10 @@ async fn versions_go_on_where_coordination_was_begun_anew() {
         }
     };
     let state = states.wait_for(newer(before.version())).await.expect("the node is there").clone();
-    assert_eq!(state.map(|state| state.version()), Some(before.version() + 1));
+    assert_eq!(state.map(|state| state.version()), Some(before.version().next()));
     assert_eq!(
         a.refresh().await.expect("it is read").map(|state| state.version()),
-        Some(before.version() + 1)
+        Some(before.version().next())
     );
 }
 

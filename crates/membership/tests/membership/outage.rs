@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::ClusterState;
 use millrace_cluster::controller::RequestedNodeState;
+use millrace_cluster::{ClusterState, ClusterVersion};
 use millrace_coordination::{Coordination, EtcdCoordination, KeyOperation};
 use millrace_membership::{ClusterMembership, NodeRole, PackagePublication, Settings};
 
@@ -234,7 +234,7 @@ async fn whoever_knows_a_newer_state_brings_it_back() {
         .expect("it is published");
     let before = reaches(&a, "a:up b:up").await;
     drop(b);
-    let older = before.as_ref().clone().numbered(0).to_json();
+    let older = before.as_ref().clone().numbered(ClusterVersion::NONE).to_json();
     cluster.coordination.apply(KeyOperation::put("/millrace/v1/state", older)).await.expect("it is put");
     let now = async {
         loop {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 
@@ -32,7 +32,7 @@ pub enum ForwardKind {
     /// It was forwarded to a node that has the documents, or at least some of them, to be answered with what
     /// that node has. Optionally restricted to one bucket, as of this version of the cluster state: another
     /// version may have divided it.
-    Reader(ReplicaCompleteness, Option<(BucketId, u64)>),
+    Reader(ReplicaCompleteness, Option<(BucketId, ClusterVersion)>),
     /// It asks for a share of a query: the body names the buckets.
     Share,
 }
@@ -72,7 +72,7 @@ pub enum ForwardAnswer<A> {
     /// The answer for the client.
     Answer(A),
     /// These nodes have the documents, by this version of the cluster state: one of them is to be asked.
-    Readers(u64, BucketReaders),
+    Readers(ClusterVersion, BucketReaders),
     /// The cluster has yet to agree on the node that answers. Nothing was changed.
     Unsettled,
 }
@@ -93,7 +93,7 @@ pub trait NodeTransport: Send + Sync + 'static {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadersQuestion {
     /// Version of the cluster state by which the asked node owns them.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// Node that will read: readers in its group come first.
     pub near: NodeKey,
     /// The buckets; `None`: all that the asked node owns.
@@ -107,7 +107,7 @@ pub struct ShareStart {
     /// Buckets of the share.
     pub buckets: Vec<BucketId>,
     /// Version of the cluster state: in another one, they may be divided differently.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// The first request.
     pub ask: ShareRequest,
     /// Memory that the query may take on this node; not sent.

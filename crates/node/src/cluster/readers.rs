@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_document::DocumentGroup;
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ use crate::{Error, Node};
 pub struct ReaderAssignment {
     /// Version of the cluster state for which this holds: a read counts if the cluster vouches for it
     /// afterwards.
-    pub version: u64,
+    pub version: ClusterVersion,
     /// Readers of each bucket that has documents.
     pub readers: Vec<BucketReaders>,
     /// Owners that did not answer: the contents of their buckets are not known.
@@ -112,7 +112,7 @@ pub fn bucket_of((used_bits, bits): (u8, u64)) -> Result<BucketId, Error> {
 /// Returns the readers of buckets that this node owns.
 pub fn own_readers(
     cluster: &dyn ClusterView,
-    version: u64,
+    version: ClusterVersion,
     buckets: Option<&[BucketId]>,
     near: NodeKey,
 ) -> Result<Vec<BucketReaders>, Error> {

@@ -1,5 +1,6 @@
 //! Selection of the node that answers a request for one location.
 
+use millrace_cluster::ClusterVersion;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,7 @@ pub enum RoutingDecision<A> {
     /// Another node, which has answered.
     There(A),
     /// These nodes, by this version of the cluster state: the node that forwarded the request asks them.
-    Readers(u64, BucketReaders),
+    Readers(ClusterVersion, BucketReaders),
     /// No single node: the requested group is divided.
     Divided,
 }
@@ -96,7 +97,7 @@ pub struct RouteSubject<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadFence {
     /// Expected version of the cluster state.
-    version: Option<u64>,
+    version: Option<ClusterVersion>,
     /// Bucket that this node must have.
     bucket: Option<BucketId>,
     /// True if the replica may be incomplete.
@@ -105,7 +106,7 @@ pub struct ReadFence {
 
 impl ReadFence {
     /// Condition that the cluster state has this version.
-    pub fn of_version(version: u64) -> Self {
+    pub fn of_version(version: ClusterVersion) -> Self {
         ReadFence { version: Some(version), ..ReadFence::default() }
     }
 
@@ -333,7 +334,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
     /// Reads at the first of these nodes that answers; by a cluster state of this version, if one is given.
     async fn read_at(
         &self,
-        version: Option<u64>,
+        version: Option<ClusterVersion>,
         readers: &BucketReaders,
     ) -> Result<RoutingDecision<R::Answer>, Error> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
@@ -386,5 +387,5 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
 enum SentAnswer<A> {
     Answer(A),
     /// Nodes to ask instead.
-    Readers(u64, BucketReaders),
+    Readers(ClusterVersion, BucketReaders),
 }

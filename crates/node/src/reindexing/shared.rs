@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterVersion, NodeKey};
 use serde::{Deserialize, Serialize};
 
 use super::done::ReindexedBuckets;
@@ -57,7 +57,7 @@ pub struct NodeReindexMark {
     #[serde(default)]
     at_without: bool,
     /// Version of the cluster state by which all that the node owns is done.
-    pub clean: Option<u64>,
+    pub clean: Option<ClusterVersion>,
     failure: Option<ReindexFailure>,
 }
 
@@ -87,7 +87,7 @@ impl NodeReindexMark {
     }
 
     /// Records that all that the node owns by this cluster state is done.
-    pub fn clean_by(&mut self, version: u64) {
+    pub fn clean_by(&mut self, version: ClusterVersion) {
         self.set_at(None, true);
         self.clean = Some(version);
     }

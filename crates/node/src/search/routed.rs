@@ -1,6 +1,7 @@
 //! The answer to a query: by the node that has its documents, or by this one, which repeats it until its
 //! reads count.
 
+use millrace_cluster::ClusterVersion;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,14 +49,14 @@ pub enum QueryAnswer<T, A> {
     There(A),
     /// These nodes have the documents, by this version of the cluster state: the node that forwarded the
     /// query asks them.
-    Readers(u64, BucketReaders),
+    Readers(ClusterVersion, BucketReaders),
 }
 
 /// Next step for a query.
 enum QueryRoute<A> {
     Here(LocalQuery),
     There(A),
-    Readers(u64, BucketReaders),
+    Readers(ClusterVersion, BucketReaders),
 }
 
 /// A query that this node answers.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_query::Query;
 use millrace_search::{GatheringNext, PassOutcome, ShareReply, ShareRequest};
 use millrace_store::ViewScope;
@@ -153,7 +153,7 @@ struct NodeTalk {
     place: NodeAddress,
     buckets: Vec<BucketId>,
     /// Version of the cluster state to which the buckets belong.
-    version: u64,
+    version: ClusterVersion,
     prepared: Arc<PreparedQuery>,
     /// Number of searched schemas.
     schemas: usize,

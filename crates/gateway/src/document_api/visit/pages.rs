@@ -1,6 +1,7 @@
 //! The documents of a visit, written page by page: those of this node, or bucket after bucket from the nodes
 //! of a cluster.
 
+use millrace_cluster::ClusterVersion;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -50,7 +51,7 @@ pub(super) struct VisitPages {
     spread: Option<ForwardedRequest>,
     /// Buckets that it reaches, and the version of the cluster state by which they were listed: there may be
     /// a great many.
-    listed: Mutex<Option<(u64, VisitedBuckets)>>,
+    listed: Mutex<Option<(ClusterVersion, VisitedBuckets)>>,
     /// Number of documents in the next page of this node, by the size of those in the last one.
     together: AtomicUsize,
 }
@@ -133,7 +134,7 @@ impl VisitPages {
     fn buckets(&self) -> Result<VisitedBuckets, Error> {
         // The version is read first: buckets that are newer are listed once more.
         let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
-        let version = owners?.map_or(0, |owners| owners.version);
+        let version = owners?.map_or(ClusterVersion::NONE, |owners| owners.version);
         let mut listed = self.listed.lock();
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),

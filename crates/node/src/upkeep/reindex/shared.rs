@@ -16,6 +16,7 @@
 //! Nothing is done while enough nodes are absent to have the only copies of some documents, nor by a node
 //! that does not have the newest application.
 
+use millrace_cluster::ClusterVersion;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ struct ReindexPass {
     unsaved: bool,
     saved: Instant,
     /// Cluster state on which the other fields are based, and the absence of nodes in it.
-    survey: Option<(u64, DocumentAvailability)>,
+    survey: Option<(ClusterVersion, DocumentAvailability)>,
     /// Buckets that this node owns and that are not done, the next one last.
     left: Vec<BucketId>,
     /// Positions at which to continue in partly done buckets.
@@ -196,7 +197,7 @@ impl ReindexPass {
 
     /// Determines what this node owns, if that may have changed. Returns the version and the reach of the
     /// cluster state.
-    fn survey(&mut self, turn: &ReindexTurn<'_>) -> Result<(u64, DocumentAvailability), Error> {
+    fn survey(&mut self, turn: &ReindexTurn<'_>) -> Result<(ClusterVersion, DocumentAvailability), Error> {
         let version = turn.cluster.owners(None)?.version;
         if let Some(survey) = self.survey.filter(|(of, _)| *of == version) {
             return Ok(survey);
@@ -245,7 +246,7 @@ impl ReindexPass {
     fn rest(
         &mut self,
         turn: &ReindexTurn<'_>,
-        (version, reach): (u64, DocumentAvailability),
+        (version, reach): (ClusterVersion, DocumentAvailability),
     ) -> Result<Option<Duration>, Error> {
         if reach == DocumentAvailability::All && self.mark.clean != Some(version) {
             self.mark.clean_by(version);
@@ -286,7 +287,7 @@ enum BucketContent {
 fn is_ready(
     cluster: &dyn ClusterView,
     bucket: BucketId,
-    version: u64,
+    version: ClusterVersion,
 ) -> Result<Option<BucketContent>, Error> {
     let me = cluster.me()?;
     let (now, readers) = cluster.readers(Some(&[bucket]), me)?;
