@@ -5,7 +5,7 @@ CARGO ?= cargo
 # Cargo.lock says which versions are built; a build never changes it.
 LOCKED := --locked
 
-.PHONY: help demo cluster-demo up test check audit sbom clients page build sim torture bench doc clean
+.PHONY: help demo cluster-demo up test check audit sbom clients clients-all page build sim torture bench doc clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -48,6 +48,12 @@ sbom: ## What the binary is made of, as target/millrace.cdx.json (CycloneDX)
 clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, unchanged, and tables of what applications can say
 	$(CARGO) build $(LOCKED) -p millrace-server --quiet
 	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests
+
+clients-all: build ## The integration tests of pyvespa and Haystack, unchanged, from checkouts (PYVESPA=, HAYSTACK=)
+	@scripts/prerequisites python
+	python3 -m venv $(VENV)-suites
+	$(VENV)-suites/bin/pip install -q --require-hashes -r tests/suites/requirements.txt
+	PYVESPA=$(PYVESPA) HAYSTACK=$(HAYSTACK) $(VENV)-suites/bin/python scripts/suites.py
 
 page: $(VENV)/ready build ## The page at / in a headless browser, and the pictures of the documentation
 	@scripts/prerequisites chromium

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Integration tests of Vespa's clients, unchanged, against the binary.
+
+usage: PYVESPA=DIRECTORY HAYSTACK=DIRECTORY scripts/suites.py [pyvespa] [haystack]
+
+PYVESPA is a checkout of github.com/vespa-engine/pyvespa, HAYSTACK one of
+github.com/deepset-ai/haystack-core-integrations. Without names, the suites whose checkout is given run. MILLRACE_BIN
+names another binary than target/release/millrace. The exit status is 0 if every test passes but those that
+tests/suites/NAME.txt leaves out, each with a reason; these are printed.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from processes import MILLRACE, ROOT
+
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--disable-warnings"]
+SUITES = ROOT / "tests/suites"
+
+
+def left_out(name):
+    """Tests that are left out, and the reason of each."""
+    tests, reason = {}, ""
+    path = SUITES / f"{name}.txt"
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        if line.startswith("#"):
+            reason = line[1:].strip()
+        elif line:
+            tests[line] = reason
+    return tests
+
+
+def run(name, directory, arguments, **environment):
+    """Runs pytest in a directory. Returns true if all passed that is not left out."""
+    omitted = left_out(name)
+    for test, reason in omitted.items():
+        print(f"{name}: without {test}: {reason}")
+    print(f"{name}:", flush=True)
+    deselected = [f"--deselect=tests/integration/{test}" for test in omitted]
+    return subprocess.run([*PYTEST, *arguments, *deselected], cwd=directory, check=False,
+                          env={**os.environ, "MILLRACE_BIN": str(Path(MILLRACE).resolve()), **environment}).returncode == 0
+
+
+def pyvespa(checkout, directory):
+    # The tests read files of the package beside them.
+    for part in ["tests", "vespa"]:
+        shutil.copytree(checkout / part, directory / part)
+    shutil.copy(checkout / "pytest.ini", directory)
+    files = [f"tests/integration/test_integration_{part}.py" for part in ["docker", "queries", "grouping"]]
+    return run("pyvespa", directory, ["-p", "docker_stand_in", *files], PYTHONPATH=str(SUITES))
+
+
+def haystack(checkout, directory):
+    shutil.copytree(checkout / "integrations/vespa/tests", directory / "tests")
+    with node(directory / "data"):
+        # Its own Docker file deploys this application before the tests begin.
+        subprocess.run([MILLRACE, "deploy", str(directory / "tests/fixtures/vespa_app")], check=True)
+        return run("haystack", directory, ["tests"])
+
+
+@contextmanager
+def node(data):
+    """A node at the ports that the suites take for granted."""
+    with open(f"{data}.log", "ab") as log:
+        process = subprocess.Popen([MILLRACE, "serve", "--data-dir", str(data)], stdout=log, stderr=log)
+    try:
+        while not answers(19071):
+            if process.poll() is not None:
+                sys.exit(Path(f"{data}.log").read_text(encoding="utf-8"))
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+RUNNERS = {"pyvespa": pyvespa, "haystack": haystack}
+
+
+def main():
+    names = sys.argv[1:] or [name for name in RUNNERS if os.environ.get(name.upper())]
+    unknown = [name for name in names if name not in RUNNERS or not os.environ.get(name.upper())]
+    if unknown or not names:
+        sys.exit(__doc__)
+    failed = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="millrace-suite-") as directory:
+            if not RUNNERS[name](Path(os.environ[name.upper()]), Path(directory)):
+                failed.append(name)
+    for name in names:
+        print(f"{name}: {'failed' if name in failed else 'passed'}")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
