@@ -49,8 +49,8 @@ impl StatementResolver<'_> {
         Ok(known)
     }
 
-    /// Type required by the following steps: by the next output, by a function of text or collections, or by
-    /// the context of the statement.
+    /// Type required by the following steps: by the next output, by a function that accepts one type or turns
+    /// the wanted type into another, or by the context of the statement.
     fn wanted_by(&self, steps: &[IndexingStep], target: &Known) -> Known {
         let Some((step, rest)) = steps.split_first() else { return target.clone() };
         match &step.expression {
@@ -68,6 +68,28 @@ impl StatementResolver<'_> {
                     other => other,
                 }
             }
+            IndexingExpression::Apply(ValueFunction::PackBits) => match self.wanted_by(rest, target) {
+                Some(DataType::Tensor(packed)) => unpacked(&packed).map(DataType::Tensor),
+                other => other,
+            },
+            IndexingExpression::Apply(ValueFunction::Join(_)) => {
+                Some(DataType::Array(Box::new(DataType::String)))
+            }
+            IndexingExpression::Apply(ValueFunction::ZCurve) => Some(DataType::Position),
+            IndexingExpression::Apply(ValueFunction::Base64Encode | ValueFunction::HexEncode) => {
+                Some(DataType::Long)
+            }
+            // They accept values of many types.
+            IndexingExpression::Apply(ValueFunction::Convert(_))
+            | IndexingExpression::GetField(_)
+            | IndexingExpression::GetValue(_) => None,
+            IndexingExpression::Nested(script) => match script.statements.first() {
+                Some(first) => {
+                    let after = self.wanted_by(rest, target);
+                    self.wanted_by(&first.steps, &after)
+                }
+                None => self.wanted_by(rest, target),
+            },
             _ => self.wanted_by(rest, target),
         }
     }
@@ -471,16 +493,23 @@ pub(crate) fn packed(tensor_type: &TensorType) -> Result<TensorType, StatementFa
             "pack_bits needs exactly one indexed dimension, {tensor_type} has not"
         )));
     }
-    let dimensions = tensor_type
-        .dimensions()
-        .iter()
-        .map(|dimension| TensorDimension {
-            name: dimension.name.clone(),
-            kind: match dimension.kind {
-                DimensionKind::Indexed(size) => DimensionKind::Indexed(size.div_ceil(8)),
-                DimensionKind::Mapped => DimensionKind::Mapped,
-            },
-        })
-        .collect();
-    TensorType::new(CellType::Int8, dimensions).map_err(|error| StatementFailure::value(error.to_string()))
+    TensorType::new(CellType::Int8, resized(tensor_type, |size| size.div_ceil(8)))
+        .map_err(|error| StatementFailure::value(error.to_string()))
+}
+
+/// Type of a tensor whose packed bits have a type, with float cells; `None` if it would be too large.
+fn unpacked(tensor_type: &TensorType) -> Option<TensorType> {
+    TensorType::new(CellType::Float, resized(tensor_type, |size| size.saturating_mul(8))).ok()
+}
+
+/// Dimensions of a tensor type, with other sizes of the indexed ones.
+fn resized(tensor_type: &TensorType, size: impl Fn(usize) -> usize) -> Vec<TensorDimension> {
+    let resize = |dimension: &TensorDimension| TensorDimension {
+        name: dimension.name.clone(),
+        kind: match dimension.kind {
+            DimensionKind::Indexed(old) => DimensionKind::Indexed(size(old)),
+            DimensionKind::Mapped => DimensionKind::Mapped,
+        },
+    };
+    tensor_type.dimensions().iter().map(resize).collect()
 }

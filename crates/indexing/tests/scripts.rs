@@ -92,8 +92,8 @@ impl IndexingComponents for LengthEmbedder {
         if text == "busy" {
             return Err(ComponentFailure::Overloaded("too much to do".to_owned()));
         }
-        let mut cells = TensorCells::with_capacity(to.cell(), 1);
-        cells.push(text.len() as f64);
+        let mut cells = TensorCells::with_capacity(to.cell(), to.dense_size());
+        (0..to.dense_size()).for_each(|at| cells.push(if at % 3 == 0 { text.len() as f64 } else { 0.0 }));
         Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| ComponentFailure::Input(error.to_string()))
     }
 
@@ -279,6 +279,20 @@ fn values_are_converted() {
     );
     check("tensor<int8>(x[2])", "input bits | pack_bits | attribute", "[-96.0,-128.0]");
     check("tensor<float>(x[1])", "input title | embed lengths | attribute", "[12.0]");
+    // The embedder is asked for as many numbers as the packed bits stand for.
+    for embedding in ["embed lengths", "embed lengths | binarize", "embed lengths | set_var e"] {
+        check(
+            "tensor<int8>(x[2])",
+            &format!("input title | {embedding} | pack_bits | attribute"),
+            "[-110.0,73.0]",
+        );
+    }
+    check("tensor<int8>(x[1])", "input title | embed lengths | (pack_bits | attribute)", "[-110.0]");
+    check(
+        "tensor<int8>(x[1])",
+        "(input title || input lang) | embed lengths | pack_bits | attribute",
+        "[-110.0]",
+    );
     check("strings", "input title | chunk words 3 | index", r#"["Best","","of","Bob"]"#);
 }
 
@@ -290,6 +304,9 @@ fn values_are_generated_as_the_next_step_wants_them() {
     check_title("string", "generate words | index", r#""music.made 0: a b""#);
     check_title("strings", "generate words | index", r#"["music.made 0: a","music.made 0: b"]"#);
     check_title("strings", "generate words | split \" \" | index", r#"["music.made","0:","a","b"]"#);
+    check_title("string", "generate words | join \", \" | index", r#""music.made 0: a, music.made 0: b""#);
+    check_title("string", "generate words | (join \", \" | index)", r#""music.made 0: a, music.made 0: b""#);
+    check_title("int", "generate words | substring 11 12 | to_int | attribute", "0");
     check_title("strings", "generate words | to_array | index", r#"["music.made 0: a b"]"#);
     for text in ["\"music.made 0: a b\"", "\"a b\" | generate words"] {
         check("int", &format!("{text} | hash | attribute"), "-907807442");
