@@ -39,6 +39,7 @@ SCHEMA = """schema card {
             fieldMatch(owner.name)
             fieldMatch(owner.name).matches
             fieldTermMatch(people.name,0).occurrences
+            fieldTermMatch(people.name,1).occurrences
             fieldTermMatch(people.name,0).firstPosition
             fieldLength(people.name)
             fieldLength(people.age)
@@ -46,12 +47,21 @@ SCHEMA = """schema card {
             fieldMatch(people.age).fieldCompleteness
             fieldMatch(people.age).matches
             fieldTermMatch(people.age,0).occurrences
+            fieldTermMatch(people.age,1).occurrences
             fieldTermMatch(deep.value.value.name,0).occurrences
             fieldLength(deep.value.value.name)
             matches(people.age)
             matchCount(notes.value)
             nativeRank(people.name)
             nativeProximity(lines)
+            matches(people)
+            matches(people,0)
+            matches(people,1)
+            matches(people.name,1)
+            matches(people.age,2)
+            matches(notes)
+            matches(lines,0)
+            queryTermCount
             fieldTermMatch(lines,0).occurrences
             fieldTermMatch(notes.value,0).occurrences
             matchCount(title)
@@ -185,7 +195,7 @@ FEATURES = [
     ("people.age = 1", "fieldLength(people.age)", 1),
     ("people.age in (40, 50)", "fieldLength(people.age)", 1),
     ("range(people.age, 1, 3)", "fieldTermMatch(people.age,0).occurrences", 3),
-    ('people contains sameElement(age > 1, name contains "joe")', "fieldTermMatch(people.age,0).occurrences", 2),
+    ('people contains sameElement(age > 1, name contains "joe")', "fieldTermMatch(people.age,1).occurrences", 2),
     ('deep contains "deep"', "fieldTermMatch(deep.value.value.name,0).occurrences", 3),
     ('deep{x} contains "deep"', "fieldTermMatch(deep.value.value.name,0).occurrences", 2),
     ('deep{x}{y}.name contains "deep"', "fieldTermMatch(deep.value.value.name,0).occurrences", 1),
@@ -203,8 +213,23 @@ FEATURES = [
     ('lines contains ({elementFilter: [0, 2]}sameElement("plum"))', "fieldTermMatch(lines,0).occurrences", 2),
     ('lines contains sameElement("plum" and "hot") or lines contains "tart"', "fieldTermMatch(lines,0).occurrences", 1),
     ('lines contains sameElement("plum" and "soup") or lines contains "tart"', "fieldTermMatch(lines,0).occurrences", 0),
-    ('people contains sameElement(name contains "joe", age = 3)', "fieldTermMatch(people.name,0).occurrences", 1),
-    ('people contains sameElement(name contains "joe", age > 1)', "fieldTermMatch(people.name,0).occurrences", 2),
+    ('people contains sameElement(name contains "joe", age = 3)', "fieldTermMatch(people.name,1).occurrences", 1),
+    ('people contains sameElement(name contains "joe", age > 1)', "fieldTermMatch(people.name,1).occurrences", 2),
+    # A sameElement is a term of the field, and its conditions are terms after it; but the element itself is no
+    # term beside a condition on it.
+    ('people contains sameElement(name contains "joe", age = 3)', "matches(people)", 1),
+    ('people contains sameElement(name contains "joe", age = 3)', "matches(people,0)", 1),
+    ('people contains sameElement(name contains "joe", age = 3)', "matches(people,1)", 0),
+    ('people contains sameElement(name contains "joe", age = 3)', "matches(people.name,1)", 1),
+    ('people contains sameElement(name contains "joe", age = 3)', "matches(people.age,2)", 1),
+    ('people contains sameElement(name contains "joe", age = 3)', "queryTermCount", 3),
+    ('people contains sameElement(name contains "joe" and !(age = 99))', "matches(people,0)", 1),
+    ('people contains sameElement(name contains "joe", age = 99) or people.name contains "joe"', "matches(people)", 0),
+    ('people contains ({ranked: false}sameElement(name contains "joe"))', "matches(people)", 0),
+    ('people.name contains "joe"', "matches(people)", 0),
+    ('notes contains sameElement(key contains "k", value contains "plum")', "matches(notes)", 1),
+    ('lines contains sameElement("plum")', "matches(lines,0)", 1),
+    ('lines contains sameElement("plum")', "queryTermCount", 1),
     ('notes.value contains "plum"', "fieldTermMatch(notes.value,0).occurrences", 2),
     ('notes{k} contains "plum"', "fieldTermMatch(notes.value,0).occurrences", 1),
     ('title contains "m" and title contains "n"', "matchCount(title)", 6),

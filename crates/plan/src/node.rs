@@ -22,8 +22,11 @@ pub struct PlanTerm {
     pub annotations: ItemAnnotations,
     /// The words of a `wordAlternatives`, any of which is meant; empty for other terms.
     pub alternatives: Vec<String>,
-    /// Leaves of the term: one per field, or several if its words are equivalents.
+    /// Leaves of the term: one per field, or several if its words are equivalents. Those of a `sameElement`
+    /// are the leaves of its conditions, each of which is a term itself.
     pub leaves: Vec<LeafId>,
+    /// The field of a `sameElement`; `None` for other terms.
+    pub elements_of: Option<Arc<str>>,
 }
 
 /// A node of the typed tree. Leaves are referenced by number, so that the matches of each can be stored in a

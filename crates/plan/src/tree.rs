@@ -134,9 +134,7 @@ impl<'a> TreeBuilder<'a> {
             | QueryItem::Equiv { field, .. }
             | QueryItem::Alternatives { field, .. } => self.term(item, field, place)?,
             QueryItem::Near { .. } => self.near(item, place)?,
-            QueryItem::SameElement { field, children, elements, .. } => {
-                self.same_element(field, children, elements, place)?
-            }
+            QueryItem::SameElement { .. } => self.same_element(item, place)?,
             QueryItem::Range { field, low, high, annotations, .. } => {
                 self.range(field, (*low, *high), annotations, place)?
             }
@@ -240,8 +238,20 @@ impl<'a> TreeBuilder<'a> {
             annotations: annotations.clone(),
             alternatives: Vec::new(),
             leaves: Vec::new(),
+            elements_of: None,
         });
         Some(TermId(self.terms.len() - 1))
+    }
+
+    /// Removes a term without leaves; those after it move up.
+    fn remove_term(&mut self, removed: TermId) {
+        self.terms.remove(removed.0);
+        for term in self.leaves.iter_mut().filter_map(|leaf| leaf.term.as_mut()) {
+            assert!(term.0 != removed.0, "a term that is removed has no leaves");
+            if term.0 > removed.0 {
+                term.0 -= 1;
+            }
+        }
     }
 
     fn leaf(
@@ -300,20 +310,19 @@ impl<'a> TreeBuilder<'a> {
         Ok(node)
     }
 
-    fn same_element(
-        &mut self,
-        field: &str,
-        children: &[QueryItem],
-        elements: &[u32],
-        place: ItemPosition<'_>,
-    ) -> Result<PlanNode, Error> {
+    /// The node of a `sameElement`. It is a term of the field unless a condition is about the element as a
+    /// whole, which then is that term; its conditions are the terms after it. So does Vespa's `QueryBuilder`.
+    fn same_element(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
+        let QueryItem::SameElement { field, children, elements, annotations } = item else {
+            return Ok(PlanNode::False);
+        };
         if place.element.is_some() {
             return Err(wrong(
                 field,
                 "sameElement cannot stand inside another; name the path, as in person.name contains \"x\"",
             ));
         }
-        let name = match self.schema.fields.get(field) {
+        let name = match self.schema.fields.get(field.as_str()) {
             Some(field) => Arc::clone(&field.name),
             // An alias, or an error.
             None => match self.targets(field, place)?.first() {
@@ -322,12 +331,41 @@ impl<'a> TreeBuilder<'a> {
             },
         };
         let inside = ItemPosition { element: Some(&name), ..place };
+        let term = self.new_term("", annotations);
         let Some(nodes) = self.nodes(children, inside)? else { return Ok(PlanNode::False) };
+        if let Some(term) = term {
+            let mut leaves = Vec::new();
+            nodes.iter().for_each(|node| required_leaves(node, &mut leaves));
+            leaves.retain(|leaf| self.leaves[leaf.0].term.is_some());
+            if leaves.iter().any(|leaf| self.leaves[leaf.0].field == name) {
+                self.remove_term(term);
+            } else {
+                self.terms[term.0].leaves = leaves;
+                self.terms[term.0].elements_of = Some(Arc::clone(&name));
+            }
+        }
         Ok(PlanNode::SameElement {
             field: Arc::clone(&name),
             child: Box::new(and(nodes)),
             elements: elements.to_vec(),
         })
+    }
+}
+
+/// Collects the leaves of a node that count where it matches: those that are not excluded.
+fn required_leaves(node: &PlanNode, leaves: &mut Vec<LeafId>) {
+    match node {
+        PlanNode::True | PlanNode::False => {}
+        PlanNode::And(children) | PlanNode::Or(children) => {
+            children.iter().for_each(|child| required_leaves(child, leaves));
+        }
+        PlanNode::AndNot(positive, _) => required_leaves(positive, leaves),
+        PlanNode::Rank(first, others) => {
+            std::iter::once(&**first).chain(others).for_each(|child| required_leaves(child, leaves));
+        }
+        PlanNode::Leaf(leaf) => leaves.push(*leaf),
+        PlanNode::Near { leaves: near, .. } => leaves.extend(near),
+        PlanNode::SameElement { child, .. } => required_leaves(child, leaves),
     }
 }
 

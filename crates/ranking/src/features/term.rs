@@ -19,6 +19,18 @@ pub(crate) fn terms_of(plan: &Plan, field: &str) -> Vec<FieldTerm> {
     terms
 }
 
+/// The `sameElement` terms of a field, with a leaf for each of their conditions. Such a term matches where
+/// one of these counts, as conditions count only where one element meets them all.
+pub(crate) fn element_terms_of(plan: &Plan, field: &str) -> Vec<FieldTerm> {
+    let terms = plan.terms.iter().enumerate();
+    terms
+        .filter(|(_, term)| term.elements_of.as_deref() == Some(field))
+        .flat_map(|(at, term)| {
+            term.leaves.iter().map(move |leaf| FieldTerm { term: TermId(at), leaf: *leaf })
+        })
+        .collect()
+}
+
 /// The leaves of the terms with this label.
 pub(crate) fn leaves_labelled(plan: &Plan, label: &str) -> Vec<LeafId> {
     let labelled = plan.terms.iter().filter(|term| term.annotations.label.as_deref() == Some(label));

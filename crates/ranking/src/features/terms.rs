@@ -8,7 +8,9 @@ use millrace_plan::{LeafId, TermId};
 
 use super::lengths::WeightedWords;
 use super::proximity::pair_at_distance;
-use super::term::{FieldTerm, LeafPositions, count, match_weight, significance, terms_of, weight};
+use super::term::{
+    FieldTerm, LeafPositions, count, element_terms_of, match_weight, significance, terms_of, weight,
+};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -94,8 +96,13 @@ impl RankFeature for CountedTerms {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
+        let elements = match self.of {
+            TermCount::Matched => element_terms_of(request.plan, &self.field),
+            _ => Vec::new(),
+        };
         let terms: Vec<FieldTerm> = terms_of(request.plan, &self.field)
             .into_iter()
+            .chain(elements)
             .filter(|found| self.term.is_none_or(|term| found.term == TermId(term)))
             .collect();
         let weights = self.weighted.as_ref().map(|weighted| weighted.bind(request));
