@@ -372,7 +372,7 @@ fn a_request_that_is_refused_stores_nothing() {
             br#"{"resourceLogs":7}"#.to_vec(),
             400,
             3,
-            "resourceLogs is no array of OTLP in JSON: ",
+            "[resourceLogs] must be an array as OTLP has it in JSON: ",
         ),
         (
             "POST /v1/logs",
@@ -437,6 +437,13 @@ fn no_value_refuses_a_record() {
     assert_eq!(door.find("logs-generic-default", "*").len(), 10);
     for query in ["attributes.code:7", "attributes.code:text", "attributes.code.a:true"] {
         assert_eq!(door.find("logs-generic-default", query).len(), 2, "{query}");
+    }
+    let status =
+        |number: u64| json!({ "attributes": [{ "key": "status", "value": { "intValue": number } }] });
+    assert_eq!(door.send(JSON, &request_of(json!([status(99), status(404), status(503)]))), json!({}));
+    for (range, expected) in [("%3E=404", 2), ("%3E404", 1), ("%3C100", 1), ("%5B50%20TO%20500%5D", 2)] {
+        let query = format!("attributes.status:{range}");
+        assert_eq!(door.find("logs-generic-default", &query).len(), expected, "{query}");
     }
     let names = |from: u32| (from..from + 600).map(|n| json!({ "key": format!("k{n}"), "value": {} }));
     let many = [names(0), names(600)].map(|names| json!({ "attributes": names.collect::<Vec<_>>() }));

@@ -1,13 +1,13 @@
 //! Records on their way to the store.
 //!
 //! Writes are begun one after the other and share their syncs, and no more of them are under way than
-//! [`UNDER_WAY_BYTES`] allows. One that the store has no room for is begun again, until [`PATIENCE`] ends:
-//! records of a request that are stored cannot be taken back, and a client that repeats the request would
-//! store them twice.
+//! [`UNDER_WAY_BYTES`] allows. Those that the store has no room for are begun again together, up to
+//! [`TRIES`] times without success: records of a request that are stored cannot be taken back, and a client
+//! that repeats the request would store them twice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::ExportOutcome;
 use super::record::LogDocument;
@@ -21,11 +21,11 @@ const UNDER_WAY_BYTES: usize = 2 << 20;
 /// Writes that are under way for one request.
 const UNDER_WAY_MAX: usize = 2_000;
 
-/// Time for which writes are begun again that the store has no room for.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Pause before a write is begun again.
+/// Pause before writes are begun again.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Times that writes are begun again, 10 s of pauses in all, while no record of the request is stored.
+const TRIES: u32 = 500;
 
 /// Source of documents: calls its argument with each, or with the reason for which a record has none.
 pub(super) type DocumentSource<'s> =
@@ -39,18 +39,26 @@ pub(super) fn store(door: &ElasticDoor, source: &mut DocumentSource<'_>) -> Resu
     let mut intake = RecordIntake {
         door,
         under_way: VecDeque::new(),
+        refused: Vec::new(),
         bytes: 0,
         stored: 0,
         misfits: 0,
         misfit: String::new(),
-        deadline: Instant::now() + PATIENCE,
+        tries_left: TRIES,
         outcome: ExportOutcome::default(),
     };
     let read = source(&mut |document| intake.take(document));
-    let ended = intake.end();
-    match read.and(ended) {
+    let outcome = match read {
+        Ok(()) => intake.end(),
+        Err(error) => Err(error),
+    };
+    match outcome {
         Ok(()) => Ok(intake.told()),
-        Err(error) => Err(intake.after_some(error)),
+        Err(error) => {
+            // The first error is told; those after it change only the number of stored records.
+            let _ = intake.settle_all();
+            Err(intake.after_some(error))
+        }
     }
 }
 
@@ -65,13 +73,16 @@ struct WriteUnderWay {
 struct RecordIntake<'d> {
     door: &'d ElasticDoor,
     under_way: VecDeque<WriteUnderWay>,
+    /// Writes that the store had no room for.
+    refused: Vec<PlacedWrite>,
     bytes: usize,
     stored: u64,
     /// Stored records with values that do not fit the mapping of their stream.
     misfits: u64,
     /// First reason of these.
     misfit: String,
-    deadline: Instant,
+    /// Times that refused writes are begun again before they are given up, if no record is stored.
+    tries_left: u32,
     outcome: ExportOutcome,
 }
 
@@ -111,31 +122,52 @@ impl RecordIntake<'_> {
         {
             self.settle_oldest()?;
         }
+        // They stay within the bounds: nothing else is under way when they are begun.
+        while !self.refused.is_empty() {
+            self.begin_again()?;
+        }
+        self.push(placed)
+    }
+
+    fn push(&mut self, placed: PlacedWrite) -> Result<(), Error> {
+        let bytes = placed.write.source.len();
         let pending = self.door.begin(placed.clone())?;
         self.bytes += bytes;
         self.under_way.push_back(WriteUnderWay { pending, again: placed, bytes });
         Ok(())
     }
 
-    /// Waits for the oldest write, and begins it again if the store had no room for it.
+    /// Waits for the oldest write.
     fn settle_oldest(&mut self) -> Result<(), Error> {
-        let Some(WriteUnderWay { mut pending, again, bytes }) = self.under_way.pop_front() else {
+        let Some(WriteUnderWay { pending, again, bytes }) = self.under_way.pop_front() else {
             return Ok(());
         };
         self.bytes -= bytes;
-        loop {
-            match pending.wait() {
-                Ok(_) => {
-                    self.stored += 1;
-                    return Ok(());
-                }
-                Err(Error::Rejected(_)) if Instant::now() < self.deadline => {
-                    std::thread::sleep(PAUSE);
-                    pending = self.door.begin(again.clone())?;
-                }
-                Err(error) => return self.reject(error),
+        match pending.wait() {
+            Ok(_) => {
+                self.stored += 1;
+                self.tries_left = TRIES;
+                Ok(())
             }
+            Err(Error::Rejected(_)) if self.tries_left > 0 => {
+                self.refused.push(again);
+                Ok(())
+            }
+            Err(error) => self.reject(error),
         }
+    }
+
+    /// Waits for all writes, and begins those again that the store had no room for; waits for these too.
+    fn begin_again(&mut self) -> Result<(), Error> {
+        self.settle_all()?;
+        if !self.refused.is_empty() {
+            std::thread::sleep(PAUSE);
+            self.tries_left = self.tries_left.saturating_sub(1);
+        }
+        for placed in std::mem::take(&mut self.refused) {
+            self.push(placed)?;
+        }
+        self.settle_all()
     }
 
     /// Counts a record that can never be stored; passes other errors on, which end the request.
@@ -153,7 +185,7 @@ impl RecordIntake<'_> {
     }
 
     /// Waits for all writes, also after one that failed; returns the first error.
-    fn end(&mut self) -> Result<(), Error> {
+    fn settle_all(&mut self) -> Result<(), Error> {
         let mut outcome = Ok(());
         while !self.under_way.is_empty() {
             let settled = self.settle_oldest();
@@ -162,6 +194,15 @@ impl RecordIntake<'_> {
             }
         }
         outcome
+    }
+
+    /// Waits until no write is left.
+    fn end(&mut self) -> Result<(), Error> {
+        self.settle_all()?;
+        while !self.refused.is_empty() {
+            self.begin_again()?;
+        }
+        Ok(())
     }
 
     /// Outcome with the warning for values that do not fit.

@@ -85,7 +85,9 @@ fn each_element<'b>(
     let outcome = parser.deserialize_any(ElementVisitor { visit, stopped: &mut stopped });
     match (stopped, outcome) {
         (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(Error::Parsing(format!("{name} is no array of OTLP in JSON: {error}"))),
+        (None, Err(error)) => {
+            Err(Error::Parsing(format!("[{name}] must be an array as OTLP has it in JSON: {error}")))
+        }
         (None, Ok(())) => Ok(()),
     }
 }
