@@ -58,3 +58,18 @@ def test_no_texts_of_queries(tmp_path):
     assert line["uri"] == "/" and "secret" not in log.read_text()
     assert "remoteaddr" not in line, "this machine is not among the proxies"
     assert log.stat().st_mode & 0o077 == 0
+
+
+def test_requests_of_shippers_are_logged_on_both_ports(tmp_path):
+    log = tmp_path / "access.log"
+    port, config, elastic = free_ports(3)
+    node = Node(tmp_path / "data", port, config, "--access-log", log, "--elastic-port", str(elastic))
+    for uri in (f":{port}/v1/logs", f":{elastic}/v1/logs", f":{port}/elastic/v1/logs"):
+        request = urllib.request.Request(f"http://127.0.0.1{uri}", b"{}", {"content-type": "application/json"})
+        assert urllib.request.urlopen(request).read() == b"{}"
+    urllib.request.urlopen(f"http://127.0.0.1:{elastic}/_cat/indices").read()
+    logged = lines(log, 4)
+    node.stop()
+    expected = [("POST", "/v1/logs"), ("POST", "/v1/logs"), ("POST", "/elastic/v1/logs"), ("GET", "/_cat/indices")]
+    assert [(line["method"], line["uri"]) for line in logged] == expected
+    assert {line["code"] for line in logged} == {200}

@@ -67,7 +67,7 @@ impl AccessRule {
             PortKind::Data => match () {
                 () if below("/document/v1") && is_safe => AccessRule::AnyOf(&[Read]),
                 () if below("/group/v1") && (is_safe || is_export) => AccessRule::AnyOf(&[Read]),
-                () if ["/document/v1", "/feed/v1", "/group/v1"].into_iter().any(below) => {
+                () if ["/document/v1", "/feed/v1", "/group/v1", "/v1/logs"].into_iter().any(below) => {
                     AccessRule::AnyOf(&[Write])
                 }
                 () if ["/search", "/mcp", "/model-evaluation", "/page/application"]

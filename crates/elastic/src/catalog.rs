@@ -59,6 +59,9 @@ pub(crate) struct StreamEntry {
     pub(crate) generation: u64,
     pub(crate) template: String,
     pub(crate) timestamp_field: String,
+    /// True if log records of OpenTelemetry made it: its indexes have the mapping of such records.
+    #[serde(default)]
+    pub(crate) has_records: bool,
 }
 
 impl StreamEntry {

@@ -10,7 +10,7 @@ use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, write_reply};
 use crate::scrolls::OpenScrolls;
 use crate::writing::{PendingSingle, SingleWrite, WriteAction};
-use crate::{index_admin, mapping, names, parameters, routes, shelf, templates, writing};
+use crate::{index_admin, mapping, names, otlp, parameters, routes, shelf, templates, writing};
 
 /// Elasticsearch's interfaces over a node.
 pub struct ElasticDoor {
@@ -20,6 +20,7 @@ pub struct ElasticDoor {
 }
 
 /// A write with the place where it goes.
+#[derive(Clone)]
 pub(crate) struct PlacedWrite {
     pub(crate) index: OpenIndex,
     pub(crate) write: SingleWrite,
@@ -34,6 +35,9 @@ impl ElasticDoor {
 
     /// Answers a request. Blocks until writes are durable.
     pub fn answer(&self, request: &DoorRequest) -> DoorAnswer {
+        if otlp::is_logs(&request.path) {
+            return otlp::answer(self, request);
+        }
         let parameters = DoorParameters::parse(&request.query);
         let outcome = self.outcome(request, &parameters);
         write_reply(outcome, request, &parameters)
@@ -52,7 +56,15 @@ impl ElasticDoor {
 
     /// Writes the answer for a request that failed before it reached the door.
     pub fn refuse(request: &DoorRequest, error: millrace_node::Error) -> DoorAnswer {
-        write_reply(Err(error.into()), request, &DoorParameters::default())
+        match otlp::is_logs(&request.path) {
+            true => otlp::refuse(request, error.into()),
+            false => write_reply(Err(error.into()), request, &DoorParameters::default()),
+        }
+    }
+
+    /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.
+    pub fn is_otlp(path: &str) -> bool {
+        otlp::is_logs(path)
     }
 
     /// Group by which a cluster routes all requests of the door.
@@ -186,6 +198,41 @@ impl ElasticDoor {
             true => change.put_index(entry),
             false => Ok(newest.clone()),
         }
+    }
+
+    /// Places a log record in its data stream, which is made if it does not exist. A value that does not fit
+    /// the mapping refuses no record: it is kept, and described in the result.
+    ///
+    /// # Errors
+    /// The stream cannot be made or written to, or its mapping is strict and lacks a field.
+    pub(crate) fn place_record(
+        &self,
+        stream: &str,
+        fields: &Map<String, Value>,
+        write: SingleWrite,
+    ) -> Result<(PlacedWrite, Option<Error>), Error> {
+        let index = self.record_index(stream)?;
+        match self.fit(index.clone(), Some(fields)) {
+            Ok(index) => Ok((PlacedWrite { index, write }, None)),
+            Err(misfit @ (Error::Mapping { .. } | Error::IllegalArgument(_))) => {
+                Ok((PlacedWrite { index, write }, Some(misfit)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Index that records of a data stream go to.
+    fn record_index(&self, stream: &str) -> Result<OpenIndex, Error> {
+        let is_new = existing(&*self.catalog.read()?, stream, WriteAction::Create)?.is_none();
+        if is_new && self.auto_create()? {
+            names::check_index_name(stream)?;
+            let mut change = self.catalog.change()?;
+            // Another request may have made it meanwhile.
+            if existing(&change, stream, WriteAction::Create)?.is_none() {
+                return templates::create_record_stream(&mut change, stream);
+            }
+        }
+        self.write_index(stream, WriteAction::Create, false)
     }
 
     /// Begins a write that has its place.

@@ -121,6 +121,9 @@ pub enum Error {
         /// Allowed methods.
         allowed: &'static str,
     },
+    /// The media type of the body is not supported.
+    #[error("{0}")]
+    MediaType(String),
     /// The body is too large.
     #[error("{0}")]
     TooLarge(String),
@@ -176,6 +179,7 @@ impl Error {
             Error::DiskFull(_) => "cluster_block_exception",
             Error::Unavailable(_) => "unavailable_shards_exception",
             Error::Method { .. } => "method_not_allowed_exception",
+            Error::MediaType(_) => "media_type_header_exception",
             Error::TooLarge(_) => "content_too_long_exception",
             Error::Timeout(_) => "timeout_exception",
             Error::Internal(_) => "exception",
@@ -203,6 +207,7 @@ impl Error {
             Error::Timeout(_) => 408,
             Error::VersionConflict { .. } => 409,
             Error::TooLarge(_) => 413,
+            Error::MediaType(_) => 415,
             Error::Rejected(_) | Error::DiskFull(_) => 429,
             Error::Unavailable(_) => 503,
             Error::Internal(_) => 500,

@@ -350,6 +350,7 @@ impl SearchedDocument<'_> {
         }
         let Some((definition, place)) = field_at(self.mappings, field) else { return Ok(false) };
         let kind = kind_of(type_of(definition));
+        let is_flat = matches!(type_of(definition), "flattened" | "flat_object");
         let format = bounds.format.as_deref().or_else(|| definition.get("format").and_then(Value::as_str));
         let limit = |bound: &Option<(Value, bool)>, is_upper: bool| -> Result<Option<(Value, bool)>, Error> {
             let Some((value, includes)) = bound else { return Ok(None) };
@@ -390,6 +391,8 @@ impl SearchedDocument<'_> {
                 let address = |value: &Value| text_of(value).parse::<std::net::IpAddr>().ok();
                 Some(address(own)?.cmp(&address(bound)?))
             }
+            // Values below such a field have types of their own.
+            _ if is_flat && own.is_number() => compare_numbers(own, bound),
             _ => Some(text_of(own).cmp(&text_of(bound))),
         };
         let mut found = false;

@@ -5,6 +5,8 @@
 //! of one document type that the door owns, and take the same way to the disk as all others: an answer is
 //! sent when its writes are durable. The catalog of indexes is kept in the same way.
 //!
+//! Log records of OpenTelemetry (OTLP) become documents of data streams in the same way.
+//!
 //! This crate does not know HTTP connections, and computes no search index: a search reads the documents of
 //! its indexes. All functions block.
 
@@ -23,6 +25,7 @@ mod hit_form;
 mod index_admin;
 mod mapping;
 mod names;
+mod otlp;
 mod parameters;
 mod patterns;
 mod query;
@@ -44,4 +47,5 @@ mod writing;
 
 pub use door::ElasticDoor;
 pub use error::Error;
+pub use otlp::fuzz as fuzz_otlp;
 pub use request::{DoorAnswer, DoorRequest};

@@ -53,11 +53,30 @@ pub(crate) fn stream_template(entries: &CatalogEntries, name: &str) -> Option<St
     template.get("data_stream").map(|_| template_name.to_owned())
 }
 
+/// Name that a data stream has for its template, if log records made it and no template covers it.
+const RECORD_TEMPLATE: &str = "otlp";
+
 /// Makes a data stream with its first backing index.
 pub(crate) fn create_stream(
     change: &mut CatalogChange<'_>,
     name: &str,
     template: &str,
+) -> Result<OpenIndex, Error> {
+    create(change, name, template, false)
+}
+
+/// Makes a data stream for log records of OpenTelemetry, with the mapping of such records where the templates
+/// for its name have no other.
+pub(crate) fn create_record_stream(change: &mut CatalogChange<'_>, name: &str) -> Result<OpenIndex, Error> {
+    let template = stream_template(change, name);
+    create(change, name, template.as_deref().unwrap_or(RECORD_TEMPLATE), true)
+}
+
+fn create(
+    change: &mut CatalogChange<'_>,
+    name: &str,
+    template: &str,
+    has_records: bool,
 ) -> Result<OpenIndex, Error> {
     check_index_name(name)?;
     if change.indexes.contains_key(name) || change.streams.contains_key(name) {
@@ -75,6 +94,7 @@ pub(crate) fn create_stream(
         generation: 0,
         template: template.to_owned(),
         timestamp_field: field.unwrap_or_else(|| "@timestamp".to_owned()),
+        has_records,
     };
     let index = next_index(change, &mut stream)?;
     change.put_stream(stream)?;
@@ -104,6 +124,13 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
                 }
                 _ => {}
             }
+        }
+    }
+    if stream.has_records
+        && let Some(Value::Object(own)) = mappings.get_mut("properties")
+    {
+        for (name, field) in crate::otlp::mapping() {
+            own.entry(name).or_insert(field);
         }
     }
     body.insert("mappings".to_owned(), mappings);

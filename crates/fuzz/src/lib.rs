@@ -30,7 +30,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 22] = [
+pub const TARGETS: [FuzzTarget; 23] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
     FuzzTarget { name: "row", run: documents::row },
@@ -53,6 +53,7 @@ pub const TARGETS: [FuzzTarget; 22] = [
     FuzzTarget { name: "log", run: millrace_store::fuzz_log },
     FuzzTarget { name: "index", run: millrace_index::fuzz },
     FuzzTarget { name: "keys", run: keys::keys },
+    FuzzTarget { name: "otlp", run: millrace_elastic::fuzz_otlp },
 ];
 
 /// Runs the target with this name.

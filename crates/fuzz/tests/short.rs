@@ -53,5 +53,5 @@ macro_rules! targets {
 
 targets!(
     document feed row selection yql query grouping expression tensor schema services rules peer hosts origins
-    addresses secrets outbound log credentials index keys
+    addresses secrets outbound log credentials index keys otlp
 );

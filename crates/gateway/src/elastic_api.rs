@@ -1,4 +1,5 @@
-//! Elasticsearch's interfaces over HTTP: on a port of their own, and below `/elastic/` on the data port.
+//! Elasticsearch's interfaces over HTTP: on a port of their own, and below `/elastic/` on the data port. Log
+//! records of OpenTelemetry are at `/v1/logs` of both ports.
 //!
 //! In a cluster, all requests go to the node that owns the documents of the door.
 
@@ -19,10 +20,9 @@ use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use tokio::sync::Semaphore;
 
-use crate::GatewayState;
 use crate::edge::{FORM_TYPES, RequestGuard, caller_of, guard_elastic};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
-use crate::http;
+use crate::{GatewayState, access_log, http};
 
 /// Path of the door on the data port.
 const BELOW: &str = "/elastic";
@@ -52,22 +52,33 @@ impl ElasticApi {
 
     /// Routes below `/elastic/` of the data port, whose guard admits requests.
     pub(crate) fn below_data_port(self: &Arc<Self>) -> Router {
-        Router::new()
+        let router = Router::new()
             .route("/elastic", any(handle))
             .route("/elastic/", any(handle))
             .route("/elastic/{*path}", any(handle))
+            .route("/v1/logs", any(handle))
+            .route("/v1/logs/", any(handle))
             .with_state(Arc::clone(self))
-            .layer(from_fn(http::compress_response))
+            .layer(from_fn(http::compress_response));
+        self.logged(router)
     }
 
     /// Routes of the door's own port, behind a guard.
     pub(crate) fn own_port(self: &Arc<Self>) -> Router {
         let guarded = RequestGuard::new(Arc::clone(&self.node));
-        Router::new()
+        let router = Router::new()
             .fallback(handle)
             .with_state(Arc::clone(self))
-            .layer(from_fn(http::compress_response))
-            .layer(from_fn_with_state(guarded, guard_elastic))
+            .layer(from_fn(http::compress_response));
+        self.logged(router).layer(from_fn_with_state(guarded, guard_elastic))
+    }
+
+    /// Adds the access log to routes, if there is one.
+    fn logged(&self, router: Router) -> Router {
+        match self.node.access_log().cloned() {
+            Some(log) => router.layer(from_fn_with_state(log, access_log::log)),
+            None => router,
+        }
     }
 }
 
@@ -157,6 +168,10 @@ fn check_caller(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error
 
 /// Refuses bodies that a web form could send.
 fn check_media_type(shown: &DoorRequest) -> Result<(), Error> {
+    // The door takes no other media types than those of OTLP there.
+    if ElasticDoor::is_otlp(&shown.path) {
+        return Ok(());
+    }
     let media_type = shown.content_type.split(';').next().unwrap_or_default().trim();
     let is_write = [Method::POST.as_str(), Method::PUT.as_str()].contains(&shown.method.as_str());
     match is_write && FORM_TYPES.iter().any(|known| known.eq_ignore_ascii_case(media_type)) {

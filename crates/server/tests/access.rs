@@ -418,6 +418,7 @@ fn interfaces_over_all_groups_refuse_a_caller_of_one() {
         (Method::POST, "_bulk", bulk),
         (Method::PUT, "logs/_doc/3", "{}"),
         (Method::DELETE, "logs", ""),
+        (Method::POST, "v1/logs", "{}"),
     ] {
         for (token, prefix, expected) in
             [(closed.ann, "", 403), (closed.all, "/person/ann", 403), ("", "", 401)]
@@ -453,6 +454,7 @@ fn endpoints_require_rights() {
         (&data, Method::POST, "/document/v1/n/note/group/ann/9", "write"),
         (&data, Method::PUT, "/document/v1/n/note/group/ann/9", "write"),
         (&data, Method::DELETE, "/document/v1/n/note/group/ann/9", "write"),
+        (&data, Method::POST, "/v1/logs", "write"),
         (&data, Method::GET, "/group/v1/", "read"),
         (&data, Method::GET, "/group/v1/ann", "read"),
         (&data, Method::POST, "/group/v1/ann/export", "read"),
