@@ -49,11 +49,12 @@ clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, un
 	$(CARGO) build $(LOCKED) -p millrace-server --quiet
 	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests
 
-clients-all: build ## The integration tests of pyvespa and Haystack, unchanged, from checkouts (PYVESPA=, HAYSTACK=)
+clients-all: build ## pyvespa's and Haystack's tests and Vespa's sample applications, from checkouts (PYVESPA=, HAYSTACK=, SAMPLES=)
 	@scripts/prerequisites python
 	python3 -m venv $(VENV)-suites
 	$(VENV)-suites/bin/pip install -q --require-hashes -r tests/suites/requirements.txt
-	PYVESPA=$(PYVESPA) HAYSTACK=$(HAYSTACK) $(VENV)-suites/bin/python scripts/suites.py
+	[ -z "$(PYVESPA)$(HAYSTACK)" ] || PYVESPA=$(PYVESPA) HAYSTACK=$(HAYSTACK) $(VENV)-suites/bin/python scripts/suites.py
+	[ -z "$(SAMPLES)" ] || PATH=$(CURDIR)/$(VENV)-suites/bin:$$PATH SAMPLES=$(SAMPLES) scripts/samples.py
 
 page: $(VENV)/ready build ## The page at / in a headless browser, and the pictures of the documentation
 	@scripts/prerequisites chromium

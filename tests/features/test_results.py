@@ -176,6 +176,13 @@ def test_what_is_wrong_is_named(notes, parameters, named):
     assert named in answer["root"]["errors"][0]["message"]
 
 
+def test_a_source_that_does_not_exist_is_told_before_a_missing_group(notes):
+    for source, told in [("nosuch", "'nosuch'"), ("note", "streaming.groupname")]:
+        status, answer = notes.call("POST", "/search/", {"yql": f"select * from {source} where true"})
+        assert status == 400
+        assert told in answer["root"]["errors"][0]["message"]
+
+
 UNSHOWN = [
     ("titel", "no field 'titel' to select (did you mean 'title'?)"),
     ("title, zzzzzzzzzz", "no field 'zzzzzzzzzz' to select"),

@@ -7,6 +7,7 @@ mod compression;
 mod connections;
 mod frames;
 mod gauges;
+mod lines;
 mod lingering;
 mod parameters;
 mod server;
@@ -17,6 +18,7 @@ pub(crate) use body::{BodyBounds, BodyReader, collect, read_body};
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{BodyValueReader, FrameMemory, frame};
+pub(crate) use lines::json_lines;
 pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;
 pub use server::{PortLimits, PortService, routed, serve};
@@ -39,7 +41,10 @@ pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> R
 
 /// Creates a JSON response. Values whose maps have names for keys can always be serialized.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
-    let body = serde_json::to_vec(value).unwrap_or_default();
+    json_bytes(status, serde_json::to_vec(value).unwrap_or_default())
+}
+
+fn json_bytes(status: StatusCode, body: Vec<u8>) -> Response {
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json;charset=utf-8");

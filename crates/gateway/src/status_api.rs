@@ -142,7 +142,7 @@ async fn resources() -> Response {
         .iter()
         .map(|name| json!({ "url": format!("/state/v1/{name}") }))
         .collect();
-    http::json(StatusCode::OK, &json!({ "resources": list }))
+    http::json_lines(StatusCode::OK, &json!({ "resources": list }))
 }
 
 async fn data_health(State(node): State<Arc<GatewayState>>) -> Response {
@@ -170,25 +170,25 @@ async fn config_health(State(node): State<Arc<GatewayState>>) -> Response {
 
 fn health(status: StatusCode, code: Value, metrics: Value) -> Response {
     let now = millrace_env::unix_time().as_millis() as u64;
-    http::json(status, &json!({ "time": now, "status": code, "metrics": metrics }))
+    http::json_lines(status, &json!({ "time": now, "status": code, "metrics": metrics }))
 }
 
 async fn config(State(node): State<Arc<GatewayState>>) -> Response {
     let generation = node.deployments().generation();
-    http::json(
+    http::json_lines(
         StatusCode::OK,
         &json!({ "config": { "generation": generation, "container": { "generation": generation } } }),
     )
 }
 
 async fn version() -> Response {
-    http::json(StatusCode::OK, &json!({ "version": env!("CARGO_PKG_VERSION") }))
+    http::json_lines(StatusCode::OK, &json!({ "version": env!("CARGO_PKG_VERSION") }))
 }
 
 async fn metrics(State(node): State<Arc<GatewayState>>) -> Response {
     let now = millrace_env::unix_time().as_millis() as u64;
     let metrics = node.metrics().state(&node.gauges());
-    http::json(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
+    http::json_lines(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
 }
 
 async fn services_metrics(State(node): State<Arc<GatewayState>>) -> Response {

@@ -112,6 +112,12 @@ fn status_is_told_in_every_form() {
         let kind = format!("# TYPE millrace_store_cache_{counted}_count counter");
         assert!(text.contains(&kind), "{kind}: {text}");
     }
+    for url in [server.url(), server.config_url()] {
+        let health =
+            server.send(&url, HttpProtocol::Http1, OutgoingRequest::new(Method::GET, "/state/v1/health"));
+        let text = String::from_utf8_lossy(&health.body);
+        assert!(text.contains("\n  \"status\" : {\n    \"code\" : \"up\"\n  }"), "{text}");
+    }
     // The deployment port does not count requests.
     let requests = |health: serde_json::Value| health["metrics"]["values"].as_array().map(Vec::len);
     assert_eq!(requests(server.get("/state/v1/health").1), Some(2));

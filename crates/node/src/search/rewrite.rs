@@ -78,13 +78,14 @@ pub async fn by_rules(
     node.pool().run_in(flow, move || rewritten(query, &base, &deployment, &limits)).await?
 }
 
-/// Adds the scope to a query that names none: all documents, if the sources have `mode="index"`.
+/// Adds the scope to a query that names none: all documents, if the sources have `mode="index"`. Sources that
+/// do not exist count as such, so that they are what the planning of the query reports.
 fn with_scope(mut query: Query, deployment: &CompiledApplication) -> Query {
     let streaming = &query.streaming;
     let names_scope =
         streaming.user.is_some() || !streaming.groups.is_empty() || streaming.selection.is_some();
     if !names_scope
-        && ResolvedSources::by(&query.sources, deployment).is_ok_and(|reached| reached.are_indexed())
+        && ResolvedSources::by(&query.sources, deployment).map_or(true, |reached| reached.are_indexed())
     {
         query.streaming.selection = Some("true".to_owned());
     }
