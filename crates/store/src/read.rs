@@ -1,10 +1,11 @@
 //! Reads: finding the documents at an instant, and returning their contents: one document, as columns, or
 //! page by page.
 //!
-//! `found` locates a group's documents, `masks` decides which versions count and `pieces` which rows of the
-//! tail share a chunk; `reading` combines them group by group. On top of it are `view` (columns for a search,
-//! `settled` if they were written under another layout), `visiting` (pages) and `sweep` (pages that are
-//! changed); `groups` measures groups; `get` is the shortcut to one document.
+//! `found` locates a group's documents, `masks` decides which versions count and `pieces` which rows of
+//! the tail share a chunk; `reading` combines them group by group, and `recent` keeps the tail's share
+//! between views. On top of it are `view` (columns for a search, `settled` if they were written under
+//! another layout), `visiting` (pages) and `sweep` (pages that are changed); `groups` measures groups;
+//! `get` is the shortcut to one document.
 
 pub(crate) mod columns;
 pub(crate) mod found;
@@ -13,6 +14,7 @@ pub(crate) mod groups;
 pub(crate) mod masks;
 pub(crate) mod pieces;
 pub(crate) mod reading;
+pub(crate) mod recent;
 pub(crate) mod secret;
 pub(crate) mod settled;
 pub(crate) mod slice;

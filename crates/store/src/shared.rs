@@ -13,6 +13,7 @@ use millrace_segment::{SegmentCache, SegmentFile};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::read::masks::MaskCache;
+use crate::read::recent::{RecentRowCache, WriteNumbers};
 use crate::read::settled::JoinedColumnCache;
 use crate::replica::counts::CountCache;
 use crate::state::StoreState;
@@ -42,6 +43,7 @@ pub(crate) struct StoreContext {
     pub follower: FollowerSlot,
     opened: Instant,
     /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
+    pub write_numbers: WriteNumbers,
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
     publishing: Mutex<()>,
@@ -55,6 +57,7 @@ pub(crate) struct ReadCaches {
     pub segments: Arc<SegmentCache>,
     pub masks: MaskCache,
     pub tail_chunks: TailChunkCache,
+    pub recent: RecentRowCache,
     pub settled: Arc<JoinedColumnCache>,
 }
 
@@ -107,6 +110,7 @@ impl StoreContext {
                 masks: MaskCache::new(small / 2),
                 settled: Arc::new(JoinedColumnCache::new(small / 2)),
                 tail_chunks: TailChunkCache::new(options.cache_bytes / 4),
+                recent: RecentRowCache::new(small / 4),
             },
             health: StoreHealth::default(),
             counters: StoreCounters::default(),
@@ -114,6 +118,7 @@ impl StoreContext {
             counts: CountCache::default(),
             alarm: BackgroundAlarm::default(),
             follower: FollowerSlot::default(),
+            write_numbers: WriteNumbers::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),

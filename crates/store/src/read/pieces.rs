@@ -7,9 +7,8 @@ use crate::Error;
 use crate::read::found::TailKey;
 use crate::tail::RowKey;
 
-/// Number of rows of a group that are one chunk by [`RowOrder::Age`]; the approximate size of each chunk if
-/// there are more.
-const PIECE: usize = 256;
+/// Logarithm to the base 4 of the approximate number of rows of the largest pieces by [`RowOrder::Age`].
+const LEVELS: u32 = 4;
 
 /// Property that the rows of a chunk share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,19 +33,26 @@ impl RowOrder {
     }
 }
 
-/// Divides keys by age. The key at the end of a piece marks its end, so that a new row changes the last
-/// piece, and a replaced row its own piece: a view finds all others ready.
+/// Divides keys by age. Some keys mark the end of a piece, each at a level by its hash: one key in 4 at the
+/// first level or above, one in 16 at the second, and so on. An end holds until a later key has a higher
+/// level. So the newest rows are in pieces of about 4, older ones in pieces of 16, 64 and at last 256: a
+/// new row changes the last piece, and each row moves to a larger piece a few times in all. A replaced row
+/// changes its own piece. A view finds all others ready.
 fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
-    if keys.len() <= PIECE {
-        return Ok(vec![keys.iter().collect()]);
-    }
     let timed = keys.iter().map(|key| Ok((RowKey::parse(&key.key)?.timestamp, key)));
     let mut timed = timed.collect::<Result<Vec<_>, Error>>()?;
     timed.sort_unstable_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
+    let mut ends = vec![false; timed.len()];
+    let mut highest = 1;
+    for (end, (_, key)) in ends.iter_mut().zip(&timed).rev() {
+        let level = (xxh3_64(&key.key).trailing_zeros() / 2).min(LEVELS);
+        *end = level >= highest;
+        highest = highest.max(level);
+    }
     let (mut pieces, mut piece) = (Vec::new(), Vec::new());
-    for (_, key) in timed {
+    for ((_, key), is_end) in timed.into_iter().zip(ends) {
         piece.push(key);
-        if xxh3_64(&key.key).is_multiple_of(PIECE as u64) || piece.len() == CHUNK_DOCS {
+        if is_end || piece.len() == CHUNK_DOCS {
             pieces.push(std::mem::take(&mut piece));
         }
     }
@@ -79,17 +85,31 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_are_one_piece_and_of_many_each_is_in_one() {
-        for count in [0, 1, PIECE, PIECE + 1, 20 * PIECE] {
-            let mut keys: Vec<TailKey> = (0..count as u64).map(|number| key(number, 1000 + number)).collect();
+    fn each_row_is_in_one_piece_and_most_are_in_large_ones() {
+        for count in [0, 1, 100, 5000] {
+            let mut keys: Vec<TailKey> = (0..count).map(|number| key(number, 1000 + number)).collect();
             let pieces = pieces_of(&mut keys);
-            assert!(count > PIECE || pieces.len() == 1, "{count}");
-            assert!(count < 20 * PIECE || pieces.len() > 5, "{count}: {}", pieces.len());
             assert!(pieces.iter().all(|piece| piece.is_sorted() && piece.len() <= CHUNK_DOCS));
+            assert!(pieces.len() <= count.min(80) as usize, "{count}: {}", pieces.len());
             let mut all: Vec<Vec<u8>> = pieces.into_iter().flatten().collect();
             all.sort();
             assert!(all.into_iter().eq(keys.into_iter().map(|key| key.key)), "{count}");
         }
+    }
+
+    #[test]
+    fn a_new_row_changes_few_others() {
+        const ROWS: u64 = 1500;
+        let mut known: BTreeSet<Vec<Vec<u8>>> = BTreeSet::new();
+        let mut remade = 0;
+        for count in 1..=ROWS {
+            let mut keys: Vec<TailKey> = (0..count).map(|number| key(number, 1000 + number)).collect();
+            for piece in pieces_of(&mut keys) {
+                let rows = piece.len() as u64;
+                remade += if known.insert(piece) { rows } else { 0 };
+            }
+        }
+        assert!(remade < 15 * ROWS, "{remade} rows were put into pieces");
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
@@ -18,9 +17,7 @@ use millrace_document::{DocumentGroup, DocumentId};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::read::found::{GroupSources, TailKey};
-use crate::read::masks::{
-    GroupOfBucket, Mask, SegmentChunks, clear, document_id, has_all, lacks_keys, unite,
-};
+use crate::read::masks::{GroupOfBucket, Mask, clear, document_id, has_all, lacks_keys, unite};
 use crate::read::pieces::RowOrder;
 use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
@@ -31,14 +28,19 @@ use crate::{Error, StoreLayout, ViewScope};
 /// Number of groups of a segment that are looked up together.
 const GROUPS_AT_A_TIME: usize = 512;
 
+/// Number of rows of the tail that are passed over in the time that it takes to look one up.
+const SCANNED_PER_SEEK: usize = 8;
+
 /// A consistent look at the store.
 pub(crate) struct StoreSnapshot<'a> {
     pub shared: &'a StoreContext,
     pub state: Arc<StoreState>,
     pub layout: Arc<dyn StoreLayout>,
     pub layout_number: u64,
+    /// Number of the latest write before the snapshots were taken.
+    pub written: u64,
     snapshots: Vec<Box<dyn TailSnapshot>>,
-    order: RowOrder,
+    pub order: RowOrder,
 }
 
 /// A chunk, with the masks of the versions that count.
@@ -73,10 +75,11 @@ type Groups = BTreeMap<(u32, String), GroupSources>;
 impl<'a> StoreSnapshot<'a> {
     /// As the store is now.
     pub fn new(shared: &'a StoreContext, order: RowOrder) -> Self {
+        let written = shared.write_numbers.latest();
         let state = shared.state();
         let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
         let (layout, layout_number) = shared.layout();
-        StoreSnapshot { shared, state, layout, layout_number, snapshots, order }
+        StoreSnapshot { shared, state, layout, layout_number, written, snapshots, order }
     }
 
     /// Returns the chunks of a group; without a group, those of the documents without one. If buckets are
@@ -98,11 +101,9 @@ impl<'a> StoreSnapshot<'a> {
         let location = bits.reverse_bits();
         let key = group.key();
         let mut of_bucket = |bucket: &StoredBucket| {
-            let found = self.find_group(document_type, bucket, location, &key, &prefix)?;
             let places = bucket.places();
-            parts.extend(
-                self.resolve(&GroupOfBucket { document_type, location, group: &key, places }, found)?,
-            );
+            let of = GroupOfBucket { document_type, location, group: &key, places };
+            parts.extend(self.recent_group(&of, bucket, &prefix)?);
             Ok::<_, Error>(())
         };
         let buckets = self.state.buckets_of(location);
@@ -126,16 +127,7 @@ impl<'a> StoreSnapshot<'a> {
         key: &str,
         prefix: &[u8],
     ) -> Result<GroupSources, Error> {
-        let mut found = GroupSources::default();
-        for segment in bucket.open_segments()? {
-            let Some(section) = segment.section(document_type) else { continue };
-            let Some(entry) = segment.group(section, location, key)? else { continue };
-            let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
-            let infos = segment.chunks(section, chunks.clone())?;
-            let mut chunks: Vec<(u32, ChunkInfo)> = chunks.zip(infos).collect();
-            keep_reaching(&mut chunks, bucket);
-            found.segments.push(SegmentChunks { segment: Arc::clone(segment), section, chunks });
-        }
+        let segments = self.find_segments(document_type, bucket, location, key)?;
         let (mut from, mut to) = (prefix.to_vec(), after(prefix));
         if is_of_divided(bucket.id) {
             // The group is followed by the rest of the location, the low half of the reversed one.
@@ -143,10 +135,10 @@ impl<'a> StoreSnapshot<'a> {
             from.extend_from_slice(&(first as u32).to_be_bytes());
             to = (last as u32).checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
         }
-        found.tail = self.tail_keys(&from, to.as_deref(), |row| {
+        let tail = self.tail_keys(&from, to.as_deref(), |row| {
             row.document_type() == document_type && bucket.has(row.reversed_location())
         })?;
-        Ok(found)
+        Ok(GroupSources { segments, tail })
     }
 
     /// The chunks of the documents of a bucket that have no group.
@@ -346,7 +338,7 @@ impl<'a> StoreSnapshot<'a> {
     }
 
     /// Decides which versions of a group count.
-    fn resolve(&self, group: &GroupOfBucket<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
+    pub fn resolve(&self, group: &GroupOfBucket<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
         let (mut parts, tail) = self.newest(group, found)?;
         if !tail.is_empty() {
             parts.extend(self.tail_parts(group, &tail)?);
@@ -383,9 +375,7 @@ impl<'a> StoreSnapshot<'a> {
 
     /// Rows of the tail as chunks, from the cache where it has them.
     fn tail_parts(&self, group: &GroupOfBucket<'_>, keys: &[TailKey]) -> Result<Vec<ChunkPart>, Error> {
-        if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
-            self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
-        }
+        self.note_tail_rows(keys.len());
         let pieces = self.order.pieces(keys)?;
         let cache = &self.shared.caches.tail_chunks;
         let named = pieces.into_iter().map(|keys| {
@@ -398,7 +388,7 @@ impl<'a> StoreSnapshot<'a> {
         let named: Vec<_> = named.collect();
         let missing = named.iter().enumerate().filter(|(_, (chunk, ..))| chunk.is_none());
         let missing = missing.flat_map(|(place, (.., keys))| keys.iter().map(move |key| (*key, place)));
-        let mut rows = self.tail_rows(missing.collect())?;
+        let mut rows = self.tail_rows(missing.collect(), keys.len())?;
         let mut parts = Vec::with_capacity(named.len());
         for (place, (known, name, keys)) in named.into_iter().enumerate() {
             let chunk = known.unwrap_or_else(|| {
@@ -415,19 +405,39 @@ impl<'a> StoreSnapshot<'a> {
         Ok(parts)
     }
 
-    /// Returns the rows of these keys of one group and their bytes, by the number paired with each key. All
-    /// in one pass.
+    /// Returns the rows of these keys, out of `all` of one group, and their bytes, by the number paired with
+    /// each key. Few are read one by one, many in one pass.
     fn tail_rows(
         &self,
         mut keys: Vec<(&TailKey, usize)>,
+        all: usize,
     ) -> Result<BTreeMap<usize, (Vec<TailRow>, usize)>, Error> {
         keys.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
-        let (Some((first, _)), Some((last, _))) = (keys.first(), keys.last()) else {
-            return Ok(BTreeMap::new());
-        };
+        let mut rows: Vec<Option<(TailRow, usize)>> = vec![None; keys.len()];
+        let at_once = if keys.len() * SCANNED_PER_SEEK < all { 1 } else { keys.len().max(1) };
+        for (keys, rows) in keys.chunks(at_once).zip(rows.chunks_mut(at_once)) {
+            self.read_rows(keys, rows)?;
+        }
+        let mut found: BTreeMap<usize, (Vec<TailRow>, usize)> = BTreeMap::new();
+        for ((_, place), row) in keys.into_iter().zip(rows) {
+            let (rows, bytes) = found.entry(place).or_default();
+            let (row, more) =
+                row.expect("the keys were read from the same snapshots, and no row is ever taken out of one");
+            rows.push(row);
+            *bytes += more;
+        }
+        Ok(found)
+    }
+
+    /// Reads the rows of these keys, given in order, in one pass over their range.
+    fn read_rows(
+        &self,
+        keys: &[(&TailKey, usize)],
+        rows: &mut [Option<(TailRow, usize)>],
+    ) -> Result<(), Error> {
+        let (Some((first, _)), Some((last, _))) = (keys.first(), keys.last()) else { return Ok(()) };
         let mut end = last.key.clone();
         end.push(0);
-        let mut rows: Vec<Option<(TailRow, usize)>> = vec![None; keys.len()];
         for snapshot in &self.snapshots {
             let mut next = 0;
             snapshot.range(&first.key, Some(&end), &mut |key, value| {
@@ -441,15 +451,7 @@ impl<'a> StoreSnapshot<'a> {
                 Ok(if next < keys.len() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
-        let mut found: BTreeMap<usize, (Vec<TailRow>, usize)> = BTreeMap::new();
-        for ((_, place), row) in keys.into_iter().zip(rows) {
-            let (rows, bytes) = found.entry(place).or_default();
-            let (row, more) =
-                row.expect("the keys were read from the same snapshots, and no row is ever taken out of one");
-            rows.push(row);
-            *bytes += more;
-        }
-        Ok(found)
+        Ok(())
     }
 
     fn tail_part(&self, group: &GroupOfBucket<'_>, chunk: Arc<TailChunk>) -> ChunkPart {
@@ -508,7 +510,7 @@ fn once_each(parts: Vec<ChunkPart>) -> Vec<ChunkPart> {
 }
 
 /// Keeps those of a group's chunks that can have documents of a bucket.
-fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &StoredBucket) {
+pub(super) fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &StoredBucket) {
     if !is_of_divided(bucket.id) {
         return;
     }

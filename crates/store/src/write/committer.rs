@@ -340,7 +340,9 @@ impl PendingWrites {
             let followed = follower.wanted(&rows);
             let count = rows.len() as u64;
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+            let numbered = shared.write_numbers.begin(&rows);
             let outcome = generation.tail.append(rows);
+            drop(numbered);
             return match outcome {
                 Ok(()) => {
                     follower.committed(followed);

@@ -16,6 +16,7 @@ mod isolation;
 mod late;
 mod model;
 mod power;
+mod recent;
 mod replica;
 mod schemas;
 mod slices;
