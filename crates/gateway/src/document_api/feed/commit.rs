@@ -134,6 +134,7 @@ impl FeedCommitter {
 
     /// Executes all pieces, until the stream ends or is stopped, and writes the totals.
     pub(super) async fn run(mut self, mut pieces: mpsc::Receiver<PreparedPiece>) {
+        let mut is_ended = false;
         while let Some(piece) = pieces.recv().await {
             let mut wave = OperationWave::default();
             for item in piece.items {
@@ -147,10 +148,21 @@ impl FeedCommitter {
             }
             self.execute(wave, Some(piece.room)).await;
             self.stopped = self.stopped.or(piece.stopped);
+            is_ended = piece.is_end;
             // A client that has left gets no answer, and has sent nothing whole after this.
             if self.stopped.is_some() || self.answer.is_gone() {
                 break;
             }
+        }
+        if !is_ended {
+            // A step has failed, and the pieces after it are lost.
+            self.stopped.get_or_insert_with(|| FeedBreak {
+                status: 500,
+                message: format!(
+                    "the server failed after operation {}; see its log, and send again what follows",
+                    self.totals.operations
+                ),
+            });
         }
         self.answer.total(&self.totals, self.stopped.as_ref());
     }

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
-use super::source::{FrameSource, PackedForm, SourceFailure};
+use super::source::{BodyFrame, FrameSource, PackedForm, SourceFailure};
 use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
 use crate::GatewayState;
 use crate::http::{BodyReader, BudgetReservation};
@@ -21,22 +21,21 @@ use millrace_node::Error;
 /// Receives the body, as fast as its bytes are taken.
 pub(super) struct BodyPump {
     pub(super) reader: BodyReader,
-    pub(super) frames: mpsc::Sender<Result<Bytes, Error>>,
+    pub(super) frames: mpsc::Sender<BodyFrame>,
 }
 
 impl BodyPump {
     /// Runs until the body ends, or nothing more of it is needed.
     pub(super) async fn run(mut self, first: Option<Bytes>) {
-        let Some(first) = first else { return };
-        let mut next = Ok(Some(first));
+        let mut next = Ok(first);
         loop {
-            let item = match next {
-                Ok(Some(frame)) => Ok(frame),
-                Ok(None) => return,
-                Err(error) => Err(error),
+            let frame = match next {
+                Ok(Some(bytes)) => BodyFrame::Bytes(bytes),
+                Ok(None) => BodyFrame::End,
+                Err(error) => BodyFrame::Broken(error),
             };
-            let is_last = item.is_err();
-            if self.frames.send(item).await.is_err() {
+            let is_last = !matches!(frame, BodyFrame::Bytes(_));
+            if self.frames.send(frame).await.is_err() {
                 break;
             }
             if is_last {
@@ -66,6 +65,8 @@ pub(super) struct FeedPiece {
     pub(super) items: Vec<FeedItem>,
     /// Reason why nothing follows, if the stream is not at its end.
     pub(super) stopped: Option<FeedBreak>,
+    /// True if the stream ends with this piece. A stream without an end was not read to it.
+    pub(super) is_end: bool,
     /// Size of the operations, in bytes.
     bytes: usize,
     /// Memory of operations that are larger than a piece.
@@ -75,7 +76,7 @@ pub(super) struct FeedPiece {
 /// Splits a body into pieces, on a thread of its own.
 pub(super) struct OperationSplitter {
     node: Arc<GatewayState>,
-    frames: mpsc::Receiver<Result<Bytes, Error>>,
+    frames: mpsc::Receiver<BodyFrame>,
     form: PackedForm,
     pieces: mpsc::Sender<FeedPiece>,
     patience: Duration,
@@ -96,7 +97,7 @@ struct GatheredPiece {
 impl GatheredPiece {
     /// Hands the piece on, if there is something in it.
     fn hand_on(&mut self) -> io::Result<()> {
-        if self.piece.items.is_empty() && self.piece.stopped.is_none() {
+        if self.piece.items.is_empty() && self.piece.stopped.is_none() && !self.piece.is_end {
             return Ok(());
         }
         let mut piece = std::mem::take(&mut self.piece);
@@ -109,7 +110,7 @@ impl GatheredPiece {
 impl OperationSplitter {
     pub(super) fn new(
         call: &DocumentCall,
-        frames: mpsc::Receiver<Result<Bytes, Error>>,
+        frames: mpsc::Receiver<BodyFrame>,
         form: PackedForm,
         pieces: mpsc::Sender<FeedPiece>,
     ) -> Self {
@@ -165,8 +166,10 @@ impl OperationSplitter {
                 return;
             }
         }
+        let mut gathered = gathered.borrow_mut();
+        gathered.piece.is_end = true;
         // If it is not taken, the stream was stopped.
-        let _ = gathered.borrow_mut().hand_on();
+        let _ = gathered.hand_on();
     }
 }
 

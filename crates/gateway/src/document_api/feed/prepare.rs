@@ -68,6 +68,8 @@ impl PreparedStep {
 pub(super) struct PreparedPiece {
     pub(super) items: Vec<PreparedItem>,
     pub(super) stopped: Option<FeedBreak>,
+    /// True if the stream ends with this piece.
+    pub(super) is_end: bool,
     /// Memory of the operations that are committed here, parsed.
     pub(super) room: BudgetReservation,
     /// Memory of the text.
@@ -100,7 +102,7 @@ async fn prepare(call: &Arc<DocumentCall>, mut piece: FeedPiece) -> PreparedPiec
             Vec::new()
         }
     };
-    PreparedPiece { items: prepared, stopped, room, _text: piece }
+    PreparedPiece { items: prepared, stopped, is_end: piece.is_end, room, _text: piece }
 }
 
 /// Parses and indexes in the pool, once there is room for it.

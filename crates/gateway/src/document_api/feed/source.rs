@@ -76,27 +76,35 @@ impl SourceFailure {
     }
 }
 
+/// A frame of a body, or its end.
+pub(super) enum BodyFrame {
+    Bytes(Bytes),
+    End,
+    Broken(Error),
+}
+
 /// The frames of a body as bytes. It calls a function before it waits for the next frame.
 pub(super) struct FrameSource {
-    frames: mpsc::Receiver<Result<Bytes, Error>>,
+    frames: mpsc::Receiver<BodyFrame>,
     frame: Bytes,
+    is_ended: bool,
     before_wait: Box<dyn FnMut() -> io::Result<()>>,
     failure: SourceFailure,
 }
 
 impl FrameSource {
     pub(super) fn new(
-        frames: mpsc::Receiver<Result<Bytes, Error>>,
+        frames: mpsc::Receiver<BodyFrame>,
         failure: SourceFailure,
         before_wait: Box<dyn FnMut() -> io::Result<()>>,
     ) -> Self {
-        FrameSource { frames, frame: Bytes::new(), before_wait, failure }
+        FrameSource { frames, frame: Bytes::new(), is_ended: false, before_wait, failure }
     }
 }
 
 impl Read for FrameSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.frame.is_empty() {
+        while self.frame.is_empty() && !self.is_ended {
             let next = match self.frames.try_recv() {
                 Ok(next) => Some(next),
                 Err(mpsc::error::TryRecvError::Disconnected) => None,
@@ -106,13 +114,46 @@ impl Read for FrameSource {
                 }
             };
             match next {
-                Some(Ok(frame)) => self.frame = frame,
-                Some(Err(error)) => return Err(self.failure.keep(&error)),
-                None => return Ok(0),
+                Some(BodyFrame::Bytes(frame)) => self.frame = frame,
+                Some(BodyFrame::End) => self.is_ended = true,
+                Some(BodyFrame::Broken(error)) => return Err(self.failure.keep(&error)),
+                None => {
+                    let error =
+                        Error::Internal("the server stopped reading the body; see its log".to_owned());
+                    return Err(self.failure.keep(&error));
+                }
             }
         }
         let count = self.frame.len().min(buffer.len());
         buffer[..count].copy_from_slice(&self.frame.split_to(count));
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a body of `frames` whose sender ends without a word.
+    fn read(frames: Vec<BodyFrame>) -> (io::Result<usize>, String) {
+        let (sender, receiver) = mpsc::channel(8);
+        frames.into_iter().for_each(|frame| assert!(sender.try_send(frame).is_ok(), "there is room"));
+        drop(sender);
+        let mut text = String::new();
+        let mut source = FrameSource::new(receiver, SourceFailure::default(), Box::new(|| Ok(())));
+        (source.read_to_string(&mut text), text)
+    }
+
+    #[test]
+    fn only_a_body_with_an_end_is_whole() {
+        let bytes = |text: &'static str| BodyFrame::Bytes(Bytes::from_static(text.as_bytes()));
+        let (whole, text) = read(vec![bytes("a"), bytes(""), bytes("b"), BodyFrame::End]);
+        assert_eq!((whole.expect("it ends"), &*text), (2, "ab"));
+        // The task that receives the body has failed.
+        let (lost, _) = read(vec![bytes("a")]);
+        let message = lost.expect_err("it has no end").to_string();
+        assert!(message.contains("stopped reading the body"), "{message}");
+        let (broken, _) = read(vec![bytes("a"), BodyFrame::Broken(Error::Overloaded)]);
+        assert!(broken.is_err());
     }
 }
