@@ -37,6 +37,7 @@ mod routes;
 mod scan_limit;
 mod scrolls;
 mod search;
+mod search_request;
 mod shelf;
 mod single;
 mod sorting;

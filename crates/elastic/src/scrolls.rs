@@ -12,7 +12,8 @@ use crate::catalog::{now_ms, random_text};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::search::{FoundHits, HitSearch, answer};
+use crate::search::{FoundHits, answer};
+use crate::search_request::HitSearch;
 
 /// Scrolls that may be open.
 const SCROLLS_MAX: usize = 500;
