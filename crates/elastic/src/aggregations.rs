@@ -22,6 +22,7 @@ use self::values::{AggregatedValue, FieldSource};
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::hit_form::InnerHits;
+use crate::nested;
 use crate::query::{self, SearchQuery};
 use crate::search::{SearchHit, searched};
 
@@ -101,6 +102,11 @@ impl AskedAggregation {
                 "[composite] aggregation cannot be used with a parent aggregation of type: [{parent}]"
             )));
         }
+        if kind == "reverse_nested" && !around.contains(&"nested") {
+            return Err(Error::IllegalArgument(format!(
+                "Reverse nested aggregation [{name}] can only be used inside a [nested] aggregation"
+            )));
+        }
         if kind == "global" && !around.is_empty() {
             return Err(Error::IllegalArgument(format!(
                 "Aggregator [{name}] of type [global] cannot be used as sub-aggregation"
@@ -139,6 +145,7 @@ impl AskedAggregation {
 /// The documents of a search, and the buckets that are made of them.
 pub(crate) struct AggregationScope<'s> {
     pub(crate) indexes: &'s [OpenIndex],
+    pub(crate) matching: &'s [&'s SearchHit],
     /// All documents of the indexes, if an aggregation reads them.
     pub(crate) everything: &'s [&'s SearchHit],
     pub(crate) names_types: bool,
@@ -225,6 +232,20 @@ impl<'a> OneAggregation<'a> {
                 let source = self.source()?;
                 let is_missing = |hit: &&SearchHit| source.all(hit).is_empty();
                 self.single("missing", &self.hits.iter().copied().filter(is_missing).collect::<Vec<_>>())
+            }
+            "nested" => {
+                let path = self.text_option("path").ok_or_else(|| {
+                    Error::IllegalArgument(format!("[nested] of [{}] needs a [path]", self.asked.name))
+                })?;
+                let parts: Vec<SearchHit> =
+                    self.hits.iter().flat_map(|hit| nested::part_hits(hit, &path)).collect();
+                self.single("nested", &parts.iter().collect::<Vec<_>>())
+            }
+            "reverse_nested" => {
+                let key = |hit: &SearchHit| (hit.index.entry.name.clone(), hit.stored.id.clone());
+                let wanted: std::collections::HashSet<_> = self.hits.iter().map(|hit| key(hit)).collect();
+                let roots = self.scope.matching.iter().copied().filter(|hit| wanted.contains(&key(hit)));
+                self.single("reverse_nested", &roots.collect::<Vec<_>>())
             }
             "global" => self.single("global", self.scope.everything),
             "sampler" => {

@@ -83,6 +83,9 @@ impl HitForm {
             object.insert("_seq_no".to_owned(), hit.stored.seq_no.into());
             object.insert("_primary_term".to_owned(), 1.into());
         }
+        if let Some(place) = &hit.place {
+            object.insert("_nested".to_owned(), json!({ "field": place.path, "offset": place.offset }));
+        }
         object.insert("_score".to_owned(), if has_score { json!(hit.score) } else { Value::Null });
         if let Some(routing) = &hit.stored.routing {
             object.insert("_routing".to_owned(), routing.as_str().into());
@@ -94,9 +97,16 @@ impl HitForm {
         let shown = self.shown.clone().unwrap_or_default();
         let keeps = hit.index.entry.mappings.get("_source").and_then(|source| source.get("enabled"));
         if has_source && !shown.is_off && keeps != Some(&Value::Bool(false)) {
-            object.insert("_source".to_owned(), Value::Object(shown.apply(&hit.document)));
+            let of_part = hit
+                .place
+                .as_ref()
+                .and_then(|place| all_at(&hit.document, &place.path).into_iter().find_map(Value::as_object));
+            object.insert("_source".to_owned(), Value::Object(shown.apply(of_part.unwrap_or(&hit.document))));
         }
-        let fields = self.fields_of(hit);
+        let mut fields = self.fields_of(hit);
+        if let Some((field, value)) = &hit.collapsed {
+            fields.insert(field.clone(), json!([value]));
+        }
         if !fields.is_empty() {
             object.insert("fields".to_owned(), Value::Object(fields));
         }
@@ -193,6 +203,7 @@ impl InnerHits {
                 "from" => page.from = number()?,
                 "size" => page.size = number()?,
                 "sort" => page.order = Some(HitOrder::parse(value)?),
+                "name" | "ignore_unmapped" => {}
                 "track_scores" => page.tracks_scores = *value == Value::Bool(true),
                 _ if page.form.member(name, value)? => {}
                 other => return Err(Error::Parsing(format!("unknown key [{other}] in a page of hits"))),
@@ -204,6 +215,16 @@ impl InnerHits {
     /// Number of hits up to the end of the page.
     pub(crate) fn reach(&self) -> usize {
         self.from.saturating_add(self.size)
+    }
+
+    /// Hits in the order of the page.
+    pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Vec<SearchHit> {
+        let mut hits = hits.to_vec();
+        match &self.order {
+            Some(order) => hits.sort_by(|left, right| order.compare(&order.keys(left), &order.keys(right))),
+            None => hits.sort_by(|left, right| right.score.total_cmp(&left.score)),
+        }
+        hits
     }
 
     /// The page of some hits.

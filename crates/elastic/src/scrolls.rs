@@ -88,7 +88,7 @@ pub(crate) fn next(
     let from = scroll.given;
     let to = (from + scroll.request.size).min(scroll.found.hits.len());
     scroll.given = to;
-    let mut page = answer(&scroll.request, &scroll.found, &scroll.found.hits[from..to], began_ms);
+    let mut page = answer(&scroll.request, &scroll.found, &scroll.found.hits[from..to], began_ms)?;
     if parameters.flag("rest_total_hits_as_int")?.unwrap_or(false)
         && let Some(total) = page["hits"]["total"].get("value").cloned()
     {

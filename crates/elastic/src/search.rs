@@ -13,6 +13,7 @@ use crate::evaluation::SearchedDocument;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
 use crate::names::{self, NameOptions};
+use crate::nested::{NestedPlace, add_inner_hits};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -34,6 +35,12 @@ pub(crate) struct SearchHit {
     pub(crate) score: f64,
     pub(crate) matched: Vec<String>,
     pub(crate) sort: Vec<HitSortKey>,
+    /// Place of a nested object that is shown as a hit.
+    pub(crate) place: Option<NestedPlace>,
+    /// Field by which the hits were collapsed, and its value in this one.
+    pub(crate) collapsed: Option<(String, Value)>,
+    /// Hits that are shown inside of this one.
+    pub(crate) inner: Map<String, Value>,
 }
 
 /// Result of a search before it is cut into pages.
@@ -110,6 +117,9 @@ pub(crate) fn run(
         true => None,
         false => Some(aggregate(door, indexes, request, &aggregated)?),
     };
+    if let Some(collapse) = &request.collapse {
+        hits = collapse.heads(hits, indexes, request)?;
+    }
     let shards = indexes.iter().map(shards_of).sum();
     let is_terminated = progress.may_terminate().then_some(progress.is_terminated);
     let is_timed_out = progress.is_timed_out;
@@ -136,15 +146,17 @@ fn aggregate(
             })?;
         }
     }
+    let matching = matching.iter().collect::<Vec<_>>();
     let scope = AggregationScope {
         indexes,
+        matching: &matching,
         everything: &everything.iter().collect::<Vec<_>>(),
         names_types: request.form.names_parts,
         total_as_number: request.form.total_as_number,
         buckets: Cell::new(0),
         buckets_max: buckets_max(door)?,
     };
-    scope.run(&request.aggregations, &matching.iter().collect::<Vec<_>>()).map(Value::Object)
+    scope.run(&request.aggregations, &matching).map(Value::Object)
 }
 
 /// Buckets that one search may have, by the settings of the cluster.
@@ -224,6 +236,9 @@ fn visit(
             score: 1.0,
             matched: Vec::new(),
             sort: Vec::new(),
+            place: None,
+            collapsed: None,
+            inner: Map::new(),
         };
         let mut matched = Vec::new();
         let score = searched(&hit).score(query, &mut matched)?;
@@ -251,8 +266,25 @@ fn visit(
 }
 
 /// Answer of a search with the hits of a page.
-pub(crate) fn answer(request: &HitSearch, found: &FoundHits, page: &[SearchHit], began_ms: u64) -> Value {
-    let hits: Vec<Value> = page.iter().map(|hit| request.form.object(hit, found.has_scores)).collect();
+///
+/// # Errors
+/// A document is not as its nested query needs it.
+pub(crate) fn answer(
+    request: &HitSearch,
+    found: &FoundHits,
+    page: &[SearchHit],
+    began_ms: u64,
+) -> Result<Value, Error> {
+    let mut hits: Vec<Value> = Vec::new();
+    for hit in page {
+        let mut inner = hit.inner.clone();
+        add_inner_hits(&request.query, hit, request.form.total_as_number, &mut inner)?;
+        let mut object = request.form.object(hit, found.has_scores);
+        if !inner.is_empty() {
+            object["inner_hits"] = Value::Object(inner);
+        }
+        hits.push(object);
+    }
     let best = page
         .iter()
         .map(|hit| hit.score)
@@ -281,7 +313,7 @@ pub(crate) fn answer(request: &HitSearch, found: &FoundHits, page: &[SearchHit],
     if let Some(aggregations) = &found.aggregations {
         answer["aggregations"] = aggregations.clone();
     }
-    answer
+    Ok(answer)
 }
 
 /// Indexes that a search names, with the filters of the aliases that it names put before its query.
@@ -329,7 +361,7 @@ fn search_body(
     let found = run(door, &indexes, &request, scroll.is_some())?;
     let from = request.from.min(found.hits.len());
     let to = (request.from + request.size).min(found.hits.len());
-    let mut answer = answer(&request, &found, &found.hits[from..to], began_ms);
+    let mut answer = answer(&request, &found, &found.hits[from..to], began_ms)?;
     if scroll.is_some() {
         answer["_scroll_id"] = door.scrolls.open(request, found)?.into();
     }

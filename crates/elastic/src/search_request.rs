@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::aggregations::{self, AskedAggregation};
+use crate::collapse::HitCollapse;
 use crate::hit_form::HitForm;
 use crate::query::{self, SearchQuery};
 use crate::request::DoorParameters;
@@ -24,6 +25,7 @@ pub(crate) struct HitSearch {
     pub(crate) aggregations: Vec<AskedAggregation>,
     pub(crate) form: HitForm,
     pub(crate) routing: Option<Vec<String>>,
+    pub(crate) collapse: Option<HitCollapse>,
     pub(crate) slice: Option<(u64, u64)>,
     pub(crate) minimum_score: Option<f64>,
     pub(crate) tracks_scores: bool,
@@ -57,6 +59,7 @@ impl HitSearch {
             form: HitForm::default(),
             routing: parameters.list("routing"),
             slice: None,
+            collapse: None,
             minimum_score: None,
             tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
             limit: ScanLimit::parse(body, parameters)?,
@@ -97,6 +100,7 @@ impl HitSearch {
         };
         match name {
             "track_scores" => self.tracks_scores |= *value == Value::Bool(true),
+            "collapse" => self.collapse = Some(HitCollapse::parse(value)?),
             "post_filter" => self.post_filter = Some(query::parse(value)?),
             "from" => self.from = number(value)?,
             "size" => self.size = number(value)?,
@@ -139,6 +143,14 @@ impl HitSearch {
     }
 
     fn check_window(&self, is_scroll: bool) -> Result<(), Error> {
+        if self.collapse.is_some() && is_scroll {
+            return Err(Error::IllegalArgument("cannot use `collapse` in a scroll context".to_owned()));
+        }
+        if self.collapse.is_some() && self.after.is_some() {
+            return Err(Error::IllegalArgument(
+                "cannot use `collapse` in conjunction with `search_after`".to_owned(),
+            ));
+        }
         if is_scroll && self.size > WINDOW_MAX {
             return Err(Error::IllegalArgument(format!(
                 "Batch size is too large, size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. Scroll batch sizes cost as much \

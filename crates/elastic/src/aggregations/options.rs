@@ -102,6 +102,8 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("filters", &["filters", "other_bucket", "other_bucket_key", "keyed"]),
     ("adjacency_matrix", &["filters", "separator"]),
     ("missing", &["field"]),
+    ("nested", &["path"]),
+    ("reverse_nested", &[]),
     ("global", &[]),
     ("sampler", &["shard_size"]),
     ("composite", &["sources", "size", "after"]),
