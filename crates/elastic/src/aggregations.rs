@@ -1,113 +1,319 @@
-//! Aggregations: terms, dates, numbers and ranges of the matching documents.
+//! Aggregations of the matching documents: buckets, figures of them, and figures of buckets.
+//!
+//! A request is read as a whole before any document is: [`AskedAggregation`]. Each kind of bucket then
+//! divides its documents and runs what is asked inside on each part. Pipelines run last, on finished buckets.
 
-use std::collections::BTreeMap;
+mod composite;
+mod histograms;
+mod metrics;
+mod options;
+mod pipelines;
+mod ranges;
+mod significant;
+mod terms;
+pub(crate) mod values;
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use std::cell::Cell;
+
 use serde_json::{Map, Value, json};
 
+use self::pipelines::PipelineKind;
+use self::values::{AggregatedValue, FieldSource};
 use crate::Error;
-use crate::dates::{DateText, floor, span, zone_of};
-use crate::evaluation::{FieldValueKind, kind_of, number_of};
-use crate::fields::all_at;
-use crate::mapping::{field_at, type_of};
-use crate::query::{self, text_of};
+use crate::catalog::OpenIndex;
+use crate::hit_form::InnerHits;
+use crate::nested;
+use crate::query::{self, SearchQuery};
 use crate::search::{SearchHit, searched};
 
-/// Buckets that one aggregation may have.
-const BUCKETS_MAX: usize = 65_536;
+/// Buckets that the aggregations of one search may have, without a setting.
+pub(crate) const BUCKETS_MAX: usize = 65_535;
 
-/// Runs aggregations over documents.
+/// Depth of aggregations in aggregations.
+const DEPTH_MAX: usize = 20;
+
+/// Filters of an adjacency matrix.
+const FILTERS_MAX: usize = 100;
+
+/// Hits in one bucket.
+const TOP_HITS_MAX: usize = 100;
+
+/// An aggregation as it was asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedAggregation {
+    name: String,
+    kind: String,
+    options: Map<String, Value>,
+    inner: Vec<AskedAggregation>,
+    meta: Option<Value>,
+}
+
+/// Parses the aggregations of a search.
 ///
 /// # Errors
 /// One is malformed, or of a kind that there is not.
-pub(crate) fn run(
-    aggregations: &Map<String, Value>,
-    hits: &[&SearchHit],
-    names_types: bool,
-) -> Result<Value, Error> {
-    let mut answer = Map::new();
-    for (name, body) in aggregations {
+pub(crate) fn parse(value: &Value) -> Result<Vec<AskedAggregation>, Error> {
+    parse_inside(value, &[])
+}
+
+fn parse_inside(value: &Value, around: &[&str]) -> Result<Vec<AskedAggregation>, Error> {
+    let Value::Object(members) = value else {
+        return Err(Error::Parsing("[aggregations] must be an object".to_owned()));
+    };
+    if around.len() > DEPTH_MAX {
+        return Err(Error::IllegalArgument(format!("aggregations may be nested {DEPTH_MAX} deep at most")));
+    }
+    let asked = members.iter().map(|(name, body)| AskedAggregation::parse(name, body, around));
+    let asked: Vec<AskedAggregation> = asked.collect::<Result<_, _>>()?;
+    for one in &asked {
+        pipelines::check(one, &asked, around)?;
+    }
+    Ok(asked)
+}
+
+impl AskedAggregation {
+    fn parse(name: &str, body: &Value, around: &[&str]) -> Result<Self, Error> {
         let Value::Object(body) = body else {
             return Err(Error::Parsing(format!("[{name}] an aggregation is an object")));
         };
-        let empty = Map::new();
-        let inner = body
-            .get("aggs")
-            .or_else(|| body.get("aggregations"))
-            .and_then(Value::as_object)
-            .unwrap_or(&empty);
-        let mut kinds =
-            body.iter().filter(|(kind, _)| !["aggs", "aggregations", "meta"].contains(&kind.as_str()));
+        if name.is_empty() || name.contains(['[', ']', '>']) {
+            return Err(Error::Parsing(format!(
+                "Invalid aggregation name [{name}]. Aggregation names can contain any character except '[', ']', and '>'"
+            )));
+        }
+        let is_other = |kind: &str| ["aggs", "aggregations", "meta"].contains(&kind);
+        let mut kinds = body.iter().filter(|(kind, _)| !is_other(kind));
         let (Some((kind, options)), None) = (kinds.next(), kinds.next()) else {
             return Err(Error::Parsing(format!(
                 "Expected [START_OBJECT] under [{name}] with one type of aggregation"
             )));
         };
-        let aggregation = OneAggregation { kind, options, inner, hits, names_types };
-        let (typed, mut value) = aggregation.run()?;
-        if let Some(meta) = body.get("meta") {
-            value["meta"] = meta.clone();
-        }
-        answer.insert(if names_types { format!("{typed}#{name}") } else { name.clone() }, value);
-    }
-    Ok(Value::Object(answer))
-}
-
-struct OneAggregation<'a> {
-    kind: &'a str,
-    options: &'a Value,
-    inner: &'a Map<String, Value>,
-    hits: &'a [&'a SearchHit],
-    names_types: bool,
-}
-
-impl OneAggregation<'_> {
-    fn run(&self) -> Result<(&'static str, Value), Error> {
-        match self.kind {
-            "terms" => self.terms(),
-            "date_histogram" => Ok(("date_histogram", self.date_histogram()?)),
-            "histogram" => Ok(("histogram", self.histogram()?)),
+        let Value::Object(options) = options else {
+            return Err(Error::Parsing(format!("[{kind}] of [{name}] must be an object")));
+        };
+        match kind.as_str() {
             "filter" => {
-                let filter = query::parse(self.options)?;
-                let hits = self.matching(&filter)?;
-                Ok(("filter", self.bucket(&hits, Map::new())?))
+                query::parse(&Value::Object(options.clone()))?;
             }
-            "filters" => Ok(("filters", self.filters()?)),
-            "missing" => {
-                let field = self.field()?;
-                let hits: Vec<&SearchHit> =
-                    self.hits.iter().copied().filter(|hit| values(hit, field).is_empty()).collect();
-                Ok(("missing", self.bucket(&hits, Map::new())?))
-            }
-            "range" => Ok(("range", self.ranges()?)),
-            "global" => Ok(("global", self.bucket(self.hits, Map::new())?)),
-            "value_count" => {
-                let field = self.field()?;
-                let count: usize = self.hits.iter().map(|hit| values(hit, field).len()).sum();
-                Ok(("value_count", json!({ "value": count })))
-            }
-            "cardinality" => {
-                let field = self.field()?;
-                let all = self.hits.iter().flat_map(|hit| values(hit, field)).map(|value| value.to_string());
-                let different: std::collections::BTreeSet<String> = all.collect();
-                Ok(("cardinality", json!({ "value": different.len() })))
-            }
-            "stats" | "avg" | "sum" | "min" | "max" => self.stats(),
-            other => Err(Error::Parsing(format!("Unknown aggregation type [{other}]"))),
+            _ => options::check(kind, options)?,
         }
-    }
-
-    fn field(&self) -> Result<&str, Error> {
-        self.options.get("field").and_then(Value::as_str).ok_or_else(|| {
-            Error::IllegalArgument(format!(
-                "Required one of fields [field, script], but none were specified. [{}]",
-                self.kind
-            ))
+        if let Some(parent) = around.last().filter(|_| kind == "composite") {
+            return Err(Error::IllegalArgument(format!(
+                "[composite] aggregation cannot be used with a parent aggregation of type: [{parent}]"
+            )));
+        }
+        if kind == "reverse_nested" && !around.contains(&"nested") {
+            return Err(Error::IllegalArgument(format!(
+                "Reverse nested aggregation [{name}] can only be used inside a [nested] aggregation"
+            )));
+        }
+        if kind == "global" && !around.is_empty() {
+            return Err(Error::IllegalArgument(format!(
+                "Aggregator [{name}] of type [global] cannot be used as sub-aggregation"
+            )));
+        }
+        metrics::check(name, kind, options)?;
+        let inner = match body.get("aggs").or_else(|| body.get("aggregations")) {
+            Some(inner) => parse_inside(inner, &[around, &[kind.as_str()]].concat())?,
+            None => Vec::new(),
+        };
+        if !inner.is_empty() && (metrics::is_metric(kind) || PipelineKind::of(kind).is_some()) {
+            return Err(Error::IllegalArgument(format!(
+                "Aggregator [{name}] of type [{kind}] cannot accept sub-aggregations"
+            )));
+        }
+        let meta = body.get("meta").cloned();
+        Ok(AskedAggregation {
+            name: name.to_owned(),
+            kind: kind.clone(),
+            options: options.clone(),
+            inner,
+            meta,
         })
     }
 
-    fn matching(&self, filter: &query::SearchQuery) -> Result<Vec<&SearchHit>, Error> {
+    /// True if the aggregation reads documents that the query does not match.
+    pub(crate) fn reads_everything(&self) -> bool {
+        let has_empty = self.options.get("min_doc_count") == Some(&json!(0));
+        self.kind == "global"
+            || self.kind.starts_with("significant_")
+            || self.kind == "terms" && has_empty
+            || self.inner.iter().any(AskedAggregation::reads_everything)
+    }
+}
+
+/// The documents of a search, and the buckets that are made of them.
+pub(crate) struct AggregationScope<'s> {
+    pub(crate) indexes: &'s [OpenIndex],
+    pub(crate) matching: &'s [&'s SearchHit],
+    /// All documents of the indexes, if an aggregation reads them.
+    pub(crate) everything: &'s [&'s SearchHit],
+    pub(crate) names_types: bool,
+    pub(crate) total_as_number: bool,
+    pub(crate) buckets: Cell<usize>,
+    pub(crate) buckets_max: usize,
+}
+
+impl AggregationScope<'_> {
+    /// Runs aggregations over documents.
+    ///
+    /// # Errors
+    /// An option has a value that is not possible, or there are too many buckets.
+    pub(crate) fn run(
+        &self,
+        asked: &[AskedAggregation],
+        hits: &[&SearchHit],
+    ) -> Result<Map<String, Value>, Error> {
+        let mut answer = Map::new();
+        for one in asked.iter().filter(|one| PipelineKind::of(&one.kind).is_none()) {
+            let (kind, value) = OneAggregation { asked: one, scope: self, hits }.run()?;
+            self.add(&mut answer, one, kind, value);
+        }
+        for one in asked {
+            if let Some(PipelineKind::OfSiblings) = PipelineKind::of(&one.kind) {
+                let (kind, value) = pipelines::of_siblings(one, asked, &answer)?;
+                self.add(&mut answer, one, kind, value);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn add(&self, answer: &mut Map<String, Value>, asked: &AskedAggregation, kind: &str, mut value: Value) {
+        if let Some(meta) = &asked.meta {
+            value["meta"] = meta.clone();
+        }
+        let name = if self.names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
+        answer.insert(name, value);
+    }
+
+    /// Counts buckets that are about to be made.
+    fn count(&self, buckets: usize) -> Result<(), Error> {
+        let most = self.buckets_max;
+        let count = self.buckets.get().saturating_add(buckets);
+        self.buckets.set(count);
+        match count > most {
+            true => Err(Error::IllegalArgument(format!(
+                "Trying to create too many buckets. Must be less than or equal to: [{most}] but was [{count}]. This limit can \
+                 be set by changing the [search.max_buckets] cluster level setting."
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// An aggregation over the documents of one bucket.
+struct OneAggregation<'a> {
+    asked: &'a AskedAggregation,
+    scope: &'a AggregationScope<'a>,
+    hits: &'a [&'a SearchHit],
+}
+
+impl<'a> OneAggregation<'a> {
+    fn run(&self) -> Result<(&'static str, Value), Error> {
+        match self.asked.kind.as_str() {
+            "terms" => self.terms(),
+            "rare_terms" => self.rare_terms(),
+            "multi_terms" => self.multi_terms(),
+            "significant_terms" | "significant_text" => self.significant(),
+            "date_histogram" => Ok(("date_histogram", self.date_histogram()?)),
+            "histogram" => Ok(("histogram", self.histogram()?)),
+            "auto_date_histogram" => Ok(("auto_date_histogram", self.auto_date_histogram()?)),
+            "composite" => Ok(("composite", self.composite()?)),
+            "range" => Ok(("range", self.ranges()?)),
+            "date_range" => Ok(("date_range", self.ranges()?)),
+            "ip_range" => Ok(("ip_range", self.ranges()?)),
+            "filter" => {
+                let filter = query::parse(&Value::Object(self.asked.options.clone()))?;
+                self.single("filter", &self.matching(&filter)?)
+            }
+            "filters" => Ok(("filters", self.filters()?)),
+            "adjacency_matrix" => Ok(("adjacency_matrix", self.adjacency_matrix()?)),
+            "missing" => {
+                let source = self.source()?;
+                let is_missing = |hit: &&SearchHit| source.all(hit).is_empty();
+                self.single("missing", &self.hits.iter().copied().filter(is_missing).collect::<Vec<_>>())
+            }
+            "nested" => {
+                let path = self.text_option("path").ok_or_else(|| {
+                    Error::IllegalArgument(format!("[nested] of [{}] needs a [path]", self.asked.name))
+                })?;
+                let parts: Vec<SearchHit> =
+                    self.hits.iter().flat_map(|hit| nested::part_hits(hit, &path)).collect();
+                self.single("nested", &parts.iter().collect::<Vec<_>>())
+            }
+            "reverse_nested" => {
+                let key = |hit: &SearchHit| (hit.index.entry.name.clone(), hit.stored.id.clone());
+                let wanted: std::collections::HashSet<_> = self.hits.iter().map(|hit| key(hit)).collect();
+                let roots = self.scope.matching.iter().copied().filter(|hit| wanted.contains(&key(hit)));
+                self.single("reverse_nested", &roots.collect::<Vec<_>>())
+            }
+            "global" => self.single("global", self.scope.everything),
+            "sampler" => {
+                let mut best = self.hits.to_vec();
+                best.sort_by(|left, right| right.score.total_cmp(&left.score));
+                best.truncate(self.count_of("shard_size", 100)?);
+                self.single("sampler", &best)
+            }
+            "top_hits" => {
+                let inner = InnerHits::parse(&self.asked.options)?;
+                if inner.reach() > TOP_HITS_MAX {
+                    return Err(Error::IllegalArgument(format!(
+                        "Top hits result window is too large, the top hits aggregator [{}]'s from + size must be less than or equal to: \
+                         [{TOP_HITS_MAX}] but was [{}].",
+                        self.asked.name,
+                        inner.reach()
+                    )));
+                }
+                Ok(("top_hits", json!({ "hits": inner.of(self.hits, self.scope.total_as_number) })))
+            }
+            _ => self.metric(),
+        }
+    }
+
+    /// An option; none if it is null.
+    fn option(&self, name: &str) -> Option<&'a Value> {
+        self.asked.options.get(name).filter(|value| !value.is_null())
+    }
+
+    /// An option that is a text, or has one.
+    fn text_option(&self, name: &str) -> Option<String> {
+        self.option(name).map(query::text_of)
+    }
+
+    /// An option that is true or false.
+    fn flag(&self, name: &str) -> bool {
+        matches!(self.text_option(name).as_deref(), Some("true"))
+    }
+
+    /// An option that is a count.
+    fn count_of(&self, name: &str, otherwise: usize) -> Result<usize, Error> {
+        match self.option(name) {
+            None => Ok(otherwise),
+            Some(value) => query::text_of(value).parse::<usize>().map_err(|_| {
+                Error::IllegalArgument(format!(
+                    "[{name}] must be a whole number that is not negative. Found [{}] in [{}]",
+                    query::text_of(value),
+                    self.asked.name
+                ))
+            }),
+        }
+    }
+
+    /// An option that is a number.
+    fn number_of(&self, name: &str, otherwise: f64) -> Result<f64, Error> {
+        match self.option(name) {
+            None => Ok(otherwise),
+            Some(value) => crate::evaluation::number_of(value).ok_or_else(|| {
+                Error::IllegalArgument(format!("[{name}] of [{}] must be a number", self.asked.name))
+            }),
+        }
+    }
+
+    fn source(&self) -> Result<FieldSource, Error> {
+        FieldSource::new(&self.asked.kind, &self.asked.options, self.scope.indexes)
+    }
+
+    fn matching(&self, filter: &SearchQuery) -> Result<Vec<&'a SearchHit>, Error> {
         let mut matching = Vec::new();
         for hit in self.hits {
             if searched(hit).score(filter, &mut Vec::new())?.is_some() {
@@ -117,331 +323,119 @@ impl OneAggregation<'_> {
         Ok(matching)
     }
 
-    /// A bucket with its inner aggregations.
-    fn bucket(&self, hits: &[&SearchHit], head: Map<String, Value>) -> Result<Value, Error> {
+    /// A bucket with what is asked inside.
+    fn bucket(&self, head: Map<String, Value>, hits: &[&SearchHit]) -> Result<Map<String, Value>, Error> {
+        self.scope.count(1)?;
         let mut bucket = head;
         bucket.insert("doc_count".to_owned(), hits.len().into());
-        if let Value::Object(inner) = run(self.inner, hits, self.names_types)? {
-            bucket.extend(inner);
-        }
-        Ok(Value::Object(bucket))
+        bucket.extend(self.scope.run(&self.asked.inner, hits)?);
+        Ok(bucket)
     }
 
-    fn terms(&self) -> Result<(&'static str, Value), Error> {
-        let field = self.field()?;
-        let mut by_value: BTreeMap<String, (Value, Vec<&SearchHit>)> = BTreeMap::new();
-        for hit in self.hits {
-            let mut own = values(hit, field);
-            if own.is_empty() {
-                own.extend(self.options.get("missing").cloned());
-            }
-            let mut seen: Vec<String> = Vec::new();
-            for value in own {
-                let key = text_of(&value);
-                if !seen.contains(&key) {
-                    by_value.entry(key.clone()).or_insert_with(|| (value, Vec::new())).1.push(hit);
-                    seen.push(key);
-                }
-            }
-            if by_value.len() > BUCKETS_MAX {
-                return Err(too_many_buckets());
-            }
+    /// Answer of an aggregation with one bucket.
+    fn single(&self, kind: &'static str, hits: &[&SearchHit]) -> Result<(&'static str, Value), Error> {
+        let mut bucket = Map::new();
+        bucket.insert("doc_count".to_owned(), hits.len().into());
+        bucket.extend(self.scope.run(&self.asked.inner, hits)?);
+        Ok((kind, Value::Object(bucket)))
+    }
+
+    /// Key of a bucket, and its text where it has one.
+    fn head(source: &FieldSource, key: &AggregatedValue) -> Map<String, Value> {
+        let mut head = Map::new();
+        head.insert("key".to_owned(), key.json());
+        head.extend(source.text(key).map(|text| ("key_as_string".to_owned(), text.into())));
+        head
+    }
+
+    /// Buckets as a list, after the pipelines inside; by their keys if the request says `keyed`.
+    fn listed(&self, mut buckets: Vec<Map<String, Value>>) -> Result<Value, Error> {
+        pipelines::of_buckets(&self.asked.inner, &mut buckets, self.scope.names_types)?;
+        if !self.flag("keyed") {
+            return Ok(buckets.into_iter().map(Value::Object).collect());
         }
-        let size = self.options.get("size").and_then(Value::as_u64).unwrap_or(10) as usize;
-        let least = self.options.get("min_doc_count").and_then(Value::as_u64).unwrap_or(1) as usize;
-        let mut buckets: Vec<(Value, Vec<&SearchHit>)> =
-            by_value.into_values().filter(|(_, hits)| hits.len() >= least).collect();
-        let order =
-            self.options.get("order").and_then(Value::as_object).and_then(|order| order.iter().next());
-        let ascending = order.is_some_and(|(_, way)| way == "asc");
-        let by_key = |left: &Value, right: &Value| match (left, right) {
-            (Value::Number(_), Value::Number(_)) => {
-                crate::evaluation::compare_numbers(left, right).unwrap_or(std::cmp::Ordering::Equal)
-            }
-            _ => text_of(left).cmp(&text_of(right)),
-        };
-        buckets.sort_by(|left, right| match order.map(|(by, _)| by.as_str()) {
-            Some("_key" | "_term") => {
-                let order = by_key(&left.0, &right.0);
-                if ascending { order } else { order.reverse() }
-            }
-            _ => {
-                let order = left.1.len().cmp(&right.1.len());
-                let order = if ascending { order } else { order.reverse() };
-                order.then_with(|| by_key(&left.0, &right.0))
-            }
-        });
-        let others: usize = buckets.iter().skip(size).map(|(_, hits)| hits.len()).sum();
-        buckets.truncate(size);
-        let kind = self.hits.iter().find_map(|hit| field_kind(hit, field));
-        let shown = buckets.iter().map(|(key, hits)| {
-            let mut head = Map::new();
-            let key = match kind {
-                Some(FieldValueKind::Boolean) => {
-                    head.insert("key_as_string".to_owned(), text_of(key).into());
-                    i64::from(text_of(key) == "true").into()
-                }
-                Some(FieldValueKind::Date) => {
-                    let millis = key.as_i64().unwrap_or(0);
-                    head.insert(
-                        "key_as_string".to_owned(),
-                        DateText::write(millis, None, &TimeZone::UTC).into(),
-                    );
-                    key.clone()
-                }
-                _ => key.clone(),
+        let named = buckets.into_iter().map(|mut bucket| {
+            let is_named = ["histogram", "date_histogram"].contains(&self.asked.kind.as_str());
+            let key = match is_named {
+                true => bucket.get("key_as_string").or(bucket.get("key")).map(query::text_of),
+                false => bucket.remove("key").as_ref().map(query::text_of),
             };
-            head.insert("key".to_owned(), key);
-            self.bucket(hits, head)
+            (key.unwrap_or_default(), Value::Object(bucket))
         });
-        let shown: Vec<Value> = shown.collect::<Result<_, _>>()?;
-        let typed = match kind {
-            Some(FieldValueKind::Number | FieldValueKind::Boolean | FieldValueKind::Date) => "lterms",
-            _ => "sterms",
-        };
-        let answer =
-            json!({ "doc_count_error_upper_bound": 0, "sum_other_doc_count": others, "buckets": shown });
-        Ok((typed, answer))
-    }
-
-    fn date_histogram(&self) -> Result<Value, Error> {
-        let field = self.field()?;
-        let text = |name: &str| self.options.get(name).map(text_of);
-        let interval =
-            text("calendar_interval").or_else(|| text("fixed_interval")).or_else(|| text("interval"));
-        let Some(interval) = interval else {
-            return Err(Error::IllegalArgument(
-                "Invalid interval specified, must be non-null and non-empty".to_owned(),
-            ));
-        };
-        let zone = match text("time_zone") {
-            None => TimeZone::UTC,
-            Some(name) => zone_of(&name)
-                .ok_or_else(|| Error::IllegalArgument(format!("Unknown time-zone ID: {name}")))?,
-        };
-        let unit = unit_of(&interval).ok_or_else(|| {
-            Error::IllegalArgument(format!("The supplied interval [{interval}] could not be parsed"))
-        })?;
-        let is_fixed = unit.count != 1 || self.options.get("fixed_interval").is_some();
-        let start = |millis: i64| -> Option<i64> {
-            if is_fixed {
-                let length = unit.fixed_ms()?;
-                return Some(millis.div_euclid(length) * length);
-            }
-            let at = Timestamp::from_millisecond(millis).ok()?.to_zoned(zone.clone());
-            Some(floor(&at, unit.letter)?.timestamp().as_millisecond())
-        };
-        let mut by_start: BTreeMap<i64, Vec<&SearchHit>> = BTreeMap::new();
-        for hit in self.hits {
-            for value in values(hit, field) {
-                if let Some(start) = value.as_i64().and_then(start) {
-                    let bucket = by_start.entry(start).or_default();
-                    if bucket.last().is_none_or(|last| !std::ptr::eq(*last, *hit)) {
-                        bucket.push(hit);
-                    }
-                }
-            }
-        }
-        let least = self.options.get("min_doc_count").and_then(Value::as_u64).unwrap_or(0) as usize;
-        if let (0, Some(first), Some(last)) =
-            (least, by_start.keys().next().copied(), by_start.keys().last().copied())
-        {
-            let mut at = first;
-            while at < last {
-                let next = match is_fixed {
-                    true => unit.fixed_ms().map(|length| at + length),
-                    false => Timestamp::from_millisecond(at).ok().and_then(|at| {
-                        let next = at.to_zoned(zone.clone()).checked_add(span(unit.letter, 1)?).ok()?;
-                        Some(next.timestamp().as_millisecond())
-                    }),
-                };
-                let Some(next) = next.filter(|next| *next > at) else { break };
-                at = next;
-                by_start.entry(at).or_default();
-                if by_start.len() > BUCKETS_MAX {
-                    return Err(too_many_buckets());
-                }
-            }
-        }
-        let format = text("format");
-        let shown = by_start.iter().filter(|(_, hits)| hits.len() >= least).map(|(start, hits)| {
-            let mut head = Map::new();
-            head.insert("key_as_string".to_owned(), DateText::write(*start, format.as_deref(), &zone).into());
-            head.insert("key".to_owned(), (*start).into());
-            self.bucket(hits, head)
-        });
-        Ok(json!({ "buckets": shown.collect::<Result<Vec<_>, _>>()? }))
-    }
-
-    fn histogram(&self) -> Result<Value, Error> {
-        let field = self.field()?;
-        let interval = self.options.get("interval").and_then(number_of).filter(|interval| *interval > 0.0);
-        let Some(interval) = interval else {
-            return Err(Error::IllegalArgument("[interval] must be >0 for histogram aggregation".to_owned()));
-        };
-        let mut by_start: BTreeMap<i64, Vec<&SearchHit>> = BTreeMap::new();
-        for hit in self.hits {
-            for number in values(hit, field).iter().filter_map(number_of) {
-                by_start.entry((number / interval).floor() as i64).or_default().push(hit);
-            }
-        }
-        let least = self.options.get("min_doc_count").and_then(Value::as_u64).unwrap_or(0) as usize;
-        if let (0, Some(first), Some(last)) =
-            (least, by_start.keys().next().copied(), by_start.keys().last().copied())
-        {
-            if last.saturating_sub(first) > BUCKETS_MAX as i64 {
-                return Err(too_many_buckets());
-            }
-            for at in first..last {
-                by_start.entry(at).or_default();
-            }
-        }
-        let shown = by_start.iter().filter(|(_, hits)| hits.len() >= least).map(|(at, hits)| {
-            let mut head = Map::new();
-            head.insert("key".to_owned(), json!(*at as f64 * interval));
-            self.bucket(hits, head)
-        });
-        Ok(json!({ "buckets": shown.collect::<Result<Vec<_>, _>>()? }))
+        Ok(Value::Object(named.collect()))
     }
 
     fn filters(&self) -> Result<Value, Error> {
-        let one = |filter: &Value| self.bucket(&self.matching(&query::parse(filter)?)?, Map::new());
-        match self.options.get("filters") {
-            Some(Value::Object(named)) => {
-                let mut buckets = Map::new();
-                for (name, filter) in named {
-                    buckets.insert(name.clone(), one(filter)?);
-                }
-                Ok(json!({ "buckets": buckets }))
-            }
-            Some(Value::Array(filters)) => {
-                Ok(json!({ "buckets": filters.iter().map(one).collect::<Result<Vec<_>, _>>()? }))
-            }
-            _ => Err(Error::Parsing("[filters] needs filters".to_owned())),
-        }
-    }
-
-    fn ranges(&self) -> Result<Value, Error> {
-        let field = self.field()?;
-        let mut buckets = Vec::new();
-        for range in self.options.get("ranges").and_then(Value::as_array).into_iter().flatten() {
-            let (from, to) = (range.get("from").and_then(number_of), range.get("to").and_then(number_of));
-            let is_in = |hit: &&SearchHit| {
-                values(hit, field)
-                    .iter()
-                    .filter_map(number_of)
-                    .any(|number| from.is_none_or(|from| number >= from) && to.is_none_or(|to| number < to))
-            };
-            let hits: Vec<&SearchHit> = self.hits.iter().copied().filter(is_in).collect();
-            let end = |end: Option<f64>| end.map_or("*".to_owned(), |end| format!("{end:?}"));
-            let mut head = Map::new();
-            let key = range.get("key").map(text_of).unwrap_or_else(|| format!("{}-{}", end(from), end(to)));
-            head.insert("key".to_owned(), key.into());
-            head.extend(from.map(|from| ("from".to_owned(), json!(from))));
-            head.extend(to.map(|to| ("to".to_owned(), json!(to))));
-            buckets.push(self.bucket(&hits, head)?);
-        }
-        Ok(json!({ "buckets": buckets }))
-    }
-
-    fn stats(&self) -> Result<(&'static str, Value), Error> {
-        let field = self.field()?;
-        let numbers: Vec<f64> = self
-            .hits
-            .iter()
-            .flat_map(|hit| values(hit, field))
-            .filter_map(|value| number_of(&value))
-            .collect();
-        let sum: f64 = numbers.iter().sum();
-        let some = |number: f64| if numbers.is_empty() { Value::Null } else { json!(number) };
-        let least = some(numbers.iter().copied().fold(f64::INFINITY, f64::min));
-        let most = some(numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-        let average = some(sum / numbers.len().max(1) as f64);
-        Ok(match self.kind {
-            "avg" => ("avg", json!({ "value": average })),
-            "sum" => ("sum", json!({ "value": sum })),
-            "min" => ("min", json!({ "value": least })),
-            "max" => ("max", json!({ "value": most })),
-            _ => (
-                "stats",
-                json!({ "count": numbers.len(), "min": least, "max": most, "avg": average, "sum": sum }),
-            ),
-        })
-    }
-}
-
-fn too_many_buckets() -> Error {
-    Error::IllegalArgument(format!(
-        "Trying to create too many buckets. Must be less than or equal to: [{BUCKETS_MAX}]; use a wider interval or a narrower query"
-    ))
-}
-
-fn field_kind(hit: &SearchHit, field: &str) -> Option<FieldValueKind> {
-    field_at(&hit.index.entry.mappings, field).map(|(definition, _)| kind_of(type_of(definition)))
-}
-
-/// Values of a field as aggregations see them: dates in milliseconds.
-fn values(hit: &SearchHit, field: &str) -> Vec<Value> {
-    match field {
-        "_index" => return vec![hit.index.entry.name.as_str().into()],
-        "_id" => return vec![hit.stored.id.as_str().into()],
-        _ => {}
-    }
-    let Some((definition, place)) = field_at(&hit.index.entry.mappings, field) else { return Vec::new() };
-    let format = definition.get("format").and_then(Value::as_str);
-    let kind = kind_of(type_of(definition));
-    let one = |value: &Value| match kind {
-        FieldValueKind::Date => DateText::parse_value(value, format).map(Value::from),
-        FieldValueKind::Number => match value {
-            Value::String(text) => {
-                text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from)).ok()
-            }
-            other => Some(other.clone()),
-        },
-        _ => Some(text_of(value).into()),
-    };
-    all_at(&hit.document, &place).into_iter().filter_map(one).collect()
-}
-
-/// An interval of dates.
-struct DateInterval {
-    count: i64,
-    letter: char,
-}
-
-impl DateInterval {
-    /// Length in milliseconds; `None` if it differs from one to the next.
-    fn fixed_ms(&self) -> Option<i64> {
-        let unit = match self.letter {
-            's' => 1_000,
-            'm' => 60_000,
-            'h' => 3_600_000,
-            'd' => 86_400_000,
-            'w' => 7 * 86_400_000,
-            _ => return None,
+        let other_key = self.text_option("other_bucket_key");
+        let has_other = self.flag("other_bucket") || other_key.is_some();
+        let other_key = other_key.unwrap_or_else(|| "_other_".to_owned());
+        let named: Vec<(Option<&String>, &Value)> = match self.option("filters") {
+            Some(Value::Object(named)) => named.iter().map(|(name, filter)| (Some(name), filter)).collect(),
+            Some(Value::Array(filters)) => filters.iter().map(|filter| (None, filter)).collect(),
+            _ => return Err(Error::Parsing("[filters] needs filters".to_owned())),
         };
-        self.count.checked_mul(unit).filter(|length| *length > 0)
-    }
-}
-
-fn unit_of(text: &str) -> Option<DateInterval> {
-    let letter = match text {
-        "second" => 's',
-        "minute" => 'm',
-        "hour" => 'h',
-        "day" => 'd',
-        "week" => 'w',
-        "month" => 'M',
-        "quarter" => 'q',
-        "year" => 'y',
-        other => {
-            let at = other.find(|letter: char| !letter.is_ascii_digit())?;
-            let (count, unit) = other.split_at(at);
-            let count = if count.is_empty() { 1 } else { count.parse().ok()? };
-            let mut letters = unit.chars();
-            let (letter, None) = (letters.next()?, letters.next()) else { return None };
-            return "smhdwMqy".contains(letter).then_some(DateInterval { count, letter });
+        let is_named = matches!(self.option("filters"), Some(Value::Object(_)));
+        let (mut keyed, mut listed) = (Map::new(), Vec::new());
+        let mut found = std::collections::HashSet::new();
+        for (name, filter) in named {
+            let hits = self.matching(&query::parse(filter)?)?;
+            if has_other {
+                found.extend(hits.iter().map(|hit| std::ptr::from_ref(*hit)));
+            }
+            let bucket = self.bucket(Map::new(), &hits)?;
+            match name {
+                Some(name) => drop(keyed.insert(name.clone(), Value::Object(bucket))),
+                None => listed.push(bucket),
+            }
         }
-    };
-    Some(DateInterval { count: 1, letter })
+        if has_other {
+            let is_other = |hit: &&SearchHit| !found.contains(&std::ptr::from_ref(*hit));
+            let others: Vec<&SearchHit> = self.hits.iter().copied().filter(is_other).collect();
+            let bucket = self.bucket(Map::new(), &others)?;
+            match is_named {
+                true => drop(keyed.insert(other_key, Value::Object(bucket))),
+                false => listed.push(bucket),
+            }
+        }
+        if is_named {
+            return Ok(json!({ "buckets": keyed }));
+        }
+        pipelines::of_buckets(&self.asked.inner, &mut listed, self.scope.names_types)?;
+        Ok(json!({ "buckets": listed }))
+    }
+
+    fn adjacency_matrix(&self) -> Result<Value, Error> {
+        let Some(Value::Object(filters)) = self.option("filters") else {
+            return Err(Error::Parsing("[adjacency_matrix] needs filters".to_owned()));
+        };
+        if filters.len() > FILTERS_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Number of filters is too large, must be less than or equal to: [{FILTERS_MAX}] but was [{}].",
+                filters.len()
+            )));
+        }
+        let separator = self.text_option("separator").unwrap_or_else(|| "&".to_owned());
+        let mut sets = Vec::new();
+        let mut named: Vec<(&String, &Value)> = filters.iter().collect();
+        named.sort_by_key(|(name, _)| *name);
+        for (name, filter) in named {
+            sets.push((name, self.matching(&query::parse(filter)?)?));
+        }
+        let mut found: Vec<(String, Vec<&SearchHit>)> = Vec::new();
+        for (at, (name, hits)) in sets.iter().enumerate() {
+            found.push(((*name).clone(), hits.clone()));
+            let own: std::collections::HashSet<_> = hits.iter().map(|hit| std::ptr::from_ref(*hit)).collect();
+            for (other, hits) in &sets[at + 1..] {
+                let both = hits.iter().copied().filter(|hit| own.contains(&std::ptr::from_ref(*hit)));
+                found.push((format!("{name}{separator}{other}"), both.collect()));
+            }
+        }
+        found.retain(|(_, hits)| !hits.is_empty());
+        found.sort_by(|left, right| left.0.cmp(&right.0));
+        let buckets = found.iter().map(|(key, hits)| {
+            let head = [("key".to_owned(), Value::from(key.as_str()))].into_iter().collect();
+            self.bucket(head, hits)
+        });
+        Ok(json!({ "buckets": self.listed(buckets.collect::<Result<_, _>>()?)? }))
+    }
 }

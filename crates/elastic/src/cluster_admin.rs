@@ -11,7 +11,8 @@ use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::search::{HitSearch, run};
+use crate::search::run;
+use crate::search_request::HitSearch;
 
 /// Version of the interface that the door announces.
 const VERSION: &str = "8.19.0";
@@ -103,7 +104,15 @@ pub(crate) fn get_settings(door: &ElasticDoor) -> Result<DoorReply, Error> {
     DoorReply::ok(json!({ "persistent": of("persistent"), "transient": of("transient") }))
 }
 
-/// `PUT` of settings of the cluster. They are kept; `action.auto_create_index` has an effect.
+/// A setting of the cluster as a text; transient settings count before persistent ones.
+pub(crate) fn setting(door: &ElasticDoor, name: &str) -> Result<Option<String>, Error> {
+    let entries = door.catalog.read()?;
+    let of = |kind: &str| entries.named(NamedKind::ClusterSettings, kind)?.get(name).map(query::text_of);
+    Ok(of("transient").or_else(|| of("persistent")))
+}
+
+/// `PUT` of settings of the cluster. They are kept; `action.auto_create_index` and `search.max_buckets` have
+/// an effect.
 pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorReply, Error> {
     fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut Map<String, Value>) {
         for (name, value) in settings {

@@ -52,6 +52,9 @@ impl DateText {
         match format {
             "epoch_millis" => text.parse::<f64>().ok().map(|millis| millis as i64),
             "epoch_second" => text.parse::<f64>().ok().map(|seconds| (seconds * 1_000.0) as i64),
+            _ if SHORT.contains(&format.strip_prefix("strict_").unwrap_or(format)) => {
+                Self::parse_pattern(text, pattern_of(format)?, zone)
+            }
             _ if format.contains("date") || format.starts_with("iso") || format.starts_with("rfc3339") => {
                 Self::parse_iso(text, zone)
             }
@@ -62,7 +65,13 @@ impl DateText {
     /// Parses by a pattern of Java with numbers alone.
     fn parse_pattern(text: &str, pattern: &str, zone: &TimeZone) -> Option<i64> {
         let translated = strftime(pattern);
-        let parsed = jiff::fmt::strtime::parse(&translated, text).ok()?;
+        let mut parsed = jiff::fmt::strtime::parse(&translated, text).ok()?;
+        if parsed.to_date().is_err() {
+            // Parts that the pattern lacks are those of the first day.
+            parsed.set_year(parsed.year().or(Some(1970))).ok()?;
+            parsed.set_month(parsed.month().or(Some(1))).ok()?;
+            parsed.set_day(parsed.day().or(Some(1))).ok()?;
+        }
         if let Ok(timestamp) = parsed.to_timestamp() {
             return Some(timestamp.as_millisecond());
         }
@@ -107,16 +116,22 @@ impl DateText {
         let zoned = timestamp.to_zoned(zone.clone());
         match format.map(|format| format.split("||").next().unwrap_or(format)) {
             None
-            | Some("strict_date_optional_time" | "date_optional_time" | "strict_date_time" | "date_time") => {
+            | Some(
+                "strict_date_optional_time"
+                | "date_optional_time"
+                | "strict_date_time"
+                | "date_time"
+                | "iso8601"
+                | "strict_date_optional_time_nanos",
+            ) => {
                 let offset = zoned.offset();
                 let text = zoned.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
                 if offset.is_zero() { format!("{text}Z") } else { format!("{text}{}", zoned.strftime("%:z")) }
             }
             Some("epoch_millis") => millis.to_string(),
             Some("epoch_second") => (millis / 1_000).to_string(),
-            Some("strict_date" | "date" | "yyyy-MM-dd") => zoned.strftime("%Y-%m-%d").to_string(),
-            Some("strict_date_hour_minute_second" | "date_hour_minute_second") => {
-                zoned.strftime("%Y-%m-%dT%H:%M:%S").to_string()
+            Some(name) if pattern_of(name).is_some() => {
+                zoned.strftime(&strftime(pattern_of(name).unwrap_or(name))).to_string()
             }
             Some(pattern) => zoned.strftime(&strftime(pattern)).to_string(),
         }
@@ -177,6 +192,33 @@ pub(crate) fn zone_of(name: &str) -> Option<TimeZone> {
     let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
     let seconds = sign * (hours.parse::<i32>().ok()? * 3_600 + minutes.parse::<i32>().ok()? * 60);
     jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
+}
+
+/// Patterns of the formats that have names, beside those of a whole date with its time.
+const NAMED: [(&str, &str); 13] = [
+    ("date", "yyyy-MM-dd"),
+    ("date_hour", "yyyy-MM-dd'T'HH"),
+    ("date_hour_minute", "yyyy-MM-dd'T'HH:mm"),
+    ("date_hour_minute_second", "yyyy-MM-dd'T'HH:mm:ss"),
+    ("date_hour_minute_second_millis", "yyyy-MM-dd'T'HH:mm:ss.SSS"),
+    ("date_hour_minute_second_fraction", "yyyy-MM-dd'T'HH:mm:ss.SSS"),
+    ("basic_date", "yyyyMMdd"),
+    ("year", "yyyy"),
+    ("year_month", "yyyy-MM"),
+    ("year_month_day", "yyyy-MM-dd"),
+    ("hour", "HH"),
+    ("hour_minute", "HH:mm"),
+    ("hour_minute_second", "HH:mm:ss"),
+];
+
+/// Formats with names that are read by their pattern alone.
+const SHORT: [&str; 7] =
+    ["basic_date", "year", "year_month", "year_month_day", "hour", "hour_minute", "hour_minute_second"];
+
+/// Pattern of a format that has a name.
+fn pattern_of(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("strict_").unwrap_or(name);
+    NAMED.iter().find(|(known, _)| *known == name).map(|(_, pattern)| *pattern)
 }
 
 /// Pattern of Java as one of `strftime`.
@@ -283,6 +325,16 @@ mod tests {
         let write = |format| DateText::write(1_500, format, &TimeZone::UTC);
         assert_eq!(write(None), "1970-01-01T00:00:01.500Z");
         assert_eq!(write(Some("yyyy/MM/dd HH")), "1970/01/01 00");
+        for (name, text) in [
+            ("iso8601", "1970-01-01T00:00:01.500Z"),
+            ("strict_date", "1970-01-01"),
+            ("date_hour_minute_second", "1970-01-01T00:00:01"),
+            ("basic_date", "19700101"),
+            ("strict_year_month", "1970-01"),
+        ] {
+            assert_eq!(write(Some(name)), text, "{name}");
+            assert!(DateText::parse(text, Some(name)).is_some(), "{name} reads what it writes");
+        }
     }
 
     #[test]

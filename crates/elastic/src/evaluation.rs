@@ -1,14 +1,13 @@
 //! Evaluation of a query on one document: its score, or nothing.
 
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::dates::{DateReading, DateText};
 use crate::fields::{all_at, each_at};
 use crate::mapping::{all_fields, field_at, type_of};
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
+use crate::query_ranges::is_range;
 
 /// A document that is searched.
 pub(crate) struct SearchedDocument<'d> {
@@ -103,6 +102,7 @@ impl SearchedDocument<'_> {
             SearchQuery::Fuzzy { field, value, fuzziness } => {
                 when(self.any_term(field, &mut |term| fuzziness.has(term, value)))
             }
+            SearchQuery::Nested(nested) => self.score_nested(nested),
             SearchQuery::Bool(query) => self.score_bool(query, names),
             SearchQuery::Best { queries, tie_breaker } => {
                 let (mut best, mut sum) = (None, 0.0);
@@ -160,7 +160,7 @@ impl SearchedDocument<'_> {
     }
 
     /// Values of a field of the document itself, such as `_id`.
-    fn meta(&self, field: &str) -> Option<String> {
+    pub(crate) fn meta(&self, field: &str) -> Option<String> {
         match field {
             "_id" => Some(self.id.to_owned()),
             "_index" => Some(self.index.to_owned()),
@@ -221,12 +221,12 @@ impl SearchedDocument<'_> {
             return Ok(false);
         }
         let format = definition.get("format").and_then(Value::as_str);
-        if kind == FieldValueKind::Date {
+        if kind == FieldValueKind::Date || is_range(type_of(definition)) {
             let bounds = RangeBounds {
                 from: Some((value.clone(), true)),
                 to: Some((value.clone(), true)),
                 format: format.map(str::to_owned),
-                zone: None,
+                ..RangeBounds::default()
             };
             return self.is_in_range(field, &bounds);
         }
@@ -333,79 +333,6 @@ impl SearchedDocument<'_> {
         let otherwise = if options.needs_all { wanted.len() } else { 1 };
         let needed = minimum_of(options.minimum.as_deref(), wanted.len(), otherwise).max(1);
         (matched >= needed).then_some(score)
-    }
-
-    fn is_in_range(&self, field: &str, bounds: &RangeBounds) -> Result<bool, Error> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        if let Some(own) = self.meta(field) {
-            let own = Value::from(own);
-            let lower = bounds.from.as_ref().is_none_or(|(from, includes)| {
-                compare_numbers(&own, from)
-                    .is_some_and(|order| order == Greater || *includes && order == Equal)
-            });
-            let upper = bounds.to.as_ref().is_none_or(|(to, includes)| {
-                compare_numbers(&own, to).is_some_and(|order| order == Less || *includes && order == Equal)
-            });
-            return Ok(lower && upper);
-        }
-        let Some((definition, place)) = field_at(self.mappings, field) else { return Ok(false) };
-        let kind = kind_of(type_of(definition));
-        let is_flat = matches!(type_of(definition), "flattened" | "flat_object");
-        let format = bounds.format.as_deref().or_else(|| definition.get("format").and_then(Value::as_str));
-        let limit = |bound: &Option<(Value, bool)>, is_upper: bool| -> Result<Option<(Value, bool)>, Error> {
-            let Some((value, includes)) = bound else { return Ok(None) };
-            if kind != FieldValueKind::Date {
-                return Ok(Some((value.clone(), *includes)));
-            }
-            let text = text_of(value);
-            // The end of a rounded date counts for its upper end, and for what comes after it.
-            let round_up = is_upper == *includes;
-            let zone = &bounds.zone.clone().unwrap_or(TimeZone::UTC);
-            match DateText::resolve(&text, &DateReading { format, now_ms: self.now_ms, zone, round_up }) {
-                Some(millis) => Ok(Some((millis.into(), *includes))),
-                None => Err(Error::Parsing(format!(
-                    "failed to parse date field [{text}] with format [{}]",
-                    format.unwrap_or("strict_date_optional_time||epoch_millis")
-                ))),
-            }
-        };
-        let (from, to) = (limit(&bounds.from, false)?, limit(&bounds.to, true)?);
-        if kind == FieldValueKind::Number {
-            for (value, _) in [&from, &to].into_iter().flatten() {
-                if number_of(value).is_none() {
-                    return Err(Error::IllegalArgument(format!(
-                        "failed to create query: For input string: \"{}\"",
-                        text_of(value)
-                    )));
-                }
-            }
-        }
-        let own_format = definition.get("format").and_then(Value::as_str);
-        let compare = |own: &Value, bound: &Value| match kind {
-            FieldValueKind::Number => compare_numbers(own, bound),
-            FieldValueKind::Date => {
-                let own = DateText::parse_value(own, own_format)?;
-                Some(own.cmp(&bound.as_i64()?))
-            }
-            FieldValueKind::Ip => {
-                let address = |value: &Value| text_of(value).parse::<std::net::IpAddr>().ok();
-                Some(address(own)?.cmp(&address(bound)?))
-            }
-            // Values below such a field have types of their own.
-            _ if is_flat && own.is_number() => compare_numbers(own, bound),
-            _ => Some(text_of(own).cmp(&text_of(bound))),
-        };
-        let mut found = false;
-        each_at(self.source, &place, &mut |own| {
-            let lower = from.as_ref().is_none_or(|(from, includes)| {
-                compare(own, from).is_some_and(|order| order == Greater || *includes && order == Equal)
-            });
-            let upper = to.as_ref().is_none_or(|(to, includes)| {
-                compare(own, to).is_some_and(|order| order == Less || *includes && order == Equal)
-            });
-            found |= lower && upper;
-        });
-        Ok(found)
     }
 }
 

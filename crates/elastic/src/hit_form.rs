@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::dates::DateText;
-use crate::fields::all_at;
+use crate::fields::{all_at, names_of};
 use crate::mapping::{field_at, type_of};
 use crate::patterns::glob;
 use crate::request::DoorParameters;
 use crate::search::SearchHit;
-use crate::sorting::HitSortKey;
+use crate::sorting::{HitOrder, HitSortKey};
 use crate::source::SourceFilter;
 
 /// Form of the hits in the answer.
@@ -57,6 +57,20 @@ impl HitForm {
         Ok(())
     }
 
+    /// Reads a member of a body; false if it is none of the form.
+    pub(crate) fn member(&mut self, name: &str, value: &Value) -> Result<bool, Error> {
+        match name {
+            "_source" => self.shown = Some(SourceFilter::of_value(value)?),
+            "version" => self.has_version = *value == Value::Bool(true),
+            "seq_no_primary_term" => self.has_seq_no = *value == Value::Bool(true),
+            "docvalue_fields" => self.doc_fields = formatted(value),
+            "fields" => self.fields = formatted(value),
+            "stored_fields" => self.stored_fields = Some(names_of(value)),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// A hit as an object.
     pub(crate) fn object(&self, hit: &SearchHit, has_score: bool) -> Value {
         let mut object = Map::new();
@@ -69,6 +83,9 @@ impl HitForm {
             object.insert("_seq_no".to_owned(), hit.stored.seq_no.into());
             object.insert("_primary_term".to_owned(), 1.into());
         }
+        if let Some(place) = &hit.place {
+            object.insert("_nested".to_owned(), json!({ "field": place.path, "offset": place.offset }));
+        }
         object.insert("_score".to_owned(), if has_score { json!(hit.score) } else { Value::Null });
         if let Some(routing) = &hit.stored.routing {
             object.insert("_routing".to_owned(), routing.as_str().into());
@@ -80,9 +97,16 @@ impl HitForm {
         let shown = self.shown.clone().unwrap_or_default();
         let keeps = hit.index.entry.mappings.get("_source").and_then(|source| source.get("enabled"));
         if has_source && !shown.is_off && keeps != Some(&Value::Bool(false)) {
-            object.insert("_source".to_owned(), Value::Object(shown.apply(&hit.document)));
+            let of_part = hit
+                .place
+                .as_ref()
+                .and_then(|place| all_at(&hit.document, &place.path).into_iter().find_map(Value::as_object));
+            object.insert("_source".to_owned(), Value::Object(shown.apply(of_part.unwrap_or(&hit.document))));
         }
-        let fields = self.fields_of(hit);
+        let mut fields = self.fields_of(hit);
+        if let Some((field, value)) = &hit.collapsed {
+            fields.insert(field.clone(), json!([value]));
+        }
         if !fields.is_empty() {
             object.insert("fields".to_owned(), Value::Object(fields));
         }
@@ -132,5 +156,98 @@ impl HitForm {
             shown.extend(crate::fields::stored(&hit.index, &hit.document, names));
         }
         shown
+    }
+}
+
+/// Fields with their formats.
+fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
+    let one = |value: &Value| match value {
+        Value::String(field) => Some((field.clone(), None)),
+        Value::Object(of) => {
+            let format = of.get("format").and_then(Value::as_str).map(str::to_owned);
+            Some((of.get("field")?.as_str()?.to_owned(), format))
+        }
+        _ => None,
+    };
+    match value {
+        Value::Array(all) => all.iter().filter_map(one).collect(),
+        other => one(other).into_iter().collect(),
+    }
+}
+
+/// A page of hits inside of an answer: the best of a bucket, or of a group.
+#[derive(Debug, Clone)]
+pub(crate) struct InnerHits {
+    from: usize,
+    size: usize,
+    order: Option<HitOrder>,
+    tracks_scores: bool,
+    form: HitForm,
+}
+
+impl InnerHits {
+    /// Parses the members of a page.
+    ///
+    /// # Errors
+    /// One is malformed or unknown.
+    pub(crate) fn parse(members: &Map<String, Value>) -> Result<Self, Error> {
+        let mut page =
+            InnerHits { from: 0, size: 3, order: None, tracks_scores: false, form: HitForm::default() };
+        for (name, value) in members {
+            let number = || {
+                value.as_u64().map(|number| number as usize).ok_or_else(|| {
+                    Error::IllegalArgument(format!("[{name}] must be a whole number that is not negative"))
+                })
+            };
+            match name.as_str() {
+                "from" => page.from = number()?,
+                "size" => page.size = number()?,
+                "sort" => page.order = Some(HitOrder::parse(value)?),
+                "name" | "ignore_unmapped" => {}
+                "track_scores" => page.tracks_scores = *value == Value::Bool(true),
+                _ if page.form.member(name, value)? => {}
+                other => return Err(Error::Parsing(format!("unknown key [{other}] in a page of hits"))),
+            }
+        }
+        Ok(page)
+    }
+
+    /// Number of hits up to the end of the page.
+    pub(crate) fn reach(&self) -> usize {
+        self.from.saturating_add(self.size)
+    }
+
+    /// Hits in the order of the page.
+    pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Vec<SearchHit> {
+        let mut hits = hits.to_vec();
+        match &self.order {
+            Some(order) => hits.sort_by(|left, right| order.compare(&order.keys(left), &order.keys(right))),
+            None => hits.sort_by(|left, right| right.score.total_cmp(&left.score)),
+        }
+        hits
+    }
+
+    /// The page of some hits.
+    pub(crate) fn of(&self, hits: &[&SearchHit], total_as_number: bool) -> Value {
+        let total = match total_as_number {
+            true => json!(hits.len()),
+            false => json!({ "value": hits.len(), "relation": "eq" }),
+        };
+        let mut keyed: Vec<(Vec<HitSortKey>, &SearchHit)> = hits
+            .iter()
+            .map(|hit| (self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default(), *hit))
+            .collect();
+        match &self.order {
+            Some(order) => keyed.sort_by(|left, right| order.compare(&left.0, &right.0)),
+            None => keyed.sort_by(|left, right| right.1.score.total_cmp(&left.1.score)),
+        }
+        let has_scores = self.tracks_scores || self.order.as_ref().is_none_or(HitOrder::is_by_score);
+        let best = hits.iter().map(|hit| hit.score).reduce(f64::max).filter(|_| has_scores);
+        let page = keyed.into_iter().skip(self.from).take(self.size).map(|(keys, hit)| {
+            let hit = SearchHit { sort: keys, ..hit.clone() };
+            self.form.object(&hit, has_scores)
+        });
+        let page: Vec<Value> = page.collect();
+        json!({ "total": total, "max_score": best, "hits": page })
     }
 }

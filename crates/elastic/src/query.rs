@@ -7,6 +7,9 @@ use crate::Error;
 use crate::dates::zone_of;
 use crate::evaluation::words_of;
 use crate::fields::names_of;
+use crate::hit_form::InnerHits;
+use crate::nested::{NestedQuery, NestedScores};
+use crate::query_ranges::RangeRelation;
 use crate::query_terms::{FuzzyTerms, TermPattern};
 use crate::{query_members, query_text};
 
@@ -59,6 +62,7 @@ pub(crate) enum SearchQuery {
         value: String,
         fuzziness: FuzzyTerms,
     },
+    Nested(NestedQuery),
     Bool(BoolQuery),
     /// The best of several.
     Best {
@@ -100,6 +104,8 @@ pub(crate) struct RangeBounds {
     pub(crate) format: Option<String>,
     /// Zone of dates without an offset; UTC by default.
     pub(crate) zone: Option<TimeZone>,
+    /// Relation of the ranges of documents to this one.
+    pub(crate) relation: RangeRelation,
 }
 
 /// Queries combined.
@@ -241,6 +247,7 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
             fuzziness.has_swaps = rest.get("transpositions") != Some(&Value::Bool(false));
             SearchQuery::Fuzzy { field, value: text_of(&value), fuzziness }
         }
+        "nested" => nested(&members(body)?, depth)?,
         "bool" => bool_query(members(body)?, depth)?,
         "constant_score" => {
             let members = members(body)?;
@@ -443,12 +450,7 @@ fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
                 let unknown = || Error::IllegalArgument(format!("Unknown time-zone ID: {name}"));
                 bounds.zone = Some(zone_of(&name).ok_or_else(unknown)?);
             }
-            // Each value is a point: to intersect the range, to be within it and to contain it are the same.
-            "relation" if text_of(&value).eq_ignore_ascii_case("disjoint") => {
-                return Err(Error::IllegalArgument(
-                    "[range] queries on fields of single values don't support DISJOINT relations".to_owned(),
-                ));
-            }
+            "relation" => bounds.relation = RangeRelation::parse(&text_of(&value))?,
             _ => {}
         }
     }
@@ -459,6 +461,27 @@ fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
         *includes = false;
     }
     Ok(SearchQuery::Range { field, bounds })
+}
+
+fn nested(members: &Map<String, Value>, depth: usize) -> Result<SearchQuery, Error> {
+    let needed = |name: &str| {
+        members.get(name).ok_or_else(|| Error::Parsing(format!("[nested] requires '{name}' field")))
+    };
+    let inner = match members.get("inner_hits") {
+        None => None,
+        Some(Value::Object(inner)) => {
+            InnerHits::parse(inner)?;
+            Some(inner.clone())
+        }
+        Some(_) => return Err(Error::Parsing("[inner_hits] must be an object".to_owned())),
+    };
+    Ok(SearchQuery::Nested(NestedQuery {
+        path: text_of(needed("path")?),
+        query: Box::new(parse_at(needed("query")?, depth + 1)?),
+        scores: NestedScores::parse(&members.get("score_mode").map_or("avg".to_owned(), text_of))?,
+        ignores_unmapped: members.get("ignore_unmapped") == Some(&Value::Bool(true)),
+        inner,
+    }))
 }
 
 fn clauses(value: &Value, depth: usize) -> Result<Vec<SearchQuery>, Error> {

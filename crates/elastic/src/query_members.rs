@@ -87,6 +87,7 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ("wildcard", &["value", "wildcard", "case_insensitive", "rewrite"]),
     ("regexp", &["value", "case_insensitive", "max_determinized_states", "rewrite"]),
     ("fuzzy", &["value", "fuzziness", "prefix_length", "max_expansions", "transpositions", "rewrite"]),
+    ("nested", &["path", "query", "score_mode", "ignore_unmapped", "inner_hits"]),
     ("constant_score", &["filter"]),
     ("dis_max", &["queries", "tie_breaker"]),
     (
@@ -169,9 +170,11 @@ mod tests {
                 ("filter", json!({ "match_all": {} })),
                 ("queries", json!([{ "match_all": {} }])),
                 ("values", json!(["1"])),
+                ("path", json!("a")),
             ] {
                 if MEMBERS.iter().any(|(other, known)| other == kind && known.contains(&name)) {
-                    members[name] = value;
+                    members[name] =
+                        if kind == &"nested" && name == "query" { json!({ "match_all": {} }) } else { value };
                 }
             }
             let parsed = crate::query::parse(&query(kind, members.clone()));

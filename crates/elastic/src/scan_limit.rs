@@ -64,7 +64,7 @@ fn malformed(text: &str) -> Error {
 }
 
 /// Duration of a text such as `500ms`; `None` for -1, which is no limit.
-fn duration_of(text: &str) -> Result<Option<Duration>, Error> {
+pub(crate) fn duration_of(text: &str) -> Result<Option<Duration>, Error> {
     let text = text.trim();
     if text == "-1" || text.is_empty() {
         return Ok(None);

@@ -12,7 +12,8 @@ use crate::catalog::{now_ms, random_text};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::search::{FoundHits, HitSearch, answer};
+use crate::search::{FoundHits, answer};
+use crate::search_request::HitSearch;
 
 /// Scrolls that may be open.
 const SCROLLS_MAX: usize = 500;
@@ -87,7 +88,7 @@ pub(crate) fn next(
     let from = scroll.given;
     let to = (from + scroll.request.size).min(scroll.found.hits.len());
     scroll.given = to;
-    let mut page = answer(&scroll.request, &scroll.found, &scroll.found.hits[from..to], began_ms);
+    let mut page = answer(&scroll.request, &scroll.found, &scroll.found.hits[from..to], began_ms)?;
     if parameters.flag("rest_total_hits_as_int")?.unwrap_or(false)
         && let Some(total) = page["hits"]["total"].get("value").cloned()
     {

@@ -1,29 +1,27 @@
 //! `_search`, `_count` and `_msearch`: documents of indexes, scanned.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::aggregations;
+use crate::aggregations::{self, AggregationScope, AskedAggregation};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::door::ElasticDoor;
 use crate::evaluation::SearchedDocument;
 use crate::fields::names_of;
-use crate::hit_form::HitForm;
 use crate::index_admin::shards_of;
 use crate::names::{self, NameOptions};
+use crate::nested::{NestedPlace, add_inner_hits};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::scan_limit::{ScanLimit, ScanProgress};
+use crate::scan_limit::ScanProgress;
+use crate::search_request::HitSearch;
 use crate::shelf::{self, StoredSource};
 use crate::single::parsed;
 use crate::sorting::{HitOrder, HitSortKey};
-use crate::source::SourceFilter;
-
-/// Hits that a page can reach.
-const WINDOW_MAX: usize = 10_000;
 
 /// Bytes of documents that one search keeps at a time, about.
 const KEPT_BYTES_MAX: usize = 256 << 20;
@@ -37,204 +35,12 @@ pub(crate) struct SearchHit {
     pub(crate) score: f64,
     pub(crate) matched: Vec<String>,
     pub(crate) sort: Vec<HitSortKey>,
-}
-
-/// A search as it was asked for.
-pub(crate) struct HitSearch {
-    query: SearchQuery,
-    post_filter: Option<SearchQuery>,
-    order: Option<HitOrder>,
-    pub(crate) from: usize,
-    pub(crate) size: usize,
-    after: Option<Vec<Value>>,
-    aggregations: Map<String, Value>,
-    form: HitForm,
-    routing: Option<Vec<String>>,
-    slice: Option<(u64, u64)>,
-    minimum_score: Option<f64>,
-    tracks_scores: bool,
-    limit: ScanLimit,
-    /// Factors of scores by the names of indexes; the first that fits counts.
-    boosts: Vec<(String, f64)>,
-}
-
-/// Members of a body that nothing here depends on: groups of statistics, the choice of a copy, and steps of
-/// the merge of shards.
-const WITHOUT_EFFECT: [&str; 3] = ["stats", "preference", "batched_reduce_size"];
-
-/// Members of a body that are read elsewhere.
-const READ_ELSEWHERE: [&str; 4] = ["query", "timeout", "terminate_after", "allow_partial_search_results"];
-
-impl HitSearch {
-    /// Parses the body and the parameters of a search.
-    pub(crate) fn parse(
-        body: &Map<String, Value>,
-        parameters: &DoorParameters,
-        is_scroll: bool,
-    ) -> Result<Self, Error> {
-        let mut request = HitSearch {
-            query: query::of_request(body, parameters)?,
-            post_filter: None,
-            order: None,
-            from: 0,
-            size: 10,
-            after: None,
-            aggregations: Map::new(),
-            form: HitForm::default(),
-            routing: parameters.list("routing"),
-            slice: None,
-            minimum_score: None,
-            tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
-            limit: ScanLimit::parse(body, parameters)?,
-            boosts: Vec::new(),
-        };
-        for (name, value) in body {
-            request.member(name, value)?;
-        }
-        let number = |name: &str| -> Result<Option<usize>, Error> {
-            match parameters.integer(name)? {
-                Some(number) if number < 0 => Err(Error::IllegalArgument(format!(
-                    "[{name}] parameter cannot be negative, found [{number}]"
-                ))),
-                number => Ok(number.map(|number| number as usize)),
-            }
-        };
-        request.from = number("from")?.unwrap_or(request.from);
-        request.size = number("size")?.unwrap_or(request.size);
-        if let Some(sort) = parameters.get("sort") {
-            let fields = sort.split(',').map(|one| match one.split_once(':') {
-                Some((field, order)) => json!({ field: order }),
-                None => json!(one),
-            });
-            request.order = Some(HitOrder::parse(&Value::Array(fields.collect()))?);
-        }
-        request.form.parameters(parameters)?;
-        request.check_window(is_scroll)?;
-        Ok(request)
-    }
-
-    fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
-        let number = |value: &Value| match value.as_i64() {
-            Some(number) if number >= 0 => Ok(number as usize),
-            Some(number) => Err(Error::IllegalArgument(format!(
-                "[{name}] parameter cannot be negative, found [{number}]"
-            ))),
-            None => Err(Error::Parsing(format!("[{name}] must be a whole number"))),
-        };
-        match name {
-            "track_scores" => self.tracks_scores |= *value == Value::Bool(true),
-            "post_filter" => self.post_filter = Some(query::parse(value)?),
-            "from" => self.from = number(value)?,
-            "size" => self.size = number(value)?,
-            "sort" => self.order = Some(HitOrder::parse(value)?),
-            "search_after" => {
-                let Value::Array(after) = value else {
-                    return Err(Error::Parsing("[search_after] must be an array".to_owned()));
-                };
-                self.after = Some(after.clone());
-            }
-            "aggs" | "aggregations" => self.aggregations = value.as_object().cloned().unwrap_or_default(),
-            "_source" => self.form.shown = Some(SourceFilter::of_value(value)?),
-            "version" => self.form.has_version = *value == Value::Bool(true),
-            "seq_no_primary_term" => self.form.has_seq_no = *value == Value::Bool(true),
-            "indices_boost" => self.boosts = boosts_of(value)?,
-            "min_score" => self.minimum_score = value.as_f64(),
-            "docvalue_fields" => self.form.doc_fields = formatted(value),
-            "fields" => self.form.fields = formatted(value),
-            "stored_fields" => self.form.stored_fields = Some(names_of(value)),
-            "track_total_hits" => match value {
-                Value::Bool(tracks) => self.form.has_no_total = !tracks,
-                limit => self.form.total_limit = limit.as_u64(),
-            },
-            "slice" => {
-                let part = |name: &str| value.get(name).and_then(Value::as_u64);
-                match (part("id"), part("max")) {
-                    (Some(id), Some(max)) if max > 1 && id < max => {
-                        if max > 1_024 {
-                            return Err(Error::IllegalArgument(format!(
-                                "The number of slices [{max}] is too large. It must be less than [1024]. This limit can be set by changing the \
-                                 [index.max_slices_per_scroll] index level setting."
-                            )));
-                        }
-                        self.slice = Some((id, max));
-                    }
-                    _ => {
-                        return Err(Error::IllegalArgument("[slice] max must be greater than id".to_owned()));
-                    }
-                }
-            }
-            known if WITHOUT_EFFECT.contains(&known) || READ_ELSEWHERE.contains(&known) => {}
-            other => return Err(Error::Parsing(format!("unknown key [{other}] in a search"))),
-        }
-        Ok(())
-    }
-
-    fn check_window(&self, is_scroll: bool) -> Result<(), Error> {
-        if is_scroll && self.size > WINDOW_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Batch size is too large, size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. Scroll batch sizes cost as much \
-                 memory as result windows so they are controlled by the [index.max_result_window] index level setting.",
-                self.size
-            )));
-        }
-        if is_scroll && self.size == 0 {
-            return Err(Error::Validation(vec!["[size] cannot be [0] in a scroll context".to_owned()]));
-        }
-        if is_scroll && self.from > 0 {
-            return Err(Error::Validation(vec![
-                "using [from] is not allowed in a scroll context".to_owned(),
-            ]));
-        }
-        if self.from + self.size > WINDOW_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Result window is too large, from + size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. See the scroll api for \
-                 a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index \
-                 level setting.",
-                self.from + self.size
-            )));
-        }
-        if self.after.is_some() && self.from > 0 {
-            return Err(Error::Validation(vec![
-                "`from` parameter must be set to 0 when `search_after` is used".to_owned(),
-            ]));
-        }
-        Ok(())
-    }
-}
-
-/// Factors of scores by patterns of indexes.
-fn boosts_of(value: &Value) -> Result<Vec<(String, f64)>, Error> {
-    let one = |members: &Map<String, Value>| -> Result<Vec<(String, f64)>, Error> {
-        let factor = |(name, factor): (&String, &Value)| match factor.as_f64() {
-            Some(factor) => Ok((name.clone(), factor)),
-            None => Err(Error::Parsing(format!("[indices_boost] of [{name}] must be a number"))),
-        };
-        members.iter().map(factor).collect()
-    };
-    match value {
-        Value::Object(members) => one(members),
-        Value::Array(all) => {
-            let all = all.iter().filter_map(Value::as_object).map(one);
-            Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
-        }
-        _ => Err(Error::Parsing("[indices_boost] must be an array of objects".to_owned())),
-    }
-}
-
-/// Fields with their formats.
-fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
-    let one = |value: &Value| match value {
-        Value::String(field) => Some((field.clone(), None)),
-        Value::Object(of) => {
-            let format = of.get("format").and_then(Value::as_str).map(str::to_owned);
-            Some((of.get("field")?.as_str()?.to_owned(), format))
-        }
-        _ => None,
-    };
-    match value {
-        Value::Array(all) => all.iter().filter_map(one).collect(),
-        other => one(other).into_iter().collect(),
-    }
+    /// Place of a nested object that is shown as a hit.
+    pub(crate) place: Option<NestedPlace>,
+    /// Field by which the hits were collapsed, and its value in this one.
+    pub(crate) collapsed: Option<(String, Value)>,
+    /// Hits that are shown inside of this one.
+    pub(crate) inner: Map<String, Value>,
 }
 
 /// Result of a search before it is cut into pages.
@@ -269,7 +75,8 @@ pub(crate) fn run(
         };
         let boost =
             request.boosts.iter().find(|(pattern, _)| names(pattern)).map_or(1.0, |(_, boost)| *boost);
-        visit(door, index, request, &mut progress, &mut |mut hit| {
+        let choice = HitChoice { query: &request.query, minimum_score: request.minimum_score, request };
+        visit(door, index, &choice, &mut progress, &mut |mut hit| {
             hit.score *= boost;
             if !request.aggregations.is_empty() {
                 kept_bytes += hit.stored.source.len() * 2 + 200;
@@ -285,13 +92,7 @@ pub(crate) fn run(
                 kept_bytes += hit.stored.source.len() * 3 + 400;
                 hits.push(hit);
             }
-            if kept_bytes > KEPT_BYTES_MAX {
-                return Err(Error::Rejected(
-                    "the search matches more than the memory of one search has room for; narrow its query"
-                        .to_owned(),
-                ));
-            }
-            Ok(())
+            check_kept(kept_bytes)
         })?;
         if progress.is_over() {
             break;
@@ -314,16 +115,72 @@ pub(crate) fn run(
     }
     let aggregations = match request.aggregations.is_empty() {
         true => None,
-        false => Some(aggregations::run(
-            &request.aggregations,
-            &aggregated.iter().collect::<Vec<_>>(),
-            request.form.names_parts,
-        )?),
+        false => Some(aggregate(door, indexes, request, &aggregated)?),
     };
+    if let Some(collapse) = &request.collapse {
+        hits = collapse.heads(hits, indexes, request)?;
+    }
     let shards = indexes.iter().map(shards_of).sum();
     let is_terminated = progress.may_terminate().then_some(progress.is_terminated);
     let is_timed_out = progress.is_timed_out;
     Ok(FoundHits { hits, total, has_scores, aggregations, shards, is_timed_out, is_terminated })
+}
+
+/// Runs the aggregations of a search over its matching documents.
+fn aggregate(
+    door: &ElasticDoor,
+    indexes: &[OpenIndex],
+    request: &HitSearch,
+    matching: &[SearchHit],
+) -> Result<Value, Error> {
+    let mut everything = Vec::new();
+    if request.aggregations.iter().any(AskedAggregation::reads_everything) {
+        let mut progress = ScanProgress::begin(&request.limit);
+        let mut kept_bytes = 0;
+        for index in indexes {
+            let whole = HitChoice { query: &SearchQuery::All, minimum_score: None, request };
+            visit(door, index, &whole, &mut progress, &mut |hit| {
+                kept_bytes += hit.stored.source.len() * 2 + 200;
+                everything.push(hit);
+                check_kept(kept_bytes)
+            })?;
+        }
+    }
+    let matching = matching.iter().collect::<Vec<_>>();
+    let scope = AggregationScope {
+        indexes,
+        matching: &matching,
+        everything: &everything.iter().collect::<Vec<_>>(),
+        names_types: request.form.names_parts,
+        total_as_number: request.form.total_as_number,
+        buckets: Cell::new(0),
+        buckets_max: buckets_max(door)?,
+    };
+    scope.run(&request.aggregations, &matching).map(Value::Object)
+}
+
+/// Buckets that one search may have, by the settings of the cluster.
+fn buckets_max(door: &ElasticDoor) -> Result<usize, Error> {
+    let number =
+        crate::cluster_admin::setting(door, "search.max_buckets")?.and_then(|text| text.parse().ok());
+    Ok(number.unwrap_or(aggregations::BUCKETS_MAX))
+}
+
+fn check_kept(bytes: usize) -> Result<(), Error> {
+    match bytes > KEPT_BYTES_MAX {
+        true => Err(Error::Rejected(
+            "the search matches more than the memory of one search has room for; narrow its query".to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Documents that are visited: those of a search, or all in its reach.
+struct HitChoice<'c> {
+    query: &'c SearchQuery,
+    minimum_score: Option<f64>,
+    /// Search with the slice, the routing values and the limits.
+    request: &'c HitSearch,
 }
 
 /// A hit as a document that is searched.
@@ -344,10 +201,11 @@ pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
 fn visit(
     door: &ElasticDoor,
     index: &OpenIndex,
-    request: &HitSearch,
+    choice: &HitChoice<'_>,
     progress: &mut ScanProgress<'_>,
     visit: &mut impl FnMut(SearchHit) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let HitChoice { query, minimum_score, request } = *choice;
     let mut hidden = index.live.hidden();
     let is_sharded = shards_of(index) > 1;
     let mut each = |stored: StoredSource| -> Result<ControlFlow<()>, Error> {
@@ -378,11 +236,14 @@ fn visit(
             score: 1.0,
             matched: Vec::new(),
             sort: Vec::new(),
+            place: None,
+            collapsed: None,
+            inner: Map::new(),
         };
         let mut matched = Vec::new();
-        let score = searched(&hit).score(&request.query, &mut matched)?;
+        let score = searched(&hit).score(query, &mut matched)?;
         match score {
-            Some(score) if request.minimum_score.is_none_or(|least| score >= least) => {
+            Some(score) if minimum_score.is_none_or(|least| score >= least) => {
                 (hit.score, hit.matched) = (score, matched);
                 visit(hit)?;
                 Ok(progress.count())
@@ -405,8 +266,25 @@ fn visit(
 }
 
 /// Answer of a search with the hits of a page.
-pub(crate) fn answer(request: &HitSearch, found: &FoundHits, page: &[SearchHit], began_ms: u64) -> Value {
-    let hits: Vec<Value> = page.iter().map(|hit| request.form.object(hit, found.has_scores)).collect();
+///
+/// # Errors
+/// A document is not as its nested query needs it.
+pub(crate) fn answer(
+    request: &HitSearch,
+    found: &FoundHits,
+    page: &[SearchHit],
+    began_ms: u64,
+) -> Result<Value, Error> {
+    let mut hits: Vec<Value> = Vec::new();
+    for hit in page {
+        let mut inner = hit.inner.clone();
+        add_inner_hits(&request.query, hit, request.form.total_as_number, &mut inner)?;
+        let mut object = request.form.object(hit, found.has_scores);
+        if !inner.is_empty() {
+            object["inner_hits"] = Value::Object(inner);
+        }
+        hits.push(object);
+    }
     let best = page
         .iter()
         .map(|hit| hit.score)
@@ -435,7 +313,7 @@ pub(crate) fn answer(request: &HitSearch, found: &FoundHits, page: &[SearchHit],
     if let Some(aggregations) = &found.aggregations {
         answer["aggregations"] = aggregations.clone();
     }
-    answer
+    Ok(answer)
 }
 
 /// Indexes that a search names, with the filters of the aliases that it names put before its query.
@@ -483,7 +361,7 @@ fn search_body(
     let found = run(door, &indexes, &request, scroll.is_some())?;
     let from = request.from.min(found.hits.len());
     let to = (request.from + request.size).min(found.hits.len());
-    let mut answer = answer(&request, &found, &found.hits[from..to], began_ms);
+    let mut answer = answer(&request, &found, &found.hits[from..to], began_ms)?;
     if scroll.is_some() {
         answer["_scroll_id"] = door.scrolls.open(request, found)?.into();
     }

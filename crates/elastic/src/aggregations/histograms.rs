@@ -1,0 +1,422 @@
+//! Buckets by intervals of numbers and of time.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value, json};
+
+use super::OneAggregation;
+use super::values::{AggregatedValue, FieldSource, ValueForm};
+use crate::Error;
+use crate::catalog::now_ms;
+use crate::dates::{DateReading, DateText, floor, span};
+use crate::evaluation::number_of;
+use crate::query::text_of;
+use crate::search::SearchHit;
+
+/// Documents of each interval, by its number or its beginning.
+type Intervals<'a> = BTreeMap<i64, Vec<&'a SearchHit>>;
+
+/// Beginning of ranges of dates without a lower end, about 9,500 years before the epoch.
+const DATE_LEAST_MS: f64 = -3e14;
+
+/// Bounds of the keys of a histogram, each as an interval.
+#[derive(Debug, Clone, Copy, Default)]
+struct KeyBounds {
+    least: Option<i64>,
+    most: Option<i64>,
+}
+
+impl KeyBounds {
+    fn has(self, key: i64) -> bool {
+        self.least.is_none_or(|least| key >= least) && self.most.is_none_or(|most| key <= most)
+    }
+}
+
+impl<'a> OneAggregation<'a> {
+    pub(super) fn histogram(&self) -> Result<Value, Error> {
+        let source = self.source()?;
+        check_points(&source, "histogram")?;
+        let interval = self.option("interval").and_then(number_of).filter(|interval| *interval > 0.0);
+        let Some(interval) = interval else {
+            return Err(Error::IllegalArgument("[interval] must be >0 for histogram aggregation".to_owned()));
+        };
+        let offset = self.number_of("offset", 0.0)?;
+        let key_of = |number: f64| ((number - offset) / interval).floor() as i64;
+        let bound = |value: &Value| number_of(value).map(key_of);
+        let (hard, extended) = (self.bounds("hard_bounds", &bound)?, self.bounds("extended_bounds", &bound)?);
+        let mut parts = Intervals::new();
+        for hit in self.hits {
+            for span in source.spans(hit) {
+                let first = key_of(span.from).max(hard.least.unwrap_or(i64::MIN));
+                let last = key_of(span.to).min(hard.most.unwrap_or(i64::MAX));
+                self.check_steps(last.saturating_sub(first))?;
+                (first..=last).for_each(|key| add(&mut parts, key, hit));
+            }
+        }
+        let least = self.count_of("min_doc_count", 0)?;
+        if let (0, Some([first, last])) = (least, ends(&parts, hard, extended)) {
+            self.check_steps(last.saturating_sub(first))?;
+            for key in first..=last {
+                parts.entry(key).or_default();
+            }
+        }
+        let mut shown = source.clone();
+        shown.form = ValueForm::Real;
+        let head = |key: i64| Self::head(&shown, &AggregatedValue::Real(key as f64 * interval + offset));
+        self.intervals(parts, least, &head)
+    }
+
+    pub(super) fn date_histogram(&self) -> Result<Value, Error> {
+        let source = self.source()?;
+        check_points(&source, "date_histogram")?;
+        let text = |name: &str| self.text_option(name);
+        let interval =
+            text("calendar_interval").or_else(|| text("fixed_interval")).or_else(|| text("interval"));
+        let Some(interval) = interval else {
+            return Err(Error::IllegalArgument(
+                "Invalid interval specified, must be non-null and non-empty".to_owned(),
+            ));
+        };
+        let unit = unit_of(&interval).ok_or_else(|| {
+            Error::IllegalArgument(format!("The supplied interval [{interval}] could not be parsed"))
+        })?;
+        let is_fixed = self.option("fixed_interval").is_some() || unit.count != 1 || unit.letter == 'S';
+        if self.option("calendar_interval").is_some() && is_fixed {
+            return Err(Error::IllegalArgument(format!(
+                "The supplied interval [{interval}] could not be parsed as a calendar interval."
+            )));
+        }
+        if is_fixed && unit.fixed_ms().is_none() {
+            return Err(Error::IllegalArgument(format!(
+                "failed to parse setting [date_histogram.fixedInterval] with value [{interval}] as a time value: unit is missing \
+                 or unrecognized"
+            )));
+        }
+        let offset_ms = match text("offset") {
+            None => 0,
+            Some(text) => offset_of(&text)
+                .ok_or_else(|| Error::IllegalArgument(format!("failed to parse [offset] [{text}]")))?,
+        };
+        let rounding = DateRounding { unit, is_fixed, zone: source.zone.clone(), offset_ms };
+        let bound = |value: &Value| {
+            let zone = &source.zone;
+            let reading = DateReading {
+                format: source.format.as_deref(),
+                now_ms: now_ms() as i64,
+                zone,
+                round_up: false,
+            };
+            rounding.start(DateText::resolve(&text_of(value), &reading)?)
+        };
+        let (hard, extended) = (self.bounds("hard_bounds", &bound)?, self.bounds("extended_bounds", &bound)?);
+        let mut parts = Intervals::new();
+        for hit in self.hits {
+            for span in source.spans(hit) {
+                let from = span.from.max(hard.least.map_or(DATE_LEAST_MS, |least| least as f64));
+                let Some(mut at) = rounding.start(from as i64) else { continue };
+                let mut steps = 0;
+                while at as f64 <= span.to && hard.most.is_none_or(|most| at <= most) {
+                    add(&mut parts, at, hit);
+                    let Some(next) = rounding.next(at) else { break };
+                    at = next;
+                    steps += 1;
+                    self.check_steps(steps)?;
+                }
+            }
+        }
+        let least = self.count_of("min_doc_count", 0)?;
+        if let (0, Some([first, last])) = (least, ends(&parts, hard, extended)) {
+            let mut at = first;
+            while at <= last {
+                parts.entry(at).or_default();
+                self.check_steps(parts.len() as i64)?;
+                match rounding.next(at) {
+                    Some(next) => at = next,
+                    None => break,
+                }
+            }
+        }
+        self.intervals(parts, least, &|key| date_head(&source, key))
+    }
+
+    pub(super) fn auto_date_histogram(&self) -> Result<Value, Error> {
+        let source = self.source()?;
+        check_points(&source, "auto_date_histogram")?;
+        let wanted = self.count_of("buckets", 10)?;
+        if wanted == 0 {
+            return Err(Error::IllegalArgument(format!(
+                "buckets must be a positive integer for [{}]",
+                self.asked.name
+            )));
+        }
+        let least_unit = match self.text_option("minimum_interval").as_deref() {
+            None | Some("second") => 's',
+            Some("minute") => 'm',
+            Some("hour") => 'h',
+            Some("day") => 'd',
+            Some("month") => 'M',
+            Some("year") => 'y',
+            Some(other) => {
+                return Err(Error::IllegalArgument(format!("[minimum_interval] cannot be [{other}]")));
+            }
+        };
+        let mut times: Vec<(i64, &SearchHit)> = Vec::new();
+        for hit in self.hits {
+            times.extend(source.numbers(hit).into_iter().map(|millis| (millis as i64, *hit)));
+        }
+        let first = times.iter().map(|(millis, _)| *millis).min();
+        let last = times.iter().map(|(millis, _)| *millis).max();
+        let steps = AUTOMATIC.iter().skip_while(|(letter, _)| *letter != least_unit);
+        let mut chosen = None;
+        for (letter, count) in steps {
+            let unit = DateInterval { count: *count, letter: *letter };
+            let rounding = DateRounding { unit, is_fixed: false, zone: source.zone.clone(), offset_ms: 0 };
+            let (Some(first), Some(last)) = (first, last) else {
+                chosen = Some((rounding, Vec::new()));
+                break;
+            };
+            let starts = rounding.starts(first, last, wanted);
+            let is_enough = starts.len() <= wanted;
+            chosen = Some((rounding, starts));
+            if is_enough {
+                break;
+            }
+        }
+        let Some((rounding, starts)) = chosen else { return Ok(json!({ "buckets": [] })) };
+        let mut parts: Intervals = starts.iter().map(|start| (*start, Vec::new())).collect();
+        for (millis, hit) in times {
+            if let Some(start) = starts.iter().rev().find(|start| **start <= millis) {
+                add(&mut parts, *start, hit);
+            }
+        }
+        let mut answer = self.intervals(parts, 0, &|key| date_head(&source, key))?;
+        answer["interval"] = format!("{}{}", rounding.unit.count, rounding.unit.letter).into();
+        Ok(answer)
+    }
+
+    /// Buckets of intervals.
+    fn intervals(
+        &self,
+        parts: Intervals<'a>,
+        least: usize,
+        head: &dyn Fn(i64) -> Map<String, Value>,
+    ) -> Result<Value, Error> {
+        let buckets = parts.iter().filter(|(_, hits)| hits.len() >= least);
+        let buckets = buckets.map(|(key, hits)| self.bucket(head(*key), hits)).collect::<Result<_, _>>()?;
+        Ok(json!({ "buckets": self.listed(self.ordered(buckets)?)? }))
+    }
+
+    /// Bounds of the keys, `extended_bounds` or `hard_bounds`.
+    fn bounds(&self, name: &str, key_of: &dyn Fn(&Value) -> Option<i64>) -> Result<KeyBounds, Error> {
+        let Some(bounds) = self.option(name) else { return Ok(KeyBounds::default()) };
+        let end = |end: &str| match bounds.get(end).filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(value) => key_of(value).map(Some).ok_or_else(|| {
+                Error::IllegalArgument(format!(
+                    "[{name}] has a [{end}] that is malformed: [{}]",
+                    text_of(value)
+                ))
+            }),
+        };
+        let bounds = KeyBounds { least: end("min")?, most: end("max")? };
+        match (bounds.least, bounds.most) {
+            (Some(least), Some(most)) if least > most => {
+                Err(Error::IllegalArgument(format!("[{name}] has a [min] that is larger than its [max]")))
+            }
+            _ => Ok(bounds),
+        }
+    }
+
+    fn check_steps(&self, steps: i64) -> Result<(), Error> {
+        match steps > self.scope.buckets_max as i64 {
+            true => self.scope.count(steps as usize),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Adds a document to an interval, once.
+fn add<'a>(parts: &mut Intervals<'a>, key: i64, hit: &'a SearchHit) {
+    let hits = parts.entry(key).or_default();
+    if hits.last().is_none_or(|last| !std::ptr::eq(*last, hit)) {
+        hits.push(hit);
+    }
+}
+
+/// First and last key, the empty ones counted.
+fn ends(parts: &Intervals<'_>, hard: KeyBounds, extended: KeyBounds) -> Option<[i64; 2]> {
+    let (first, last) = (parts.keys().next().copied(), parts.keys().last().copied());
+    let first = first.into_iter().chain(extended.least).min()?;
+    let last = last.into_iter().chain(extended.most).max()?;
+    let inside = |key: i64| key.max(hard.least.unwrap_or(key)).min(hard.most.unwrap_or(key));
+    (hard.has(first) || hard.has(last) || first <= last).then(|| [inside(first), inside(last)])
+}
+
+fn date_head(source: &FieldSource, key: i64) -> Map<String, Value> {
+    let mut head = Map::new();
+    let text = DateText::write(key, source.format.as_deref(), &source.zone);
+    head.insert("key_as_string".to_owned(), text.into());
+    head.insert("key".to_owned(), key.into());
+    head
+}
+
+fn check_points(source: &FieldSource, kind: &str) -> Result<(), Error> {
+    match source.form {
+        ValueForm::Text | ValueForm::Address => {
+            Err(Error::IllegalArgument(format!("[{kind}] needs a field of numbers, dates or ranges of them")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Intervals that `auto_date_histogram` chooses from.
+const AUTOMATIC: [(char, i64); 19] = [
+    ('s', 1),
+    ('s', 5),
+    ('s', 10),
+    ('s', 30),
+    ('m', 1),
+    ('m', 5),
+    ('m', 10),
+    ('m', 30),
+    ('h', 1),
+    ('h', 3),
+    ('h', 12),
+    ('d', 1),
+    ('d', 7),
+    ('M', 1),
+    ('M', 3),
+    ('y', 1),
+    ('y', 5),
+    ('y', 10),
+    ('y', 100),
+];
+
+/// Rounding of dates to the beginning of their interval.
+pub(super) struct DateRounding {
+    unit: DateInterval,
+    is_fixed: bool,
+    zone: TimeZone,
+    offset_ms: i64,
+}
+
+impl DateRounding {
+    /// Reads the interval of a source of `composite`.
+    pub(super) fn parse(options: &Map<String, Value>, zone: &TimeZone) -> Option<Self> {
+        let text = |name: &str| options.get(name).map(text_of);
+        let fixed = text("fixed_interval");
+        let interval = text("calendar_interval").or(fixed.clone()).or_else(|| text("interval"))?;
+        let unit = unit_of(&interval)?;
+        let is_fixed = fixed.is_some() || unit.count != 1 || unit.letter == 'S';
+        let offset_ms = text("offset").map_or(Some(0), |offset| offset_of(&offset))?;
+        (!is_fixed || unit.fixed_ms().is_some()).then(|| DateRounding {
+            unit,
+            is_fixed,
+            zone: zone.clone(),
+            offset_ms,
+        })
+    }
+
+    /// Beginning of the interval that has a point in time.
+    pub(super) fn start(&self, millis: i64) -> Option<i64> {
+        let millis = millis.checked_sub(self.offset_ms)?;
+        let start = if self.is_fixed {
+            let length = self.unit.fixed_ms()?;
+            let at = Timestamp::from_millisecond(millis).ok()?;
+            let local = i64::from(self.zone.to_offset(at).seconds()) * 1_000;
+            (millis + local).div_euclid(length) * length - local
+        } else {
+            let at = Timestamp::from_millisecond(millis).ok()?.to_zoned(self.zone.clone());
+            floor(&at, self.unit.letter)?.timestamp().as_millisecond()
+        };
+        start.checked_add(self.offset_ms)
+    }
+
+    /// Beginning of the interval after one that begins at `start`.
+    fn next(&self, start: i64) -> Option<i64> {
+        let next = match self.is_fixed {
+            true => start.checked_add(self.unit.fixed_ms()?)?,
+            false => {
+                let at =
+                    Timestamp::from_millisecond(start - self.offset_ms).ok()?.to_zoned(self.zone.clone());
+                let next = at.checked_add(span(self.unit.letter, self.unit.count)?).ok()?;
+                next.timestamp().as_millisecond() + self.offset_ms
+            }
+        };
+        (next > start).then_some(next)
+    }
+
+    /// Beginnings of the intervals from one point in time to another, one more than `most` at most.
+    fn starts(&self, first: i64, last: i64, most: usize) -> Vec<i64> {
+        let mut starts = Vec::new();
+        let mut at = self.start(first);
+        while let Some(start) = at.filter(|start| *start <= last && starts.len() <= most) {
+            starts.push(start);
+            at = self.next(start);
+        }
+        starts
+    }
+}
+
+/// An interval of dates.
+#[derive(Debug, Clone, Copy)]
+struct DateInterval {
+    count: i64,
+    /// Unit as date arithmetic names it; `S` for milliseconds.
+    letter: char,
+}
+
+impl DateInterval {
+    /// Length in milliseconds; `None` if it differs from one to the next.
+    fn fixed_ms(self) -> Option<i64> {
+        let unit = match self.letter {
+            'S' => 1,
+            's' => 1_000,
+            'm' => 60_000,
+            'h' => 3_600_000,
+            'd' => 86_400_000,
+            'w' => 7 * 86_400_000,
+            _ => return None,
+        };
+        self.count.checked_mul(unit).filter(|length| *length > 0)
+    }
+}
+
+fn unit_of(text: &str) -> Option<DateInterval> {
+    let letter = match text {
+        "second" => 's',
+        "minute" => 'm',
+        "hour" => 'h',
+        "day" => 'd',
+        "week" => 'w',
+        "month" => 'M',
+        "quarter" => 'q',
+        "year" => 'y',
+        other => {
+            let at = other.find(|letter: char| !letter.is_ascii_digit())?;
+            let (count, unit) = other.split_at(at);
+            let count = if count.is_empty() { 1 } else { count.parse().ok()? };
+            if unit == "ms" {
+                return Some(DateInterval { count, letter: 'S' });
+            }
+            let mut letters = unit.chars();
+            let (letter, None) = (letters.next()?, letters.next()) else { return None };
+            return "smhdwMqy".contains(letter).then_some(DateInterval { count, letter });
+        }
+    };
+    Some(DateInterval { count: 1, letter })
+}
+
+/// Milliseconds of an offset such as `+6h`.
+fn offset_of(text: &str) -> Option<i64> {
+    if let Ok(millis) = text.parse::<i64>() {
+        return Some(millis);
+    }
+    let (sign, length) = match text.strip_prefix('-') {
+        Some(length) => (-1, length),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    Some(sign * unit_of(length)?.fixed_ms()?)
+}

@@ -1,0 +1,440 @@
+//! Pipelines: figures of finished buckets.
+
+use serde_json::{Map, Value, json};
+
+use super::AskedAggregation;
+use super::metrics::figures;
+use super::values::FieldSource;
+use crate::Error;
+use crate::evaluation::number_of;
+use crate::query::text_of;
+use crate::scan_limit::duration_of;
+
+/// Place of a pipeline beside the buckets that it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PipelineKind {
+    /// Inside of the aggregation whose buckets it reads; each of them gets a figure.
+    OfBuckets,
+    /// Beside the aggregation whose buckets it reads.
+    OfSiblings,
+}
+
+impl PipelineKind {
+    /// Place of a kind; `None` if it is no pipeline.
+    pub(super) fn of(kind: &str) -> Option<Self> {
+        match kind {
+            "derivative" | "cumulative_sum" | "serial_diff" | "moving_fn" | "bucket_sort" => {
+                Some(PipelineKind::OfBuckets)
+            }
+            "avg_bucket"
+            | "sum_bucket"
+            | "min_bucket"
+            | "max_bucket"
+            | "stats_bucket"
+            | "extended_stats_bucket"
+            | "percentiles_bucket" => Some(PipelineKind::OfSiblings),
+            _ => None,
+        }
+    }
+}
+
+/// Functions of `moving_fn`.
+const MOVING: [&str; 5] = ["max", "min", "sum", "unweightedAvg", "linearWeightedAvg"];
+
+/// Checks a pipeline in its place.
+///
+/// # Errors
+/// An option is missing or malformed, or the pipeline cannot stand there.
+pub(super) fn check(
+    asked: &AskedAggregation,
+    siblings: &[AskedAggregation],
+    around: &[&str],
+) -> Result<(), Error> {
+    let Some(place) = PipelineKind::of(&asked.kind) else { return Ok(()) };
+    let (name, kind) = (&asked.name, &asked.kind);
+    match asked.options.get("gap_policy").map(text_of).as_deref() {
+        None | Some("skip" | "insert_zeros") => {}
+        Some(other) => {
+            return Err(Error::Parsing(format!(
+                "Invalid gap policy: [{other}], accepted values: [insert_zeros, skip]"
+            )));
+        }
+    }
+    if kind == "moving_fn" {
+        let window = asked.options.get("window").and_then(Value::as_i64).unwrap_or(0);
+        if window <= 0 {
+            return Err(Error::IllegalArgument("[window] must be a positive, non-zero integer.".to_owned()));
+        }
+        moving_function(asked)?;
+    }
+    if place == PipelineKind::OfBuckets {
+        let Some(parent) = around.last() else {
+            return Err(Error::Validation(vec![format!(
+                "{kind} aggregation [{name}] must be declared inside of another aggregation"
+            )]));
+        };
+        if kind != "bucket_sort" && !parent.ends_with("histogram") {
+            return Err(Error::Validation(vec![format!(
+                "{kind} aggregation [{name}] must have a histogram, date_histogram or auto_date_histogram as parent"
+            )]));
+        }
+    }
+    if kind == "bucket_sort" {
+        return Ok(());
+    }
+    let Some(path) = path_of(asked) else {
+        return Err(Error::IllegalArgument(format!("Required [buckets_path] of [{name}], a text")));
+    };
+    let first = path.split(['>', '.', '[']).next().unwrap_or_default();
+    let is_there = siblings.iter().any(|one| path.starts_with(&one.name) || one.name == first);
+    let is_own = matches!(first, "_count" | "_key") && place == PipelineKind::OfBuckets;
+    if !is_there && !is_own {
+        return Err(Error::Validation(vec![format!("No aggregation found for path [{path}]")]));
+    }
+    Ok(())
+}
+
+fn path_of(asked: &AskedAggregation) -> Option<&str> {
+    match asked.options.get("buckets_path")? {
+        Value::String(path) => Some(path),
+        Value::Array(paths) if paths.len() == 1 => paths[0].as_str(),
+        _ => None,
+    }
+}
+
+/// End of a path through the answer of an aggregation.
+enum PathEnd<'v> {
+    Figure(Option<f64>),
+    /// More than one bucket, at the aggregation of this name.
+    Buckets(&'v str),
+    Nowhere,
+}
+
+/// Member of an answer by the name of its aggregation, which may have its type before it.
+fn member<'v>(answer: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    let typed = || {
+        let is_named = |key: &str| key.split_once('#').is_some_and(|(_, own)| own == name);
+        answer.iter().find(|(key, _)| is_named(key)).map(|(_, value)| value)
+    };
+    answer.get(name).or_else(typed)
+}
+
+fn look<'v>(bucket: &'v Map<String, Value>, path: &'v str) -> PathEnd<'v> {
+    let (step, rest) = path.split_once('>').map_or((path, None), |(step, rest)| (step, Some(rest)));
+    if step == "_count" && rest.is_none() {
+        return PathEnd::Figure(bucket.get("doc_count").and_then(Value::as_f64));
+    }
+    // A name may have dots, as may the key of a percentile: the longest name that there is counts.
+    let dots = step.match_indices('.').map(|(at, _)| at).rev();
+    let found = std::iter::once(step.len()).chain(dots).find_map(|at| {
+        let value = member(bucket, &step[..at])?;
+        Some((value, &step[..at], step[at..].trim_start_matches('.')))
+    });
+    let Some((value, name, property)) = found else { return PathEnd::Nowhere };
+    if value.get("buckets").is_some() {
+        return match property {
+            "_bucket_count" => {
+                let buckets = &value["buckets"];
+                let count = buckets.as_array().map(Vec::len).or(buckets.as_object().map(Map::len));
+                PathEnd::Figure(count.map(|count| count as f64))
+            }
+            _ => PathEnd::Buckets(name),
+        };
+    }
+    let Value::Object(members) = value else { return PathEnd::Nowhere };
+    if let Some(rest) = rest {
+        return look(members, rest);
+    }
+    let property = if property.is_empty() { "value" } else { property };
+    if property == "_count" {
+        return PathEnd::Figure(members.get("doc_count").and_then(Value::as_f64));
+    }
+    let of_list = || {
+        let values = members.get("values")?;
+        let is_wanted = |key: &str| key == property || key.strip_suffix(".0") == Some(property);
+        values.as_object()?.iter().find(|(key, _)| is_wanted(key)).map(|(_, value)| value)
+    };
+    match members.get(property).or_else(of_list) {
+        Some(Value::Null) => PathEnd::Figure(None),
+        Some(value) if value.is_number() => PathEnd::Figure(value.as_f64()),
+        _ => PathEnd::Nowhere,
+    }
+}
+
+/// Figure of a bucket at a path: `None` if there is nothing, and `Some(None)` if the figure has no value.
+pub(super) fn figure_at(bucket: &Map<String, Value>, path: &str) -> Option<Option<f64>> {
+    match look(bucket, path) {
+        PathEnd::Figure(figure) => Some(figure),
+        PathEnd::Buckets(_) | PathEnd::Nowhere => None,
+    }
+}
+
+fn figure(bucket: &Map<String, Value>, path: &str) -> Result<Option<f64>, Error> {
+    match look(bucket, path) {
+        PathEnd::Figure(figure) => Ok(figure),
+        PathEnd::Buckets(name) => Err(Error::IllegalArgument(format!(
+            "buckets_path must reference either a number value or a single value numeric metric aggregation, got: [Object[]] at \
+             aggregation [{name}]"
+        ))),
+        PathEnd::Nowhere => Err(Error::IllegalArgument(format!(
+            "buckets_path must reference either a number value or a single value numeric metric aggregation; nothing of that kind \
+             is at [{path}]"
+        ))),
+    }
+}
+
+/// Buckets that lack a figure are left out, or count as zero.
+fn filled(asked: &AskedAggregation, figure: Option<f64>) -> Option<f64> {
+    let inserts_zeros = asked.options.get("gap_policy").is_some_and(|policy| policy == "insert_zeros");
+    figure.filter(|figure| figure.is_finite()).or(inserts_zeros.then_some(0.0))
+}
+
+/// Runs a pipeline on the buckets of an aggregation beside it.
+///
+/// # Errors
+/// Its path leads to no figures.
+pub(super) fn of_siblings(
+    asked: &AskedAggregation,
+    siblings: &[AskedAggregation],
+    answer: &Map<String, Value>,
+) -> Result<(&'static str, Value), Error> {
+    let path = path_of(asked).unwrap_or_default();
+    let wrong = || {
+        Error::IllegalArgument(format!(
+            "[buckets_path] [{path}] of [{}] must lead through an aggregation with buckets to a figure of each",
+            asked.name
+        ))
+    };
+    // Through aggregations with one bucket to the first with several.
+    let (mut here, mut rest) = (answer, path);
+    let buckets = loop {
+        // The longest name that there is ends with the path, `>` or a dot.
+        let ends = rest.match_indices(['>', '.']).map(|(at, _)| at).rev();
+        let mut ends = std::iter::once(rest.len()).chain(ends);
+        let found = ends.find_map(|at| Some((member(here, &rest[..at])?.as_object()?, at)));
+        let (value, at) = found.ok_or_else(wrong)?;
+        rest = rest[at..].get(1..).unwrap_or("_count");
+        match value.get("buckets") {
+            Some(buckets) => break buckets,
+            None if rest == "_count" || !siblings.iter().any(|one| path.starts_with(&one.name)) => {
+                return Err(wrong());
+            }
+            None => here = value,
+        }
+    };
+    let buckets: Vec<(String, &Map<String, Value>)> = match buckets {
+        Value::Array(buckets) => {
+            let key = |bucket: &Map<String, Value>| {
+                bucket.get("key_as_string").or(bucket.get("key")).map(text_of).unwrap_or_default()
+            };
+            buckets.iter().filter_map(Value::as_object).map(|bucket| (key(bucket), bucket)).collect()
+        }
+        Value::Object(buckets) => {
+            let named = buckets.iter().filter_map(|(key, bucket)| Some((key.clone(), bucket.as_object()?)));
+            named.collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut found: Vec<(String, f64)> = Vec::new();
+    for (key, bucket) in buckets {
+        found.extend(filled(asked, figure(bucket, rest)?).map(|figure| (key, figure)));
+    }
+    let numbers: Vec<f64> = found.iter().map(|(_, figure)| *figure).collect();
+    let source = FieldSource::of_figures(asked.options.get("format"));
+    match asked.kind.as_str() {
+        kind @ ("min_bucket" | "max_bucket") => {
+            let (_, mut answer) =
+                figures(kind.trim_end_matches("_bucket"), &asked.options, numbers, &source)?;
+            let best = answer["value"].as_f64();
+            let keys = found.iter().filter(|(_, figure)| Some(*figure) == best);
+            answer["keys"] = keys.map(|(key, _)| Value::from(key.as_str())).collect();
+            Ok(("bucket_metric_value", answer))
+        }
+        kind @ ("avg_bucket" | "sum_bucket") => {
+            let (_, answer) = figures(kind.trim_end_matches("_bucket"), &asked.options, numbers, &source)?;
+            Ok(("simple_value", answer))
+        }
+        kind => figures(kind, &asked.options, numbers, &source),
+    }
+}
+
+/// Runs the pipelines that stand inside of an aggregation on its buckets.
+///
+/// # Errors
+/// A path leads to no figures.
+pub(super) fn of_buckets(
+    inner: &[AskedAggregation],
+    buckets: &mut Vec<Map<String, Value>>,
+    names_types: bool,
+) -> Result<(), Error> {
+    for asked in inner.iter().filter(|asked| PipelineKind::of(&asked.kind) == Some(PipelineKind::OfBuckets)) {
+        if asked.kind == "bucket_sort" {
+            sort(asked, buckets)?;
+            continue;
+        }
+        let path = path_of(asked).unwrap_or_default();
+        let figures = buckets.iter().map(|bucket| match path {
+            "_key" => Ok(bucket["key"].as_f64()),
+            path => figure(bucket, path),
+        });
+        let figures: Vec<Option<f64>> = figures.collect::<Result<_, _>>()?;
+        let figures: Vec<Option<f64>> = figures.into_iter().map(|figure| filled(asked, figure)).collect();
+        let kind = if asked.kind == "derivative" { "derivative" } else { "simple_value" };
+        let name = if names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
+        let source = FieldSource::of_figures(asked.options.get("format"));
+        let keys: Vec<f64> = buckets.iter().map(|bucket| bucket["key"].as_f64().unwrap_or(0.0)).collect();
+        for (at, value) in results(asked, &figures)?.into_iter().enumerate() {
+            let Some(value) = value else { continue };
+            let mut result = json!({ "value": value });
+            if let Some(text) = value.and_then(|value| source.text_of_number(value)) {
+                result["value_as_string"] = text.into();
+            }
+            if let (Some(unit_ms), Some(value), true) = (unit_ms(asked)?, value, at > 0) {
+                result["normalized_value"] = json!(value / ((keys[at] - keys[at - 1]) / unit_ms));
+            }
+            if let Some(meta) = &asked.meta {
+                result["meta"] = meta.clone();
+            }
+            buckets[at].insert(name.clone(), result);
+        }
+    }
+    Ok(())
+}
+
+fn unit_ms(asked: &AskedAggregation) -> Result<Option<f64>, Error> {
+    let Some(unit) = asked.options.get("unit").map(text_of) else { return Ok(None) };
+    let unit = match unit.as_str() {
+        "second" => "1s",
+        "minute" => "1m",
+        "hour" => "1h",
+        "day" => "1d",
+        "week" => "7d",
+        other => other,
+    };
+    Ok(duration_of(unit)?.map(|unit| unit.as_secs_f64() * 1_000.0))
+}
+
+/// Result of a pipeline for each bucket: `None` for a bucket without one, `Some(None)` for one without value.
+fn results(asked: &AskedAggregation, figures: &[Option<f64>]) -> Result<Vec<Option<Option<f64>>>, Error> {
+    let number = |name: &str| asked.options.get(name).and_then(Value::as_i64);
+    Ok(match asked.kind.as_str() {
+        "cumulative_sum" => {
+            let mut sum = 0.0;
+            let add = |figure: &Option<f64>| {
+                sum += figure.unwrap_or(0.0);
+                Some(Some(sum))
+            };
+            figures.iter().map(add).collect()
+        }
+        "moving_fn" => {
+            let (window, shift) = (number("window").unwrap_or(1), number("shift").unwrap_or(0));
+            let function = moving_function(asked)?;
+            let length = figures.len() as i64;
+            let of = |at: i64| {
+                let end = (at + shift).clamp(0, length) as usize;
+                let start = (at + shift).saturating_sub(window).clamp(0, length) as usize;
+                let inside: Vec<f64> = figures[start..end].iter().flatten().copied().collect();
+                figures[at as usize].map(|_| moved(function, &inside))
+            };
+            (0..length).map(of).collect()
+        }
+        kind => {
+            let lag = if kind == "serial_diff" { number("lag").unwrap_or(1) } else { 1 };
+            if lag <= 0 {
+                return Err(Error::Parsing("Lag must be a positive, non-zero integer".to_owned()));
+            }
+            let lag = lag as usize;
+            let of = |at: usize| {
+                let before = at.checked_sub(lag).map(|before| figures[before])?;
+                Some(figures[at].zip(before).map(|(figure, before)| figure - before))
+            };
+            (0..figures.len()).map(of).collect()
+        }
+    })
+}
+
+/// Name of the function in the script of `moving_fn`, `MovingFunctions.NAME(values)`.
+fn moving_function(asked: &AskedAggregation) -> Result<&'static str, Error> {
+    let script = match asked.options.get("script") {
+        Some(Value::Object(script)) => script.get("source").map(text_of),
+        script => script.map(text_of),
+    };
+    let script = script.unwrap_or_default().replace(' ', "");
+    let name = script.strip_prefix("MovingFunctions.").and_then(|call| call.strip_suffix("(values)"));
+    MOVING.into_iter().find(|known| Some(*known) == name).ok_or_else(|| {
+        Error::unsupported(&format!(
+            "a script of [moving_fn] other than MovingFunctions.{{{}}}(values)",
+            MOVING.join(",")
+        ))
+    })
+}
+
+fn moved(function: &str, values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    let some = |number: f64| number.is_finite().then_some(number);
+    match function {
+        "max" => some(values.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+        "min" => some(values.iter().copied().fold(f64::INFINITY, f64::min)),
+        "sum" => Some(values.iter().sum()),
+        "unweightedAvg" => some(values.iter().sum::<f64>() / count),
+        _ => {
+            let weighted: f64 = values.iter().enumerate().map(|(at, value)| value * (at + 1) as f64).sum();
+            some(weighted / (count * (count + 1.0) / 2.0))
+        }
+    }
+}
+
+/// One key by which `bucket_sort` orders buckets.
+struct FigureOrder {
+    path: String,
+    is_descending: bool,
+}
+
+fn sort(asked: &AskedAggregation, buckets: &mut Vec<Map<String, Value>>) -> Result<(), Error> {
+    let malformed = || Error::Parsing(format!("[sort] of [{}] is malformed", asked.name));
+    let one = |order: &Value| match order {
+        Value::String(path) => Ok(FigureOrder { path: path.clone(), is_descending: false }),
+        Value::Object(members) => {
+            let (Some((path, way)), 1) = (members.iter().next(), members.len()) else {
+                return Err(malformed());
+            };
+            let way = way.get("order").map_or_else(|| text_of(way), text_of);
+            Ok(FigureOrder { path: path.clone(), is_descending: way == "desc" })
+        }
+        _ => Err(malformed()),
+    };
+    let orders = match asked.options.get("sort") {
+        None => Vec::new(),
+        Some(Value::Array(orders)) => orders.iter().map(one).collect::<Result<Vec<_>, _>>()?,
+        Some(order) => vec![one(order)?],
+    };
+    let mut keyed = Vec::new();
+    for bucket in std::mem::take(buckets) {
+        let figures = orders.iter().map(|order| match order.path.as_str() {
+            "_key" => Ok(bucket.get("key").cloned()),
+            path => Ok(filled(asked, figure(&bucket, path)?).map(|figure| json!(figure))),
+        });
+        let figures: Vec<Option<Value>> = figures.collect::<Result<_, Error>>()?;
+        if figures.iter().all(Option::is_some) {
+            keyed.push((figures.into_iter().flatten().collect::<Vec<_>>(), bucket));
+        }
+    }
+    keyed.sort_by(|left, right| {
+        let figures = orders.iter().zip(left.0.iter().zip(&right.0));
+        figures.fold(std::cmp::Ordering::Equal, |found, (order, (left, right))| {
+            found.then_with(|| {
+                let next = match (number_of(left), number_of(right)) {
+                    (Some(left), Some(right)) if left.is_finite() && right.is_finite() => {
+                        left.total_cmp(&right)
+                    }
+                    _ => text_of(left).cmp(&text_of(right)),
+                };
+                if order.is_descending { next.reverse() } else { next }
+            })
+        })
+    });
+    let count = |name: &str| asked.options.get(name).and_then(Value::as_u64).map(|count| count as usize);
+    let sorted = keyed.into_iter().map(|(_, bucket)| bucket);
+    *buckets = sorted.skip(count("from").unwrap_or(0)).take(count("size").unwrap_or(usize::MAX)).collect();
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Buckets by ranges of numbers, dates and addresses.
+
+use std::cmp::Ordering;
+use std::net::{IpAddr, Ipv6Addr};
+
+use serde_json::{Map, Value, json};
+
+use super::OneAggregation;
+use super::values::{AggregatedValue, FieldSource, ValueForm};
+use crate::Error;
+use crate::catalog::now_ms;
+use crate::dates::{DateReading, DateText};
+use crate::evaluation::number_of;
+use crate::query::text_of;
+use crate::search::SearchHit;
+
+/// A range of values; its upper end does not belong to it.
+struct ValueRange {
+    key: Option<String>,
+    from: Option<AggregatedValue>,
+    to: Option<AggregatedValue>,
+}
+
+impl ValueRange {
+    fn has(&self, value: &AggregatedValue) -> bool {
+        self.from.as_ref().is_none_or(|from| value >= from) && self.to.as_ref().is_none_or(|to| value < to)
+    }
+
+    /// Order by lower, then by upper ends; open ends are outermost.
+    fn order(&self, other: &Self) -> Ordering {
+        let lower = self.from.cmp(&other.from);
+        lower.then_with(|| match (&self.to, &other.to) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(left), Some(right)) => left.cmp(right),
+        })
+    }
+}
+
+impl OneAggregation<'_> {
+    pub(super) fn ranges(&self) -> Result<Value, Error> {
+        let mut source = self.source()?;
+        let wanted = match self.asked.kind.as_str() {
+            "date_range" => ValueForm::Date,
+            "ip_range" => ValueForm::Address,
+            _ => ValueForm::Real,
+        };
+        let is_of_kind = match wanted {
+            ValueForm::Real => source.form == ValueForm::Unmapped || source.form.is_numeric(),
+            _ => source.form == wanted || source.form == ValueForm::Unmapped,
+        };
+        if !is_of_kind {
+            return Err(Error::IllegalArgument(format!(
+                "Field [{}] has values that [{}] does not divide",
+                self.text_option("field").unwrap_or_default(),
+                self.asked.kind
+            )));
+        }
+        let Some(Value::Array(ranges)) = self.option("ranges") else {
+            return Err(Error::IllegalArgument(format!(
+                "No [ranges] specified for the [{}] aggregation",
+                self.asked.name
+            )));
+        };
+        if ranges.is_empty() {
+            return Err(Error::IllegalArgument(format!(
+                "No [ranges] specified for the [{}] aggregation",
+                self.asked.name
+            )));
+        }
+        let ranges = ranges.iter().map(|range| self.range_of(range, &source, wanted));
+        let mut ranges: Vec<ValueRange> = ranges.collect::<Result<_, _>>()?;
+        ranges.sort_by(ValueRange::order);
+        let values: Vec<(&SearchHit, Vec<AggregatedValue>)> =
+            self.hits.iter().map(|hit| (*hit, source.of(hit))).collect();
+        source.form = wanted;
+        let buckets = ranges.iter().map(|range| {
+            let is_in = values.iter().filter(|(_, values)| values.iter().any(|value| range.has(value)));
+            let hits: Vec<&SearchHit> = is_in.map(|(hit, _)| *hit).collect();
+            self.bucket(Self::range_head(&source, range), &hits)
+        });
+        let buckets = buckets.collect::<Result<_, _>>()?;
+        Ok(json!({ "buckets": self.listed(buckets)? }))
+    }
+
+    fn range_head(source: &FieldSource, range: &ValueRange) -> Map<String, Value> {
+        let text = |end: &Option<AggregatedValue>| match end {
+            None => "*".to_owned(),
+            Some(value) => source.text(value).unwrap_or_else(|| match value {
+                AggregatedValue::Real(number) => format!("{number:?}"),
+                other => text_of(&other.json()),
+            }),
+        };
+        let mut head = Map::new();
+        let key = range.key.clone().unwrap_or_else(|| format!("{}-{}", text(&range.from), text(&range.to)));
+        head.insert("key".to_owned(), key.into());
+        for (name, end) in [("from", &range.from), ("to", &range.to)] {
+            let Some(value) = end else { continue };
+            let shown = match source.form {
+                ValueForm::Date => json!(value.number()),
+                _ => value.json(),
+            };
+            head.insert(name.to_owned(), shown);
+            head.extend(source.text(value).map(|text| (format!("{name}_as_string"), text.into())));
+        }
+        head
+    }
+
+    fn range_of(&self, range: &Value, source: &FieldSource, wanted: ValueForm) -> Result<ValueRange, Error> {
+        let Value::Object(members) = range else {
+            return Err(Error::Parsing(format!("[ranges] of [{}] are objects", self.asked.name)));
+        };
+        let is_known = |name: &str| {
+            ["key", "from", "to"].contains(&name) || name == "mask" && wanted == ValueForm::Address
+        };
+        if let Some(unknown) = members.keys().find(|name| !is_known(name)) {
+            return Err(Error::Parsing(format!("[ranges] unknown field [{unknown}]")));
+        }
+        let key = members.get("key").map(text_of);
+        if let Some(mask) = members.get("mask").map(text_of) {
+            let [from, to] = network(&mask).ok_or_else(|| {
+                Error::IllegalArgument(format!(
+                    "invalid CIDR mask [{mask}] in aggregation [{}]",
+                    self.asked.name
+                ))
+            })?;
+            return Ok(ValueRange { key: key.or(Some(mask)), from, to });
+        }
+        let end = |name: &str| match members.get(name).filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(value) => {
+                let read = match wanted {
+                    ValueForm::Date => {
+                        let (zone, format) = (&source.zone, source.format.as_deref());
+                        let reading = DateReading { format, now_ms: now_ms() as i64, zone, round_up: false };
+                        DateText::resolve(&text_of(value), &reading)
+                            .map(|at| AggregatedValue::Whole(at.into()))
+                    }
+                    ValueForm::Address => AggregatedValue::address(&text_of(value)),
+                    _ => number_of(value).map(AggregatedValue::Real),
+                };
+                read.map(Some).ok_or_else(|| {
+                    Error::Parsing(format!(
+                        "[{name}] of a range of [{}] cannot be read: [{}]",
+                        self.asked.name,
+                        text_of(value)
+                    ))
+                })
+            }
+        };
+        Ok(ValueRange { key, from: end("from")?, to: end("to")? })
+    }
+}
+
+/// First address of a network, and the first one after it.
+fn network(mask: &str) -> Option<[Option<AggregatedValue>; 2]> {
+    let (base, bits) = mask.split_once('/')?;
+    let (base, bits): (IpAddr, u32) = (base.parse().ok()?, bits.parse().ok()?);
+    let (number, width): (u128, u32) = match base {
+        IpAddr::V4(address) => (u128::from(address.to_ipv6_mapped()), 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    };
+    let length = 1_u128.checked_shl(width.checked_sub(bits)?);
+    let first = length.map_or(0, |length| number / length * length);
+    let after = length.and_then(|length| first.checked_add(length));
+    let address = |number: u128| AggregatedValue::Address(Ipv6Addr::from(number));
+    Some([Some(address(first)), after.map(address)])
+}

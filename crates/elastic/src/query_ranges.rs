@@ -1,0 +1,293 @@
+//! Range queries: on fields of single values, and on fields of ranges.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::dates::{DateReading, DateText};
+use crate::evaluation::{FieldValueKind, SearchedDocument, compare_numbers, kind_of, number_of};
+use crate::fields::{all_at, each_at};
+use crate::mapping::{field_at, type_of};
+use crate::query::{RangeBounds, text_of};
+
+/// Relation of a range in a document to that of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum RangeRelation {
+    #[default]
+    Intersects,
+    Within,
+    Contains,
+    Disjoint,
+}
+
+impl RangeRelation {
+    /// Parses `relation`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        Ok(match text.to_ascii_lowercase().as_str() {
+            "intersects" => RangeRelation::Intersects,
+            "within" => RangeRelation::Within,
+            "contains" => RangeRelation::Contains,
+            "disjoint" => RangeRelation::Disjoint,
+            _ => {
+                return Err(Error::Parsing(format!("[range] query does not support relation [{text}]")));
+            }
+        })
+    }
+}
+
+/// True for types whose values are ranges.
+pub(crate) fn is_range(field_type: &str) -> bool {
+    field_type.ends_with("_range")
+}
+
+/// End of a range that belongs to it; numbers of one field are all whole or all real.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+enum RangeEnd {
+    Whole(i128),
+    Real(f64),
+    Address(u128),
+}
+
+impl RangeEnd {
+    /// The next one above, or below.
+    fn moved(self, is_up: bool) -> Self {
+        match self {
+            RangeEnd::Whole(number) => RangeEnd::Whole(if is_up { number + 1 } else { number - 1 }),
+            RangeEnd::Real(number) => {
+                RangeEnd::Real(if is_up { number.next_up() } else { number.next_down() })
+            }
+            RangeEnd::Address(number) => RangeEnd::Address(match is_up {
+                true => number.saturating_add(1),
+                false => number.saturating_sub(1),
+            }),
+        }
+    }
+}
+
+/// A range; an end that is not given is open.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct RangeSpan {
+    from: Option<RangeEnd>,
+    to: Option<RangeEnd>,
+}
+
+impl RangeSpan {
+    /// True if this range begins at the other or before it.
+    fn begins_before(self, other: Self) -> bool {
+        self.from.is_none_or(|from| other.from.is_some_and(|other| from <= other))
+    }
+
+    fn ends_after(self, other: Self) -> bool {
+        self.to.is_none_or(|to| other.to.is_some_and(|other| to >= other))
+    }
+
+    fn intersects(self, other: Self) -> bool {
+        let reaches = |to: Option<RangeEnd>, from: Option<RangeEnd>| {
+            to.is_none_or(|to| from.is_none_or(|from| from <= to))
+        };
+        reaches(self.to, other.from) && reaches(other.to, self.from)
+    }
+
+    /// True if this range, of a document, has a relation to that of a query.
+    fn is(self, relation: RangeRelation, wanted: Self) -> bool {
+        match relation {
+            RangeRelation::Intersects => self.intersects(wanted),
+            RangeRelation::Disjoint => !self.intersects(wanted),
+            RangeRelation::Within => wanted.begins_before(self) && wanted.ends_after(self),
+            RangeRelation::Contains => self.begins_before(wanted) && self.ends_after(wanted),
+        }
+    }
+}
+
+fn address_of(text: &str) -> Option<u128> {
+    Some(u128::from(match text.parse().ok()? {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }))
+}
+
+/// Range of the addresses of a network.
+fn network_of(text: &str) -> Option<RangeSpan> {
+    let (base, bits) = text.split_once('/')?;
+    let first = address_of(base)?;
+    let width = if base.contains(':') { 128 } else { 32 };
+    let free = u32::checked_sub(width, bits.parse().ok()?)?;
+    let mask = 1_u128.checked_shl(free).map_or(u128::MAX, |length| length - 1);
+    let end = |number: u128| Some(RangeEnd::Address(u128::from(Ipv6Addr::from(number))));
+    Some(RangeSpan { from: end(first & !mask), to: end(first | mask) })
+}
+
+/// Reading of an end of a range by the type of its field.
+struct EndReading<'r> {
+    field_type: &'r str,
+    format: Option<&'r str>,
+    zone: &'r TimeZone,
+    now_ms: i64,
+}
+
+impl EndReading<'_> {
+    fn end(&self, value: &Value, round_up: bool) -> Option<RangeEnd> {
+        match self.field_type {
+            "date_range" => {
+                let EndReading { format, zone, now_ms, .. } = *self;
+                let reading = DateReading { format, now_ms, zone, round_up };
+                DateText::resolve(&text_of(value), &reading).map(|millis| RangeEnd::Whole(millis.into()))
+            }
+            "ip_range" => address_of(&text_of(value)).map(RangeEnd::Address),
+            "float_range" | "double_range" => number_of(value).map(RangeEnd::Real),
+            _ => match value {
+                Value::Number(number) if number.is_u64() => {
+                    number.as_u64().map(|number| RangeEnd::Whole(number.into()))
+                }
+                Value::Number(number) if number.is_i64() => {
+                    number.as_i64().map(|number| RangeEnd::Whole(number.into()))
+                }
+                other => text_of(other)
+                    .parse()
+                    .ok()
+                    .or_else(|| number_of(other).map(|number| number.trunc() as i128))
+                    .map(RangeEnd::Whole),
+            },
+        }
+    }
+
+    /// Range of a document.
+    fn span(&self, value: &Value) -> Option<RangeSpan> {
+        if let (Value::String(text), "ip_range") = (value, self.field_type) {
+            return network_of(text);
+        }
+        let members = value.as_object()?;
+        let given = |name: &str| members.get(name).filter(|value| !value.is_null());
+        let mut span = RangeSpan::default();
+        for (name, is_lower, belongs) in
+            [("gte", true, true), ("gt", true, false), ("lte", false, true), ("lt", false, false)]
+        {
+            let Some(value) = given(name) else { continue };
+            // The whole of a rounded date belongs to an upper end, and is left behind by an open lower one.
+            let end = self.end(value, is_lower != belongs)?;
+            let end = if belongs { end } else { end.moved(is_lower) };
+            match is_lower {
+                true => span.from = Some(end),
+                false => span.to = Some(end),
+            }
+        }
+        Some(span)
+    }
+}
+
+impl SearchedDocument<'_> {
+    /// True if a range of the document has the relation that is asked for.
+    fn has_range(
+        &self,
+        definition: &Map<String, Value>,
+        place: &str,
+        bounds: &RangeBounds,
+    ) -> Result<bool, Error> {
+        let field_type = type_of(definition);
+        let own = definition.get("format").and_then(Value::as_str);
+        let reading = EndReading {
+            field_type,
+            format: bounds.format.as_deref().or(own),
+            zone: &bounds.zone.clone().unwrap_or(TimeZone::UTC),
+            now_ms: self.now_ms,
+        };
+        let wanted = |bound: &Option<(Value, bool)>, is_lower: bool| match bound {
+            None => Ok(None),
+            Some((value, belongs)) => match reading.end(value, is_lower != *belongs) {
+                Some(end) => Ok(Some(if *belongs { end } else { end.moved(is_lower) })),
+                None => Err(Error::IllegalArgument(format!(
+                    "failed to create query: [{}] is not an end of a [{field_type}]",
+                    text_of(value)
+                ))),
+            },
+        };
+        let wanted = RangeSpan { from: wanted(&bounds.from, true)?, to: wanted(&bounds.to, false)? };
+        let reading = EndReading { format: own, zone: &TimeZone::UTC, ..reading };
+        let spans = all_at(self.source, place).into_iter().filter_map(|value| reading.span(value));
+        let mut spans = spans.into_iter();
+        Ok(spans.any(|span| span.is(bounds.relation, wanted)))
+    }
+
+    pub(crate) fn is_in_range(&self, field: &str, bounds: &RangeBounds) -> Result<bool, Error> {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        if let Some(own) = self.meta(field) {
+            let own = Value::from(own);
+            let lower = bounds.from.as_ref().is_none_or(|(from, includes)| {
+                compare_numbers(&own, from)
+                    .is_some_and(|order| order == Greater || *includes && order == Equal)
+            });
+            let upper = bounds.to.as_ref().is_none_or(|(to, includes)| {
+                compare_numbers(&own, to).is_some_and(|order| order == Less || *includes && order == Equal)
+            });
+            return Ok(lower && upper);
+        }
+        let Some((definition, place)) = field_at(self.mappings, field) else { return Ok(false) };
+        if is_range(type_of(definition)) {
+            return self.has_range(definition, &place, bounds);
+        }
+        if bounds.relation == RangeRelation::Disjoint {
+            return Err(Error::IllegalArgument(
+                "[range] queries on fields of single values don't support DISJOINT relations".to_owned(),
+            ));
+        }
+        let kind = kind_of(type_of(definition));
+        let is_flat = matches!(type_of(definition), "flattened" | "flat_object");
+        let format = bounds.format.as_deref().or_else(|| definition.get("format").and_then(Value::as_str));
+        let limit = |bound: &Option<(Value, bool)>, is_upper: bool| -> Result<Option<(Value, bool)>, Error> {
+            let Some((value, includes)) = bound else { return Ok(None) };
+            if kind != FieldValueKind::Date {
+                return Ok(Some((value.clone(), *includes)));
+            }
+            let text = text_of(value);
+            // The end of a rounded date counts for its upper end, and for what comes after it.
+            let round_up = is_upper == *includes;
+            let zone = &bounds.zone.clone().unwrap_or(TimeZone::UTC);
+            match DateText::resolve(&text, &DateReading { format, now_ms: self.now_ms, zone, round_up }) {
+                Some(millis) => Ok(Some((millis.into(), *includes))),
+                None => Err(Error::Parsing(format!(
+                    "failed to parse date field [{text}] with format [{}]",
+                    format.unwrap_or("strict_date_optional_time||epoch_millis")
+                ))),
+            }
+        };
+        let (from, to) = (limit(&bounds.from, false)?, limit(&bounds.to, true)?);
+        if kind == FieldValueKind::Number {
+            for (value, _) in [&from, &to].into_iter().flatten() {
+                if number_of(value).is_none() {
+                    return Err(Error::IllegalArgument(format!(
+                        "failed to create query: For input string: \"{}\"",
+                        text_of(value)
+                    )));
+                }
+            }
+        }
+        let own_format = definition.get("format").and_then(Value::as_str);
+        let compare = |own: &Value, bound: &Value| match kind {
+            FieldValueKind::Number => compare_numbers(own, bound),
+            FieldValueKind::Date => {
+                let own = DateText::parse_value(own, own_format)?;
+                Some(own.cmp(&bound.as_i64()?))
+            }
+            FieldValueKind::Ip => {
+                let address = |value: &Value| text_of(value).parse::<std::net::IpAddr>().ok();
+                Some(address(own)?.cmp(&address(bound)?))
+            }
+            // Values below such a field have types of their own.
+            _ if is_flat && own.is_number() => compare_numbers(own, bound),
+            _ => Some(text_of(own).cmp(&text_of(bound))),
+        };
+        let mut found = false;
+        each_at(self.source, &place, &mut |own| {
+            let lower = from.as_ref().is_none_or(|(from, includes)| {
+                compare(own, from).is_some_and(|order| order == Greater || *includes && order == Equal)
+            });
+            let upper = to.as_ref().is_none_or(|(to, includes)| {
+                compare(own, to).is_some_and(|order| order == Less || *includes && order == Equal)
+            });
+            found |= lower && upper;
+        });
+        Ok(found)
+    }
+}

@@ -1,0 +1,203 @@
+//! A search as it is asked for: its body and its parameters.
+
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::aggregations::{self, AskedAggregation};
+use crate::collapse::HitCollapse;
+use crate::hit_form::HitForm;
+use crate::query::{self, SearchQuery};
+use crate::request::DoorParameters;
+use crate::scan_limit::ScanLimit;
+use crate::sorting::HitOrder;
+
+/// Hits that a page can reach.
+const WINDOW_MAX: usize = 10_000;
+
+/// A search as it was asked for.
+pub(crate) struct HitSearch {
+    pub(crate) query: SearchQuery,
+    pub(crate) post_filter: Option<SearchQuery>,
+    pub(crate) order: Option<HitOrder>,
+    pub(crate) from: usize,
+    pub(crate) size: usize,
+    pub(crate) after: Option<Vec<Value>>,
+    pub(crate) aggregations: Vec<AskedAggregation>,
+    pub(crate) form: HitForm,
+    pub(crate) routing: Option<Vec<String>>,
+    pub(crate) collapse: Option<HitCollapse>,
+    pub(crate) slice: Option<(u64, u64)>,
+    pub(crate) minimum_score: Option<f64>,
+    pub(crate) tracks_scores: bool,
+    pub(crate) limit: ScanLimit,
+    /// Factors of scores by the names of indexes; the first that fits counts.
+    pub(crate) boosts: Vec<(String, f64)>,
+}
+
+/// Members of a body that nothing here depends on: groups of statistics, the choice of a copy, and steps of
+/// the merge of shards.
+const WITHOUT_EFFECT: [&str; 3] = ["stats", "preference", "batched_reduce_size"];
+
+/// Members of a body that are read elsewhere.
+const READ_ELSEWHERE: [&str; 4] = ["query", "timeout", "terminate_after", "allow_partial_search_results"];
+
+impl HitSearch {
+    /// Parses the body and the parameters of a search.
+    pub(crate) fn parse(
+        body: &Map<String, Value>,
+        parameters: &DoorParameters,
+        is_scroll: bool,
+    ) -> Result<Self, Error> {
+        let mut request = HitSearch {
+            query: query::of_request(body, parameters)?,
+            post_filter: None,
+            order: None,
+            from: 0,
+            size: 10,
+            after: None,
+            aggregations: Vec::new(),
+            form: HitForm::default(),
+            routing: parameters.list("routing"),
+            slice: None,
+            collapse: None,
+            minimum_score: None,
+            tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
+            limit: ScanLimit::parse(body, parameters)?,
+            boosts: Vec::new(),
+        };
+        for (name, value) in body {
+            request.member(name, value)?;
+        }
+        let number = |name: &str| -> Result<Option<usize>, Error> {
+            match parameters.integer(name)? {
+                Some(number) if number < 0 => Err(Error::IllegalArgument(format!(
+                    "[{name}] parameter cannot be negative, found [{number}]"
+                ))),
+                number => Ok(number.map(|number| number as usize)),
+            }
+        };
+        request.from = number("from")?.unwrap_or(request.from);
+        request.size = number("size")?.unwrap_or(request.size);
+        if let Some(sort) = parameters.get("sort") {
+            let fields = sort.split(',').map(|one| match one.split_once(':') {
+                Some((field, order)) => json!({ field: order }),
+                None => json!(one),
+            });
+            request.order = Some(HitOrder::parse(&Value::Array(fields.collect()))?);
+        }
+        request.form.parameters(parameters)?;
+        request.check_window(is_scroll)?;
+        Ok(request)
+    }
+
+    fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
+        let number = |value: &Value| match value.as_i64() {
+            Some(number) if number >= 0 => Ok(number as usize),
+            Some(number) => Err(Error::IllegalArgument(format!(
+                "[{name}] parameter cannot be negative, found [{number}]"
+            ))),
+            None => Err(Error::Parsing(format!("[{name}] must be a whole number"))),
+        };
+        match name {
+            "track_scores" => self.tracks_scores |= *value == Value::Bool(true),
+            "collapse" => self.collapse = Some(HitCollapse::parse(value)?),
+            "post_filter" => self.post_filter = Some(query::parse(value)?),
+            "from" => self.from = number(value)?,
+            "size" => self.size = number(value)?,
+            "sort" => self.order = Some(HitOrder::parse(value)?),
+            "search_after" => {
+                let Value::Array(after) = value else {
+                    return Err(Error::Parsing("[search_after] must be an array".to_owned()));
+                };
+                self.after = Some(after.clone());
+            }
+            "aggs" | "aggregations" => self.aggregations = aggregations::parse(value)?,
+            "indices_boost" => self.boosts = boosts_of(value)?,
+            "min_score" => self.minimum_score = value.as_f64(),
+            "track_total_hits" => match value {
+                Value::Bool(tracks) => self.form.has_no_total = !tracks,
+                limit => self.form.total_limit = limit.as_u64(),
+            },
+            "slice" => {
+                let part = |name: &str| value.get(name).and_then(Value::as_u64);
+                match (part("id"), part("max")) {
+                    (Some(id), Some(max)) if max > 1 && id < max => {
+                        if max > 1_024 {
+                            return Err(Error::IllegalArgument(format!(
+                                "The number of slices [{max}] is too large. It must be less than [1024]. This limit can be set by changing the \
+                                 [index.max_slices_per_scroll] index level setting."
+                            )));
+                        }
+                        self.slice = Some((id, max));
+                    }
+                    _ => {
+                        return Err(Error::IllegalArgument("[slice] max must be greater than id".to_owned()));
+                    }
+                }
+            }
+            _ if self.form.member(name, value)? => {}
+            known if WITHOUT_EFFECT.contains(&known) || READ_ELSEWHERE.contains(&known) => {}
+            other => return Err(Error::Parsing(format!("unknown key [{other}] in a search"))),
+        }
+        Ok(())
+    }
+
+    fn check_window(&self, is_scroll: bool) -> Result<(), Error> {
+        if self.collapse.is_some() && is_scroll {
+            return Err(Error::IllegalArgument("cannot use `collapse` in a scroll context".to_owned()));
+        }
+        if self.collapse.is_some() && self.after.is_some() {
+            return Err(Error::IllegalArgument(
+                "cannot use `collapse` in conjunction with `search_after`".to_owned(),
+            ));
+        }
+        if is_scroll && self.size > WINDOW_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Batch size is too large, size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. Scroll batch sizes cost as much \
+                 memory as result windows so they are controlled by the [index.max_result_window] index level setting.",
+                self.size
+            )));
+        }
+        if is_scroll && self.size == 0 {
+            return Err(Error::Validation(vec!["[size] cannot be [0] in a scroll context".to_owned()]));
+        }
+        if is_scroll && self.from > 0 {
+            return Err(Error::Validation(vec![
+                "using [from] is not allowed in a scroll context".to_owned(),
+            ]));
+        }
+        if self.from + self.size > WINDOW_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Result window is too large, from + size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. See the scroll api for \
+                 a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index \
+                 level setting.",
+                self.from + self.size
+            )));
+        }
+        if self.after.is_some() && self.from > 0 {
+            return Err(Error::Validation(vec![
+                "`from` parameter must be set to 0 when `search_after` is used".to_owned(),
+            ]));
+        }
+        Ok(())
+    }
+}
+
+/// Factors of scores by patterns of indexes.
+fn boosts_of(value: &Value) -> Result<Vec<(String, f64)>, Error> {
+    let one = |members: &Map<String, Value>| -> Result<Vec<(String, f64)>, Error> {
+        let factor = |(name, factor): (&String, &Value)| match factor.as_f64() {
+            Some(factor) => Ok((name.clone(), factor)),
+            None => Err(Error::Parsing(format!("[indices_boost] of [{name}] must be a number"))),
+        };
+        members.iter().map(factor).collect()
+    };
+    match value {
+        Value::Object(members) => one(members),
+        Value::Array(all) => {
+            let all = all.iter().filter_map(Value::as_object).map(one);
+            Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
+        }
+        _ => Err(Error::Parsing("[indices_boost] must be an array of objects".to_owned())),
+    }
+}

@@ -1,0 +1,59 @@
+//! A door over a node in a directory of its own.
+
+use std::sync::Arc;
+
+use millrace_elastic::{DoorRequest, ElasticDoor};
+use millrace_node::{Node, Settings};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A node with its door.
+pub struct TestDoor {
+    node: Arc<Node>,
+    door: ElasticDoor,
+}
+
+impl TestDoor {
+    /// Opens the node of a directory.
+    pub fn open(directory: &TempDir) -> Self {
+        let node = Node::open(Settings::new(directory.path().join("data"))).expect("the node opens");
+        TestDoor { door: ElasticDoor::new(Arc::clone(&node)), node }
+    }
+
+    /// Status and JSON of the answer to `METHOD PATH[?QUERY]`.
+    pub fn ask(&self, request: &str, body: &str) -> (u16, Value) {
+        let (method, target) = request.split_once(' ').expect("a request has a method and a path");
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let answer = self.door.answer(&DoorRequest {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            body: body.as_bytes().to_vec(),
+            ..DoorRequest::default()
+        });
+        let json = match answer.body.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&answer.body).expect("the answer is JSON"),
+        };
+        (answer.status, json)
+    }
+
+    /// Answer to a request that succeeds.
+    #[track_caller]
+    pub fn get(&self, request: &str, body: &str) -> Value {
+        let (status, answer) = self.ask(request, body);
+        assert!((200..300).contains(&status), "{request}: {status} {answer}");
+        answer
+    }
+}
+
+impl Drop for TestDoor {
+    fn drop(&mut self) {
+        self.node.close();
+    }
+}
+
+/// An empty directory.
+pub fn directory() -> TempDir {
+    tempfile::tempdir().expect("there is room for a directory")
+}

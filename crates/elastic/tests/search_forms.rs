@@ -1,0 +1,153 @@
+//! Searches of nested objects and ranges, and the forms of their hits: what is asked, and what is found.
+
+mod door_support;
+
+use door_support::{TestDoor, directory};
+use serde_json::{Value, json};
+
+fn ids(hits: &Value) -> String {
+    let hits = hits["hits"].as_array().expect("hits").iter();
+    hits.map(|hit| hit["_id"].as_str().expect("an id")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn nested_objects_match_as_wholes() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"c":{"type":"nested","properties":{
+            "who":{"type":"keyword"},"stars":{"type":"integer"},"deep":{"type":"nested"}}}}}}"#,
+    );
+    door.get("PUT /a/_doc/1", r#"{"c":[{"who":"ann","stars":5},{"who":"bob","stars":1,"deep":[{"x":1}]}]}"#);
+    door.get("PUT /a/_doc/2", r#"{"c":{"who":"ann","stars":1}}"#);
+    door.get("PUT /a/_doc/3", r#"{"n":1}"#);
+    let both = r#"{"bool":{"must":[{"term":{"c.who":"ann"}},{"term":{"c.stars":1}}]}}"#;
+    for (query, expected) in [
+        (format!(r#"{{"nested":{{"path":"c","query":{both}}}}}"#), "2"),
+        (both.to_owned(), "1 2"),
+        (r#"{"nested":{"path":"c","query":{"range":{"c.stars":{"gte":1}}}}}"#.to_owned(), "1 2"),
+        (r#"{"nested":{"path":"c.deep","query":{"term":{"c.deep.x":1}}}}"#.to_owned(), "1"),
+        (
+            r#"{"nested":{"path":"c","query":{"nested":{"path":"c.deep","query":{"term":{"c.deep.x":1}}}}}}"#
+                .to_owned(),
+            "1",
+        ),
+        (r#"{"nested":{"path":"d","query":{"match_all":{}},"ignore_unmapped":true}}"#.to_owned(), ""),
+        (r#"{"bool":{"must_not":{"nested":{"path":"c","query":{"match_all":{}}}}}}"#.to_owned(), "3"),
+    ] {
+        let found = door.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
+        assert_eq!(ids(&found["hits"]), expected, "{query}");
+    }
+    let query = r#"{"query":{"nested":{"path":"c","query":{"term":{"c.who":"bob"}},"inner_hits":{}}}}"#;
+    let found = &door.get("GET /a/_search", query)["hits"]["hits"][0];
+    let inner = &found["inner_hits"]["c"]["hits"];
+    assert_eq!(inner["total"]["value"], 1);
+    assert_eq!(inner["hits"][0]["_nested"], json!({ "field": "c", "offset": 1 }));
+    assert_eq!(inner["hits"][0]["_source"], json!({ "who": "bob", "stars": 1, "deep": [{ "x": 1 }] }));
+    let aggregated = r#"{"size":0,"aggs":{"c":{"nested":{"path":"c"},"aggs":{
+        "ann":{"filter":{"term":{"c.who":"ann"}},"aggs":{
+            "stars":{"sum":{"field":"c.stars"}},"back":{"reverse_nested":{}}}}}}}}"#;
+    let answer = &door.get("GET /a/_search", aggregated)["aggregations"]["c"];
+    assert_eq!((&answer["doc_count"], &answer["ann"]["stars"]["value"]), (&json!(3), &json!(6.0)));
+    assert_eq!(answer["ann"]["back"]["doc_count"], 2);
+    for (body, reason) in [
+        (
+            r#"{"query":{"nested":{"path":"d","query":{"match_all":{}}}}}"#,
+            "failed to find nested object under path [d]",
+        ),
+        (r#"{"query":{"nested":{"path":"c"}}}"#, "requires 'query' field"),
+        (r#"{"query":{"nested":{"path":"c","query":{"match_all":{}},"score_mode":"best"}}}"#, "score mode"),
+        (r#"{"aggs":{"r":{"reverse_nested":{}}}}"#, "can only be used inside"),
+    ] {
+        let (status, answer) = door.ask("GET /a/_search", body);
+        assert!(status == 400 && answer.to_string().contains(reason), "{body}: {answer}");
+    }
+}
+
+#[test]
+fn ranges_of_documents_have_relations_to_those_of_queries() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"n":{"type":"integer_range"},"x":{"type":"double_range"},
+            "d":{"type":"date_range"},"ip":{"type":"ip_range"}}}}"#,
+    );
+    door.get(
+        "PUT /a/_doc/1",
+        r#"{"n":{"gte":1,"lte":5},"x":{"gt":1,"lt":2},"d":{"gte":"2024-01-01","lt":"2024-02-01"}}"#,
+    );
+    door.get("PUT /a/_doc/2", r#"{"n":{"gte":4,"lt":7},"ip":"10.0.0.0/8"}"#);
+    door.get("PUT /a/_doc/3", r#"{"n":{"gt":6},"ip":{"gte":"10.0.0.1","lte":"192.168.0.1"}}"#);
+    for (query, expected) in [
+        (r#"{"term":{"n":5}}"#, "1 2"),
+        (r#"{"term":{"n":7}}"#, "3"),
+        (r#"{"term":{"n":1000000}}"#, "3"),
+        (r#"{"term":{"x":1}}"#, ""),
+        (r#"{"term":{"x":1.5}}"#, "1"),
+        (r#"{"term":{"ip":"10.1.2.3"}}"#, "2 3"),
+        (r#"{"term":{"ip":"10.0.0.0"}}"#, "2"),
+        (r#"{"term":{"d":"2024-01-31"}}"#, "1"),
+        (r#"{"term":{"d":"2024-02-01"}}"#, ""),
+        (r#"{"range":{"n":{"gte":5,"lte":6}}}"#, "1 2"),
+        (r#"{"range":{"n":{"gt":5,"lte":6}}}"#, "2"),
+        (r#"{"range":{"n":{"gte":1,"lte":6,"relation":"within"}}}"#, "1 2"),
+        (r#"{"range":{"n":{"gte":5,"lt":7,"relation":"contains"}}}"#, "2"),
+        (r#"{"range":{"n":{"gte":6,"relation":"disjoint"}}}"#, "1"),
+        (r#"{"range":{"d":{"gte":"2024-01-31","lte":"2024-03","relation":"intersects"}}}"#, "1"),
+    ] {
+        let found = door.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
+        assert_eq!(ids(&found["hits"]), expected, "{query}");
+    }
+    door.get("PUT /a/_doc/4", r#"{"point":1}"#);
+    for body in [
+        r#"{"query":{"range":{"n":{"gte":1,"relation":"beside"}}}}"#,
+        r#"{"query":{"range":{"point":{"gte":1,"relation":"disjoint"}}}}"#,
+        r#"{"query":{"range":{"n":{"gte":"many"}}}}"#,
+    ] {
+        assert_eq!(door.ask("GET /a/_search", body).0, 400, "{body}");
+    }
+}
+
+#[test]
+fn hits_are_collapsed_by_a_value() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (id, document) in [
+        ("1", r#"{"g":1,"n":5,"v":"x"}"#),
+        ("2", r#"{"g":1,"n":9,"v":"y"}"#),
+        ("3", r#"{"g":2,"n":7,"v":"x"}"#),
+        ("4", r#"{"n":3}"#),
+        ("5", r#"{"n":2}"#),
+        ("6", r#"{"g":1,"n":1,"v":"x"}"#),
+    ] {
+        door.get(&format!("PUT /a/_doc/{id}"), document);
+    }
+    let body = r#"{"sort":[{"n":"desc"}],"collapse":{"field":"g","inner_hits":[
+        {"name":"two","size":2,"sort":[{"n":"asc"}]},
+        {"name":"kinds","collapse":{"field":"v.keyword"},"sort":[{"n":"asc"}]}]}}"#;
+    let found = &door.get("GET /a/_search", body)["hits"];
+    assert_eq!((ids(found).as_str(), &found["total"]["value"]), ("2 3 4", &json!(6)));
+    let first = &found["hits"][0];
+    assert_eq!(first["fields"]["g"], json!([1]));
+    let inner = &first["inner_hits"]["two"]["hits"];
+    assert_eq!((ids(inner).as_str(), &inner["total"]["value"]), ("6 1", &json!(3)));
+    assert_eq!(ids(&first["inner_hits"]["kinds"]["hits"]), "6 2");
+    let page =
+        &door.get("GET /a/_search", r#"{"sort":["n"],"from":1,"size":1,"collapse":{"field":"g"}}"#)["hits"];
+    assert_eq!(ids(page), "5");
+    for (request, body) in [
+        ("GET /a/_search", r#"{"collapse":{"field":"v"}}"#),
+        ("GET /a/_search", r#"{"collapse":{"field":"none"}}"#),
+        ("GET /a/_search", r#"{"collapse":{}}"#),
+        ("GET /a/_search", r#"{"collapse":{"field":"g","inner_hits":{"size":1}}}"#),
+        ("GET /a/_search?scroll=1m", r#"{"collapse":{"field":"g"}}"#),
+        ("GET /a/_search", r#"{"collapse":{"field":"g"},"sort":["n"],"search_after":[1]}"#),
+    ] {
+        assert_eq!(door.ask(request, body).0, 400, "{body}");
+    }
+    door.get("PUT /a/_doc/7", r#"{"g":[1,2]}"#);
+    let (status, answer) = door.ask("GET /a/_search", r#"{"collapse":{"field":"g"}}"#);
+    assert!(status == 400 && answer.to_string().contains("must be single valued"), "{answer}");
+}
