@@ -179,7 +179,11 @@ impl ReadyLeaf {
             (LeafKind::Values { weighted, listed }, column) => {
                 let simple =
                     self.paths.is_fast() && (!weighted || self.dot_product_above.is_none() && !listed);
+                let is_weighing = self.paths.is_fast() && self.dot_product_above.is_none() && *listed;
                 match (&self.test, column) {
+                    (Some(test), Column::Fixed(column)) if is_weighing && column.width() == 1 => {
+                        LeafOutcome::Weights(number_weights(test, column, within))
+                    }
                     (Some(test), Column::Fixed(column)) if simple && column.width() == 1 => {
                         LeafOutcome::Bits(numbers(test, column, within))
                     }
@@ -472,38 +476,73 @@ fn is_weighted(data_type: &DataType) -> bool {
 fn truths(column: Option<&Column>) -> DocumentBits {
     let Some(Column::Fixed(column)) = column else { return DocumentBits::NONE };
     let given = DocumentBits::from_words(column.presence().words());
-    mask(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&given)
+    MatchingNumbers.over(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&given)
 }
 
-/// Matches one number per document, without decoding.
-fn numbers(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> DocumentBits {
+/// A pass over one number per document, without decoding.
+trait NumberPass {
+    type Found;
+
+    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Self::Found;
+}
+
+/// Runs a pass over the cells of a column.
+fn pass_over<P: NumberPass>(pass: P, test: &ValueTest, column: &FixedColumn) -> P::Found {
     use millrace_column::CellKind;
-    let present = DocumentBits::from_words(column.presence().words()).and(within);
-    let bits = match column.cell() {
-        CellKind::Bool => mask(column.cells::<u8>(), |number| test.truth(*number != 0)),
-        CellKind::I8 => mask(column.cells::<i8>(), |number| test.integer(i64::from(*number))),
-        CellKind::I32 => mask(column.cells::<i32>(), |number| test.integer(i64::from(*number))),
-        CellKind::I64 => mask(column.cells::<i64>(), |number| test.integer(*number)),
-        CellKind::U64 => {
-            mask(column.cells::<u64>(), |number| test.integer(i64::try_from(*number).unwrap_or(i64::MAX)))
-        }
-        CellKind::F32 => mask(column.cells::<f32>(), |number| test.float(f64::from(*number))),
-        CellKind::F64 => mask(column.cells::<f64>(), |number| test.float(*number)),
-        CellKind::BF16 => mask(column.cells::<half::bf16>(), |number| test.float(number.to_f64())),
-    };
-    bits.and(&present)
+    match column.cell() {
+        CellKind::Bool => pass.over(column.cells::<u8>(), |number| test.truth(*number != 0)),
+        CellKind::I8 => pass.over(column.cells::<i8>(), |number| test.integer(i64::from(*number))),
+        CellKind::I32 => pass.over(column.cells::<i32>(), |number| test.integer(i64::from(*number))),
+        CellKind::I64 => pass.over(column.cells::<i64>(), |number| test.integer(*number)),
+        CellKind::U64 => pass
+            .over(column.cells::<u64>(), |number| test.integer(i64::try_from(*number).unwrap_or(i64::MAX))),
+        CellKind::F32 => pass.over(column.cells::<f32>(), |number| test.float(f64::from(*number))),
+        CellKind::F64 => pass.over(column.cells::<f64>(), |number| test.float(*number)),
+        CellKind::BF16 => pass.over(column.cells::<half::bf16>(), |number| test.float(number.to_f64())),
+    }
 }
 
-fn mask<T>(numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> DocumentBits {
-    let mut bits = DocumentBits::NONE;
-    for (index, block) in numbers.chunks(64).enumerate() {
-        let word = block
-            .iter()
-            .enumerate()
-            .fold(0, |word, (bit, number)| word | u64::from(test(number).is_some()) << bit);
-        bits.set_word(index, word);
+/// Pass for the documents whose number matches.
+struct MatchingNumbers;
+
+impl NumberPass for MatchingNumbers {
+    type Found = DocumentBits;
+
+    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> DocumentBits {
+        let mut bits = DocumentBits::NONE;
+        for (index, block) in numbers.chunks(64).enumerate() {
+            let word = block
+                .iter()
+                .enumerate()
+                .fold(0, |word, (bit, number)| word | u64::from(test(number).is_some()) << bit);
+            bits.set_word(index, word);
+        }
+        bits
     }
-    bits
+}
+
+/// Pass for the query's weights of the numbers of some documents.
+struct NumberWeights<'b>(&'b DocumentBits);
+
+impl NumberPass for NumberWeights<'_> {
+    type Found = Vec<(u16, i64)>;
+
+    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Vec<(u16, i64)> {
+        let weight = |document: usize| Some((document as u16, i64::from(test(numbers.get(document)?)?)));
+        self.0.iter().filter_map(weight).collect()
+    }
+}
+
+fn numbers(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> DocumentBits {
+    pass_over(MatchingNumbers, test, column).and(&present(column).and(within))
+}
+
+fn number_weights(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> Vec<(u16, i64)> {
+    pass_over(NumberWeights(&present(column).and(within)), test, column)
+}
+
+fn present(column: &FixedColumn) -> DocumentBits {
+    DocumentBits::from_words(column.presence().words())
 }
 
 /// Matches one text per document, as a whole.

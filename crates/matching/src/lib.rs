@@ -21,6 +21,7 @@ mod fuzzy;
 mod geo;
 mod kernels;
 mod leaf;
+mod listed;
 mod many;
 mod matches;
 mod nearest;

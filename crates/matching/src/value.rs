@@ -7,6 +7,7 @@ use regex::Regex;
 
 use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
+use crate::listed::ListedNumbers;
 use crate::nested::NestedValue;
 use crate::pattern::WordMatcher;
 
@@ -25,7 +26,7 @@ enum ValueMatchKind {
     Words { matchers: Vec<WordMatcher>, analyzer: FieldAnalyzer },
     WordIn { words: Vec<(String, i32)>, analyzer: FieldAnalyzer },
     Range(NumberRange),
-    NumberIn(Vec<(i64, i32)>),
+    NumberIn(ListedNumbers),
     Bool(bool),
     Circle(GeoCircle),
     Box(GeoBox),
@@ -65,11 +66,7 @@ impl ValueTest {
             },
             Predicate::WordIn(words) => ValueMatchKind::WordIn { words: sorted(words), analyzer: analyzer() },
             Predicate::Number(range) => ValueMatchKind::Range(*range),
-            Predicate::NumberIn(numbers) => {
-                let mut numbers = numbers.clone();
-                numbers.sort_unstable();
-                ValueMatchKind::NumberIn(numbers)
-            }
+            Predicate::NumberIn(numbers) => ValueMatchKind::NumberIn(ListedNumbers::new(numbers)),
             Predicate::Bool(wanted) => ValueMatchKind::Bool(*wanted),
             Predicate::GeoCircle { latitude, longitude, radius_km } => ValueMatchKind::Circle(GeoCircle {
                 latitude: *latitude,
@@ -189,10 +186,7 @@ impl ValueTest {
                 (*low..=*high).contains(&number).then_some(1)
             }
             ValueMatchKind::Range(_) => self.float(number as f64),
-            ValueMatchKind::NumberIn(numbers) => {
-                let at = numbers.partition_point(|(listed, _)| *listed < number);
-                numbers.get(at).filter(|(listed, _)| *listed == number).map(|(_, weight)| *weight)
-            }
+            ValueMatchKind::NumberIn(numbers) => numbers.weight(number),
             _ => self.present(),
         }
     }
@@ -208,9 +202,7 @@ impl ValueTest {
                 let below = number < *high || (*high_inclusive && number == *high);
                 (above && below).then_some(1)
             }
-            ValueMatchKind::NumberIn(numbers) => {
-                numbers.iter().find(|(listed, _)| *listed as f64 == number).map(|(_, weight)| *weight)
-            }
+            ValueMatchKind::NumberIn(numbers) => numbers.weight_of_float(number),
             _ => self.present(),
         }
     }
