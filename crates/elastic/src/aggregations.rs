@@ -97,7 +97,9 @@ impl AskedAggregation {
             }
             _ => options::check(kind, options)?,
         }
-        if let Some(parent) = around.last().filter(|_| kind == "composite") {
+        // Those around it may choose documents, but not divide them.
+        let divides = |around: &&&str| !["nested", "reverse_nested", "filter"].contains(*around);
+        if let Some(parent) = around.iter().rev().find(divides).filter(|_| kind == "composite") {
             return Err(Error::IllegalArgument(format!(
                 "[composite] aggregation cannot be used with a parent aggregation of type: [{parent}]"
             )));

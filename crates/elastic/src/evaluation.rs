@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::fields::{all_at, each_at};
+use crate::ignored::ignored;
 use crate::mapping::{all_fields, field_at, type_of};
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
@@ -176,6 +177,9 @@ impl SearchedDocument<'_> {
         if let Some(value) = self.meta(field) {
             return test(&value);
         }
+        if field == "_ignored" {
+            return ignored(self.mappings, self.source).iter().any(|name| test(name));
+        }
         for (path, kind) in self.places(field) {
             for value in all_at(self.source, &path) {
                 let text = text_of(value);
@@ -210,6 +214,9 @@ impl SearchedDocument<'_> {
     fn has_term(&self, field: &str, value: &Value, ignores_case: bool) -> Result<bool, Error> {
         if field == "_index" {
             return Ok(glob(&text_of(value), self.index));
+        }
+        if field == "_ignored" {
+            return Ok(ignored(self.mappings, self.source).contains(&text_of(value)));
         }
         let Some((definition, place)) = field_at(self.mappings, field) else {
             return Ok(self.meta(field).is_some_and(|own| own == text_of(value)));
@@ -257,6 +264,9 @@ impl SearchedDocument<'_> {
         }
         if field == "_routing" {
             return self.routing.is_some();
+        }
+        if field == "_ignored" {
+            return !ignored(self.mappings, self.source).is_empty();
         }
         if field.contains('*') {
             return self.places(field).iter().any(|(place, _)| !all_at(self.source, place).is_empty());

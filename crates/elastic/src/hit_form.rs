@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::dates::DateText;
 use crate::fields::{all_at, names_of};
+use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
 use crate::patterns::glob;
 use crate::request::DoorParameters;
@@ -89,6 +90,10 @@ impl HitForm {
         object.insert("_score".to_owned(), if has_score { json!(hit.score) } else { Value::Null });
         if let Some(routing) = &hit.stored.routing {
             object.insert("_routing".to_owned(), routing.as_str().into());
+        }
+        let passed_over = ignored(&hit.index.entry.mappings, &hit.document);
+        if !passed_over.is_empty() {
+            object.insert("_ignored".to_owned(), json!(passed_over));
         }
         let has_source = match &self.stored_fields {
             Some(fields) => self.shown.is_some() || fields.iter().any(|field| field == "_source"),

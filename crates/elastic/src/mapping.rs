@@ -431,7 +431,11 @@ struct MemberPlace<'p> {
 }
 
 /// Checks that a value can be one of a type. The error has a type and a reason.
-fn check_value(field: &Map<String, Value>, kind: &str, value: &Value) -> Result<(), (&'static str, String)> {
+pub(crate) fn check_value(
+    field: &Map<String, Value>,
+    kind: &str,
+    value: &Value,
+) -> Result<(), (&'static str, String)> {
     let number = || match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse::<f64>().ok(),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::dates::zone_of;
-use crate::evaluation::words_of;
+use crate::evaluation::{number_of, words_of};
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::nested::{NestedQuery, NestedScores};
@@ -143,8 +143,18 @@ fn parse_at(value: &Value, depth: usize) -> Result<SearchQuery, Error> {
     }
     let parsed = by_kind(kind, body, depth)?;
     let members = body.as_object();
-    let boost = members.and_then(|members| members.get("boost")).and_then(Value::as_f64);
-    let name = members.and_then(|members| members.get("_name")).and_then(Value::as_str).map(str::to_owned);
+    // Some kinds have them beside the name of their field, or below it.
+    let below = members.filter(|_| OF_ONE_FIELD.contains(&kind.as_str())).and_then(|members| {
+        members.iter().find(|(name, _)| !["boost", "_name"].contains(&name.as_str()))?.1.as_object()
+    });
+    let given = |name: &str| [below, members].into_iter().flatten().find_map(|members| members.get(name));
+    let boost = match given("boost") {
+        None => None,
+        Some(boost) => Some(number_of(boost).ok_or_else(|| {
+            Error::Parsing(format!("[boost] of [{kind}] must be a number, and is [{}]", text_of(boost)))
+        })?),
+    };
+    let name = given("_name").map(text_of);
     if boost.is_some() && kind != "constant_score" || name.is_some() {
         return Ok(SearchQuery::Named { query: Box::new(parsed), boost: boost.unwrap_or(1.0), name });
     }

@@ -12,6 +12,7 @@ use crate::door::ElasticDoor;
 use crate::evaluation::SearchedDocument;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
+use crate::lookups;
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
 use crate::patterns::glob;
@@ -70,6 +71,7 @@ pub(crate) fn run(
     let mut progress = ScanProgress::begin(&request.limit);
     let needs_documents = keeps_all || request.size > 0 || request.order.is_some();
     for index in indexes {
+        let before = hits.len();
         let names = |pattern: &str| {
             glob(pattern, &index.entry.name) || index.entry.aliases.keys().any(|alias| glob(pattern, alias))
         };
@@ -94,6 +96,8 @@ pub(crate) fn run(
             }
             check_kept(kept_bytes)
         })?;
+        // Hits that are equal otherwise stay in the order in which they were written.
+        hits[before..].sort_by_key(|hit| hit.stored.seq_no);
         if progress.is_over() {
             break;
         }
@@ -107,7 +111,7 @@ pub(crate) fn run(
             }
             hits.sort_by(|left, right| order.compare(&left.sort, &right.sort));
             if let Some(after) = &request.after {
-                let after = order.after(after)?;
+                let after = order.after(after, indexes)?;
                 hits.retain(|hit| order.compare(&hit.sort, &after) == std::cmp::Ordering::Greater);
             }
         }
@@ -345,7 +349,9 @@ fn search_body(
     let began_ms = now_ms();
     check_batch(parameters)?;
     let scroll = parameters.get("scroll");
-    let mut request = HitSearch::parse(body, parameters, scroll.is_some())?;
+    let mut body = body.clone();
+    lookups::resolve(door, &mut body)?;
+    let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
     if scroll.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(
             "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),
@@ -396,7 +402,8 @@ pub(crate) fn count(
     parameters: &DoorParameters,
     expression: &str,
 ) -> Result<DoorReply, Error> {
-    let body = object_of(&request.body)?;
+    let mut body = object_of(&request.body)?;
+    lookups::resolve(door, &mut body)?;
     if let Some(unknown) = body.keys().find(|name| *name != "query") {
         return Err(Error::Parsing(format!("request does not support [{unknown}]")));
     }

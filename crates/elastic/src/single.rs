@@ -210,6 +210,17 @@ pub(crate) fn parsed(stored: &StoredSource) -> Result<Map<String, Value>, Error>
         .map_err(|error| Error::Internal(format!("the document [{}] is damaged: {error}", stored.id)))
 }
 
+/// A document for another request; `None` if it does not exist.
+pub(crate) fn document(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    index: &str,
+    id: &str,
+) -> Result<Option<Map<String, Value>>, Error> {
+    let index = read_index(door, index)?;
+    find(door, &index, id, &ReadOptions::of(parameters)?)?.as_ref().map(parsed).transpose()
+}
+
 /// `GET` and `HEAD` of a document.
 pub(crate) fn get(
     door: &ElasticDoor,

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value};
 
 use crate::Error;
+use crate::catalog::OpenIndex;
 use crate::dates::DateText;
 use crate::evaluation::{FieldValueKind, compare_numbers, kind_of};
 use crate::fields::all_at;
@@ -104,7 +105,10 @@ impl HitOrder {
     }
 
     /// Keys of `search_after`.
-    pub(crate) fn after(&self, values: &[Value]) -> Result<Vec<HitSortKey>, Error> {
+    ///
+    /// # Errors
+    /// They are more or fewer than the keys of the order.
+    pub(crate) fn after(&self, values: &[Value], indexes: &[OpenIndex]) -> Result<Vec<HitSortKey>, Error> {
         if values.len() != self.keys.len() {
             return Err(Error::IllegalArgument(format!(
                 "search_after has {} value(s) but sort has {}.",
@@ -116,10 +120,18 @@ impl HitOrder {
             Value::Null => {
                 HitSortKey::Missing(key.missing.as_ref().is_some_and(|missing| missing == "_first"))
             }
-            Value::String(text) => match DateText::parse(text, key.format.as_deref()) {
-                Some(millis) if key.format.is_some() => HitSortKey::Date(millis, None),
-                _ => HitSortKey::Text(text.clone()),
-            },
+            Value::String(text) => {
+                let own = indexes.iter().find_map(|index| field_at(&index.entry.mappings, &key.field));
+                let own = own.map(|(definition, _)| definition);
+                let is_date = own.is_some_and(|own| kind_of(type_of(own)) == FieldValueKind::Date);
+                let own_format = own.and_then(|own| own.get("format")).and_then(Value::as_str);
+                let formats = [key.format.as_deref(), own_format, None];
+                let millis = formats.into_iter().find_map(|format| DateText::parse(text, format));
+                match millis.filter(|_| is_date) {
+                    Some(millis) => HitSortKey::Date(millis, None),
+                    None => HitSortKey::Text(text.clone()),
+                }
+            }
             number => HitSortKey::Number(number.clone()),
         };
         Ok(self.keys.iter().zip(values).map(of).collect())

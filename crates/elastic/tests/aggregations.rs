@@ -165,6 +165,14 @@ fn each_kind_answers_as_the_table_says() {
             r#"{"composite":{"sources":{"d":{"date_histogram":{"field":"d","calendar_interval":"month","format":"yyyy-MM","missing_bucket":true}}}}}"#,
             r#"{"d":null}:2 {"d":"2024-01"}:3 {"d":"2024-02"}:1"#,
         ),
+        (
+            r#"{"composite":{"sources":[{"d":{"date_histogram":{"field":"d","calendar_interval":"day","time_zone":"-02:00","format":"yyyy-MM-dd"}}}],"after":{"d":"2024-01-01"}}}"#,
+            r#"{"d":"2024-01-02"}:1 {"d":"2024-02-09"}:1"#,
+        ),
+        (
+            r#"{"filter":{"term":{"k":"a"}},"aggs":{"c":{"composite":{"sources":[{"n":{"terms":{"field":"n"}}}]}}}}"#,
+            r#":2{c={"n":1}:1 {"n":51}:1}"#,
+        ),
         // Figures.
         (r#"{"avg":{"field":"n"}}"#, r#"{"value":76.0}"#),
         (r#"{"sum":{"field":"nowhere"}}"#, r#"{"value":0.0}"#),

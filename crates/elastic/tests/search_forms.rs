@@ -95,6 +95,8 @@ fn ranges_of_documents_have_relations_to_those_of_queries() {
         (r#"{"range":{"n":{"gte":1,"lte":6,"relation":"within"}}}"#, "1 2"),
         (r#"{"range":{"n":{"gte":5,"lt":7,"relation":"contains"}}}"#, "2"),
         (r#"{"range":{"n":{"gte":6,"relation":"disjoint"}}}"#, "1"),
+        (r#"{"range":{"n":{"lte":5,"relation":"contains"}}}"#, ""),
+        (r#"{"range":{"n":{"lte":6,"relation":"within"}}}"#, "1 2"),
         (r#"{"range":{"d":{"gte":"2024-01-31","lte":"2024-03","relation":"intersects"}}}"#, "1"),
     ] {
         let found = door.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
@@ -150,4 +152,99 @@ fn hits_are_collapsed_by_a_value() {
     door.get("PUT /a/_doc/7", r#"{"g":[1,2]}"#);
     let (status, answer) = door.ask("GET /a/_search", r#"{"collapse":{"field":"g"}}"#);
     assert!(status == 400 && answer.to_string().contains("must be single valued"), "{answer}");
+}
+
+#[test]
+fn terms_may_stand_in_another_document() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /lists/_doc/1", r#"{"of":{"ids":[2,3]}}"#);
+    for number in 1..=3 {
+        door.get(&format!("PUT /a/_doc/{number}"), &format!(r#"{{"n":{number}}}"#));
+    }
+    let terms = |id: &str, path: &str| {
+        format!(r#"{{"query":{{"terms":{{"n":{{"index":"lists","id":"{id}","path":"{path}"}}}}}}}}"#)
+    };
+    for (body, expected) in
+        [(terms("1", "of.ids"), "2 3"), (terms("1", "none"), ""), (terms("9", "of.ids"), "")]
+    {
+        assert_eq!(ids(&door.get("GET /a/_search?sort=_id", &body)["hits"]), expected, "{body}");
+    }
+    assert_eq!(door.get("GET /a/_count", &terms("1", "of.ids"))["count"], 2);
+    assert_eq!(door.ask("GET /a/_search", &terms("1", "of.ids").replace("lists", "none")).0, 404);
+    assert_eq!(door.ask("GET /a/_search", r#"{"query":{"terms":{"n":{"index":"lists"}}}}"#).0, 400);
+}
+
+#[test]
+fn what_is_not_searched_is_named() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"n":{"type":"long","ignore_malformed":true},
+            "k":{"type":"keyword","ignore_above":3},"d":{"type":"date","ignore_malformed":true}}}}"#,
+    );
+    door.get("PUT /a/_doc/1", r#"{"n":1,"k":"abc","d":"2024-01-01"}"#);
+    door.get("PUT /a/_doc/2", r#"{"n":"many","k":"abcd"}"#);
+    door.get("PUT /a/_doc/3", r#"{"d":["2024-01-01","soon"]}"#);
+    let found = &door.get("GET /a/_search?sort=_id", "")["hits"]["hits"];
+    let named: Vec<&Value> = found.as_array().expect("hits").iter().map(|hit| &hit["_ignored"]).collect();
+    assert_eq!(named, [&Value::Null, &json!(["k", "n"]), &json!(["d"])]);
+    for (query, expected) in [
+        (r#"{"exists":{"field":"_ignored"}}"#, "2 3"),
+        (r#"{"term":{"_ignored":"n"}}"#, "2"),
+        (r#"{"terms":{"_ignored":["d","k"]}}"#, "2 3"),
+        (r#"{"prefix":{"_ignored":"d"}}"#, "3"),
+    ] {
+        let found = door.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
+        assert_eq!(ids(&found["hits"]), expected, "{query}");
+    }
+    let counted = door.get("GET /a/_search", r#"{"aggs":{"i":{"terms":{"field":"_ignored"}}}}"#);
+    assert_eq!(counted["aggregations"]["i"]["buckets"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn boosts_and_names_stand_below_a_field_or_beside_it() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a/_doc/1", r#"{"t":"one","k":"x"}"#);
+    for query in [
+        r#"{"term":{"k.keyword":{"value":"x","boost":3,"_name":"it"}}}"#,
+        r#"{"terms":{"k.keyword":["x"],"boost":3,"_name":"it"}}"#,
+        r#"{"prefix":{"k":{"value":"x","boost":"3","_name":"it"}}}"#,
+        r#"{"range":{"k.keyword":{"gte":"x","boost":3,"_name":"it"}}}"#,
+        r#"{"bool":{"filter":{"match_all":{}},"must":{"match_all":{}},"boost":3,"_name":"it"}}"#,
+    ] {
+        let found = &door.get("GET /a/_search", &format!(r#"{{"query":{query}}}"#))["hits"]["hits"][0];
+        assert_eq!((&found["_score"], &found["matched_queries"]), (&json!(3.0), &json!(["it"])), "{query}");
+    }
+    let wrong = r#"{"query":{"term":{"k":{"value":"x","boost":"much"}}}}"#;
+    assert_eq!(door.ask("GET /a/_search", wrong).0, 400);
+}
+
+#[test]
+fn pages_go_on_after_dates_in_the_format_of_their_field() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", r#"{"mappings":{"properties":{"d":{"type":"date","format":"dd.MM.yyyy"}}}}"#);
+    for (id, date) in [("1", "31.01.2024"), ("2", "01.02.2024"), ("3", "02.02.2024")] {
+        door.get(&format!("PUT /a/_doc/{id}"), &format!(r#"{{"d":"{date}"}}"#));
+    }
+    for after in [r#""31.01.2024""#, "1706659200000", r#""2024-01-31""#] {
+        let body = format!(r#"{{"sort":["d"],"search_after":[{after}]}}"#);
+        assert_eq!(ids(&door.get("GET /a/_search", &body)["hits"]), "2 3", "{after}");
+    }
+}
+
+#[test]
+fn equal_hits_are_in_the_order_of_their_writes() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let expected: Vec<String> = (0..40).map(|number| format!("{}", number * 37 % 40)).collect();
+    for id in &expected {
+        door.get(&format!("PUT /a/_doc/{id}"), r#"{"n":1}"#);
+    }
+    for body in [r#"{"size":50}"#, r#"{"size":50,"sort":["n"]}"#] {
+        assert_eq!(ids(&door.get("GET /a/_search", body)["hits"]), expected.join(" "), "{body}");
+    }
 }

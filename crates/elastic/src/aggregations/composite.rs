@@ -10,7 +10,7 @@ use super::histograms::DateRounding;
 use super::options;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
 use crate::Error;
-use crate::dates::DateText;
+use crate::dates::{DateReading, DateText};
 use crate::evaluation::number_of;
 use crate::query::text_of;
 use crate::search::SearchHit;
@@ -128,6 +128,11 @@ impl CompositeSource {
             (_, SourceDivision::Interval(_)) => number_of(value).map(AggregatedValue::Real),
             (ValueForm::Date, _) if is_number => {
                 value.as_i64().map(|millis| AggregatedValue::Whole(millis.into()))
+            }
+            (ValueForm::Date, _) => {
+                let (zone, format) = (&self.source.zone, self.source.format.as_deref());
+                let reading = DateReading { format, now_ms: 0, zone, round_up: false };
+                DateText::resolve(&text_of(value), &reading).map(|at| AggregatedValue::Whole(at.into()))
             }
             _ => self.source.parse(value),
         };

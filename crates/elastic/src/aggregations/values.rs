@@ -11,6 +11,7 @@ use crate::catalog::OpenIndex;
 use crate::dates::{DateText, zone_of};
 use crate::evaluation::{number_of, words_of};
 use crate::fields::all_at;
+use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
 use crate::query::text_of;
 use crate::search::SearchHit;
@@ -186,7 +187,7 @@ impl FieldSource {
             )));
         };
         let mut form = match field {
-            "_id" | "_index" | "_routing" => ValueForm::Text,
+            "_id" | "_index" | "_routing" | "_ignored" => ValueForm::Text,
             "_version" | "_seq_no" => ValueForm::Whole,
             _ => ValueForm::Unmapped,
         };
@@ -337,6 +338,10 @@ impl FieldSource {
             "_index" => return text(&hit.index.entry.name),
             "_id" => return text(&hit.stored.id),
             "_routing" => return hit.stored.routing.as_deref().map(text).unwrap_or_default(),
+            "_ignored" => {
+                let names = ignored(&hit.index.entry.mappings, &hit.document);
+                return names.into_iter().map(AggregatedValue::Text).collect();
+            }
             "_version" => return vec![AggregatedValue::Whole(hit.stored.version.into())],
             "_seq_no" => return vec![AggregatedValue::Whole(hit.stored.seq_no.into())],
             _ => {}

@@ -1,0 +1,33 @@
+//! Fields of a document whose values their mapping passes over: `_ignored`.
+
+use serde_json::{Map, Value};
+
+use crate::fields::all_at;
+use crate::mapping::{all_fields, check_value, field_at, type_of};
+use crate::query::text_of;
+
+/// Names of the fields that have a value which is not searched: malformed where the mapping allows that, or
+/// longer than it says.
+pub(crate) fn ignored(mappings: &Map<String, Value>, document: &Map<String, Value>) -> Vec<String> {
+    let is_set = |definition: &Map<String, Value>, name: &str| {
+        definition.get(name).is_some_and(|flag| *flag == true || *flag == "true")
+    };
+    let mut names = Vec::new();
+    for (path, definition) in all_fields(mappings) {
+        let longest = definition.get("ignore_above").and_then(Value::as_u64);
+        let takes_malformed = is_set(definition, "ignore_malformed");
+        if longest.is_none() && !takes_malformed {
+            continue;
+        }
+        let Some((_, place)) = field_at(mappings, &path) else { continue };
+        let is_ignored = |value: &&Value| {
+            takes_malformed && check_value(definition, type_of(definition), value).is_err()
+                || longest.is_some_and(|most| text_of(value).chars().count() as u64 > most)
+        };
+        if all_at(document, &place).iter().any(is_ignored) {
+            names.push(path);
+        }
+    }
+    names.sort();
+    names
+}

@@ -1,0 +1,71 @@
+//! Terms of a query that stand in another document: they are read before the query is.
+
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::door::ElasticDoor;
+use crate::fields::all_at;
+use crate::query::{CLAUSES_MAX, text_of};
+use crate::request::DoorParameters;
+use crate::single;
+
+/// Lookups of one search.
+const LOOKUPS_MAX: usize = 100;
+
+/// Members of a lookup.
+const MEMBERS: [&str; 4] = ["index", "id", "path", "routing"];
+
+/// Replaces each lookup in the body of a search by the values that it finds.
+///
+/// # Errors
+/// The index does not exist, or there are too many lookups or values.
+pub(crate) fn resolve(door: &ElasticDoor, body: &mut Map<String, Value>) -> Result<(), Error> {
+    let mut left = LOOKUPS_MAX;
+    body.values_mut().try_for_each(|value| resolve_in(door, value, &mut left))
+}
+
+fn resolve_in(door: &ElasticDoor, value: &mut Value, left: &mut usize) -> Result<(), Error> {
+    match value {
+        Value::Array(elements) => elements.iter_mut().try_for_each(|one| resolve_in(door, one, left)),
+        Value::Object(members) => {
+            if let Some(Value::Object(terms)) = members.get_mut("terms") {
+                for wanted in terms.values_mut() {
+                    if let Some(lookup) = lookup_of(wanted) {
+                        *left = left.checked_sub(1).ok_or_else(|| {
+                            Error::IllegalArgument(format!(
+                                "a search may have {LOOKUPS_MAX} lookups of terms"
+                            ))
+                        })?;
+                        *wanted = Value::Array(values(door, lookup)?);
+                    }
+                }
+            }
+            members.values_mut().try_for_each(|one| resolve_in(door, one, left))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn lookup_of(value: &Value) -> Option<&Map<String, Value>> {
+    let members = value.as_object()?;
+    let is_whole = ["index", "id", "path"].iter().all(|name| members.contains_key(*name));
+    (is_whole && members.keys().all(|name| MEMBERS.contains(&name.as_str()))).then_some(members)
+}
+
+/// Values at the path of a lookup; none if its document does not exist.
+fn values(door: &ElasticDoor, lookup: &Map<String, Value>) -> Result<Vec<Value>, Error> {
+    let text = |name: &str| lookup.get(name).map(text_of).unwrap_or_default();
+    let routing = lookup.get("routing").map(|routing| format!("routing={}", text_of(routing)));
+    let parameters = DoorParameters::parse(&routing.unwrap_or_default());
+    let Some(document) = single::document(door, &parameters, &text("index"), &text("id"))? else {
+        return Ok(Vec::new());
+    };
+    let values: Vec<Value> = all_at(&document, &text("path")).into_iter().cloned().collect();
+    match values.len() > CLAUSES_MAX {
+        true => Err(Error::IllegalArgument(format!(
+            "The number of terms [{}] used in the Terms Query request has exceeded the allowed maximum of [{CLAUSES_MAX}]",
+            values.len()
+        ))),
+        false => Ok(values),
+    }
+}
