@@ -55,8 +55,8 @@ fn lookup_of(value: &Value) -> Option<&Map<String, Value>> {
 /// Values at the path of a lookup; none if its document does not exist.
 fn values(door: &ElasticDoor, lookup: &Map<String, Value>) -> Result<Vec<Value>, Error> {
     let text = |name: &str| lookup.get(name).map(text_of).unwrap_or_default();
-    let routing = lookup.get("routing").map(|routing| format!("routing={}", text_of(routing)));
-    let parameters = DoorParameters::parse(&routing.unwrap_or_default());
+    let routing = lookup.get("routing").map(|routing| ("routing", text_of(routing)));
+    let parameters = DoorParameters::given(routing);
     let Some(document) = single::document(door, &parameters, &text("index"), &text("id"))? else {
         return Ok(Vec::new());
     };

@@ -68,6 +68,11 @@ impl DoorParameters {
         DoorParameters(pairs.collect())
     }
 
+    /// Parameters of a request that another one leads to.
+    pub(crate) fn given(parameters: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        DoorParameters(parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     /// Names of all parameters.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)

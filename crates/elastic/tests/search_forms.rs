@@ -170,6 +170,10 @@ fn terms_may_stand_in_another_document() {
     {
         assert_eq!(ids(&door.get("GET /a/_search?sort=_id", &body)["hits"]), expected, "{body}");
     }
+    // A routing value is a value, whatever letters it has.
+    door.get("PUT /lists/_doc/r?routing=a%26b%25", r#"{"of":{"ids":[1]}}"#);
+    let routed = terms("r", "of.ids").replace(r#""path""#, r#""routing":"a&b%","path""#);
+    assert_eq!(ids(&door.get("GET /a/_search", &routed)["hits"]), "1");
     assert_eq!(door.get("GET /a/_count", &terms("1", "of.ids"))["count"], 2);
     assert_eq!(door.ask("GET /a/_search", &terms("1", "of.ids").replace("lists", "none")).0, 404);
     assert_eq!(door.ask("GET /a/_search", r#"{"query":{"terms":{"n":{"index":"lists"}}}}"#).0, 400);
