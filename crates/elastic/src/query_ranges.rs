@@ -54,7 +54,7 @@ impl RangeEnd {
     /// The next one above, or below.
     fn moved(self, is_up: bool) -> Self {
         match self {
-            RangeEnd::Whole(number) => RangeEnd::Whole(if is_up { number + 1 } else { number - 1 }),
+            RangeEnd::Whole(number) => RangeEnd::Whole(number.saturating_add(if is_up { 1 } else { -1 })),
             RangeEnd::Real(number) => {
                 RangeEnd::Real(if is_up { number.next_up() } else { number.next_down() })
             }

@@ -287,6 +287,10 @@ fn what_cannot_be_aggregated_is_refused() {
         (r#"{"avg":{"field":"k"}}"#, "Field [k] of type [keyword] is not supported for aggregation [avg]"),
         (r#"{"histogram":{"field":"n","interval":0}}"#, "[interval] must be >0"),
         (r#"{"histogram":{"field":"n","interval":0.0001}}"#, "Trying to create too many buckets"),
+        (
+            r#"{"auto_date_histogram":{"field":"d","buckets":1000000000}}"#,
+            "Trying to create too many buckets",
+        ),
         (r#"{"date_histogram":{"field":"d"}}"#, "Invalid interval specified"),
         (r#"{"date_histogram":{"field":"d","calendar_interval":"3d"}}"#, "calendar interval"),
         (r#"{"date_histogram":{"field":"d","fixed_interval":"1M"}}"#, "unit is missing"),
@@ -336,4 +340,25 @@ fn everything_is_read_where_the_query_does_not_bind() {
     assert_eq!(brief(&answer["sigsterms#w"]), "green:1 red:2 blue:1");
     let best = &answer["top_hits#best"]["hits"];
     assert_eq!((&best["total"]["value"], &best["hits"][0]["_source"]), (&json!(2), &json!({ "n": 51 })));
+}
+
+#[test]
+fn the_largest_numbers_break_nothing() {
+    let directory = directory();
+    let door = door(&directory);
+    let most = i64::MAX;
+    let zeros = "0".repeat(100_000);
+    for body in [
+        format!(
+            r#"{{"aggs":{{"h":{{"histogram":{{"field":"n","interval":50}},"aggs":{{"m":{{"moving_fn":{{
+            "buckets_path":"_count","window":{most},"shift":{most},"script":"MovingFunctions.sum(values)"}}}}}}}}}}}}"#
+        ),
+        format!(r#"{{"aggs":{{"a":{{"avg":{{"field":"n","format":"{zeros}.{zeros}"}}}}}}}}"#),
+        format!(
+            r#"{{"aggs":{{"d":{{"date_histogram":{{"field":"d","calendar_interval":"day","offset":"{most}"}}}}}}}}"#
+        ),
+        format!(r#"{{"query":{{"range":{{"r":{{"gt":"{}"}}}}}}}}"#, i128::MAX),
+    ] {
+        door.get("GET /a/_search", &body);
+    }
 }

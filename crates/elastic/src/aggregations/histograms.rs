@@ -145,6 +145,7 @@ impl<'a> OneAggregation<'a> {
         let source = self.source()?;
         check_points(&source, "auto_date_histogram")?;
         let wanted = self.count_of("buckets", 10)?;
+        self.check_steps(i64::try_from(wanted).unwrap_or(i64::MAX))?;
         if wanted == 0 {
             return Err(Error::IllegalArgument(format!(
                 "buckets must be a positive integer for [{}]",
@@ -342,7 +343,7 @@ impl DateRounding {
                 let at =
                     Timestamp::from_millisecond(start - self.offset_ms).ok()?.to_zoned(self.zone.clone());
                 let next = at.checked_add(span(self.unit.letter, self.unit.count)?).ok()?;
-                next.timestamp().as_millisecond() + self.offset_ms
+                next.timestamp().as_millisecond().checked_add(self.offset_ms)?
             }
         };
         (next > start).then_some(next)

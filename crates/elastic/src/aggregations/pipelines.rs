@@ -331,8 +331,9 @@ fn results(asked: &AskedAggregation, figures: &[Option<f64>]) -> Result<Vec<Opti
             let function = moving_function(asked)?;
             let length = figures.len() as i64;
             let of = |at: i64| {
-                let end = (at + shift).clamp(0, length) as usize;
-                let start = (at + shift).saturating_sub(window).clamp(0, length) as usize;
+                let after = at.saturating_add(shift);
+                let end = after.clamp(0, length) as usize;
+                let start = after.saturating_sub(window).clamp(0, length) as usize;
                 let inside: Vec<f64> = figures[start..end].iter().flatten().copied().collect();
                 figures[at as usize].map(|_| moved(function, &inside))
             };

@@ -429,6 +429,9 @@ pub(crate) fn span_of(span: &Map<String, Value>, field_type: &str, format: Optio
     }
 }
 
+/// Digits before the point that a pattern fills up to, and those after it.
+const DIGITS_MAX: usize = 300;
+
 /// Number by a pattern such as `#,##0.00`, with any text before and after it.
 fn decimal(number: f64, pattern: &str) -> String {
     let is_part = |letter: char| "#0,.".contains(letter);
@@ -438,7 +441,7 @@ fn decimal(number: f64, pattern: &str) -> String {
     let number = if after.starts_with('%') { number * 100.0 } else { number };
     let (whole_part, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let least = fraction.chars().filter(|digit| *digit == '0').count();
-    let mut text = format!("{:.*}", fraction.len(), number.abs());
+    let mut text = format!("{:.*}", fraction.len().min(DIGITS_MAX), number.abs());
     while text.contains('.') && text.split('.').next_back().map_or(0, str::len) > least && text.ends_with('0')
     {
         text.pop();
@@ -446,7 +449,7 @@ fn decimal(number: f64, pattern: &str) -> String {
     let text = text.trim_end_matches('.');
     let (whole, rest) =
         text.split_once('.').map_or((text, String::new()), |(whole, rest)| (whole, format!(".{rest}")));
-    let width = whole_part.chars().filter(|digit| *digit == '0').count();
+    let width = whole_part.chars().filter(|digit| *digit == '0').count().min(DIGITS_MAX);
     let whole = format!("{whole:0>width$}");
     let group = whole_part.rfind(',').map_or(usize::MAX, |at| whole_part.len() - at - 1).max(1);
     let mut grouped = String::new();
