@@ -1,9 +1,12 @@
 //! Documents, operations on them, stored rows, and document selections.
 
+use std::io::{self, Read};
+
 use millrace_document::json::{self, FeedReader, ParseOptions};
 use millrace_document::{
     Document, DocumentId, DocumentOperation, FieldSet, OperationAction, OperationKind, wire,
 };
+use millrace_gateway::ZstdReader;
 use millrace_selection::DocumentSelection;
 
 use crate::world::schema;
@@ -31,6 +34,32 @@ pub(crate) fn feed(input: &[u8]) {
             Ok(operation) => parse(&operation.json, operation.kind, operation.id),
             Err(error) => tells(&error),
         }
+    }
+}
+
+/// Bytes of an unpacked stream that are read.
+const UNPACKED_BYTES: u64 = 1 << 20;
+
+/// A stream that is packed by Zstandard: it unpacks to the same, however its bytes arrive.
+pub(crate) fn zstd(input: &[u8]) {
+    let unpack = |source: &mut dyn Read| {
+        let mut bytes = Vec::new();
+        let mut stream = ZstdReader::new(source, "the stream is damaged").take(UNPACKED_BYTES);
+        let error = stream.read_to_end(&mut bytes).err();
+        error.iter().for_each(tells);
+        (bytes, error.is_some())
+    };
+    let mut whole = input;
+    assert!(unpack(&mut whole) == unpack(&mut SingleBytes(input)), "it depends on how the bytes arrive");
+}
+
+/// A source that gives one byte at a time.
+struct SingleBytes<'a>(&'a [u8]);
+
+impl Read for SingleBytes<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = buffer.len().min(1);
+        self.0.read(&mut buffer[..count])
     }
 }
 

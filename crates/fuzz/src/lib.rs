@@ -30,9 +30,10 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 23] = [
+pub const TARGETS: [FuzzTarget; 24] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
+    FuzzTarget { name: "zstd", run: documents::zstd },
     FuzzTarget { name: "row", run: documents::row },
     FuzzTarget { name: "selection", run: documents::selection },
     FuzzTarget { name: "yql", run: queries::yql },

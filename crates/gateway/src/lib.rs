@@ -27,6 +27,7 @@ mod settings;
 mod state;
 mod status;
 mod status_api;
+mod zstd;
 
 pub use access_log::LogDetails;
 pub use edge::{CredentialFiles, EdgeNameFault, HostNames, WebOrigins};
@@ -35,3 +36,4 @@ pub use server::{ForwardedConnections, NodeServer, runtime};
 pub use settings::{RequestLimits, Settings, TlsFiles};
 pub(crate) use state::GatewayState;
 pub use status::PortError;
+pub use zstd::ZstdReader;

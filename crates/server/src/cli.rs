@@ -162,7 +162,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   millrace feed mails.jsonl
-  millrace feed mails.jsonl.gz
+  millrace feed mails.jsonl.gz archive.jsonl.zst
   millrace corpus | millrace feed -
   millrace feed --resume mails.resume mails.jsonl    # go on where it stopped
 
@@ -351,7 +351,7 @@ pub struct DeployArguments {
 
 #[derive(Args)]
 pub struct FeedArguments {
-    /// Files, or - for standard input; gzip-compressed ones are accepted.
+    /// Files, or - for standard input; they may be packed by gzip or zstd.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// Connections to the node, if each operation is a request.
@@ -398,7 +398,7 @@ pub struct QueryArguments {
 
 #[derive(Args)]
 pub struct CompareArguments {
-    /// File with a query on each line, or standard input (-).
+    /// File with a query on each line, or standard input (-); it may be packed by gzip or zstd.
     pub queries: PathBuf,
     /// URL of the other server.
     #[arg(long)]

@@ -5,13 +5,20 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use millrace_gateway::ZstdReader;
 
 use crate::error::Error;
 
 /// First bytes of every gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// A file or standard input, decompressed if it is gzip.
+/// First bytes of every frame of Zstandard with content.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Bytes 2 to 4 of a frame of Zstandard without content. Its first one is from 0x50 to 0x5f.
+const ZSTD_SKIPPED: [u8; 3] = [0x2a, 0x4d, 0x18];
+
+/// A file or standard input, decompressed if it is gzip or Zstandard.
 pub struct CommandInput {
     /// Name in messages.
     pub name: String,
@@ -43,11 +50,17 @@ impl CommandInput {
     }
 }
 
-/// Decompresses the bytes if they are gzip, as the first bytes show. Returns true with them if they were.
+/// Decompresses the bytes if they are gzip or Zstandard, as the first bytes show. Returns true with them if
+/// they were.
 fn unpacked(mut bytes: impl Read + Send + 'static) -> io::Result<(Box<dyn Read + Send>, bool)> {
-    let mut first = Vec::with_capacity(GZIP.len());
-    bytes.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
-    let packed = first == GZIP;
+    let mut first = Vec::with_capacity(ZSTD.len());
+    bytes.by_ref().take(ZSTD.len() as u64).read_to_end(&mut first)?;
+    let is_gzip = first.starts_with(&GZIP);
+    let is_zstd = first == ZSTD || matches!(&*first, [0x50..=0x5f, rest @ ..] if *rest == ZSTD_SKIPPED);
     let all = Cursor::new(first).chain(bytes);
-    Ok(if packed { (Box::new(MultiGzDecoder::new(all)), true) } else { (Box::new(all), false) })
+    Ok(match (is_gzip, is_zstd) {
+        (true, _) => (Box::new(MultiGzDecoder::new(all)), true),
+        (_, true) => (Box::new(ZstdReader::new(all, "it is not a whole zstd stream")), true),
+        _ => (Box::new(all), false),
+    })
 }

@@ -10,6 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::Method;
 use millrace_client::{HttpProtocol, OutgoingRequest};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::{Value, json};
 use support::{MILLRACE, NOTE, SERVICES, TestServer, write_files};
 
@@ -249,6 +250,20 @@ fn a_feed_may_be_compressed() {
     feed.stdin.take().expect("it is piped").write_all(&packed(3)).expect("it reads");
     let fed = feed.wait_with_output().expect("it ends");
     assert!(fed.status.success() && stdout(&fed).contains("standard input: 1 done"), "{fed:?}");
+    // Zstandard too; a frame of a tool's own may come first.
+    let line = "{\"put\":\"id:n:note:g=ann:4\",\"fields\":{}}\n";
+    let frame = compress_to_vec(line.as_bytes(), CompressionLevel::Fastest);
+    let skipped = [&0x184D_2A50_u32.to_le_bytes()[..], &2_u32.to_le_bytes(), b"by"].concat();
+    let path = directory.path().join("feed.jsonl.zst");
+    for (bytes, done) in [(frame.clone(), 1), ([skipped, frame.clone(), frame.clone()].concat(), 2)] {
+        std::fs::write(&path, bytes).expect("a file");
+        let fed = server.millrace(&["feed", &path.display().to_string()]);
+        assert!(fed.status.success() && stdout(&fed).contains(&format!("{done} done, 0 failed")), "{fed:?}");
+    }
+    std::fs::write(&path, &frame[..frame.len() - 1]).expect("a file");
+    let fed = server.millrace(&["feed", &path.display().to_string()]);
+    let told = format!("{}{}", stdout(&fed), String::from_utf8_lossy(&fed.stderr));
+    assert!(!fed.status.success() && told.contains("it is not a whole zstd stream: "), "{told}");
 }
 
 #[test]

@@ -20,7 +20,6 @@ mod input;
 mod prepare;
 mod relay;
 mod source;
-mod zstd;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,9 +10,12 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
-use super::zstd::{ZSTD_BYTES, ZstdReader};
 use crate::status::HttpError;
+use crate::zstd::{ZSTD_BYTES, ZstdReader};
 use millrace_node::Error;
+
+/// Fault of a body that is not packed by zstd, or damaged.
+const NOT_ZSTD: &str = "the body is not the zstd stream that content-encoding promises";
 
 /// Form in which a body is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +55,7 @@ impl PackedForm {
         match self {
             PackedForm::Plain => Box::new(frames),
             PackedForm::Gzip => Box::new(MultiGzDecoder::new(frames)),
-            PackedForm::Zstd => Box::new(ZstdReader::new(frames)),
+            PackedForm::Zstd => Box::new(ZstdReader::new(frames, NOT_ZSTD)),
         }
     }
 }

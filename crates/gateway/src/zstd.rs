@@ -10,23 +10,26 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 const WINDOW_BYTES_MAX: usize = 8 << 20;
 
 /// Memory in bytes of a stream while it is unpacked: the window, in a buffer that grows by doubling.
-pub(super) const ZSTD_BYTES: usize = 2 * WINDOW_BYTES_MAX;
+pub(crate) const ZSTD_BYTES: usize = 2 * WINDOW_BYTES_MAX;
 
 /// Number of bytes with which a frame begins.
 const MAGIC_BYTES: usize = 4;
 
 /// The unpacked content of all frames of a source.
-pub(super) struct ZstdReader<R> {
+pub struct ZstdReader<R> {
     source: R,
     decoder: FrameDecoder,
     is_in_frame: bool,
+    /// Fault of a source that cannot be unpacked, before the reason.
+    fault: &'static str,
 }
 
 impl<R: Read> ZstdReader<R> {
-    pub(super) fn new(source: R) -> Self {
+    /// Creates a reader. `fault` begins the message of a source that cannot be unpacked.
+    pub fn new(source: R, fault: &'static str) -> Self {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(WINDOW_BYTES_MAX as u64);
-        ZstdReader { source, decoder, is_in_frame: false }
+        ZstdReader { source, decoder, is_in_frame: false, fault }
     }
 
     /// Begins the next frame with content; false at the end of the source.
@@ -49,28 +52,32 @@ impl<R: Read> ZstdReader<R> {
                     let length = u64::from(length);
                     let skipped = io::copy(&mut self.source.by_ref().take(length), &mut io::sink())?;
                     if skipped < length {
-                        return Err(damaged("it breaks off"));
+                        return Err(self.damaged("it breaks off"));
                     }
                 }
                 Err(FrameDecoderError::WindowSizeTooBig { requested, .. }) => {
-                    return Err(damaged(&format!(
+                    return Err(self.damaged(&format!(
                         "its window of {requested} bytes is larger than {WINDOW_BYTES_MAX}; pack it without \
                          --long and --ultra"
                     )));
                 }
                 Err(FrameDecoderError::DictNotProvided { .. }) => {
-                    return Err(damaged("it needs a dictionary; pack it without one"));
+                    return Err(self.damaged("it needs a dictionary; pack it without one"));
                 }
-                Err(error) => return Err(damaged(&error.to_string())),
+                Err(error) => return Err(self.damaged(&error.to_string())),
             }
         }
+    }
+
+    fn damaged(&self, reason: &str) -> io::Error {
+        io::Error::other(format!("{}: {reason}", self.fault))
     }
 
     /// Ends a frame whose content was read.
     fn end(&mut self) -> io::Result<()> {
         self.is_in_frame = false;
         match (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum()) {
-            (Some(stored), Some(found)) if stored != found => Err(damaged("its checksum is wrong")),
+            (Some(stored), Some(found)) if stored != found => Err(self.damaged("its checksum is wrong")),
             _ => Ok(()),
         }
     }
@@ -90,13 +97,9 @@ impl<R: Read> Read for ZstdReader<R> {
                 continue;
             }
             let decoded = self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1));
-            decoded.map_err(|error| damaged(&error.to_string()))?;
+            decoded.map_err(|error| self.damaged(&error.to_string()))?;
         }
     }
-}
-
-fn damaged(reason: &str) -> io::Error {
-    io::Error::other(format!("the body is not the zstd stream that content-encoding promises: {reason}"))
 }
 
 #[cfg(test)]
@@ -112,7 +115,7 @@ mod tests {
     /// Unpacks; the error as text behind what came before it.
     fn unpacked(packed: &[u8]) -> (Vec<u8>, Option<String>) {
         let mut all = Vec::new();
-        let error = ZstdReader::new(packed).read_to_end(&mut all).err();
+        let error = ZstdReader::new(packed, "it is not the zstd stream").read_to_end(&mut all).err();
         (all, error.map(|error| error.to_string()))
     }
 
