@@ -65,17 +65,18 @@ impl WriteNumbers {
         counters.sort_unstable();
         counters.dedup();
         let write = NumberedWrite { numbers: self, counters };
-        write.count();
+        assert!(write.count() % 2 == 1, "rows are appended by one thread: no other write is under way");
         write
     }
 }
 
 impl NumberedWrite<'_> {
-    fn count(&self) {
+    fn count(&self) -> u64 {
         let number = self.numbers.latest.fetch_add(1, Ordering::SeqCst) + 1;
         for counter in &self.counters {
             self.numbers.of_locations[*counter].store(number, Ordering::SeqCst);
         }
+        number
     }
 }
 
@@ -275,5 +276,13 @@ mod tests {
         assert_eq!((numbers.of(7, after), numbers.of(8, after)), (Some(2), Some(2)));
         drop(numbers.begin(&rows(&[9])));
         assert_eq!((numbers.of(7, after), numbers.of(9, after)), (Some(2), None));
+    }
+
+    #[test]
+    #[should_panic(expected = "no other write is under way")]
+    fn a_second_write_at_the_same_time_is_refused() {
+        let numbers = WriteNumbers::default();
+        let _first = numbers.begin(&rows(&[7]));
+        drop(numbers.begin(&rows(&[8])));
     }
 }
