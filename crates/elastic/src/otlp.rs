@@ -2,7 +2,7 @@
 //!
 //! Each record becomes a document of a data stream, which the attributes `data_stream.*` name. A request is
 //! read twice: a body that is malformed, or that would grow beyond its bounds, is refused before anything is
-//! written. A record that cannot be stored is refused alone, and the answer tells their number.
+//! written. A record that cannot be stored is refused alone, and the answer has their number.
 
 mod intake;
 mod json;

@@ -475,8 +475,7 @@ fn is_weighted(data_type: &DataType) -> bool {
 /// Documents with the value true.
 fn truths(column: Option<&Column>) -> DocumentBits {
     let Some(Column::Fixed(column)) = column else { return DocumentBits::NONE };
-    let given = DocumentBits::from_words(column.presence().words());
-    MatchingNumbers.over(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&given)
+    MatchingNumbers.over(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&present(column))
 }
 
 /// A pass over one number per document, without decoding.

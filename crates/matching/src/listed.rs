@@ -1,45 +1,28 @@
 //! Lists of numbers that values are compared with.
 
-/// Numbers with weights, in a hash table with linear probing: looking one up takes the same time however many
-/// there are.
-pub(crate) struct ListedNumbers {
-    /// A power of two of slots, at most half of them full.
-    slots: Vec<Option<(i64, i32)>>,
-    /// Number of bits that a hash is shifted by.
-    shift: u32,
-}
+use std::collections::HashMap;
+
+/// Numbers with weights: looking one up takes the same time however many there are. The hash is keyed, since
+/// queries choose the numbers.
+pub(crate) struct ListedNumbers(HashMap<i64, i32>);
 
 impl ListedNumbers {
-    /// Creates the table. Of a number that is listed twice, the smaller weight counts.
+    /// Creates the list. Of a number that is listed twice, the smaller weight counts.
     pub(crate) fn new(numbers: &[(i64, i32)]) -> Self {
-        let bits = (numbers.len().max(1) * 2).next_power_of_two().trailing_zeros().max(1);
-        let mut table = ListedNumbers { slots: vec![None; 1 << bits], shift: 64 - bits };
-        let mut sorted = numbers.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup_by_key(|(number, _)| *number);
-        for (number, weight) in sorted {
-            let free = table.probe(number).find(|at| table.slots[*at].is_none());
-            table.slots[free.expect("half of the slots are free")] = Some((number, weight));
+        let mut weights = HashMap::with_capacity(numbers.len());
+        for (number, weight) in numbers {
+            weights
+                .entry(*number)
+                .and_modify(|known: &mut i32| *known = (*known).min(*weight))
+                .or_insert(*weight);
         }
-        table
-    }
-
-    /// Slots where a number may be, in order.
-    fn probe(&self, number: i64) -> impl Iterator<Item = usize> + use<> {
-        let first = ((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize;
-        let mask = self.slots.len() - 1;
-        (0..=mask).map(move |step| (first + step) & mask)
+        ListedNumbers(weights)
     }
 
     /// Weight of a number; `None` if it is not listed.
     #[inline]
     pub(crate) fn weight(&self, number: i64) -> Option<i32> {
-        let found = self.probe(number).map(|at| self.slots[at]);
-        found
-            .take_while(Option::is_some)
-            .flatten()
-            .find(|(listed, _)| *listed == number)
-            .map(|(_, weight)| weight)
+        self.0.get(&number).copied()
     }
 
     /// Like [`ListedNumbers::weight`], for a number that may have a fraction, or be beyond the integers.
@@ -49,7 +32,7 @@ impl ListedNumbers {
         if number.abs() < EXACT {
             return if number.fract() == 0.0 { self.weight(number as i64) } else { None };
         }
-        let equal = self.slots.iter().flatten().filter(|(listed, _)| *listed as f64 == number);
+        let equal = self.0.iter().filter(|(listed, _)| **listed as f64 == number);
         equal.min().map(|(_, weight)| *weight)
     }
 }

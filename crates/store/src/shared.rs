@@ -42,8 +42,8 @@ pub(crate) struct StoreContext {
     pub alarm: BackgroundAlarm,
     pub follower: FollowerSlot,
     opened: Instant,
-    /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     pub write_numbers: WriteNumbers,
+    /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
     publishing: Mutex<()>,

@@ -34,7 +34,7 @@ pub(super) type DocumentSource<'s> =
 /// Stores documents, and waits until they are durable.
 ///
 /// # Errors
-/// The store has no room, or fails. The message tells the number of records that are stored.
+/// The store has no room, or fails. The message has the number of records that are stored.
 pub(super) fn store(door: &ElasticDoor, source: &mut DocumentSource<'_>) -> Result<ExportOutcome, Error> {
     let mut intake = RecordIntake {
         door,
@@ -55,7 +55,7 @@ pub(super) fn store(door: &ElasticDoor, source: &mut DocumentSource<'_>) -> Resu
     match outcome {
         Ok(()) => Ok(intake.told()),
         Err(error) => {
-            // The first error is told; those after it change only the number of stored records.
+            // The first error is returned; those after it change only the number of stored records.
             let _ = intake.settle_all();
             Err(intake.after_some(error))
         }

@@ -2,7 +2,7 @@
 //! texts or numbers, enumerations as numbers. Unknown names are passed over, and `null` is a field that is
 //! not set.
 //!
-//! The parts of a request are told from each other without being read, and each record is read alone.
+//! The parts of a request are separated without being read, and each record is read alone.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

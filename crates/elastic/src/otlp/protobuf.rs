@@ -1,7 +1,7 @@
 //! OTLP in Protobuf: the messages of `opentelemetry/proto/logs/v1`, by their field numbers.
 //!
 //! A field that is not known is passed over, as the specification says. A record that cannot be read is
-//! refused alone; a request whose messages cannot be told from each other is refused as a whole.
+//! refused alone; a request whose messages cannot be separated is refused as a whole.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
