@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use millrace_column::{ColumnValue, ValueBuilder, ValueLayout, encoded_values, read_value, value};
-use millrace_document::{DataType, DocumentField, DocumentValue, EncodedLeafReader, StructType, ValueRef};
+use millrace_document::{
+    DataType, DocumentField, DocumentValue, EncodedLeafReader, LeafValues, StructType, ValueRef,
+};
 use proptest::prelude::*;
 
 fn member(name: &str, data_type: DataType) -> DocumentField {
@@ -107,6 +109,42 @@ fn owned(value: ValueRef<'_>) -> DocumentValue {
     }
 }
 
+/// A value of a column, in the widest type of its kind.
+fn leaf(values: &LeafValues<'_>, at: usize) -> DocumentValue {
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).expect("valid UTF-8").to_owned();
+    match values {
+        LeafValues::Bools(values) => DocumentValue::Bool(values[at]),
+        LeafValues::Integers(values) => DocumentValue::Long(values[at]),
+        LeafValues::Floats(values) => DocumentValue::Double(values[at]),
+        LeafValues::Texts(values) => DocumentValue::String(text(values[at])),
+        LeafValues::Raws(values) => DocumentValue::Raw(values[at].to_vec()),
+        LeafValues::Positions(values) => {
+            let [latitude, longitude] = values[at];
+            DocumentValue::Position { latitude, longitude }
+        }
+    }
+}
+
+/// The same number in the widest type of its kind; any other value unchanged.
+fn widest(value: &DocumentValue) -> DocumentValue {
+    match value {
+        DocumentValue::Byte(number) => DocumentValue::Long(i64::from(*number)),
+        DocumentValue::Int(number) => DocumentValue::Long(i64::from(*number)),
+        DocumentValue::Float(number) => DocumentValue::Double(f64::from(*number)),
+        other => other.clone(),
+    }
+}
+
+/// Number of elements of the outermost collection.
+fn outermost(value: &DocumentValue) -> usize {
+    match value {
+        DocumentValue::Array(values) => values.len(),
+        DocumentValue::WeightedSet(values) => values.len(),
+        DocumentValue::Map(entries) => entries.len(),
+        _ => 1,
+    }
+}
+
 /// Two types, mostly the same, and values of the first.
 fn rows() -> impl Strategy<Value = (DataType, DataType, Vec<Option<DocumentValue>>)> {
     (types(), types(), any::<u8>()).prop_flat_map(|(written, other, dice)| {
@@ -151,7 +189,7 @@ fn leaves(
             let wanted = members.iter().filter(|(member, _)| **member == **name);
             wanted.for_each(|(_, member)| leaves(member, rest, 1, element, out));
         }
-        single if path.is_empty() => out.push((single.clone(), weight, element.unwrap_or(0))),
+        single if path.is_empty() => out.push((widest(single), weight, element.unwrap_or(0))),
         _ => {}
     }
 }
@@ -165,21 +203,32 @@ proptest! {
         let mut builder = ValueBuilder::new(&written);
         values.iter().for_each(|value| builder.push(value.as_ref()));
         let column = builder.finish();
-        let Some((reader, encoded)) = EncodedLeafReader::new(&read, &path).zip(encoded_values(&column)) else {
+        let decoded = column;
+        let Some((reader, encoded)) = EncodedLeafReader::new(&read, &path).zip(encoded_values(&decoded)) else {
             return Ok(());
         };
+        let column = reader.column((0..values.len()).map(|index| encoded.get(index)));
+        prop_assert_eq!(column.rows(), values.len());
         for (index, given) in values.iter().enumerate() {
-            let Some(bytes) = encoded.get(index) else { continue };
-            let mut found = Vec::new();
-            let is_read = reader.read(bytes, &mut |leaf| found.push((owned(leaf.value().expect("valid UTF-8")), leaf.weight, leaf.element)));
-            let shown = value(&column, &read, index);
+            let shown = value(&decoded, &read, index);
             // All of it is shown, or a general reader is needed.
-            prop_assert_eq!(is_read, shown.is_some() && shown == *given);
-            if let Some(shown) = shown.filter(|_| is_read) {
-                let mut expected = Vec::new();
-                leaves(&shown, &path, 1, None, &mut expected);
-                prop_assert_eq!(found, expected);
-            }
+            let is_read = !column.irregular().contains(&index);
+            prop_assert_eq!(is_read, shown == *given);
+            let shown = shown.filter(|_| is_read);
+            let mut expected = Vec::new();
+            shown.iter().for_each(|shown| {
+                // A struct is one element, with all collections inside it.
+                let element = matches!(shown, DocumentValue::Struct(_)).then_some(0);
+                leaves(shown, &path, 1, element, &mut expected);
+            });
+            let elements = column.elements(index);
+            let found = column.of_row(index).map(|at| {
+                let element = column.element(at);
+                assert!(elements.contains(&element), "an element of another row");
+                (leaf(column.values(), at), column.weight(at), element - elements.start)
+            });
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected);
+            prop_assert_eq!(elements.len(), shown.as_ref().map_or(0, outermost));
         }
     }
 

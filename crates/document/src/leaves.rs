@@ -1,19 +1,26 @@
 //! Values at the end of a path, in the wire form of many values of one type.
 
-use std::sync::Arc;
+mod pass;
 
-use crate::{DataType, ValueRef, wire};
+use std::ops::Range;
+
+use crate::{DataType, wire};
+use pass::{
+    BoolLeaf, ByteLeaf, DoubleLeaf, FloatLeaf, IntLeaf, LeafKind, LeafPass, LongLeaf, MemberHead,
+    PositionLeaf, RawLeaf, TextLeaf,
+};
 
 /// Reader of the single values at the end of a path inside values of one data type, in their wire form.
 ///
 /// A path consists of members of structs, and of `key` and `value` of maps. Arrays and sets are traversed
 /// without a name; a map without a further name is represented by its keys.
 ///
-/// Types are compared tag by tag in the same pass that finds the values, and nothing is allocated: for loops
-/// over the documents of a column.
+/// Types are compared tag by tag in the same pass that finds the values.
 #[derive(Debug)]
 pub struct EncodedLeafReader {
     root: LeafShape,
+    /// Tag of the values at the end of the path; `None` if it leads nowhere.
+    tag: Option<u8>,
 }
 
 /// Expected form of a value.
@@ -23,52 +30,110 @@ enum LeafShape {
     Array(Box<LeafShape>),
     WeightedSet(Box<LeafShape>),
     Map(Box<LeafShape>, Box<LeafShape>),
-    Struct(Vec<(Arc<str>, LeafShape)>),
+    Struct(Vec<MemberShape>),
 }
 
-/// A value at the end of the path.
-#[derive(Debug, Clone, Copy)]
-pub struct EncodedLeaf<'a> {
-    tag: u8,
-    content: &'a [u8],
-    /// Its weight, if it is an element of a weighted set; else 1.
-    pub weight: i32,
-    /// Index of the element of the outermost collection that it is in; 0 if there is none.
-    pub element: usize,
+/// Expected form of a member of a struct.
+#[derive(Debug)]
+struct MemberShape {
+    head: MemberHead,
+    shape: LeafShape,
 }
 
-impl<'a> EncodedLeaf<'a> {
-    /// Bytes of a text.
-    #[inline]
-    pub fn text_bytes(&self) -> Option<&'a [u8]> {
-        (self.tag == wire::STRING).then_some(self.content)
+/// Values at the end of a path in many rows, one after the other.
+///
+/// The elements of the rows' outermost collections are numbered in the same way. A row without a collection
+/// has one element; one without a value has none.
+#[derive(Debug)]
+pub struct LeafColumn<'a> {
+    values: LeafValues<'a>,
+    /// Number of values up to the end of each row.
+    ends: Vec<u32>,
+    /// Weight of each value; empty if the path does not end in a weighted set.
+    weights: Vec<i32>,
+    /// `None` if every element has exactly one value.
+    elements: Option<LeafElements>,
+    irregular: Vec<usize>,
+}
+
+/// Elements of the rows of a [`LeafColumn`].
+#[derive(Debug, Default)]
+struct LeafElements {
+    /// Number of the element that each value is in; ascending.
+    of_values: Vec<u32>,
+    /// Number of elements up to the end of each row.
+    ends: Vec<u32>,
+}
+
+/// Values of a [`LeafColumn`], all of one kind.
+#[derive(Debug)]
+pub enum LeafValues<'a> {
+    /// Truth values.
+    Bools(Vec<bool>),
+    /// Whole numbers of any width.
+    Integers(Vec<i64>),
+    /// Numbers with a fraction, of any precision.
+    Floats(Vec<f64>),
+    /// Bytes of texts, not checked to be UTF-8.
+    Texts(Vec<&'a [u8]>),
+    /// Raw bytes.
+    Raws(Vec<&'a [u8]>),
+    /// Latitudes and longitudes, in millionths of a degree.
+    Positions(Vec<[i32; 2]>),
+}
+
+impl<'a> LeafColumn<'a> {
+    /// The values of all rows.
+    pub fn values(&self) -> &LeafValues<'a> {
+        &self.values
     }
 
-    /// The value: a truth value, a number, a text, raw bytes or a position. `None` for a text that is not
-    /// UTF-8.
-    #[inline]
-    pub fn value(&self) -> Option<ValueRef<'a>> {
-        let four = || self.content.first_chunk().copied();
-        let eight = || self.content.first_chunk().copied();
-        Some(match self.tag {
-            wire::BOOL => ValueRef::Bool(self.content != [0]),
-            wire::BYTE => ValueRef::Byte(*self.content.first()? as i8),
-            wire::INT => ValueRef::Int(i32::from_le_bytes(four()?)),
-            wire::FLOAT => ValueRef::Float(f32::from_le_bytes(four()?)),
-            wire::LONG => ValueRef::Long(i64::from_le_bytes(eight()?)),
-            wire::DOUBLE => ValueRef::Double(f64::from_le_bytes(eight()?)),
-            wire::STRING => ValueRef::String(std::str::from_utf8(self.content).ok()?),
-            wire::RAW => ValueRef::Raw(self.content),
-            wire::POSITION => {
-                let (latitude, longitude) = self.content.split_first_chunk()?;
-                ValueRef::Position {
-                    latitude: i32::from_le_bytes(*latitude),
-                    longitude: i32::from_le_bytes(*longitude.first_chunk()?),
-                }
-            }
-            _ => return None,
-        })
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.ends.len()
     }
+
+    /// Indices of a row's values.
+    #[inline]
+    pub fn of_row(&self, row: usize) -> Range<usize> {
+        range(&self.ends, row)
+    }
+
+    /// Numbers of the elements of a row's outermost collection.
+    #[inline]
+    pub fn elements(&self, row: usize) -> Range<usize> {
+        range(self.elements.as_ref().map_or(&self.ends, |elements| &elements.ends), row)
+    }
+
+    /// Number of the element that the value at `index` is in.
+    #[inline]
+    pub fn element(&self, index: usize) -> usize {
+        self.elements.as_ref().map_or(index, |elements| elements.of_values[index] as usize)
+    }
+
+    /// True if every element has exactly one value: then [`LeafColumn::element`] is the value's index.
+    pub fn is_flat(&self) -> bool {
+        self.elements.is_none()
+    }
+
+    /// Weight of the value at `index`: that in its weighted set, else 1.
+    #[inline]
+    pub fn weight(&self, index: usize) -> i32 {
+        self.weights.get(index).copied().unwrap_or(1)
+    }
+
+    /// Rows whose value is not of the type, or has parts that the type does not show; ascending. They have no
+    /// values and no elements here: a general reader is needed for them.
+    pub fn irregular(&self) -> &[usize] {
+        &self.irregular
+    }
+}
+
+/// Part of a row in a list of all rows' parts.
+#[inline]
+fn range(ends: &[u32], row: usize) -> Range<usize> {
+    let start = row.checked_sub(1).map_or(0, |before| ends[before] as usize);
+    start..ends[row] as usize
 }
 
 impl EncodedLeafReader {
@@ -76,95 +141,38 @@ impl EncodedLeafReader {
     /// these need other ways.
     pub fn new(data_type: &DataType, path: &[impl AsRef<str>]) -> Option<Self> {
         let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
-        Some(EncodedLeafReader { root: LeafShape::new(data_type, Some(&path))? })
+        let root = LeafShape::new(data_type, Some(&path))?;
+        let tag = root.wanted_tag();
+        Some(EncodedLeafReader { root, tag })
     }
 
-    /// Calls `each` with the values at the end of the path, in order, for the value that `bytes` begin with.
+    /// Reads the values at the end of the path in some rows, in order. A row is the bytes that begin with its
+    /// encoded value, or `None` if it has no value.
     ///
-    /// Returns false if the value is not of the type, or has parts that the type does not show; then `each`
-    /// may have been called for some of its values. Texts are not checked to be UTF-8.
-    #[inline]
-    pub fn read<'a>(&self, bytes: &'a [u8], each: &mut impl FnMut(EncodedLeaf<'a>)) -> bool {
-        let mut cursor = LeafCursor(bytes);
-        self.root.read(&mut cursor, LeafPosition { weight: 1, element: None }, each).is_some()
-    }
-}
-
-/// Position of a value on the way to it.
-#[derive(Clone, Copy)]
-struct LeafPosition {
-    weight: i32,
-    element: Option<usize>,
-}
-
-impl LeafPosition {
-    /// Position of an element with this index.
-    fn element(self, index: usize, weight: i32) -> Self {
-        LeafPosition { weight, element: self.element.or(Some(index)) }
-    }
-}
-
-/// Bytes that are left. What does not fit gives `None`: a general reader says why.
-#[derive(Clone, Copy)]
-struct LeafCursor<'a>(&'a [u8]);
-
-impl<'a> LeafCursor<'a> {
-    #[inline(always)]
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    #[inline(always)]
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    /// A count or a length, nearly always of one byte.
-    #[inline(always)]
-    fn number(&mut self) -> Option<usize> {
-        match self.0.split_first() {
-            Some((first, rest)) if first & 0x80 == 0 => {
-                self.0 = rest;
-                Some(usize::from(*first))
-            }
-            _ => self.long_number(),
+    /// Cost: one pass over the bytes, and 8 to 16 bytes of memory for each value.
+    pub fn column<'a>(&self, rows: impl Iterator<Item = Option<&'a [u8]>>) -> LeafColumn<'a> {
+        match self.tag {
+            Some(wire::BOOL) => self.pass::<BoolLeaf>(rows),
+            Some(wire::BYTE) => self.pass::<ByteLeaf>(rows),
+            Some(wire::INT) => self.pass::<IntLeaf>(rows),
+            Some(wire::LONG) => self.pass::<LongLeaf>(rows),
+            Some(wire::FLOAT) => self.pass::<FloatLeaf>(rows),
+            Some(wire::DOUBLE) => self.pass::<DoubleLeaf>(rows),
+            Some(wire::RAW) => self.pass::<RawLeaf>(rows),
+            Some(wire::POSITION) => self.pass::<PositionLeaf>(rows),
+            _ => self.pass::<TextLeaf>(rows),
         }
     }
 
-    #[cold]
-    fn long_number(&mut self) -> Option<usize> {
-        let mut number = 0u64;
-        for shift in (0..).step_by(7).take(9) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return usize::try_from(number).ok();
+    fn pass<'a, K: LeafKind<'a>>(&self, rows: impl Iterator<Item = Option<&'a [u8]>>) -> LeafColumn<'a> {
+        let mut pass = LeafPass::<K>::new(&self.root);
+        let mut irregular = Vec::new();
+        for (index, row) in rows.enumerate() {
+            if !pass.row(&self.root, row) {
+                irregular.push(index);
             }
         }
-        None
-    }
-
-    /// Content of a single value after its tag.
-    #[inline(always)]
-    fn content(&mut self, tag: u8) -> Option<&'a [u8]> {
-        let length = match tag {
-            wire::BOOL | wire::BYTE => 1,
-            wire::INT | wire::FLOAT => 4,
-            wire::LONG | wire::DOUBLE | wire::POSITION => 8,
-            _ => self.number()?,
-        };
-        self.take(length)
-    }
-
-    #[inline(always)]
-    fn weight(&mut self) -> Option<i32> {
-        let (weight, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(i32::from_le_bytes(*weight))
+        pass.finish(irregular)
     }
 }
 
@@ -208,7 +216,8 @@ impl LeafShape {
                 };
                 let member = |name: &str| named.filter(|(wanted, _)| **wanted == name).map(|(_, rest)| rest);
                 let members = of.fields.iter().map(|field| {
-                    Some((field.name.clone(), LeafShape::new(&field.data_type, member(&field.name))?))
+                    let shape = LeafShape::new(&field.data_type, member(&field.name))?;
+                    Some(MemberShape { head: MemberHead::new(&field.name), shape })
                 });
                 LeafShape::Struct(members.collect::<Option<_>>()?)
             }
@@ -216,82 +225,17 @@ impl LeafShape {
         })
     }
 
-    fn skip(&self, cursor: &mut LeafCursor<'_>) -> Option<()> {
-        self.read(cursor, LeafPosition { weight: 1, element: None }, &mut |_| {})
-    }
-
-    fn read<'a>(
-        &self,
-        cursor: &mut LeafCursor<'a>,
-        at: LeafPosition,
-        each: &mut impl FnMut(EncodedLeaf<'a>),
-    ) -> Option<()> {
+    /// Tag of the values at the end of the path. All of them are of one type.
+    fn wanted_tag(&self) -> Option<u8> {
         match self {
-            LeafShape::Single { tag, is_wanted } => {
-                let content = single(cursor, *tag)?;
-                if *is_wanted {
-                    let element = at.element.unwrap_or(0);
-                    each(EncodedLeaf { tag: *tag, content, weight: at.weight, element });
-                }
-            }
-            LeafShape::Array(of) => {
-                let count = collection(cursor, wire::ARRAY)?;
-                if let (LeafShape::Single { tag, is_wanted: true }, None) = (&**of, at.element) {
-                    // The most frequent form.
-                    for element in 0..count {
-                        let content = single(cursor, *tag)?;
-                        each(EncodedLeaf { tag: *tag, content, weight: 1, element });
-                    }
-                    return Some(());
-                }
-                for index in 0..count {
-                    of.read(cursor, at.element(index, 1), each)?;
-                }
-            }
-            LeafShape::WeightedSet(of) => {
-                for index in 0..collection(cursor, wire::WEIGHTED_SET)? {
-                    // The weight follows its value.
-                    let mut ahead = *cursor;
-                    of.skip(&mut ahead)?;
-                    let weight = ahead.weight()?;
-                    of.read(cursor, at.element(index, weight), each)?;
-                    *cursor = ahead;
-                }
-            }
-            LeafShape::Map(key, value) => {
-                for index in 0..collection(cursor, wire::MAP)? {
-                    key.read(cursor, at.element(index, 1), each)?;
-                    value.read(cursor, at.element(index, 1), each)?;
-                }
-            }
-            LeafShape::Struct(members) => {
-                // Members are mostly in the order of their declaration.
-                let mut next = 0;
-                for _ in 0..collection(cursor, wire::STRUCT)? {
-                    let length = cursor.number()?;
-                    let name = cursor.take(length)?;
-                    let is_it = |(known, _): &(Arc<str>, LeafShape)| known.as_bytes() == name;
-                    let after = members.get(next..).unwrap_or_default().iter().position(is_it);
-                    let found = after.map(|after| next + after).or_else(|| members.iter().position(is_it))?;
-                    next = found + 1;
-                    members[found].1.read(cursor, LeafPosition { weight: 1, ..at }, each)?;
-                }
-            }
+            LeafShape::Single { tag, is_wanted } => is_wanted.then_some(*tag),
+            LeafShape::Array(of) | LeafShape::WeightedSet(of) => of.wanted_tag(),
+            LeafShape::Map(key, value) => key.wanted_tag().or_else(|| value.wanted_tag()),
+            LeafShape::Struct(members) => members.iter().find_map(|member| member.shape.wanted_tag()),
         }
-        Some(())
     }
-}
 
-/// Content of a single value with this tag.
-#[inline(always)]
-fn single<'a>(cursor: &mut LeafCursor<'a>, tag: u8) -> Option<&'a [u8]> {
-    (cursor.byte()? == tag).then_some(())?;
-    cursor.content(tag)
-}
-
-/// Number of elements of a collection with this tag.
-#[inline(always)]
-fn collection(cursor: &mut LeafCursor<'_>, tag: u8) -> Option<usize> {
-    (cursor.byte()? == tag).then_some(())?;
-    cursor.number()
+    fn is_wanted(&self) -> bool {
+        matches!(self, LeafShape::Single { is_wanted: true, .. })
+    }
 }

@@ -1,23 +1,22 @@
 //! Leaves of a plan, prepared for execution, and their matches in the documents of a chunk.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_column::{
-    BytesColumn, Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, TokensColumn, ValueLayout,
-    layout,
-};
-use millrace_document::{DataType, EncodedLeaf, EncodedLeafReader, ValueRef};
+use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, TokensColumn, ValueLayout, layout};
+use millrace_document::{DataType, EncodedLeafReader, LeafColumn, LeafValues, ValueRef};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_plan::{Plan, PlanLeaf, Predicate};
-use regex::Regex;
 
 use crate::Error;
 use crate::bits::DocumentBits;
 use crate::geo::GeoCircle;
+use crate::matched::{MatchedValue, MatchedValues};
 use crate::nearest::NearestLeaf;
 use crate::nested::{NestedValue, ValueElement};
 use crate::outcome::{LeafDistances, LeafOutcome};
 use crate::pattern::WordMatcher;
+use crate::scan::{number_weights, numbers, texts, truths};
 use crate::value::{ValueTest, ValueWeights};
 use crate::words::{self, ChunkPositions, TokenNumbers};
 
@@ -208,51 +207,37 @@ impl ReadyLeaf {
         }
     }
 
-    /// The column's values in their wire form, with the reader for them. A value that the reader does not
-    /// take is read in the general way ([`stored_value`]).
-    fn encoded<'c>(&'c self, column: &'c Column) -> Option<(&'c EncodedLeafReader, &'c BytesColumn)> {
-        self.leaves.as_ref().zip(millrace_column::encoded_values(column))
+    /// Values of the documents `rows` at the end of the path, if the column has them in their wire form.
+    /// Irregular ones are read in the general way ([`stored_value`]).
+    fn leaf_column<'c>(&self, column: &'c Column, rows: &[u16]) -> Option<LeafColumn<'c>> {
+        let (reader, values) = self.leaves.as_ref().zip(millrace_column::encoded_values(column))?;
+        Some(reader.column(rows.iter().map(|row| values.get(usize::from(*row)))))
     }
 
-    /// Matches values of any type, one by one.
+    /// Matches values of any type.
     fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
-        let mut buffer = String::new();
-        let encoded = self.encoded(column);
-        let mut weight = |document| {
-            if let (Some((reader, values)), Some(test)) = (encoded, &self.test) {
-                let mut weighing = ValueWeights::default();
-                let mut add = |leaf: EncodedLeaf<'_>| {
-                    if let Some(query) = test.leaf(&leaf, &mut buffer) {
-                        weighing.add(query, leaf.weight, listed);
+        let (rows, mut buffer) = (within.rows(), String::new());
+        let encoded = self.test.as_ref().zip(self.leaf_column(column, &rows));
+        let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, listed, &mut buffer)?));
+        let found: Vec<(u16, i64)> = match encoded {
+            None => rows.iter().filter_map(weight).collect(),
+            Some((test, leaves)) => {
+                let mut found = Vec::new();
+                let mut weigh = |row: usize, matched: &[MatchedValue]| {
+                    let mut weighing = ValueWeights::default();
+                    for value in matched {
+                        weighing.add(value.weight, leaves.weight(value.index), listed);
                     }
+                    found.extend(weighing.weight(self.dot_product_above).map(|weight| (rows[row], weight)));
                 };
-                if reader.read(values.get(document)?, &mut add) {
-                    return weighing.weight(self.dot_product_above);
+                test.matched(leaves.values()).each_row(&leaves, &mut weigh);
+                if !leaves.irregular().is_empty() {
+                    found.extend(leaves.irregular().iter().filter_map(|row| weight(&rows[*row])));
+                    found.sort_unstable();
                 }
-            }
-            match (&self.test, column) {
-                (Some(test), Column::Bytes(column))
-                    if self.dot_product_above.is_none()
-                        && layout(&self.field.data_type) == ValueLayout::Text =>
-                {
-                    let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
-                    test.text(text, &mut buffer).map(i64::from)
-                }
-                _ => {
-                    let value = stored_value(column, &self.field.data_type, document, self.paths)?;
-                    match &value {
-                        ColumnValue::InPlace(value) => {
-                            self.weight(ValueElement::Value(*value, 1), &self.field.path, listed, &mut buffer)
-                        }
-                        ColumnValue::Decoded(value) => {
-                            self.weight(ValueElement::Value(value, 1), &self.field.path, listed, &mut buffer)
-                        }
-                    }
-                }
+                found
             }
         };
-        let found: Vec<(u16, i64)> =
-            within.iter().filter_map(|document| Some((document as u16, weight(document)?))).collect();
         if weighted {
             return LeafOutcome::Weights(found);
         }
@@ -261,34 +246,57 @@ impl ReadyLeaf {
         LeafOutcome::Bits(bits)
     }
 
+    /// Weight of a document's value of any type and form.
+    fn any_weight(&self, column: &Column, row: u16, listed: bool, buffer: &mut String) -> Option<i64> {
+        let document = usize::from(row);
+        match (&self.test, column) {
+            (Some(test), Column::Bytes(column))
+                if self.dot_product_above.is_none() && layout(&self.field.data_type) == ValueLayout::Text =>
+            {
+                let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
+                test.text(text, buffer).map(i64::from)
+            }
+            _ => match stored_value(column, &self.field.data_type, document, self.paths)? {
+                ColumnValue::InPlace(value) => {
+                    self.weight(ValueElement::Value(value, 1), &self.field.path, listed, buffer)
+                }
+                ColumnValue::Decoded(value) => {
+                    self.weight(ValueElement::Value(&value, 1), &self.field.path, listed, buffer)
+                }
+            },
+        }
+    }
+
     /// Matching values, as positions in a text with an element boundary after each value.
     fn value_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
-        let mut places = ChunkPositions::default();
-        let (mut found, mut buffer) = (Vec::new(), String::new());
-        let encoded = self.encoded(column);
-        for document in within.iter() {
-            if let (Some((reader, values)), Some(test)) = (encoded, &self.test) {
-                let Some(bytes) = values.get(document) else { continue };
-                let mut place = 0;
-                let mut add = |leaf: EncodedLeaf<'_>| {
-                    if test.leaf(&leaf, &mut buffer).is_some() {
-                        found.push(place);
-                    }
-                    place += 2;
-                };
-                if reader.read(bytes, &mut add) {
-                    places.push(document, found.drain(..));
-                    continue;
-                }
-                found.clear();
-            }
-            match stored_value(column, &self.field.data_type, document, self.paths) {
+        let (rows, mut by_row) = (within.rows(), BTreeMap::new());
+        let encoded = self.test.as_ref().zip(self.leaf_column(column, &rows));
+        let general = |row: &u16| {
+            let mut found = Vec::new();
+            match stored_value(column, &self.field.data_type, usize::from(*row), self.paths) {
                 Some(ColumnValue::InPlace(value)) => self.value_places(value, &mut found),
                 Some(ColumnValue::Decoded(value)) => self.value_places(&value, &mut found),
-                None => continue,
+                None => {}
             }
-            places.push(document, found.drain(..));
-        }
+            (!found.is_empty()).then_some((usize::from(*row), found))
+        };
+        let mut places = ChunkPositions::default();
+        let Some((test, leaves)) = encoded else {
+            rows.iter().filter_map(general).for_each(|(row, found)| places.push(row, found.into_iter()));
+            return places;
+        };
+        by_row.extend(leaves.irregular().iter().filter_map(|row| general(&rows[*row])));
+        let mut push = |row: usize, matched: &[MatchedValue]| {
+            let document = usize::from(rows[row]);
+            while let Some(before) = by_row.first_entry().filter(|entry| *entry.key() < document) {
+                let (row, found) = before.remove_entry();
+                places.push(row, found.into_iter());
+            }
+            let first = leaves.of_row(row).start;
+            places.push(document, matched.iter().map(|value| 2 * (value.index - first) as u32));
+        };
+        test.matched(leaves.values()).each_row(&leaves, &mut push);
+        by_row.into_iter().for_each(|(row, found)| places.push(row, found.into_iter()));
         places
     }
 
@@ -328,24 +336,21 @@ impl ReadyLeaf {
         self.weight(element, path, listed, &mut String::new()).is_some()
     }
 
-    /// True if [`ReadyLeaf::matching_elements`] finds the elements in which the leaf holds.
+    /// True if [`ReadyLeaf::matching_values`] finds the elements in which the leaf holds.
     pub(crate) fn tests_elements(&self) -> bool {
         self.leaves.is_some() && self.test.is_some() && self.dot_product_above.is_none()
     }
 
-    /// Sets the bits of the elements of the field in which the leaf holds, for a value in its wire form.
-    /// Returns false if the value has to be read in the general way.
-    pub(crate) fn matching_elements(&self, bytes: &[u8], found: &mut Vec<u64>, buffer: &mut String) -> bool {
-        let (Some(reader), Some(test)) = (&self.leaves, &self.test) else { return false };
-        reader.read(bytes, &mut |leaf| {
-            if test.leaf(&leaf, buffer).is_some() {
-                let word = leaf.element / 64;
-                if found.len() <= word {
-                    found.resize(word + 1, 0);
-                }
-                found[word] |= 1 << (leaf.element % 64);
-            }
-        })
+    /// The values that a condition on elements tests in some documents, and those that match. `None` if the
+    /// column's values are not in their wire form.
+    pub(crate) fn matching_values<'c>(
+        &self,
+        column: &'c Column,
+        rows: &[u16],
+    ) -> Option<(LeafColumn<'c>, MatchedValues)> {
+        let (test, leaves) = self.test.as_ref().zip(self.leaf_column(column, rows))?;
+        let matched = test.matched(leaves.values());
+        Some((leaves, matched))
     }
 
     /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,
@@ -417,27 +422,24 @@ impl ReadyLeaf {
     }
 
     fn circle(&self, circle: &GeoCircle, column: &Column, within: &DocumentBits) -> LeafDistances {
-        let encoded = self.encoded(column);
-        let nearest = |document| {
-            if let Some((reader, values)) = encoded {
-                let mut nearest = f64::INFINITY;
-                let mut add = |leaf: EncodedLeaf<'_>| {
-                    if let Some(ValueRef::Position { latitude, longitude }) = leaf.value() {
-                        nearest = nearest.min(circle.distance_of(latitude, longitude));
-                    }
-                };
-                if reader.read(values.get(document)?, &mut add) {
-                    return (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some(nearest);
+        let rows = within.rows();
+        let encoded = self.leaf_column(column, &rows);
+        let nearest = |(at, row): (usize, &u16)| {
+            let nearest = match &encoded {
+                Some(leaves) if leaves.irregular().binary_search(&at).is_err() => {
+                    let LeafValues::Positions(positions) = leaves.values() else { return None };
+                    let distances =
+                        positions[leaves.of_row(at)].iter().map(|[lat, lon]| circle.distance_of(*lat, *lon));
+                    distances.fold(f64::INFINITY, f64::min)
                 }
-            }
-            let nearest = match &stored_value(column, &self.field.data_type, document, self.paths)? {
-                ColumnValue::InPlace(value) => self.nearest_position(circle, *value),
-                ColumnValue::Decoded(value) => self.nearest_position(circle, value),
+                _ => match stored_value(column, &self.field.data_type, usize::from(*row), self.paths)? {
+                    ColumnValue::InPlace(value) => self.nearest_position(circle, value),
+                    ColumnValue::Decoded(value) => self.nearest_position(circle, &value),
+                },
             };
-            (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some(nearest)
+            (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some((*row, nearest))
         };
-        let near = within.iter().filter_map(|document| Some((document as u16, nearest(document)?)));
-        let (documents, distances) = near.unzip();
+        let (documents, distances) = rows.iter().enumerate().filter_map(nearest).unzip();
         LeafDistances { documents, distances }
     }
 
@@ -470,130 +472,4 @@ pub(crate) fn stored_value<'c>(
 
 fn is_weighted(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
-}
-
-/// Documents with the value true.
-fn truths(column: Option<&Column>) -> DocumentBits {
-    let Some(Column::Fixed(column)) = column else { return DocumentBits::NONE };
-    MatchingNumbers.over(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&present(column))
-}
-
-/// A pass over one number per document, without decoding.
-trait NumberPass {
-    type Found;
-
-    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Self::Found;
-}
-
-/// Runs a pass over the cells of a column.
-fn pass_over<P: NumberPass>(pass: P, test: &ValueTest, column: &FixedColumn) -> P::Found {
-    use millrace_column::CellKind;
-    match column.cell() {
-        CellKind::Bool => pass.over(column.cells::<u8>(), |number| test.truth(*number != 0)),
-        CellKind::I8 => pass.over(column.cells::<i8>(), |number| test.integer(i64::from(*number))),
-        CellKind::I32 => pass.over(column.cells::<i32>(), |number| test.integer(i64::from(*number))),
-        CellKind::I64 => pass.over(column.cells::<i64>(), |number| test.integer(*number)),
-        CellKind::U64 => pass
-            .over(column.cells::<u64>(), |number| test.integer(i64::try_from(*number).unwrap_or(i64::MAX))),
-        CellKind::F32 => pass.over(column.cells::<f32>(), |number| test.float(f64::from(*number))),
-        CellKind::F64 => pass.over(column.cells::<f64>(), |number| test.float(*number)),
-        CellKind::BF16 => pass.over(column.cells::<half::bf16>(), |number| test.float(number.to_f64())),
-    }
-}
-
-/// Pass for the documents whose number matches.
-struct MatchingNumbers;
-
-impl NumberPass for MatchingNumbers {
-    type Found = DocumentBits;
-
-    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> DocumentBits {
-        let mut bits = DocumentBits::NONE;
-        for (index, block) in numbers.chunks(64).enumerate() {
-            let word = block
-                .iter()
-                .enumerate()
-                .fold(0, |word, (bit, number)| word | u64::from(test(number).is_some()) << bit);
-            bits.set_word(index, word);
-        }
-        bits
-    }
-}
-
-/// Pass for the query's weights of the numbers of some documents.
-struct NumberWeights<'b>(&'b DocumentBits);
-
-impl NumberPass for NumberWeights<'_> {
-    type Found = Vec<(u16, i64)>;
-
-    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Vec<(u16, i64)> {
-        let weight = |document: usize| Some((document as u16, i64::from(test(numbers.get(document)?)?)));
-        self.0.iter().filter_map(weight).collect()
-    }
-}
-
-fn numbers(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> DocumentBits {
-    pass_over(MatchingNumbers, test, column).and(&present(column).and(within))
-}
-
-fn number_weights(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> Vec<(u16, i64)> {
-    pass_over(NumberWeights(&present(column).and(within)), test, column)
-}
-
-fn present(column: &FixedColumn) -> DocumentBits {
-    DocumentBits::from_words(column.presence().words())
-}
-
-/// Matches one text per document, as a whole.
-fn texts(test: &ValueTest, column: &BytesColumn, within: &DocumentBits) -> DocumentBits {
-    let mut bits = DocumentBits::NONE;
-    let mut buffer = String::new();
-    // One UTF-8 check for all values instead of one per value: nearly always all of it is text.
-    let all = std::str::from_utf8(column.data()).ok();
-    let offsets = column.offsets();
-    if let (Some(regex), Some(all)) = (test.free_regex(), all.filter(|all| all.is_ascii())) {
-        return anywhere(regex, all, offsets)
-            .and(&DocumentBits::from_words(column.presence().words()))
-            .and(within);
-    }
-    for document in DocumentBits::from_words(column.presence().words()).and(within).iter() {
-        let text = match all {
-            Some(all) => all.get(offsets[document] as usize..offsets[document + 1] as usize),
-            None => column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok()),
-        };
-        if text.is_some_and(|text| test.text(text, &mut buffer).is_some()) {
-            bits.set(document);
-        }
-    }
-    bits
-}
-
-/// Documents whose part of a text matches a regular expression, by one scan over all of them.
-fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
-    let mut bits = DocumentBits::NONE;
-    let (mut from, mut document) = (0, 0);
-    while let Some(found) = regex.find_at(all, from) {
-        while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
-            document += 1;
-        }
-        // A match that extends into the next document does not count; this document may have another one that
-        // ends earlier.
-        let mut next = document;
-        loop {
-            let (start, end) = (offsets[next] as usize, offsets[next + 1] as usize);
-            let inside = start <= found.start() && found.end() <= end;
-            if inside || regex.is_match(&all[start..end]) {
-                bits.set(next);
-            }
-            next += 1;
-            if next + 1 >= offsets.len() || offsets[next] as usize >= found.end() {
-                break;
-            }
-        }
-        if next + 1 >= offsets.len() {
-            break;
-        }
-        (document, from) = (next, offsets[next] as usize);
-    }
-    bits
 }

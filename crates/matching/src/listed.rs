@@ -1,6 +1,6 @@
 //! Lists of numbers that values are compared with.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Numbers with weights: looking one up takes the same time however many there are. The hash is keyed, since
 /// queries choose the numbers.

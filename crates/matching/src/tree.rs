@@ -466,18 +466,12 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             return self.words_of_elements(&words, only, within);
         }
         let path = path_of(field);
-        let mut bits = DocumentBits::NONE;
-        let values = millrace_column::encoded_values(&column);
-        let mut fast = values.zip(ElementLeaves::new(ready, field, child, only));
-        for document in within.iter() {
-            if let Some((values, condition)) = &mut fast
-                && let Some(holds) = condition.holds(values, document)
-            {
-                if holds {
-                    bits.set(document);
-                }
-                continue;
-            }
+        let fast = ElementLeaves::new(ready, field, child, only).and_then(|all| all.find(&column, within));
+        let (mut bits, general) = match fast {
+            Some(found) => (found.documents, found.irregular),
+            None => (DocumentBits::NONE, *within),
+        };
+        for document in general.iter() {
             let holds = match stored_value(&column, data_type, document, ready.paths) {
                 Some(ColumnValue::InPlace(value)) => {
                     any_holds(ready, child, only, ValueElement::Value(value, 1), &path, 0)

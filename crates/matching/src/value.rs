@@ -1,6 +1,6 @@
 //! Predicates over single values.
 
-use millrace_document::{EncodedLeaf, ValueRef};
+use millrace_document::{LeafValues, ValueRef};
 use millrace_linguistics::FieldAnalyzer;
 use millrace_plan::{NumberRange, Predicate, QueryAttributes};
 use regex::Regex;
@@ -8,16 +8,17 @@ use regex::Regex;
 use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
 use crate::listed::ListedNumbers;
+use crate::matched::MatchedValues;
 use crate::nested::NestedValue;
-use crate::pattern::WordMatcher;
+use crate::pattern::{WordMatcher, WordShape};
 
 /// A prepared predicate over one value.
 pub(crate) struct ValueTest {
     kind: ValueMatchKind,
     /// Folds the compared text; `None` if case matters.
     folding: Option<FieldAnalyzer>,
-    /// The word, if texts of ASCII match that equal it without regard to case.
-    ascii_word: Option<Box<[u8]>>,
+    /// The condition on texts of ASCII, if it is one that ignores case and needs no folding.
+    ascii: Option<AsciiCondition>,
 }
 
 enum ValueMatchKind {
@@ -78,8 +79,11 @@ impl ValueTest {
             Predicate::Present => ValueMatchKind::Present,
             Predicate::Nearest { .. } => return Ok(None),
         };
-        let ascii_word = ascii_word(&kind).filter(|_| folding.is_some()).map(|word| word.as_bytes().into());
-        Ok(Some(ValueTest { kind, folding, ascii_word }))
+        let ascii = match &kind {
+            ValueMatchKind::Pattern(matcher) if folding.is_some() => AsciiCondition::new(matcher),
+            _ => None,
+        };
+        Ok(Some(ValueTest { kind, folding, ascii }))
     }
 
     /// The query's weight of a matching value; 1 if the query gives none. `buffer` is reused, so that many
@@ -107,15 +111,45 @@ impl ValueTest {
         }
     }
 
-    /// Like [`ValueTest::value`], for a value in its wire form. A text that is not UTF-8 does not match.
-    #[inline]
-    pub(crate) fn leaf(&self, leaf: &EncodedLeaf<'_>, buffer: &mut String) -> Option<i32> {
-        if let (Some(word), Some(text)) = (&self.ascii_word, leaf.text_bytes())
-            && text.is_ascii()
-        {
-            return text.eq_ignore_ascii_case(word).then_some(1);
+    /// The values that match. A text that is not UTF-8 does not match.
+    pub(crate) fn matched(&self, values: &LeafValues<'_>) -> MatchedValues {
+        match (values, &self.kind) {
+            (LeafValues::Integers(numbers), ValueMatchKind::Range(NumberRange::Integer { low, high })) => {
+                let (low, high) = (*low, *high);
+                MatchedValues::passing(numbers, |number| (low <= *number) & (*number <= high))
+            }
+            (LeafValues::Integers(numbers), _) => {
+                MatchedValues::weighed(numbers, |number| self.integer(*number))
+            }
+            (LeafValues::Floats(numbers), _) => MatchedValues::weighed(numbers, |number| self.float(*number)),
+            (LeafValues::Bools(values), _) => MatchedValues::weighed(values, |value| self.truth(*value)),
+            (LeafValues::Texts(texts), _) => self.matched_texts(texts),
+            (LeafValues::Raws(values), _) => MatchedValues::weighed(values, |_| self.present()),
+            (LeafValues::Positions(positions), _) => {
+                MatchedValues::weighed(positions, |[latitude, longitude]| {
+                    self.position(*latitude, *longitude)
+                })
+            }
         }
-        self.single(leaf.value()?, buffer)
+    }
+
+    fn matched_texts(&self, texts: &[&[u8]]) -> MatchedValues {
+        let mut buffer = String::new();
+        let mut general = |text: &[u8]| self.text(std::str::from_utf8(text).ok()?, &mut buffer);
+        match &self.ascii {
+            None => MatchedValues::weighed(texts, |text| general(text)),
+            Some(condition) => MatchedValues::weighed(texts, |text| match condition.matches(text) {
+                true => Some(1),
+                // Only accents and other letters make a difference to the condition.
+                false if text.is_ascii() => None,
+                false => general(text),
+            }),
+        }
+    }
+
+    /// The condition on texts of ASCII, which needs no folding.
+    pub(crate) fn ascii(&self) -> Option<&AsciiCondition> {
+        self.ascii.as_ref()
     }
 
     /// A regular expression that may be searched in all texts at once, if they are ASCII and need no folding.
@@ -130,10 +164,10 @@ impl ValueTest {
     pub(crate) fn text(&self, text: &str, buffer: &mut String) -> Option<i32> {
         match &self.kind {
             ValueMatchKind::Pattern(matcher) => {
-                if let Some(word) = &self.ascii_word
+                if let Some(condition) = &self.ascii
                     && text.is_ascii()
                 {
-                    return text.as_bytes().eq_ignore_ascii_case(word).then_some(1);
+                    return condition.matches(text.as_bytes()).then_some(1);
                 }
                 // A regular expression ignores case itself, and ASCII has no accents.
                 let matches = match matcher.is_regex() && text.is_ascii() {
@@ -237,13 +271,57 @@ impl ValueTest {
     }
 }
 
-/// The one word of a pattern that stands for itself, if it is of ASCII.
-fn ascii_word(kind: &ValueMatchKind) -> Option<&str> {
-    let ValueMatchKind::Pattern(matcher) = kind else { return None };
-    match matcher.stems() {
-        Some([word]) if matcher.written().is_none() && word.is_ascii() => Some(word),
-        _ => None,
+/// A condition on texts of ASCII without regard to case.
+pub(crate) enum AsciiCondition {
+    /// Texts that are this word.
+    Equal(Box<[u8]>),
+    /// Texts that begin with this.
+    Prefix(Box<[u8]>),
+    /// Texts that end with this.
+    Suffix(Box<[u8]>),
+}
+
+impl AsciiCondition {
+    /// The condition of a pattern for folded texts. `None` if it has another form, or letters beyond ASCII.
+    fn new(matcher: &WordMatcher) -> Option<Self> {
+        let ascii = |text: &str| text.is_ascii().then(|| text.as_bytes().into());
+        match (matcher.stems(), matcher.shape()) {
+            (Some([word]), _) if matcher.written().is_none() => ascii(word).map(AsciiCondition::Equal),
+            (None, WordShape::Suffix(suffix)) => ascii(suffix).map(AsciiCondition::Suffix),
+            (None, WordShape::Other) if matcher.is_prefix() => {
+                ascii(matcher.prefix()).map(AsciiCondition::Prefix)
+            }
+            _ => None,
+        }
     }
+
+    /// True for a text of ASCII that matches; false for any text with other letters in the compared part.
+    #[inline(always)]
+    pub(crate) fn matches(&self, text: &[u8]) -> bool {
+        let part = match self {
+            AsciiCondition::Equal(word) => return text.len() == word.len() && equal(text, word),
+            AsciiCondition::Prefix(prefix) => text.get(..prefix.len()).zip(Some(prefix)),
+            AsciiCondition::Suffix(suffix) => {
+                text.len().checked_sub(suffix.len()).map(|start| &text[start..]).zip(Some(suffix))
+            }
+        };
+        part.is_some_and(|(part, wanted)| equal(part, wanted))
+    }
+}
+
+/// Equality of texts of one length, without regard to the case of letters of ASCII.
+#[inline(always)]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    // Nearly all texts differ, and eight bytes at a time show it.
+    let differ = |a: &[u8; 8], b: &[u8; 8]| {
+        (u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b)) & !0x2020_2020_2020_2020 != 0
+    };
+    let starts = a.first_chunk().zip(b.first_chunk());
+    let ends = a.last_chunk().zip(b.last_chunk());
+    if starts.is_some_and(|(a, b)| differ(a, b)) || ends.is_some_and(|(a, b)| differ(a, b)) {
+        return false;
+    }
+    a.eq_ignore_ascii_case(b)
 }
 
 /// The greatest weight given to a word; the list is sorted.

@@ -1,0 +1,147 @@
+//! Passes over columns with one value for each document.
+
+use millrace_column::{BytesColumn, Column, FixedColumn};
+use regex::Regex;
+
+use crate::bits::DocumentBits;
+use crate::value::ValueTest;
+
+/// Documents with the value true.
+pub(crate) fn truths(column: Option<&Column>) -> DocumentBits {
+    let Some(Column::Fixed(column)) = column else { return DocumentBits::NONE };
+    MatchingNumbers.over(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&present(column))
+}
+
+/// A pass over one number per document, without decoding.
+trait NumberPass {
+    type Found;
+
+    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Self::Found;
+}
+
+/// Runs a pass over the cells of a column.
+fn pass_over<P: NumberPass>(pass: P, test: &ValueTest, column: &FixedColumn) -> P::Found {
+    use millrace_column::CellKind;
+    match column.cell() {
+        CellKind::Bool => pass.over(column.cells::<u8>(), |number| test.truth(*number != 0)),
+        CellKind::I8 => pass.over(column.cells::<i8>(), |number| test.integer(i64::from(*number))),
+        CellKind::I32 => pass.over(column.cells::<i32>(), |number| test.integer(i64::from(*number))),
+        CellKind::I64 => pass.over(column.cells::<i64>(), |number| test.integer(*number)),
+        CellKind::U64 => pass
+            .over(column.cells::<u64>(), |number| test.integer(i64::try_from(*number).unwrap_or(i64::MAX))),
+        CellKind::F32 => pass.over(column.cells::<f32>(), |number| test.float(f64::from(*number))),
+        CellKind::F64 => pass.over(column.cells::<f64>(), |number| test.float(*number)),
+        CellKind::BF16 => pass.over(column.cells::<half::bf16>(), |number| test.float(number.to_f64())),
+    }
+}
+
+/// Pass for the documents whose number matches.
+struct MatchingNumbers;
+
+impl NumberPass for MatchingNumbers {
+    type Found = DocumentBits;
+
+    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> DocumentBits {
+        let mut bits = DocumentBits::NONE;
+        for (index, block) in numbers.chunks(64).enumerate() {
+            let word = block
+                .iter()
+                .enumerate()
+                .fold(0, |word, (bit, number)| word | u64::from(test(number).is_some()) << bit);
+            bits.set_word(index, word);
+        }
+        bits
+    }
+}
+
+/// Pass for the query's weights of the numbers of some documents.
+struct NumberWeights<'b>(&'b DocumentBits);
+
+impl NumberPass for NumberWeights<'_> {
+    type Found = Vec<(u16, i64)>;
+
+    fn over<T>(self, numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Vec<(u16, i64)> {
+        let weight = |document: usize| Some((document as u16, i64::from(test(numbers.get(document)?)?)));
+        self.0.iter().filter_map(weight).collect()
+    }
+}
+
+/// Documents whose number matches.
+pub(crate) fn numbers(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> DocumentBits {
+    pass_over(MatchingNumbers, test, column).and(&present(column).and(within))
+}
+
+/// The query's weights of the numbers that match.
+pub(crate) fn number_weights(
+    test: &ValueTest,
+    column: &FixedColumn,
+    within: &DocumentBits,
+) -> Vec<(u16, i64)> {
+    pass_over(NumberWeights(&present(column).and(within)), test, column)
+}
+
+fn present(column: &FixedColumn) -> DocumentBits {
+    DocumentBits::from_words(column.presence().words())
+}
+
+/// Documents whose text matches as a whole.
+pub(crate) fn texts(test: &ValueTest, column: &BytesColumn, within: &DocumentBits) -> DocumentBits {
+    let mut bits = DocumentBits::NONE;
+    let mut buffer = String::new();
+    // One UTF-8 check for all values instead of one per value: nearly always all of it is text.
+    let all = std::str::from_utf8(column.data()).ok();
+    let offsets = column.offsets();
+    let present = DocumentBits::from_words(column.presence().words()).and(within);
+    if let (Some(condition), Some(all)) = (test.ascii(), all.filter(|all| all.is_ascii())) {
+        for document in present.iter() {
+            let text = &all.as_bytes()[offsets[document] as usize..offsets[document + 1] as usize];
+            if condition.matches(text) {
+                bits.set(document);
+            }
+        }
+        return bits;
+    }
+    if let (Some(regex), Some(all)) = (test.free_regex(), all.filter(|all| all.is_ascii())) {
+        return anywhere(regex, all, offsets).and(&present);
+    }
+    for document in present.iter() {
+        let text = match all {
+            Some(all) => all.get(offsets[document] as usize..offsets[document + 1] as usize),
+            None => column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok()),
+        };
+        if text.is_some_and(|text| test.text(text, &mut buffer).is_some()) {
+            bits.set(document);
+        }
+    }
+    bits
+}
+
+/// Documents whose part of a text matches a regular expression, by one scan over all of them.
+fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
+    let mut bits = DocumentBits::NONE;
+    let (mut from, mut document) = (0, 0);
+    while let Some(found) = regex.find_at(all, from) {
+        while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
+            document += 1;
+        }
+        // A match that extends into the next document does not count; this document may have another one that
+        // ends earlier.
+        let mut next = document;
+        loop {
+            let (start, end) = (offsets[next] as usize, offsets[next + 1] as usize);
+            let inside = start <= found.start() && found.end() <= end;
+            if inside || regex.is_match(&all[start..end]) {
+                bits.set(next);
+            }
+            next += 1;
+            if next + 1 >= offsets.len() || offsets[next] as usize >= found.end() {
+                break;
+            }
+        }
+        if next + 1 >= offsets.len() {
+            break;
+        }
+        (document, from) = (next, offsets[next] as usize);
+    }
+    bits
+}
