@@ -172,6 +172,12 @@ pub struct ServeArguments {
     /// Bytes on disk of packages that are uploaded and not active [default: 4294967296].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_SESSIONS_BYTES_MAX")]
     pub sessions_bytes_max: Option<u64>,
+    /// Seconds for which the answer to a stream with an Idempotency-Key is kept [default: 600].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_FEED_KEYS_S")]
+    pub feed_keys_s: Option<u64>,
+    /// Keys of streams that are kept; further streams with a key are refused with 429 [default: 32768].
+    #[arg(long, value_name = "COUNT", env = "MILLRACE_FEED_KEYS_MAX")]
+    pub feed_keys_max: Option<usize>,
     /// Threads for work [default: as many as cores].
     #[arg(long, env = "MILLRACE_THREADS")]
     pub threads: Option<usize>,

@@ -16,6 +16,9 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 /// Room in bytes beyond that for the last lines.
 const LAST_LINES_BYTES: usize = 8 << 10;
 
+/// Maximum size in bytes of the failures in an answer that is kept for its key.
+const KEPT_LINES_BYTES_MAX: usize = 4 << 10;
+
 /// An operation that failed, for the client.
 #[derive(Debug)]
 pub(super) struct FailedOperation {
@@ -70,6 +73,15 @@ struct UnreadLines {
     /// True if the client has left.
     is_gone: bool,
     reader: Option<Waker>,
+    /// First failures, if the answer is kept for a key.
+    kept: Option<KeptLines>,
+}
+
+/// First failures of a stream with a key.
+#[derive(Debug, Default)]
+struct KeptLines {
+    lines: Vec<u8>,
+    count: u64,
 }
 
 /// The writing end of an answer.
@@ -97,6 +109,11 @@ impl FeedAnswer {
         lock(&self.0.0)
     }
 
+    /// Keeps the first failures from now on, for [`FeedAnswer::kept`].
+    pub(super) fn keep_lines(&self) {
+        self.unread().kept = Some(KeptLines::default());
+    }
+
     /// Lists a failure. Returns false if there is no room for the line.
     pub(super) fn fail(&self, failed: &FailedOperation) -> bool {
         let line = json!({
@@ -107,7 +124,11 @@ impl FeedAnswer {
             "status": failed.status,
             "message": failed.message,
         });
-        self.unread().line(&line, UNREAD_BYTES_MAX)
+        let mut unread = self.unread();
+        if let Some(kept) = &mut unread.kept {
+            kept.add(&line);
+        }
+        unread.line(&line, UNREAD_BYTES_MAX)
     }
 
     /// Lists an ignored operation, if there is room for the line.
@@ -136,22 +157,21 @@ impl FeedAnswer {
         unread.wake();
     }
 
+    /// Returns the answer of a whole stream for those who send it again: its first failures, unless there is
+    /// no room for them, and its totals.
+    pub(super) fn kept(&self, totals: &FeedTotals, has_lines: bool) -> Bytes {
+        let kept = self.unread().kept.take().filter(|_| has_lines).unwrap_or_default();
+        let unlisted = totals.condition_not_met + totals.failed - kept.count;
+        let mut lines = kept.lines;
+        let totals = FeedTotals { unlisted, ..totals.clone() };
+        lines.extend_from_slice(totals.line(None).to_string().as_bytes());
+        lines.push(b'\n');
+        lines.into()
+    }
+
     /// Writes the last line.
     pub(super) fn total(&self, totals: &FeedTotals, stopped: Option<&FeedBreak>) {
-        let mut line = json!({
-            "complete": stopped.is_none(),
-            "operations": totals.operations,
-            "ok": totals.ok,
-            "ignored": totals.ignored,
-            "conditionNotMet": totals.condition_not_met,
-            "failed": totals.failed,
-            "unlisted": totals.unlisted,
-            "bytes": totals.bytes,
-        });
-        if let Some(FeedBreak { status, message }) = stopped {
-            line["status"] = Value::from(*status);
-            line["message"] = Value::from(message.as_str());
-        }
+        let line = totals.line(stopped);
         let mut unread = self.unread();
         unread.settle_progress();
         let has_room = unread.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
@@ -166,6 +186,39 @@ impl FeedAnswer {
     /// True if the client has left.
     pub(super) fn is_gone(&self) -> bool {
         self.unread().is_gone
+    }
+}
+
+impl FeedTotals {
+    /// Last line of an answer.
+    fn line(&self, stopped: Option<&FeedBreak>) -> Value {
+        let mut line = json!({
+            "complete": stopped.is_none(),
+            "operations": self.operations,
+            "ok": self.ok,
+            "ignored": self.ignored,
+            "conditionNotMet": self.condition_not_met,
+            "failed": self.failed,
+            "unlisted": self.unlisted,
+            "bytes": self.bytes,
+        });
+        if let Some(FeedBreak { status, message }) = stopped {
+            line["status"] = Value::from(*status);
+            line["message"] = Value::from(message.as_str());
+        }
+        line
+    }
+}
+
+impl KeptLines {
+    /// Adds the line of a failure, unless there are too many.
+    fn add(&mut self, line: &Value) {
+        let line = line.to_string();
+        if self.lines.len() + line.len() < KEPT_LINES_BYTES_MAX {
+            self.lines.extend_from_slice(line.as_bytes());
+            self.lines.push(b'\n');
+            self.count += 1;
+        }
     }
 }
 
@@ -274,6 +327,25 @@ mod tests {
             [listed, listed + 1].map(|at| serde_json::from_str::<Value>(lines[at]).expect("it is JSON"));
         assert_eq!(progress, json!({ "through": 1000, "offset": 10000 }));
         assert_eq!((&last["complete"], &last["bytes"]), (&json!(true), &json!(0)), "{last}");
+    }
+
+    #[test]
+    fn a_kept_answer_has_the_first_failures_and_counts_the_others() {
+        let (answer, _body) = FeedAnswer::new();
+        answer.keep_lines();
+        assert!((1..=10).all(|number| answer.fail(&failure(number))));
+        let totals = FeedTotals { operations: 12, ok: 2, failed: 10, ..FeedTotals::default() };
+        let text = String::from_utf8(answer.kept(&totals, true).to_vec()).expect("JSON is text");
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert_eq!((&lines[0]["operation"], &lines[3]["operation"]), (&json!(1), &json!(4)));
+        assert_eq!(
+            (&lines[4]["failed"], &lines[4]["unlisted"], &lines[4]["complete"]),
+            (&json!(10), &json!(6), &json!(true))
+        );
+        let text = String::from_utf8(answer.kept(&totals, false).to_vec()).expect("JSON is text");
+        assert!(text.starts_with("{\"complete\":true") && text.contains("\"unlisted\":10"), "{text}");
     }
 
     #[tokio::test]
