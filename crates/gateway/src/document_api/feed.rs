@@ -52,6 +52,7 @@ use crate::forwarding;
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
 use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
+use millrace_store::WriteDurability;
 
 /// Bytes of operations after which a piece ends.
 const PIECE_BYTES: usize = 512 << 10;
@@ -149,7 +150,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     if let Some(timeout) = call.parameters.duration("timeout")? {
         call.timeout = timeout.min(limits.document_timeout_max);
     }
-    check_durability(&call.parameters)?;
+    call.durability = durability_of(call)?;
     call.deployment()?;
     if call.node.is_from_client(request.headers()) {
         let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
@@ -164,6 +165,11 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
         // The node that the client sent the stream to keeps its key.
         _ => RequestedKey::None,
     };
+    if requested != RequestedKey::None && call.durability == WriteDurability::Deferred {
+        let reason = "durability=async does not go together with Idempotency-Key or dedupe=body: a stream that was \
+                      answered would not be executed again after a loss of power; leave out one of the two";
+        return Err(Error::BadRequest(reason.to_owned()));
+    }
     let digest = BodyDigest::new(request.headers(), &call.parameters);
     let place = StreamPlace::take(&call.hop, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
@@ -248,14 +254,22 @@ async fn repeated(
     }
 }
 
-/// Checks that the answer promises what the client wants.
-fn check_durability(parameters: &RequestParameters) -> Result<(), Error> {
-    match parameters.get("durability") {
-        None | Some("sync") => Ok(()),
-        Some(other) => Err(Error::parameter(
-            "durability",
-            format!("'{other}' is not supported; leave it out, or say sync: what is acknowledged is durable"),
-        )),
+/// Durability that the client wants of what is acknowledged. In a cluster all of it is synced.
+///
+/// # Errors
+/// The parameter is unknown.
+fn durability_of(call: &DocumentCall) -> Result<WriteDurability, Error> {
+    match call.parameters.get("durability") {
+        None | Some("sync") => Ok(WriteDurability::Synced),
+        Some("async") if call.node.cluster().is_some() => Ok(WriteDurability::Synced),
+        Some("async") => Ok(WriteDurability::Deferred),
+        Some(other) => {
+            let reason = format!(
+                "'{other}' is not supported; leave it out, or say sync: what is acknowledged is durable; or say async: it \
+                 is synced soon"
+            );
+            Err(Error::parameter("durability", reason))
+        }
     }
 }
 
@@ -310,7 +324,7 @@ impl FeedStart {
     /// Starts the steps of the stream, and returns the answer that they write.
     fn run(self, call: DocumentCall) -> Response {
         let FeedStart { reader, first, form, key, place, room } = self;
-        let (answer, body) = FeedAnswer::new();
+        let (answer, body) = FeedAnswer::new(call.parameters.get("durability").map(|_| call.durability));
         let (frames, received) = mpsc::channel(2);
         let (pieces, split) = mpsc::channel(1);
         let (prepared, to_commit) = mpsc::channel(1);

@@ -58,6 +58,7 @@ impl ServeArguments {
             sessions_bytes_max: self.sessions_bytes_max.or(others.sessions_bytes_max),
             feed_keys_s: self.feed_keys_s.or(others.feed_keys_s),
             feed_keys_max: self.feed_keys_max.or(others.feed_keys_max),
+            async_sync_ms: self.async_sync_ms.or(others.async_sync_ms),
             threads: self.threads.or(others.threads),
             queue_max: self.queue_max.or(others.queue_max),
             group_rate_max: self.group_rate_max.or(others.group_rate_max),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use millrace_document::json::FeedPosition;
+use millrace_store::WriteDurability;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
@@ -86,7 +87,11 @@ struct KeptLines {
 
 /// The writing end of an answer.
 #[derive(Clone)]
-pub(super) struct FeedAnswer(Arc<WrittenAnswer>);
+pub(super) struct FeedAnswer {
+    written: Arc<WrittenAnswer>,
+    /// Durability of what is acknowledged, if the client has asked for one.
+    durability: Option<&'static str>,
+}
 
 struct WrittenAnswer(Arc<Mutex<UnreadLines>>);
 
@@ -99,14 +104,27 @@ fn lock(unread: &Mutex<UnreadLines>) -> MutexGuard<'_, UnreadLines> {
 }
 
 impl FeedAnswer {
-    /// Creates an answer and the body that sends it.
-    pub(super) fn new() -> (Self, FeedAnswerBody) {
+    /// Creates an answer and the body that sends it. Lines that acknowledge operations say their durability, if
+    /// one is given.
+    pub(super) fn new(durability: Option<WriteDurability>) -> (Self, FeedAnswerBody) {
         let unread = Arc::new(Mutex::new(UnreadLines::default()));
-        (FeedAnswer(Arc::new(WrittenAnswer(Arc::clone(&unread)))), FeedAnswerBody(unread))
+        let written = Arc::new(WrittenAnswer(Arc::clone(&unread)));
+        let durability = durability.map(|durability| match durability {
+            WriteDurability::Synced => "sync",
+            WriteDurability::Deferred => "async",
+        });
+        (FeedAnswer { written, durability }, FeedAnswerBody(unread))
     }
 
     fn unread(&self) -> MutexGuard<'_, UnreadLines> {
-        lock(&self.0.0)
+        lock(&self.written.0)
+    }
+
+    /// Adds the durability to a line that acknowledges operations.
+    fn add_durability(&self, line: &mut Value) {
+        if let Some(durability) = self.durability {
+            line["durability"] = Value::from(durability);
+        }
     }
 
     /// Keeps the first failures from now on, for [`FeedAnswer::kept`].
@@ -143,7 +161,7 @@ impl FeedAnswer {
         self.unread().line(&line, UNREAD_BYTES_MAX);
     }
 
-    /// Reports that all operations counted in the totals are durable or have failed. A later report replaces
+    /// Reports that all operations counted in the totals are acknowledged or have failed. A later report replaces
     /// one that the client has not read.
     pub(super) fn progress(&self, totals: &FeedTotals) {
         let mut line = json!({ "through": totals.operations, "offset": totals.bytes });
@@ -152,6 +170,7 @@ impl FeedAnswer {
                 line[name] = Value::from(count);
             }
         }
+        self.add_durability(&mut line);
         let mut unread = self.unread();
         unread.progress = Some(line);
         unread.wake();
@@ -163,15 +182,17 @@ impl FeedAnswer {
         let kept = self.unread().kept.take().filter(|_| has_lines).unwrap_or_default();
         let unlisted = totals.condition_not_met + totals.failed - kept.count;
         let mut lines = kept.lines;
-        let totals = FeedTotals { unlisted, ..totals.clone() };
-        lines.extend_from_slice(totals.line(None).to_string().as_bytes());
+        let mut last = FeedTotals { unlisted, ..totals.clone() }.line(None);
+        self.add_durability(&mut last);
+        lines.extend_from_slice(last.to_string().as_bytes());
         lines.push(b'\n');
         lines.into()
     }
 
     /// Writes the last line.
     pub(super) fn total(&self, totals: &FeedTotals, stopped: Option<&FeedBreak>) {
-        let line = totals.line(stopped);
+        let mut line = totals.line(stopped);
+        self.add_durability(&mut line);
         let mut unread = self.unread();
         unread.settle_progress();
         let has_room = unread.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
@@ -180,7 +201,7 @@ impl FeedAnswer {
 
     /// Ends the answer.
     pub(super) fn end(&self) {
-        self.0.end();
+        self.written.end();
     }
 
     /// True if the client has left.
@@ -306,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unread_answer_is_bounded_and_still_ends_with_its_totals() {
-        let (answer, mut body) = FeedAnswer::new();
+        let (answer, mut body) = FeedAnswer::new(None);
         let listed = (1..=1000).filter(|number| answer.fail(&failure(*number))).count();
         assert!((100..1000).contains(&listed), "{listed}");
         for number in 1..=1000 {
@@ -331,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_kept_answer_has_the_first_failures_and_counts_the_others() {
-        let (answer, _body) = FeedAnswer::new();
+        let (answer, _body) = FeedAnswer::new(None);
         answer.keep_lines();
         assert!((1..=10).all(|number| answer.fail(&failure(number))));
         let totals = FeedTotals { operations: 12, ok: 2, failed: 10, ..FeedTotals::default() };
@@ -350,7 +371,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_that_were_read_make_room() {
-        let (answer, mut body) = FeedAnswer::new();
+        let (answer, mut body) = FeedAnswer::new(None);
         for number in 1..=2000 {
             assert!(answer.fail(&failure(number)), "{number}");
             assert!(body.frame().await.is_some());

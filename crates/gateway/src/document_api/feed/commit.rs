@@ -406,7 +406,7 @@ async fn commit_batch(
         };
         let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
         let store = call.node.store(&call.permit, WantedGroups::These(&groups));
-        match store.write_batch(writes, tell) {
+        match store.write_batch(writes, call.durability, tell) {
             Ok(()) => {
                 let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = receiver
                     .await
