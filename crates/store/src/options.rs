@@ -26,8 +26,8 @@ pub struct StoreOptions {
     pub queue_writes: usize,
     /// Bytes of writes that wait or run at one time. Default: 64 MB.
     pub queue_bytes: usize,
-    /// Time within which a write that was acknowledged before its sync is synced, if a sync takes no more than
-    /// half of it. Default: 100 milliseconds.
+    /// Time within which a write that was acknowledged before its sync is synced, if a sync takes no more
+    /// than half of it. Default: 100 milliseconds.
     pub deferred_sync: Duration,
     /// Settings that can be changed later.
     pub tuning: StoreTuning,

@@ -35,7 +35,8 @@ pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<(
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
-    /// Adds rows, all or none. When this returns they are as durable as is wanted, and in every later snapshot.
+    /// Adds rows, all or none. When this returns they are as durable as is wanted, and in every later
+    /// snapshot.
     fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError>;
 
     /// Makes all rows durable that were added before.

@@ -19,8 +19,8 @@ use millrace_document::{Document, DocumentId, Timestamp, WriteRefusal};
 pub enum WriteDurability {
     /// It survives kills and losses of power.
     Synced,
-    /// It survives kills. It is synced within [`crate::StoreOptions::deferred_sync`]; a loss of power before can
-    /// take it, together with all that was acknowledged so after it.
+    /// It survives kills. It is synced within [`crate::StoreOptions::deferred_sync`]; a loss of power before
+    /// can take it, together with all that was acknowledged so after it.
     Deferred,
 }
 

@@ -1,17 +1,17 @@
 //! Tells a log that a crash cut short from one that is damaged.
 //!
 //! Batches are made durable one by one, and the next is not written before, unless its writers want to be
-//! acknowledged earlier. Hence at most those after the last sync can be incomplete: the first that is, and what
-//! follows it, is **torn**. All before were synced: one that does not parse is **damaged**.
+//! acknowledged earlier. Hence at most those after the last sync can be incomplete: the first that is, and
+//! what follows it, is **torn**. All before were synced: one that does not parse is **damaged**.
 //!
 //! A batch is `1, items u32, sequence u64`, then items `2, kind u8, compression u8, keyspace u64, key length
 //! u16, length u32, stored length u32, key, value`, then `3, xxh3 of the items u64, "FJL\x03"`; numbers are
 //! little-endian. Zeros follow the last.
 //!
-//! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, the checksum
-//! of the previous batch, and, if that was not yet synced, the byte before which all was. The salt is random, and not visible to clients. So bytes within a document
-//! are never mistaken for a batch, nor are bytes of a batch at another offset. Batches of earlier versions
-//! have no link; a log can have both kinds.
+//! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, the
+//! checksum of the previous batch, and, if that was not yet synced, the byte before which all was. The salt
+//! is random, and not visible to clients. So bytes within a document are never mistaken for a batch, nor are
+//! bytes of a batch at another offset. Batches of earlier versions have no link; a log can have both kinds.
 //!
 //! The rest of a log after its last whole batch is classified by these rules:
 //! 1. A batch that belongs to the log stands in it, and all before that was synced when it was written: it is
@@ -40,7 +40,8 @@ const HASHED_MAX: u64 = 4 << 30;
 
 /// The key of a link. No row and no mark has a key of this length.
 pub(crate) const LINK_KEY: &[u8; 4] = b"link";
-/// Version of a link whose batch was written when all before it was synced, and of one that says how much was.
+/// Version of a link whose batch was written when all before it was synced, and of one that says how much
+/// was.
 const LINK_VERSIONS: [u8; 2] = [1, 2];
 const LINK_BYTES: [usize; 2] = [1 + 16 + 8 + 8, 1 + 16 + 8 + 8 + 8];
 

@@ -9,11 +9,12 @@ use crate::shared::StoreContext;
 use crate::state::TailGeneration;
 use crate::tail::AppendError;
 
-/// Rows that are in the log of a generation, and not yet synced. The committer, which alone appends rows, syncs
-/// them within [`crate::StoreOptions::deferred_sync`].
+/// Rows that are in the log of a generation, and not yet synced. The committer, which alone appends rows,
+/// syncs them within [`crate::StoreOptions::deferred_sync`].
 pub(super) struct DeferredRows {
     shared: Arc<StoreContext>,
-    /// Time from the first of them to their sync: half of what is promised, so that the sync can take the rest.
+    /// Time from the first of them to their sync: half of what is promised, so that the sync can take the
+    /// rest.
     wait: Duration,
     unsynced: Option<UnsyncedGeneration>,
 }

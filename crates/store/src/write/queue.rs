@@ -107,7 +107,8 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// The item that has waited longest; blocks until there is one. `None`: the queue was closed, and is empty.
+    /// The item that has waited longest; blocks until there is one. `None`: the queue was closed, and is
+    /// empty.
     pub fn take_one(&self) -> Option<T> {
         let mut queue = self.queue.lock();
         self.ready.wait_while(&mut queue, |(items, closed)| items.is_empty() && !*closed);

@@ -104,8 +104,8 @@ fn lock(unread: &Mutex<UnreadLines>) -> MutexGuard<'_, UnreadLines> {
 }
 
 impl FeedAnswer {
-    /// Creates an answer and the body that sends it. Lines that acknowledge operations say their durability, if
-    /// one is given.
+    /// Creates an answer and the body that sends it. Lines that acknowledge operations say their durability,
+    /// if one is given.
     pub(super) fn new(durability: Option<WriteDurability>) -> (Self, FeedAnswerBody) {
         let unread = Arc::new(Mutex::new(UnreadLines::default()));
         let written = Arc::new(WrittenAnswer(Arc::clone(&unread)));
@@ -161,8 +161,8 @@ impl FeedAnswer {
         self.unread().line(&line, UNREAD_BYTES_MAX);
     }
 
-    /// Reports that all operations counted in the totals are acknowledged or have failed. A later report replaces
-    /// one that the client has not read.
+    /// Reports that all operations counted in the totals are acknowledged or have failed. A later report
+    /// replaces one that the client has not read.
     pub(super) fn progress(&self, totals: &FeedTotals) {
         let mut line = json!({ "through": totals.operations, "offset": totals.bytes });
         for (name, count) in [("ignored", totals.ignored), ("unlisted", totals.unlisted)] {
