@@ -10,6 +10,7 @@ mod gauges;
 mod lines;
 mod lingering;
 mod parameters;
+mod received;
 mod server;
 mod tls;
 
