@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::response::Response;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::Service;
 use hyper::{Request, StatusCode};
@@ -74,12 +74,12 @@ struct ParsingService {
     schema: Arc<Schema>,
 }
 
-impl Service<Request<Incoming>> for ParsingService {
+impl Service<Request<Body>> for ParsingService {
     type Response = Response;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Body>) -> Self::Future {
         let schema = Arc::clone(&self.schema);
         Box::pin(async move {
             Ok(parse(&schema, request).await.unwrap_or_else(|error| {
@@ -91,7 +91,7 @@ impl Service<Request<Incoming>> for ParsingService {
     }
 }
 
-async fn parse(schema: &Schema, request: Request<Incoming>) -> Result<Response, Error> {
+async fn parse(schema: &Schema, request: Request<Body>) -> Result<Response, Error> {
     let path = request.uri().path().to_owned();
     if path == "/feed/v1" {
         return parse_stream(schema, request).await;
@@ -112,7 +112,7 @@ async fn parse(schema: &Schema, request: Request<Incoming>) -> Result<Response, 
 }
 
 /// Parses all operations of a stream.
-async fn parse_stream(schema: &Schema, request: Request<Incoming>) -> Result<Response, Error> {
+async fn parse_stream(schema: &Schema, request: Request<Body>) -> Result<Response, Error> {
     let body = request.into_body().collect().await.map_err(Error::failed)?.to_bytes();
     let mut operations: u64 = 0;
     for operation in FeedReader::new(&body[..]) {

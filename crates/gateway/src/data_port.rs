@@ -14,7 +14,6 @@ use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{any, get, post};
-use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
@@ -59,12 +58,12 @@ impl DataPort {
     }
 }
 
-impl Service<Request<Incoming>> for DataPort {
+impl Service<Request<Body>> for DataPort {
     type Response = Response;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Body>) -> Self::Future {
         self.guard.resolve(&mut request);
         let origin = match self.guard.check(&request) {
             AdmissionDecision::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
@@ -91,7 +90,7 @@ impl Service<Request<Incoming>> for DataPort {
 
 impl DataPort {
     /// Answers a request that has passed the guard.
-    fn answer(&self, request: Request<Incoming>) -> <Self as Service<Request<Incoming>>>::Future {
+    fn answer(&self, request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
         if self.is_pretended(&request) {
             let message = format!(
                 "the header {} is for nodes of the cluster, which ask each other at their own port",
@@ -106,7 +105,7 @@ impl DataPort {
         let node = Arc::clone(&self.node);
         Box::pin(async move {
             let accepts_gzip = http::accepts_gzip(request.headers());
-            let response = document_api::handle(State(node), request.map(Body::new)).await;
+            let response = document_api::handle(State(node), request).await;
             Ok(if accepts_gzip { http::pack(response).await } else { response })
         })
     }

@@ -31,6 +31,7 @@ use millrace_node::ErrorKind;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{CompiledApplication, Error};
+use millrace_store::WriteDurability;
 use path::{DocumentScope, DocumentTarget};
 
 /// Default timeout of an operation.
@@ -56,6 +57,8 @@ struct DocumentCall {
     spread: Option<ForwardedRequest>,
     /// True if the body was already read for forwarding.
     body_is_reserved: bool,
+    /// Durability of the writes of a stream when they are acknowledged.
+    durability: WriteDurability,
 }
 
 impl DocumentCall {
@@ -73,6 +76,7 @@ impl DocumentCall {
             hop: ForwardKind::Client,
             spread: None,
             body_is_reserved: false,
+            durability: WriteDurability::Synced,
         }
     }
 

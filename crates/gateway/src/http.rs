@@ -10,11 +10,12 @@ mod gauges;
 mod lines;
 mod lingering;
 mod parameters;
+mod received;
 mod server;
 mod tls;
 
 pub(crate) use answer::{counted_page, observed};
-pub(crate) use body::{BodyBounds, BodyReader, collect, read_body};
+pub(crate) use body::{BodyBounds, BodyReader, ReadBody, collect, read_body};
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{BodyValueReader, FrameMemory, frame};

@@ -108,6 +108,10 @@ pub struct RequestLimits {
     pub document_timeout_max: Duration,
     /// Maximum size of all sessions of the deployment port on disk, in bytes.
     pub sessions_bytes_max: u64,
+    /// Time for which the answer to a stream with a key is kept.
+    pub feed_keys_time: Duration,
+    /// Maximum number of keys of streams that are kept or under way.
+    pub feed_keys_max: usize,
 }
 
 impl Default for RequestLimits {
@@ -134,6 +138,8 @@ impl Default for RequestLimits {
             query_timeout_max: Duration::from_secs(60),
             document_timeout_max: Duration::from_secs(3600),
             sessions_bytes_max: 4 << 30,
+            feed_keys_time: Duration::from_secs(600),
+            feed_keys_max: 32_768,
         }
     }
 }

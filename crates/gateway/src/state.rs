@@ -9,6 +9,7 @@ use hyper::HeaderMap;
 
 use crate::access_log::AccessLog;
 use crate::config_api::UploadSessions;
+use crate::document_api::feed::{AnsweredKeys, KeptKeyBounds};
 use crate::edge::CredentialDesk;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
@@ -16,6 +17,7 @@ use crate::quota::ClientQuotas;
 use crate::{PortError, Settings};
 use millrace_access::{Permit, WantedGroups};
 use millrace_document::{DocumentGroup, DocumentId};
+use millrace_env::{RealDisk, SystemClock};
 use millrace_node::metrics::MetricGauge;
 use millrace_node::{Error, Node, StartError};
 use millrace_store::Store;
@@ -33,6 +35,7 @@ pub(crate) struct GatewayState {
     port_limits: [PortLimits; 2],
     access_log: Option<Arc<AccessLog>>,
     forwarder: Arc<NodeForwarder>,
+    feed_keys: Arc<AnsweredKeys>,
     /// Data port, once it is bound.
     port: AtomicU16,
 }
@@ -49,7 +52,8 @@ impl GatewayState {
     /// Creates the state of a node's ports, and connects the node to others.
     ///
     /// # Errors
-    /// The access log, or the directory of uploaded packages, cannot be used.
+    /// The access log, the directory of uploaded packages, or the answers to streams with a key cannot be
+    /// used.
     pub(crate) fn open(node: Arc<Node>, settings: Settings) -> Result<Arc<GatewayState>, PortError> {
         let access_log = settings.access_log.as_deref().map(|path| {
             AccessLog::open(path, settings.log_details.clone())
@@ -57,6 +61,13 @@ impl GatewayState {
         });
         let limits = &settings.limits;
         let sessions_dir = node.settings().data_dir.join("sessions");
+        let feed_keys = AnsweredKeys::open(
+            Arc::new(RealDisk),
+            node.settings().data_dir.join("answers"),
+            Arc::new(SystemClock),
+            KeptKeyBounds { time: limits.feed_keys_time, keys: limits.feed_keys_max },
+        )
+        .map_err(|source| PortError::FeedKeys { path: node.settings().data_dir.join("answers"), source })?;
         let budget = RequestBudget::new(BudgetBounds {
             bodies: limits.bodies_bytes_max,
             work: limits.work_bytes_max,
@@ -78,6 +89,7 @@ impl GatewayState {
             port_limits,
             access_log: access_log.transpose()?,
             forwarder,
+            feed_keys,
             port: AtomicU16::new(settings.port),
             node,
             settings,
@@ -131,6 +143,11 @@ impl GatewayState {
     /// Forwarder of requests to other nodes.
     pub(crate) fn forwarder(&self) -> &NodeForwarder {
         &self.forwarder
+    }
+
+    /// Keys of streams of operations.
+    pub(crate) fn feed_keys(&self) -> &Arc<AnsweredKeys> {
+        &self.feed_keys
     }
 
     /// Packages that are not active yet.
@@ -224,6 +241,7 @@ impl GatewayState {
                 self.access_log.as_ref().map_or(0, |log| log.left_out()) as f64,
             ),
         ]);
+        gauges.extend(self.feed_keys.gauges());
         gauges.extend(self.budget.gauges());
         gauges
     }

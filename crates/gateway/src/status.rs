@@ -48,6 +48,18 @@ pub enum PortError {
     /// The directory of uploaded packages cannot be used.
     #[error(transparent)]
     Sessions(StartError),
+    /// The answers to streams with a key cannot be read.
+    #[error(
+        "answers to streams with an Idempotency-Key, {}: {source}; let this user read them, or move them away: \
+         streams that are sent again are then executed again",
+        path.display()
+    )]
+    FeedKeys {
+        /// Directory of the answers.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
 }
 
 /// HTTP form of an error.

@@ -75,6 +75,7 @@ impl Node {
         options.cache_bytes = settings.cache_bytes;
         options.paths = settings.paths();
         options.disk_reserve = settings.disk_reserve;
+        options.deferred_sync = settings.deferred_sync;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
         let models = NodeModels::open(ModelOptions {
             directory: settings.data_dir.join("models"),
@@ -430,6 +431,16 @@ impl Node {
                 "millrace.store.cache_misses",
                 "Reads that went to the disk",
                 status.cache_misses,
+            ),
+            MetricGauge::counted(
+                "millrace.store.deferred_writes",
+                "Writes that were acknowledged before their sync",
+                status.deferred_rows,
+            ),
+            gauge(
+                "millrace.store.deferred_ms_max",
+                "Longest time from the acknowledgement of such a write to its sync, in milliseconds",
+                status.deferred_us_max as f64 / 1e3,
             ),
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),

@@ -32,6 +32,8 @@ pub struct Settings {
     pub disk_reserve: u64,
     /// Time for which the disk may be full before the node reports that it is down.
     pub space_patience: Duration,
+    /// Time within which writes are synced that were acknowledged before.
+    pub deferred_sync: Duration,
     /// Maximum number of segment files kept open; others are opened when they are read.
     pub open_files_max: usize,
     /// Time after which an unused model is unloaded from memory.
@@ -60,6 +62,7 @@ impl Settings {
             cache_bytes: 512 << 20,
             disk_reserve: 256 << 20,
             space_patience: Duration::from_secs(60),
+            deferred_sync: Duration::from_millis(100),
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),
             plain_paths: false,

@@ -2,6 +2,7 @@
 
 mod listening;
 mod merging;
+mod tls;
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -15,10 +16,10 @@ use millrace_gateway::{
 };
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
-use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
 
 use self::listening::ListenSettings;
+use self::tls::{etcd_tls, nodes_tls};
 use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 use crate::free_memory;
@@ -172,6 +173,16 @@ pub struct ServeArguments {
     /// Bytes on disk of packages that are uploaded and not active [default: 4294967296].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_SESSIONS_BYTES_MAX")]
     pub sessions_bytes_max: Option<u64>,
+    /// Seconds for which the answer to a stream with an Idempotency-Key is kept [default: 600].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_FEED_KEYS_S")]
+    pub feed_keys_s: Option<u64>,
+    /// Keys of streams that are kept; further streams with a key are refused with 429 [default: 32768].
+    #[arg(long, value_name = "COUNT", env = "MILLRACE_FEED_KEYS_MAX")]
+    pub feed_keys_max: Option<usize>,
+    /// Milliseconds within which a stream with durability=async is synced after its acknowledgement
+    /// [default: 100].
+    #[arg(long, value_name = "MILLISECONDS", env = "MILLRACE_ASYNC_SYNC_MS")]
+    pub async_sync_ms: Option<u64>,
     /// Threads for work [default: as many as cores].
     #[arg(long, env = "MILLRACE_THREADS")]
     pub threads: Option<usize>,
@@ -350,6 +361,7 @@ impl ServeArguments {
                 cache_bytes: given.cache_bytes.unwrap_or(defaults.node.cache_bytes),
                 disk_reserve: given.disk_reserve.unwrap_or(defaults.node.disk_reserve),
                 space_patience: defaults.node.space_patience,
+                deferred_sync: given.async_sync_ms.map_or(defaults.node.deferred_sync, Duration::from_millis),
                 open_files_max: defaults.node.open_files_max,
                 model_idle: given.model_idle_s.map_or(defaults.node.model_idle, Duration::from_secs),
                 plain_paths: given.plain_paths,
@@ -446,43 +458,6 @@ fn listed(list: Option<Vec<String>>) -> Vec<String> {
 /// Parses each entry of a list.
 fn each<T: FromStr>(texts: &[String]) -> Result<Vec<T>, T::Err> {
     texts.iter().map(|text| text.trim().parse()).collect()
-}
-
-/// Trust between nodes.
-fn nodes_tls(
-    authority: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-) -> Result<Option<TrustFiles>, Error> {
-    match (authority, certificate, key) {
-        (None, None, None) => Ok(None),
-        (Some(authority), Some(certificate), Some(key)) => {
-            Ok(Some(TrustFiles { authority, certificate, key }))
-        }
-        _ => Err(Error::Argument(
-            "TLS between nodes needs peer-tls-authority, peer-tls-certificate and peer-tls-key; give all three"
-                .to_owned(),
-        )),
-    }
-}
-
-/// Trust in etcd.
-fn etcd_tls(
-    authority: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-) -> Result<Option<ServiceFiles>, Error> {
-    match (authority, certificate, key) {
-        (None, None, None) => Ok(None),
-        (Some(authority), None, None) => Ok(Some(ServiceFiles { authority, own: None })),
-        (Some(authority), Some(certificate), Some(key)) => {
-            Ok(Some(ServiceFiles { authority, own: Some((certificate, key)) }))
-        }
-        _ => Err(Error::Argument(
-            "TLS to etcd needs etcd-tls-authority, and of etcd-tls-certificate and etcd-tls-key both or none"
-                .to_owned(),
-        )),
-    }
 }
 
 fn role(text: &str) -> Result<NodeRole, Error> {

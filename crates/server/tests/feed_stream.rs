@@ -217,7 +217,12 @@ fn requests_that_are_not_streams_are_refused_with_the_cure() {
     check(call(Method::POST, "/feed/v1", "text/plain", ""), 415, "application/json");
     check(call(Method::POST, "/feed/v1", "application/xml", ""), 400, "send JSON lines");
     check(call(Method::POST, "/feed/v1", json, "br"), 400, "send the feed with gzip or zstd");
-    check(call(Method::POST, "/feed/v1?durability=async", json, ""), 400, "parameter 'durability'");
+    check(call(Method::POST, "/feed/v1?durability=fast", json, ""), 400, "parameter 'durability'");
+    check(
+        call(Method::POST, "/feed/v1?durability=async&dedupe=body", json, ""),
+        400,
+        "leave out one of the two",
+    );
     check(call(Method::POST, "/feed/v1?timeout=soon", json, ""), 400, "parameter 'timeout'");
     assert_eq!(call(Method::OPTIONS, "/feed/v1", json, "").0, 204);
 }

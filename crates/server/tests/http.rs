@@ -69,6 +69,42 @@ fn bodies_are_packed_both_ways() {
     assert!(String::from_utf8_lossy(&plain[..length]).contains("word word"));
 }
 
+/// Rows: the target and the type of a request, the length of its body, the part that is sent, the status,
+/// and true if the connection closes.
+#[test]
+fn a_refusal_before_the_body_says_that_the_connection_closes() {
+    let server = TestServer::with_notes();
+    let (json, text) = ("application/json", "text/plain");
+    let put = "/document/v1/n/note/docid/1";
+    for (target, content_type, length, sent, status, closes) in [
+        ("/feed/v1?timeout=soon", json, 530_000, 530_000, 400, true),
+        ("/feed/v1?timeout=soon", json, 530_000, 0, 400, true),
+        ("/feed/v1", text, 530_000, 1000, 415, true),
+        ("/nowhere", json, 530_000, 530_000, 404, true),
+        (put, json, 99_999_999, 1000, 413, true),
+        // What is small is read after the refusal, and what was received is no obstacle.
+        ("/nowhere", json, 9, 9, 404, false),
+        (put, json, 2, 2, 400, false),
+        (put, json, 50_000, 50_000, 400, false),
+    ] {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("a timeout");
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\ncontent-length: {length}"
+        );
+        stream.write_all(format!("{head}\r\n\r\n{}", "x".repeat(sent)).as_bytes()).expect("it is sent");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("the head of an answer");
+            answer.push(byte[0]);
+        }
+        let answer = String::from_utf8_lossy(&answer).to_lowercase();
+        assert!(answer.starts_with(&format!("http/1.1 {status}")), "{head}: {answer}");
+        assert_eq!(answer.contains("\r\nconnection: close\r\n"), closes, "{head}: {answer}");
+    }
+}
+
 #[test]
 fn a_body_that_is_too_large_is_refused() {
     let server = TestServer::with_notes();

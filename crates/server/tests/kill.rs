@@ -10,6 +10,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use hyper::Method;
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use support::TestServer;
 use support::writers::{ExpectedDocument, TestWriters};
 
@@ -43,10 +45,47 @@ fn killed_under_load() {
 /// A stream of operations is cut by a kill: all up to the last `through` is there.
 #[test]
 fn a_stream_killed_under_way_keeps_what_it_was_told() {
-    let mut server = TestServer::with_notes();
+    check_killed_streams(&mut TestServer::with_notes(), "");
+}
+
+/// A kill takes nothing that the system has, synced or not.
+#[test]
+fn a_stream_killed_before_its_sync_keeps_what_it_was_told() {
+    let hour = [("MILLRACE_ASYNC_SYNC_MS", "3600000")];
+    let mut server = TestServer::start_with(&hour).deploy_notes();
+    check_killed_streams(&mut server, "?durability=async");
+    // The answer says so, and the metrics.
+    let put = "{\"put\":\"id:n:note:g=a:1\",\"fields\":{\"stars\":1}}";
+    for (durability, count) in [("async", 1), ("sync", 1)] {
+        let request = OutgoingRequest::new(Method::POST, format!("/feed/v1?durability={durability}"))
+            .body("application/jsonl", put);
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let said = format!("\"durability\":\"{durability}\"");
+        assert!(text.lines().all(|line| line.contains(&said)) && text.lines().count() == 2, "{text}");
+        let (_, metrics) = server.get("/metrics/v2/values");
+        assert_eq!(metric(&metrics, "millrace.store.deferred_writes"), Some(count), "{metrics}");
+    }
+}
+
+/// Number of a metric, wherever it is in the answer.
+fn metric(found: &serde_json::Value, name: &str) -> Option<u64> {
+    match found {
+        serde_json::Value::Object(entries) => entries.iter().find_map(|(key, value)| match value.as_f64() {
+            Some(number) if key.starts_with(name) => Some(number as u64),
+            _ => metric(value, name),
+        }),
+        serde_json::Value::Array(entries) => entries.iter().find_map(|value| metric(value, name)),
+        _ => None,
+    }
+}
+
+fn check_killed_streams(server: &mut TestServer, parameters: &str) {
     for round in 0..rounds() {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-        let head = "POST /feed/v1 HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+        let head = format!(
+            "POST /feed/v1{parameters} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).expect("it is sent");
         let answer = BufReader::new(stream.try_clone().expect("a second handle"));
         let writer = std::thread::spawn(move || {

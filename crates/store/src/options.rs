@@ -26,6 +26,9 @@ pub struct StoreOptions {
     pub queue_writes: usize,
     /// Bytes of writes that wait or run at one time. Default: 64 MB.
     pub queue_bytes: usize,
+    /// Time within which a write that was acknowledged before its sync is synced, if a sync takes no more
+    /// than half of it. Default: 100 milliseconds.
+    pub deferred_sync: Duration,
     /// Settings that can be changed later.
     pub tuning: StoreTuning,
     /// Merge segments and split buckets in the background. Default: true.
@@ -51,6 +54,7 @@ impl StoreOptions {
             disk_reserve: 256 * MB,
             queue_writes: 16_384,
             queue_bytes: 64 << 20,
+            deferred_sync: Duration::from_millis(100),
             tuning: StoreTuning::default(),
             maintenance: true,
             paths: ExecutionPaths::Fast,

@@ -84,6 +84,9 @@ pub(crate) struct StoreCounters {
     /// Times that writes waited for their commit; `committed` has the times of the commits.
     pub waited: TimeScale,
     pub committed: TimeScale,
+    /// Rows that were acknowledged before their sync, and the longest time until one, in microseconds.
+    pub deferred_rows: AtomicU64,
+    pub deferred_us_max: AtomicU64,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
     /// Time of the last write or read request, in microseconds since the store was opened.

@@ -27,6 +27,10 @@ pub struct StoreStatus {
     pub cache_misses: u64,
     /// Writes that wait or run.
     pub writes_in_flight: usize,
+    /// Rows since the start that were acknowledged before their sync.
+    pub deferred_rows: u64,
+    /// Longest time since the start from such a row to its sync, in microseconds.
+    pub deferred_us_max: u64,
     /// Bytes free on the disk.
     pub disk_free: u64,
     /// Tails sealed since the start.

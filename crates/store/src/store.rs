@@ -28,7 +28,7 @@ use crate::write::committer::PendingWrites;
 use crate::{
     CommitFollower, CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions,
     StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope, VisitPage,
-    WriteRefusal, WriteTimes,
+    WriteDurability, WriteRefusal, WriteTimes,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// Writes a batch: the store admits all of it or nothing. `done` gets an outcome for each write, in their
-    /// order, when the last of them is durable and visible, or has failed; it is called as in
+    /// order, when the last of them is as durable as is wanted and visible, or has failed; it is called as in
     /// [`Store::write`]. Writes of one document keep their order. Puts and removals that need not wait for an
     /// earlier modification of their documents share one entry of the log and its sync: after a crash either
     /// all of them are there or none.
@@ -116,9 +116,10 @@ impl Store {
     pub fn write_batch(
         &self,
         writes: Vec<DocumentWrite>,
+        durability: WriteDurability,
         done: impl FnOnce(Vec<Result<CommittedWrite, Error>>) + Send + 'static,
     ) -> Result<(), RefusedBatch> {
-        self.inner.writes.accept_batch(writes, Box::new(done))
+        self.inner.writes.accept_batch(writes, durability, Box::new(done))
     }
 
     /// Writes versions that have their timestamps already: those of other replicas. They may come in any
@@ -360,6 +361,8 @@ impl Store {
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             writes_in_flight: counters.writes_in_flight.load(Ordering::Relaxed),
+            deferred_rows: counters.deferred_rows.load(Ordering::Relaxed),
+            deferred_us_max: counters.deferred_us_max.load(Ordering::Relaxed),
             disk_free: shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0),
             seals: counters.seals.load(Ordering::Relaxed),
             merges: counters.merges.load(Ordering::Relaxed),

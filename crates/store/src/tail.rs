@@ -35,8 +35,12 @@ pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<(
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
-    /// Adds rows, all or none. When this returns they are durable, and in every later snapshot.
-    fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError>;
+    /// Adds rows, all or none. When this returns they are as durable as is wanted, and in every later
+    /// snapshot.
+    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError>;
+
+    /// Makes all rows durable that were added before.
+    fn sync(&self) -> Result<(), AppendError>;
 
     /// The rows as they are now.
     fn snapshot(&self) -> Box<dyn TailSnapshot>;
@@ -46,6 +50,15 @@ pub(crate) trait TailRows: Send + Sync {
 
     /// All marks that were kept so, also before the generation was opened.
     fn marks(&self) -> Result<Vec<Vec<u8>>, Error>;
+}
+
+/// Durability of rows when they were added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowDurability {
+    /// They survive a loss of power.
+    Synced,
+    /// The system has them: they survive the end of the process.
+    Written,
 }
 
 /// The rows of a generation at one instant.
@@ -81,7 +94,7 @@ pub(crate) trait TailFactory: Send + Sync {
     /// the file system writes. Only an optimisation: write errors are ignored.
     fn lay_out(&self, directory: &Path, bytes: u64);
 
-    /// A generation that was written before. What a crash left of a write that was not acknowledged is cut
+    /// A generation that was written before. What a crash left of writes that were not synced is cut
     /// off its log.
     ///
     /// # Errors

@@ -4,13 +4,25 @@
 pub(crate) mod batch;
 pub(crate) mod commit_rows;
 pub(crate) mod committer;
+mod deferred;
 pub(crate) mod follow;
 pub(crate) mod lanes;
+mod queue;
 pub(crate) mod timestamps;
 
 use std::fmt;
 
 use millrace_document::{Document, DocumentId, Timestamp, WriteRefusal};
+
+/// Durability of a write when it is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteDurability {
+    /// It survives kills and losses of power.
+    Synced,
+    /// It survives kills. It is synced within [`crate::StoreOptions::deferred_sync`]; a loss of power before
+    /// can take it, together with all that was acknowledged so after it.
+    Deferred,
+}
 
 /// A change of one document.
 #[derive(Debug)]
@@ -68,7 +80,7 @@ pub enum StoreModification {
     Nothing,
 }
 
-/// A write that is durable, and visible to every view that is opened from now on.
+/// A write that is as durable as was wanted, and visible to every view that is opened from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommittedWrite {
     /// Timestamp of the version; for [`StoreModification::Nothing`], of the version that stays, if there is

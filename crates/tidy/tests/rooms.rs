@@ -25,6 +25,8 @@ const OWNED_CALLS: [OwnedCall; 5] = [
             "env/",
             "store/src/shared.rs",
             "store/src/write/committer.rs",
+            "store/src/write/deferred.rs",
+            "store/src/write/queue.rs",
             "model/",
             "remote/",
             "search/src/deadline.rs",

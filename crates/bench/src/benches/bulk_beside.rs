@@ -147,6 +147,8 @@ fn memory(settings: &Settings) -> Result<BenchReport, Error> {
     let node = Node::open(node::settings(directory.path()).node).map_err(Error::failed)?;
     node.deploy(application::application()?).map_err(Error::failed)?;
     node.close();
+    // The server opens the same directory.
+    drop(node);
     let process = ServerProcess::start(settings.program()?, directory.path())?;
     let idle = process.resident_bytes()?;
     let body = stream_of(settings.sized(BODY_BYTES))?;

@@ -14,9 +14,12 @@
 //! The answer takes bounded memory, even if the client reads none of it before it has sent everything.
 
 mod answer;
+mod answer_log;
+mod answered;
 mod commit;
 mod forward;
 mod input;
+mod key;
 mod prepare;
 mod relay;
 mod source;
@@ -28,22 +31,28 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::WantedGroups;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use self::answer::FeedAnswer;
-use self::commit::FeedCommitter;
-use self::input::{BodyPump, OperationSplitter};
+use self::answer_log::AnsweredStream;
+pub(crate) use self::answered::{AnsweredKeys, KeptKeyBounds};
+use self::answered::{KeyState, KeyUnderWay};
+use self::commit::{FeedCommitter, StreamKey};
+use self::input::{BodyPump, OperationSplitter, PumpDigest};
+use self::key::{BodyDigest, RequestedKey};
 use self::source::PackedForm;
 use super::{DocumentCall, render};
 use crate::GatewayState;
 use crate::edge::caller_of;
 use crate::forwarding;
-use crate::http::{BodyBounds, BodyReader, BudgetReservation, RequestParameters};
+use crate::http::{BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
 use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
+use millrace_store::WriteDurability;
 
 /// Bytes of operations after which a piece ends.
 const PIECE_BYTES: usize = 512 << 10;
@@ -65,6 +74,9 @@ const DISCARD: Duration = Duration::from_secs(5);
 
 const ALLOWED: &str = "POST, OPTIONS";
 
+/// Header of an answer that was kept for the key of the stream.
+const REPLAYED: &str = "idempotency-replayed";
+
 /// Answers a request at `/feed/v1`.
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     if request.method() == Method::OPTIONS {
@@ -75,38 +87,70 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     }
     let mut call = DocumentCall::new(node, request.uri().path());
     match begin(&mut call, request).await {
-        Ok(start) => start.run(call),
+        Ok(AdmittedFeed::Stream(start)) => start.run(call),
+        Ok(AdmittedFeed::Answered(answer)) => {
+            call.node.feed_keys().count_repeated();
+            answer_of(answer.into(), true)
+        }
         Err(error) => render(&call, None, &error),
     }
 }
 
+/// Returns the response with an answer. `is_replayed` is true if it was kept for a key.
+fn answer_of(body: Body, is_replayed: bool) -> Response {
+    let mut response = Response::new(body);
+    let content_type = HeaderValue::from_static("application/jsonl;charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    if is_replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+/// A feed that was admitted.
+enum AdmittedFeed {
+    Stream(Box<FeedStart>),
+    /// Answer of an earlier stream with the same key and body.
+    Answered(Bytes),
+}
+
 /// A stream that was admitted.
 struct FeedStart {
-    reader: BodyReader,
-    first: Option<hyper::body::Bytes>,
+    /// `None` if the body was read before.
+    reader: Option<BodyReader>,
+    first: Option<Bytes>,
     form: PackedForm,
+    key: Option<StartedKey>,
     place: StreamPlace,
-    room: BudgetReservation,
+    /// Memory of the stream, and of a body that was read before.
+    room: [Option<BudgetReservation>; 2],
+}
+
+/// The key of a stream, and the digest of its body, which is yet to be received.
+struct StartedKey {
+    key: KeyUnderWay,
+    digest: BodyDigest,
 }
 
 /// Checks a request and reserves what its stream needs.
 ///
 /// # Errors
-/// The request is not a feed; there are too many streams, or no room for one more; the body does not begin.
-async fn begin(call: &mut DocumentCall, request: Request) -> Result<FeedStart, Error> {
+/// The request is not a feed; there are too many streams, or no room for one more; the body does not begin;
+/// the key of the stream is in use.
+async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed, Error> {
     if request.method() != Method::POST {
         return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: ALLOWED });
     }
     let caller = caller_of(&request)?;
     // It covers the groups of the caller; each operation is checked when it is parsed.
     call.permit = caller.permit(WantedGroups::These(&[]))?;
-    call.caller = Some(caller);
+    call.caller = Some(Arc::clone(&caller));
     let limits = &call.node.settings().limits;
     call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
     if let Some(timeout) = call.parameters.duration("timeout")? {
         call.timeout = timeout.min(limits.document_timeout_max);
     }
-    check_durability(&call.parameters)?;
+    call.durability = durability_of(call)?;
     call.deployment()?;
     if call.node.is_from_client(request.headers()) {
         let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
@@ -116,25 +160,116 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<FeedStart, E
     }
     check_media_type(request.headers())?;
     let form = PackedForm::of(request.headers().get(CONTENT_ENCODING))?;
+    let requested = match call.hop {
+        ForwardKind::Client => RequestedKey::of(request.headers(), &call.parameters)?,
+        // The node that the client sent the stream to keeps its key.
+        _ => RequestedKey::None,
+    };
+    if requested != RequestedKey::None && call.durability == WriteDurability::Deferred {
+        let reason = "durability=async does not go together with Idempotency-Key or dedupe=body: a stream that was \
+                      answered would not be executed again after a loss of power; leave out one of the two";
+        return Err(Error::BadRequest(reason.to_owned()));
+    }
+    let digest = BodyDigest::new(request.headers(), &call.parameters);
     let place = StreamPlace::take(&call.hop, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
     room.grow(STREAM_BYTES + form.bytes()).await?;
+    if requested == RequestedKey::Body {
+        return begin_whole(call, request.into_body(), digest, FeedRoom { form, place, room }).await;
+    }
     // A stream may be of any length; its memory is bounded by that of its pieces.
     let bounds = BodyBounds { bytes: usize::MAX, ..call.node.body_bounds() };
     let mut reader = BodyReader::new(&call.node, request.into_body(), bounds);
+    let key = match requested {
+        RequestedKey::Header(text) => match call.node.feed_keys().find(key::header_key(&caller, &text))? {
+            KeyState::New(key) => Some(StartedKey { key, digest }),
+            KeyState::Answered(answered) => return repeated(reader, digest, answered).await,
+        },
+        RequestedKey::None | RequestedKey::Body => None,
+    };
     // A client that waits for '100 Continue' gets it before the head of the answer.
     let first = reader.next().await?;
-    Ok(FeedStart { reader, first, form, place, room })
+    let (reader, room) = (Some(reader), [Some(room), None]);
+    Ok(AdmittedFeed::Stream(Box::new(FeedStart { reader, first, form, key, place, room })))
 }
 
-/// Checks that the answer promises what the client wants.
-fn check_durability(parameters: &RequestParameters) -> Result<(), Error> {
-    match parameters.get("durability") {
-        None | Some("sync") => Ok(()),
-        Some(other) => Err(Error::parameter(
-            "durability",
-            format!("'{other}' is not supported; leave it out, or say sync: what is acknowledged is durable"),
+/// What was reserved for a stream.
+struct FeedRoom {
+    form: PackedForm,
+    place: StreamPlace,
+    room: BudgetReservation,
+}
+
+/// Reads the whole body, whose digest is the key of the stream.
+///
+/// # Errors
+/// There is no room for the body; it does not end; a stream with the same body is under way.
+async fn begin_whole(
+    call: &DocumentCall,
+    body: Body,
+    digest: BodyDigest,
+    reserved: FeedRoom,
+) -> Result<AdmittedFeed, Error> {
+    let FeedRoom { form, place, room } = reserved;
+    let ReadBody { bytes, share } = collect(&call.node, body, call.node.body_bounds()).await?;
+    let (mut whole, read) = (digest.clone(), bytes.clone());
+    let whole = tokio::task::spawn_blocking(move || {
+        whole.add(&read);
+        whole.finish()
+    });
+    let failed = |_| Error::Internal("the digest of the body failed; see the log".to_owned());
+    let whole = whole.await.map_err(failed)?;
+    let caller = call.caller.as_ref().expect("a feed begins with its caller");
+    match call.node.feed_keys().find(key::body_key(caller, &whole))? {
+        KeyState::Answered(answered) => Ok(AdmittedFeed::Answered(answered.answer)),
+        KeyState::New(key) => {
+            let key = Some(StartedKey { key, digest });
+            let first = Some(bytes).filter(|bytes| !bytes.is_empty());
+            let room = [Some(room), Some(share)];
+            let start = FeedStart { reader: None, first, form, key, place, room };
+            Ok(AdmittedFeed::Stream(Box::new(start)))
+        }
+    }
+}
+
+/// Compares a body with that of the stream that was answered under its key.
+///
+/// # Errors
+/// It is another one, or does not end.
+async fn repeated(
+    mut reader: BodyReader,
+    mut digest: BodyDigest,
+    answered: AnsweredStream,
+) -> Result<AdmittedFeed, Error> {
+    while let Some(bytes) = reader.next().await? {
+        digest.add(&bytes);
+    }
+    match digest.finish() == answered.body {
+        true => Ok(AdmittedFeed::Answered(answered.answer)),
+        false => Err(Error::Conflict(
+            "this Idempotency-Key was used for a stream with another body, encoding, route or cluster; choose a new key \
+             for each stream"
+                .to_owned(),
         )),
+    }
+}
+
+/// Durability that the client wants of what is acknowledged. In a cluster all of it is synced.
+///
+/// # Errors
+/// The parameter is unknown.
+fn durability_of(call: &DocumentCall) -> Result<WriteDurability, Error> {
+    match call.parameters.get("durability") {
+        None | Some("sync") => Ok(WriteDurability::Synced),
+        Some("async") if call.node.cluster().is_some() => Ok(WriteDurability::Synced),
+        Some("async") => Ok(WriteDurability::Deferred),
+        Some(other) => {
+            let reason = format!(
+                "'{other}' is not supported; leave it out, or say sync: what is acknowledged is durable; or say async: it \
+                 is synced soon"
+            );
+            Err(Error::parameter("durability", reason))
+        }
     }
 }
 
@@ -188,20 +323,27 @@ impl Drop for StreamPlace {
 impl FeedStart {
     /// Starts the steps of the stream, and returns the answer that they write.
     fn run(self, call: DocumentCall) -> Response {
-        let FeedStart { reader, first, form, place, room } = self;
-        let (answer, body) = FeedAnswer::new();
+        let FeedStart { reader, first, form, key, place, room } = self;
+        let (answer, body) = FeedAnswer::new(call.parameters.get("durability").map(|_| call.durability));
         let (frames, received) = mpsc::channel(2);
         let (pieces, split) = mpsc::channel(1);
         let (prepared, to_commit) = mpsc::channel(1);
         let call = Arc::new(call);
         let splitter = OperationSplitter::new(&call, received, form, pieces);
-        let mut pump = tokio::spawn(BodyPump { reader, frames }.run(first));
+        let (key, digest) = match key {
+            None => (None, None),
+            Some(StartedKey { key, digest }) => {
+                let (done, body) = oneshot::channel();
+                (Some(StreamKey { key, body }), Some(PumpDigest { digest, done }))
+            }
+        };
+        let mut pump = tokio::spawn(BodyPump { reader, frames, digest }.run(first));
         // It blocks until more of the body arrives, so it has a thread of its own.
         tokio::task::spawn_blocking(move || splitter.run());
         tokio::spawn(prepare::run(Arc::clone(&call), split, prepared));
         tokio::spawn(async move {
             let _kept = (place, room);
-            FeedCommitter::new(call, answer.clone()).run(to_commit).await;
+            FeedCommitter::new(call, answer.clone(), key).run(to_commit).await;
             // The rest of the body of a stopped stream is read for a while, so that the client gets to its
             // answer.
             if tokio::time::timeout(DISCARD, &mut pump).await.is_err() {
@@ -209,9 +351,6 @@ impl FeedStart {
             }
             answer.end();
         });
-        let mut response = Response::new(Body::new(body));
-        let content_type = HeaderValue::from_static("application/jsonl;charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
-        response
+        answer_of(Body::new(body), false)
     }
 }

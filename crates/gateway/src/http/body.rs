@@ -45,8 +45,8 @@ pub(crate) struct BodyBounds {
 
 /// A body in memory, with its share of the budget, which is released when the body is dropped.
 pub(crate) struct ReadBody {
-    bytes: Bytes,
-    share: BudgetReservation,
+    pub(crate) bytes: Bytes,
+    pub(crate) share: BudgetReservation,
 }
 
 impl Deref for ReadBody {

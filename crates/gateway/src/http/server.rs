@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
 use hyper::Request;
 use hyper::body::{Body as _, Incoming};
@@ -24,6 +25,7 @@ use super::answer::counted;
 use super::budget::RequestBudget;
 use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
 use super::lingering::LingeringConnection;
+use super::received::BodyReception;
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
 
@@ -69,15 +71,12 @@ impl PortLimits {
 
 /// A service that answers the requests of a port, and always does.
 pub trait PortService:
-    Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+    Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
 }
 
 impl<S> PortService for S where
-    S: Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static
+    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
 }
 
@@ -220,10 +219,12 @@ async fn connection<S>(
         let under_way = noted.begin();
         noted.expect_body(!request.body().is_end_stream());
         request.extensions_mut().insert(peer);
-        let answer = service.call(request);
+        let reception = BodyReception::of(&request);
+        let answer = service.call(request.map(|body| reception.note(body)));
         let budget = budget.clone();
         async move {
-            let answer = answer.await?;
+            let mut answer = answer.await?;
+            reception.announce_close(&mut answer);
             let answer = match &budget {
                 Some(budget) => counted(budget, answer).await,
                 None => answer,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::{BucketId, DividedGroup};
-use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{ClusterVersion, DroppedTypes, NodeKey};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
@@ -82,11 +82,35 @@ pub struct TestCluster {
     pub before_drop: Mutex<Vec<Document>>,
     /// Written by others after a sweep has found its documents, and before it changes the first.
     pub before_modify: Mutex<Vec<Document>>,
+    /// Call that panics, once the others of its name before it have returned.
+    pub panics: Mutex<Option<InjectedPanic>>,
+}
+
+/// A call of the cluster that panics.
+pub struct InjectedPanic {
+    /// Name of the function.
+    pub call: &'static str,
+    /// Number of calls that return before.
+    pub after: usize,
 }
 
 impl TestCluster {
     fn nodes(&self) -> usize {
         self.addresses.lock().len()
+    }
+
+    /// Panics if this call is to.
+    fn enter(&self, call: &str) {
+        let mut panics = self.panics.lock();
+        let Some(injected) = panics.as_mut().filter(|injected| injected.call == call) else { return };
+        match injected.after.checked_sub(1) {
+            Some(after) => injected.after = after,
+            None => {
+                *panics = None;
+                drop(panics);
+                panic!("injected: {call} panics");
+            }
+        }
     }
 
     fn bucket(&self, location: Location) -> BucketId {
@@ -155,6 +179,7 @@ impl ClusterView for TestMember {
     }
 
     fn me(&self) -> Result<NodeKey, ClusterError> {
+        self.world.enter("me");
         Ok(NodeKey(self.me))
     }
 
@@ -170,6 +195,7 @@ impl ClusterView for TestMember {
     }
 
     fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
+        self.world.enter("owner");
         self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
     }
 
@@ -278,6 +304,7 @@ impl ClusterView for TestMember {
     }
 
     fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
+        self.world.enter("write_batch");
         self.world.batches.fetch_add(1, Ordering::SeqCst);
         writes.into_iter().for_each(|BatchedWrite { write, done }| self.write(write, deadline, done));
     }
@@ -392,6 +419,7 @@ impl TestNodes {
             refusals: AtomicUsize::new(0),
             before_drop: Mutex::default(),
             before_modify: Mutex::default(),
+            panics: Mutex::default(),
         });
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {
@@ -465,6 +493,13 @@ impl TestNodes {
         let answer = self.runtime.block_on(client.send(request)).expect("an answer");
         assert!(answer.status.is_success(), "{}: {}", answer.status, answer.message());
         String::from_utf8_lossy(&answer.body).into_owned()
+    }
+
+    /// Sends any request to a node.
+    pub fn send(&self, node: usize, request: OutgoingRequest) -> ClientAnswer {
+        let address = self.world.addresses.lock()[node].clone();
+        let client = NodeClient::new(&format!("http://{address}"), HttpProtocol::Http1).expect("an address");
+        self.runtime.block_on(client.send(request)).expect("an answer")
     }
 
     fn call_at(&self, address: &str, method: Method, path: &str, body: &str) -> (u16, Value) {

@@ -56,6 +56,9 @@ impl ServeArguments {
             query_timeout_max_s: self.query_timeout_max_s.or(others.query_timeout_max_s),
             document_timeout_max_s: self.document_timeout_max_s.or(others.document_timeout_max_s),
             sessions_bytes_max: self.sessions_bytes_max.or(others.sessions_bytes_max),
+            feed_keys_s: self.feed_keys_s.or(others.feed_keys_s),
+            feed_keys_max: self.feed_keys_max.or(others.feed_keys_max),
+            async_sync_ms: self.async_sync_ms.or(others.async_sync_ms),
             threads: self.threads.or(others.threads),
             queue_max: self.queue_max.or(others.queue_max),
             group_rate_max: self.group_rate_max.or(others.group_rate_max),
@@ -112,6 +115,8 @@ impl ServeArguments {
             query_timeout_max: seconds(self.query_timeout_max_s, defaults.query_timeout_max),
             document_timeout_max: seconds(self.document_timeout_max_s, defaults.document_timeout_max),
             sessions_bytes_max: self.sessions_bytes_max.unwrap_or(defaults.sessions_bytes_max),
+            feed_keys_time: seconds(self.feed_keys_s, defaults.feed_keys_time),
+            feed_keys_max: self.feed_keys_max.unwrap_or(defaults.feed_keys_max),
         }
     }
 }

@@ -9,11 +9,11 @@ use millrace_column::{Column, ColumnKey};
 use millrace_document::{DataType, Document, DocumentId, DocumentValue};
 
 use super::Store;
-use crate::tail::{AppendError, FjallTails, KeyValue, TailFactory, TailRows, TailSnapshot};
-use crate::{CommittedWrite, DocumentWrite, Error, StoreChange, StoreLayout, StoreOptions};
+use crate::tail::{AppendError, FjallTails, KeyValue, RowDurability, TailFactory, TailRows, TailSnapshot};
+use crate::{CommittedWrite, DocumentWrite, Error, StoreChange, StoreLayout, StoreOptions, WriteDurability};
 
 /// Behaviour of appends: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4,
-/// and blocks until that changes.
+/// and blocks until that changes. 5 works, and only later syncs fail.
 type Mood = Arc<AtomicU8>;
 
 struct MoodyTails(Mood);
@@ -43,8 +43,15 @@ impl TailFactory for MoodyTails {
 }
 
 impl TailRows for MoodyTail {
-    fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError> {
-        self.moody(|| self.0.append(rows))
+    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+        self.moody(|| self.0.append(rows, durability))
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        match self.1.load(Ordering::SeqCst) {
+            5 => Err(AppendError::NotDurable("injected: the later sync failed".to_owned())),
+            _ => self.moody(|| self.0.sync()),
+        }
     }
 
     fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError> {
@@ -63,7 +70,7 @@ impl TailRows for MoodyTail {
 impl MoodyTail {
     fn moody(&self, append: impl FnOnce() -> Result<(), AppendError>) -> Result<(), AppendError> {
         match self.1.load(Ordering::SeqCst) {
-            0 => append(),
+            0 | 5 => append(),
             1 => Err(AppendError::NotDurable("injected: the sync failed".to_owned())),
             3 => {
                 self.1.store(4, Ordering::SeqCst);
@@ -99,7 +106,11 @@ impl StoreLayout for NoLayout {
 }
 
 fn open(directory: &Path, mood: &Mood) -> Store {
-    let options = StoreOptions { disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory) };
+    open_with(StoreOptions::new(directory), mood)
+}
+
+fn open_with(options: StoreOptions, mood: &Mood) -> Store {
+    let options = StoreOptions { disk_reserve: 0, maintenance: false, ..options };
     Store::open_with(options, Arc::new(NoLayout), Box::new(MoodyTails(Arc::clone(mood))))
         .expect("the store opens")
 }
@@ -119,6 +130,74 @@ fn put(store: &Store, number: u32) -> Result<CommittedWrite, Error> {
 
 fn holds(store: &Store, number: u32) -> bool {
     store.get(&id(number)).expect("the store reads").is_some()
+}
+
+fn put_deferred(store: &Store, number: u32) -> Result<CommittedWrite, Error> {
+    let (sender, answer) = mpsc::channel();
+    let document = Document { id: id(number), fields: vec![("a".into(), DocumentValue::Int(1))] };
+    let writes = vec![DocumentWrite { id: id(number), change: StoreChange::Put(document) }];
+    let done = move |mut outcomes: Vec<_>| drop(sender.send(outcomes.remove(0)));
+    store.write_batch(writes, WriteDurability::Deferred, done).map_err(|refused| refused.error)?;
+    answer.recv().expect("every write is answered")
+}
+
+fn poll(what: &str, holds: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn writes_that_were_acknowledged_before_their_sync_are_synced_soon() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let store = open(directory.path(), &mood);
+    put_deferred(&store, 1).expect("acknowledged");
+    assert!(holds(&store, 1));
+    poll("it is synced", || store.status().deferred_us_max > 0);
+    // A sync for another write is one for those before it.
+    put_deferred(&store, 2).expect("acknowledged");
+    put(&store, 3).expect("acknowledged");
+    // A generation that has taken over has nothing of the one before.
+    put_deferred(&store, 4).expect("acknowledged");
+    store.seal().expect("sealed");
+    put_deferred(&store, 5).expect("acknowledged");
+    store.close();
+    let store = open(directory.path(), &mood);
+    assert!((1..=5).all(|number| holds(&store, number)));
+}
+
+#[test]
+fn a_sync_that_fails_after_its_writes_were_acknowledged_ends_writing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let seconds = std::time::Duration::from_secs(4);
+    let options = StoreOptions { deferred_sync: seconds, ..StoreOptions::new(directory.path()) };
+    let store = open_with(options, &mood);
+    put_deferred(&store, 1).expect("acknowledged");
+    mood.store(1, Ordering::SeqCst);
+    poll("the sync fails", || store.status().refusing.is_some());
+    mood.store(0, Ordering::SeqCst);
+    assert!(matches!(put(&store, 2), Err(Error::Poisoned { .. })), "even when the disk works again");
+    assert!(matches!(put_deferred(&store, 3), Err(Error::Poisoned { .. })));
+    assert!(holds(&store, 1), "reads go on");
+}
+
+/// Otherwise a loss of power could take a row of the one before, and leave a later one.
+#[test]
+fn a_generation_is_synced_before_rows_go_to_the_next() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let never = std::time::Duration::from_secs(24 * 3600);
+    let options = StoreOptions { deferred_sync: never, ..StoreOptions::new(directory.path()) };
+    let store = open_with(options, &mood);
+    put_deferred(&store, 1).expect("acknowledged");
+    store.seal().expect("sealed");
+    mood.store(5, Ordering::SeqCst);
+    assert!(matches!(put_deferred(&store, 2), Err(Error::Poisoned { .. })));
+    assert!(holds(&store, 1) && !holds(&store, 2));
 }
 
 #[test]

@@ -20,7 +20,8 @@ use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
-    AppendError, KeyValue, RowKey, RowVisitor, TailFactory, TailRow, TailRows, TailSnapshot, marks_of,
+    AppendError, KeyValue, RowDurability, RowKey, RowVisitor, TailFactory, TailRow, TailRows, TailSnapshot,
+    marks_of,
 };
 use crate::error::is_no_space;
 use crate::{CheckFinding, Error};
@@ -65,7 +66,7 @@ impl TailFactory for FjallTails {
                 path: log,
                 offset: Some(end),
                 meaning: format!(
-                    "a crash interrupted a write, which was not acknowledged: {bytes} bytes of it are there"
+                    "a crash interrupted writes that were not synced: {bytes} bytes of them are there"
                 ),
                 cure: "nothing: the next start cuts them off".to_owned(),
             });
@@ -143,10 +144,12 @@ fn create_generation(directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
         None => Error::Io { action: action(), reason: error.to_string() },
     })?;
     // From the first byte on the log has its salt.
-    tail.write(&mut tail.log(), &tail.rows, Vec::new()).map_err(|error| match error {
-        AppendError::Full => Error::NoSpace { action: action(), reason: "write the log".to_owned() },
-        AppendError::NotDurable(reason) => Error::Io { action: action(), reason },
-    })?;
+    tail.write(&mut tail.log(), &tail.rows, Vec::new(), RowDurability::Synced).map_err(
+        |error| match error {
+            AppendError::Full => Error::NoSpace { action: action(), reason: "write the log".to_owned() },
+            AppendError::NotDurable(reason) => Error::Io { action: action(), reason },
+        },
+    )?;
     Ok(Arc::new(tail))
 }
 
@@ -229,6 +232,8 @@ fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
 fn open_or_remake(directory: &Path) -> Result<(Arc<dyn TailRows>, bool), Error> {
     check_logs(directory)?;
     let log = TailLogFile::of(directory).cut_torn_end(&copies_of(directory))?;
+    // What a killed process has written and not synced is acknowledged, and visible from now on.
+    TailLogFile::of(directory).sync()?;
     match open_existing(directory, &log) {
         Ok(tail) => Ok((Arc::new(tail), false)),
         Err(error @ Error::NoSpace { .. }) => Err(error),
@@ -284,7 +289,8 @@ fn open_database(directory: &Path, end: LogEnd) -> Result<FjallTail, fjall::Erro
         Err(error) if io_error(&error).is_some_and(is_no_space) => None,
         links => Some(links?),
     };
-    let log = Mutex::new(LogEnd { salt: Some(end.salt.unwrap_or_else(new_salt)), ..end });
+    let end = LogEnd { salt: Some(end.salt.unwrap_or_else(new_salt)), ..end };
+    let log = Mutex::new(WrittenLog { end, synced: end.bytes });
     Ok(FjallTail {
         database,
         rows,
@@ -316,16 +322,36 @@ struct FjallTail {
     marks: Keyspace,
     /// `None` in a generation of an earlier version, as long as the disk is full.
     links: Option<Keyspace>,
-    /// End of the log; held while a batch is written.
-    log: Mutex<LogEnd>,
+    /// Held while a batch is written.
+    log: Mutex<WrittenLog>,
     /// A batch could not be written: nothing is written after it.
     has_failed: AtomicBool,
     directory: PathBuf,
 }
 
+/// The log of a generation that is open.
+struct WrittenLog {
+    end: LogEnd,
+    /// The byte before which all is synced.
+    synced: u64,
+}
+
 impl TailRows for FjallTail {
-    fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError> {
-        self.commit(&self.rows, rows)
+    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+        self.write(&mut self.log(), &self.rows, rows, durability)
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        let mut log = self.log();
+        if log.synced == log.end.bytes {
+            return Ok(());
+        }
+        self.database.persist(PersistMode::SyncData).map_err(|error| {
+            self.has_failed.store(true, Ordering::SeqCst);
+            AppendError::NotDurable(error.to_string())
+        })?;
+        log.synced = log.end.bytes;
+        Ok(())
     }
 
     fn snapshot(&self) -> Box<dyn TailSnapshot> {
@@ -333,7 +359,8 @@ impl TailRows for FjallTail {
     }
 
     fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError> {
-        self.commit(&self.marks, vec![(timestamp.to_be_bytes().to_vec(), mark)])
+        let entries = vec![(timestamp.to_be_bytes().to_vec(), mark)];
+        self.write(&mut self.log(), &self.marks, entries, RowDurability::Synced)
     }
 
     fn marks(&self) -> Result<Vec<Vec<u8>>, Error> {
@@ -347,30 +374,31 @@ impl TailRows for FjallTail {
 }
 
 impl FjallTail {
-    fn log(&self) -> MutexGuard<'_, LogEnd> {
+    fn log(&self) -> MutexGuard<'_, WrittenLog> {
         self.log.lock()
     }
 
-    /// Writes all of a batch or nothing, durably.
-    fn commit(&self, keyspace: &Keyspace, entries: Vec<KeyValue>) -> Result<(), AppendError> {
-        self.write(&mut self.log(), keyspace, entries)
-    }
-
+    /// Writes all of a batch or nothing.
     fn write(
         &self,
-        log: &mut LogEnd,
+        log: &mut WrittenLog,
         keyspace: &Keyspace,
         entries: Vec<KeyValue>,
+        durability: RowDurability,
     ) -> Result<(), AppendError> {
         assert!(
             !self.has_failed.load(Ordering::SeqCst),
             "a generation takes no rows after a write of it failed"
         );
         let has_rows = !entries.is_empty();
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let mode = match durability {
+            RowDurability::Synced => PersistMode::SyncData,
+            RowDurability::Written => PersistMode::Buffer,
+        };
+        let mut batch = self.database.batch().durability(Some(mode));
         let mut measure = BatchMeasure::default();
         if let Some(links) = &self.links {
-            let link = log.link().encode();
+            let link = log.end.link(log.synced).encode();
             measure.add_link(links.id(), &link);
             batch.insert(links, LINK_KEY.as_slice(), link);
         }
@@ -380,9 +408,12 @@ impl FjallTail {
         }
         let committed = batch.commit();
         if committed.is_ok() {
-            *log = measure.after(log, has_rows);
+            log.end = measure.after(&log.end, has_rows);
+            if durability == RowDurability::Synced {
+                log.synced = log.end.bytes;
+            }
         }
-        committed.map_err(|error| self.fail(log, &error))
+        committed.map_err(|error| self.fail(&log.end, &error))
     }
 
     /// Handles a batch that could not be written: some of it may be in the log, and the rest in a buffer that
@@ -405,10 +436,10 @@ impl FjallTail {
 impl Drop for FjallTail {
     /// Closes the log with a link alone, which says that all before it was acknowledged.
     fn drop(&mut self) {
-        let mut log = *self.log();
-        if log.has_rows && self.links.is_some() && !self.has_failed.load(Ordering::SeqCst) {
+        let mut log = self.log();
+        if log.end.has_rows && self.links.is_some() && !self.has_failed.load(Ordering::SeqCst) {
             // Without it, too, the log is whole.
-            let _ = self.write(&mut log, &self.rows, Vec::new());
+            let _ = self.write(&mut log, &self.rows, Vec::new(), RowDurability::Synced);
         }
     }
 }

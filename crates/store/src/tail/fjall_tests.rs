@@ -5,6 +5,10 @@ fn row(number: u64, length: usize) -> KeyValue {
     (format!("{number:020}").into_bytes(), vec![number as u8; length])
 }
 
+fn append(tail: &dyn TailRows, rows: Vec<KeyValue>) -> Result<(), AppendError> {
+    tail.append(rows, RowDurability::Synced)
+}
+
 fn rows(tail: &dyn TailRows) -> Vec<KeyValue> {
     let mut rows = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
@@ -46,7 +50,7 @@ fn the_embedded_store_writes_logs_as_they_are_read_here() {
     let mut ends = vec![log.check().expect("whole").0.end];
     assert!(ends[0].is_linked && !ends[0].has_rows && ends[0].bytes > 0, "it begins with its salt");
     for number in 0..5 {
-        tail.append(vec![row(number, 10), row(100 + number, 9000)]).expect("appended");
+        append(&*tail, vec![row(number, 10), row(100 + number, 9000)]).expect("appended");
         tail.append_mark(number, vec![1; 20]).expect("appended");
         ends.push(log.check().expect("whole").0.end);
     }
@@ -68,7 +72,7 @@ fn the_embedded_store_writes_logs_as_they_are_read_here() {
 fn files_beside_a_log_that_are_damaged_are_made_again() {
     let (_root, directory) = generation();
     let tail = FjallTails.create(&directory).expect("made");
-    tail.append(vec![row(1, 10)]).expect("appended");
+    append(&*tail, vec![row(1, 10)]).expect("appended");
     tail.append_mark(7, vec![1; 20]).expect("appended");
     drop(tail);
     // The next start takes away what was of use only while the files were made.
@@ -97,7 +101,7 @@ fn a_crash_while_the_files_beside_a_log_are_made_again_is_made_good() {
     for left in ["version", "keyspaces", "lock"] {
         let (_root, directory) = generation();
         let tail = FjallTails.create(&directory).expect("made");
-        tail.append(vec![row(1, 10)]).expect("appended");
+        append(&*tail, vec![row(1, 10)]).expect("appended");
         drop(tail);
         // As far as it had come: all gone but this.
         for name in ["version", "keyspaces", "lock"].iter().filter(|name| **name != left) {
@@ -120,13 +124,13 @@ fn a_batch_that_was_refused_for_space_is_gone_at_the_next_start() {
     for written in [0, 60, 10_000, usize::MAX] {
         let (_root, directory) = generation();
         let tail = open_database(&directory, LogEnd::default()).expect("made");
-        tail.append(vec![row(1, 10)]).expect("appended");
+        append(&tail, vec![row(1, 10)]).expect("appended");
         let log_path = directory.join(LOG_NAME);
         let before = std::fs::read(&log_path).expect("read");
-        let end = *tail.log();
-        tail.append(vec![row(2, 20_000)]).expect("appended");
-        let after = *tail.log();
-        *tail.log() = end;
+        let end = tail.log().end;
+        append(&tail, vec![row(2, 20_000)]).expect("appended");
+        let after = tail.log().end;
+        *tail.log() = WrittenLog { end, synced: end.bytes };
         let file = File::options().write(true).open(&log_path).expect("opened");
         let kept = written.min((after.bytes - end.bytes) as usize);
         file.write_all_at(&before[end.bytes as usize + kept..], end.bytes + kept as u64).expect("written");
@@ -148,7 +152,7 @@ fn a_batch_that_was_refused_for_space_is_gone_at_the_next_start() {
 fn an_earlier_version_opens_a_generation_and_writes_on() {
     let (_root, directory) = generation();
     let tail = FjallTails.create(&directory).expect("made");
-    tail.append(vec![row(1, 3000)]).expect("appended");
+    append(&*tail, vec![row(1, 3000)]).expect("appended");
     drop(tail);
     for number in 2..4 {
         let database = Database::builder(&directory).worker_threads(1).open().expect("opened");
@@ -160,7 +164,7 @@ fn an_earlier_version_opens_a_generation_and_writes_on() {
         batch.commit().expect("committed");
         drop((rows_of, database));
         let tail = FjallTails.open(&directory).expect("opened");
-        tail.append(vec![row(number * 10 + 1, 3000)]).expect("appended");
+        append(&*tail, vec![row(number * 10 + 1, 3000)]).expect("appended");
         drop(tail);
     }
     let tail = FjallTails.open(&directory).expect("opened");
@@ -184,8 +188,41 @@ fn a_generation_of_an_earlier_version_goes_on() {
     for number in 3..6 {
         let tail = FjallTails.open(&directory).expect("opened");
         assert_eq!(rows(&*tail).len() as u64, number - 1);
-        tail.append(vec![row(number, 3000)]).expect("appended");
+        append(&*tail, vec![row(number, 3000)]).expect("appended");
     }
     let (content, cut) = TailLogFile::of(&directory).check().expect("whole");
     assert!(content.end.is_linked && cut.is_none());
+}
+
+/// Rows that are not synced yet say so in the log, and the first sync covers them.
+#[test]
+fn a_log_says_how_much_of_it_was_synced() {
+    let (_root, directory) = generation();
+    let log = TailLogFile::of(&directory);
+    let tail = FjallTails.create(&directory).expect("made");
+    append(&*tail, vec![row(7, 3000)]).expect("appended");
+    let synced = log.check().expect("whole").0.end.bytes;
+    for number in 1..4 {
+        tail.append(vec![row(number, 3000)], RowDurability::Written).expect("appended");
+    }
+    let written = log.check().expect("the system has them").0.end.bytes;
+    assert!(written > synced + 9000);
+    // A hole in what was not synced, in what was, and in what is by now.
+    let hole = |at: u64| {
+        let copy = tempfile::tempdir().expect("a directory");
+        let mut bytes = std::fs::read(directory.join(LOG_NAME)).expect("read");
+        bytes[at as usize..at as usize + 1024].fill(0);
+        std::fs::write(copy.path().join(LOG_NAME), bytes).expect("written");
+        TailLogFile::of(copy.path()).check().map(|(content, _)| content.end.bytes)
+    };
+    let first = hole(synced + 1000).expect("it is torn");
+    assert_eq!(first, synced);
+    assert!(hole(written - 2000).expect("it is torn") > synced);
+    assert!(hole(1000).is_err(), "it was synced");
+    tail.sync().expect("synced");
+    append(&*tail, vec![row(4, 3000)]).expect("appended");
+    assert!(hole(synced + 1000).is_err(), "it was synced before the last row was written");
+    drop(tail);
+    let tail = FjallTails.open(&directory).expect("it opens");
+    assert_eq!(rows(&*tail).len(), 5);
 }

@@ -1,20 +1,21 @@
 //! Tells a log that a crash cut short from one that is damaged.
 //!
-//! Batches are made durable one by one, and the next is not written before. Hence at most the last can be
-//! incomplete: it was not acknowledged, and is **torn**. All before it were acknowledged: one that does not
-//! parse is **damaged**.
+//! Batches are made durable one by one, and the next is not written before, unless its writers want to be
+//! acknowledged earlier. Hence at most those after the last sync can be incomplete: the first that is, and
+//! what follows it, is **torn**. All before were synced: one that does not parse is **damaged**.
 //!
 //! A batch is `1, items u32, sequence u64`, then items `2, kind u8, compression u8, keyspace u64, key length
 //! u16, length u32, stored length u32, key, value`, then `3, xxh3 of the items u64, "FJL\x03"`; numbers are
 //! little-endian. Zeros follow the last.
 //!
-//! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, and the
-//! checksum of the previous batch. The salt is random, and not visible to clients. So bytes within a document
-//! are never mistaken for a batch, nor are bytes of a batch at another offset. Batches of earlier versions
-//! have no link; a log can have both kinds.
+//! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, the
+//! checksum of the previous batch, and, if that was not yet synced, the byte before which all was. The salt
+//! is random, and not visible to clients. So bytes within a document are never mistaken for a batch, nor are
+//! bytes of a batch at another offset. Batches of earlier versions have no link; a log can have both kinds.
 //!
 //! The rest of a log after its last whole batch is classified by these rules:
-//! 1. A batch that belongs to the log stands in it: what is before that was acknowledged, and is damaged.
+//! 1. A batch that belongs to the log stands in it, and all before that was synced when it was written: it is
+//!    damaged.
 //! 2. It ends as a batch does and none of its sectors is blank: it was written to its end, and is damaged. A
 //!    write that did not come to its end leaves sectors of zeros, as the log is zeros before, or is cut
 //!    short.
@@ -39,8 +40,10 @@ const HASHED_MAX: u64 = 4 << 30;
 
 /// The key of a link. No row and no mark has a key of this length.
 pub(crate) const LINK_KEY: &[u8; 4] = b"link";
-const LINK_VERSION: u8 = 1;
-const LINK_BYTES: usize = 1 + 16 + 8 + 8;
+/// Version of a link whose batch was written when all before it was synced, and of one that says how much
+/// was.
+const LINK_VERSIONS: [u8; 2] = [1, 2];
+const LINK_BYTES: [usize; 2] = [1 + 16 + 8 + 8, 1 + 16 + 8 + 8 + 8];
 
 /// Random bytes that all links of a log have in common.
 pub(crate) type LogSalt = [u8; 16];
@@ -53,27 +56,39 @@ pub(crate) struct BatchLink {
     pub begin: u64,
     /// The checksum of the batch before; 0 for the first.
     pub before: u64,
+    /// The byte of the log before which all was synced when the batch was written; at most `begin`.
+    pub synced: u64,
 }
 
 impl BatchLink {
     pub fn encode(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(LINK_BYTES);
-        value.push(LINK_VERSION);
+        let is_short = self.synced == self.begin;
+        let mut value = Vec::with_capacity(LINK_BYTES[1]);
+        value.push(LINK_VERSIONS[usize::from(!is_short)]);
         value.extend(self.salt);
         value.extend(self.begin.to_le_bytes());
         value.extend(self.before.to_le_bytes());
+        if !is_short {
+            value.extend(self.synced.to_le_bytes());
+        }
         value
     }
 
     fn decode(value: &[u8]) -> Option<Self> {
-        let (LINK_VERSION, rest) = value.split_first().map(|(version, rest)| (*version, rest))? else {
+        let (version, rest) = value.split_first()?;
+        let form = LINK_VERSIONS.iter().position(|known| known == version)?;
+        if value.len() != LINK_BYTES[form] {
             return None;
-        };
+        }
         let (salt, rest) = rest.split_first_chunk::<16>()?;
         let (begin, rest) = rest.split_first_chunk::<8>()?;
-        let before: [u8; 8] = rest.try_into().ok()?;
-        let (begin, before) = (u64::from_le_bytes(*begin), u64::from_le_bytes(before));
-        Some(BatchLink { salt: *salt, begin, before })
+        let (before, rest) = rest.split_first_chunk::<8>()?;
+        let (begin, before) = (u64::from_le_bytes(*begin), u64::from_le_bytes(*before));
+        let synced = match rest.split_first_chunk::<8>() {
+            None => begin,
+            Some((synced, _)) => Some(u64::from_le_bytes(*synced)).filter(|synced| *synced < begin)?,
+        };
+        Some(BatchLink { salt: *salt, begin, before, synced })
     }
 }
 
@@ -95,13 +110,14 @@ pub(crate) struct LogEnd {
 }
 
 impl LogEnd {
-    /// The link of the next batch.
+    /// The link of the next batch of a log that is synced up to a byte.
     ///
     /// # Panics
     /// The log has no salt yet.
-    pub fn link(&self) -> BatchLink {
+    pub fn link(&self, synced: u64) -> BatchLink {
         let salt = self.salt.expect("a log gets its salt before the first link is made");
-        BatchLink { salt, begin: self.bytes, before: self.checksum }
+        assert!(synced <= self.bytes, "no more of a log is synced than there is");
+        BatchLink { salt, begin: self.bytes, before: self.checksum, synced }
     }
 }
 
@@ -144,7 +160,7 @@ impl BatchMeasure {
 pub(crate) enum LogTailState {
     /// Zeros, or nothing.
     Blank,
-    /// Number of bytes of a batch that was not acknowledged.
+    /// Number of bytes after the last whole batch, which were not synced.
     Torn(u64),
     /// A batch that was acknowledged.
     Damaged(&'static str),
@@ -249,18 +265,18 @@ fn judge_rest(bytes: &[u8], to: usize, end: &LogEnd) -> LogTailState {
 }
 
 /// Returns true if a batch that belongs to the log begins somewhere after the byte at which the log would
-/// continue.
+/// continue, and was written when more than that was synced.
 fn has_successor(bytes: &[u8], at: usize, end: &LogEnd) -> bool {
     let mut hashed = 0;
     let starts = (at + 1..bytes.len()).filter(|start| bytes[*start] == START);
     match end.salt.filter(|_| end.is_linked) {
-        Some(salt) => starts.into_iter().any(|start| is_linked_batch(bytes, start, &salt)),
+        Some(salt) => starts.into_iter().any(|start| is_linked_batch(bytes, start, &salt, end.bytes)),
         None => starts.into_iter().any(|start| is_plain_batch(bytes, start, end, &mut hashed)),
     }
 }
 
-fn is_linked_batch(bytes: &[u8], start: usize, salt: &LogSalt) -> bool {
-    let belongs = |link: BatchLink| link.salt == *salt && link.begin == start as u64;
+fn is_linked_batch(bytes: &[u8], start: usize, salt: &LogSalt, at: u64) -> bool {
+    let belongs = |link: BatchLink| link.salt == *salt && link.begin == start as u64 && link.synced > at;
     link_at(bytes, start).is_some_and(belongs) && JournalBatch::at(bytes, start).is_some()
 }
 
@@ -373,7 +389,8 @@ fn fuzz_link(bytes: &[u8]) {
     let Some((salt, rest)) = bytes.split_first_chunk::<16>() else { return };
     let number =
         |at: usize| rest.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes);
-    let link = BatchLink { salt: *salt, begin: number(0), before: number(8) };
+    let begin = number(0);
+    let link = BatchLink { salt: *salt, begin, before: number(8), synced: number(16).min(begin) };
     assert_eq!(BatchLink::decode(&link.encode()), Some(link), "a link can be read again");
 }
 
@@ -402,7 +419,7 @@ impl JournalBatch {
 fn link_at(bytes: &[u8], at: usize) -> Option<BatchLink> {
     let item = bytes.get(at + BATCH_HEADER..)?;
     let header = ItemHeader::read(item)?;
-    if header.key != LINK_KEY.len() || header.value != LINK_BYTES {
+    if header.key != LINK_KEY.len() || !LINK_BYTES.contains(&header.value) {
         return None;
     }
     let (key, value) = item.get(ITEM_HEADER..ITEM_HEADER + header.key + header.value)?.split_at(header.key);

@@ -5,7 +5,13 @@ const KEYSPACE: u64 = 3;
 
 /// Writes a batch; with a link where `end` has a salt.
 fn write_batch(out: &mut Vec<u8>, end: &mut LogEnd, sequence: u64, value: &[u8]) {
-    let link = end.salt.map(|_| end.link().encode());
+    let synced = end.bytes;
+    write_batch_after(out, end, synced, (sequence, value));
+}
+
+/// Writes a batch to a log that is synced up to a byte.
+fn write_batch_after(out: &mut Vec<u8>, end: &mut LogEnd, synced: u64, (sequence, value): (u64, &[u8])) {
+    let link = end.salt.map(|_| end.link(synced).encode());
     let mut items = Vec::new();
     let mut measure = BatchMeasure::default();
     if let Some(link) = &link {
@@ -154,7 +160,7 @@ fn bytes_of_a_document_are_not_taken_for_a_batch() {
     let begin = whole.len();
     // Its link says the right place, too.
     let mut value = vec![7; 4000];
-    let item = BATCH_HEADER + 2 * ITEM_HEADER + LINK_KEY.len() + LINK_BYTES + 3;
+    let item = BATCH_HEADER + 2 * ITEM_HEADER + LINK_KEY.len() + LINK_BYTES[0] + 3;
     value.extend(made_by_a_client((begin + item + 4000) as u64));
     value.extend([7; 5000]);
     write_batch(&mut whole, &mut end, 4, &value);
@@ -190,12 +196,84 @@ fn a_log_of_an_earlier_version_goes_on_with_links_and_back() {
     assert_eq!((judge(&log).rest, judge(&log).end.is_linked), (LogTailState::Blank, true));
 }
 
+/// Two batches that were synced, and three that were not; where each begins, and where the log ends.
+fn unsynced_log() -> (Vec<u8>, Vec<usize>, LogEnd) {
+    let (mut log, mut begins) = (Vec::new(), Vec::new());
+    let mut end = LogEnd { salt: Some(SALT), ..LogEnd::default() };
+    let mut synced = 0;
+    for sequence in 1..=5 {
+        begins.push(log.len());
+        if sequence <= 3 {
+            synced = end.bytes;
+        }
+        write_batch_after(&mut log, &mut end, synced, (sequence, &[sequence as u8; 3000]));
+    }
+    (log, begins, end)
+}
+
+/// A loss of power keeps any of the sectors that were written since the last sync, and blanks or an earlier
+/// content in place of the others.
+#[test]
+fn sectors_of_what_was_not_synced_are_lost_in_any_combination() {
+    let (whole, begins, _) = unsynced_log();
+    assert_eq!(judge(&whole).rest, LogTailState::Blank);
+    let mut draw = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = |below: u64| {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (draw >> 33) % below
+    };
+    for size in [512, 4096] {
+        for _ in 0..2000 {
+            let mut torn = whole.clone();
+            let lost = 1 + next(8);
+            for sector in (begins[2] - begins[2] % size..whole.len()).step_by(size) {
+                if next(8) >= lost {
+                    continue;
+                }
+                // It is as it was before one of the batches was written.
+                let before = begins[2 + next(3) as usize];
+                let end = torn.len().min(sector + size);
+                torn[sector.max(before).min(end)..end].fill(0);
+            }
+            let verdict = judge(&torn);
+            assert!(!matches!(verdict.rest, LogTailState::Damaged(_)), "{:?}", verdict.rest);
+            assert!(verdict.end.bytes >= begins[2] as u64, "what was synced is there");
+        }
+    }
+}
+
+#[test]
+fn what_was_synced_before_a_later_batch_is_damaged() {
+    let (mut whole, begins, mut end) = unsynced_log();
+    let blank = |log: &[u8], sector: usize| {
+        let mut blank = log.to_vec();
+        blank[sector..sector + 512].fill(0);
+        blank
+    };
+    let sectors: Vec<usize> = (begins[1].next_multiple_of(512)..begins[2] - 512).step_by(512).collect();
+    assert!(sectors.iter().all(|sector| is_damaged(&blank(&whole, *sector))), "it was synced");
+    let sectors: Vec<usize> = (begins[2].next_multiple_of(512)..begins[4] - 512).step_by(512).collect();
+    assert!(sectors.iter().all(|sector| is_torn(&blank(&whole, *sector))), "it was not");
+    let synced = end.bytes;
+    write_batch_after(&mut whole, &mut end, synced, (6, &[6; 3000]));
+    assert!(sectors.iter().all(|sector| is_damaged(&blank(&whole, *sector))), "by now it was");
+}
+
 /// The bytes of a link stay as they are: logs that were written with it are read by every later version.
 #[test]
 fn a_link_is_written_as_it_always_was() {
-    let link = BatchLink { salt: SALT, begin: 0x0102, before: 0x1122_3344_5566_7788 };
+    let link = BatchLink { salt: SALT, begin: 0x0102, before: 0x1122_3344_5566_7788, synced: 0x0102 };
     let bytes = b"\x01a salt of a test\x02\x01\0\0\0\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11";
     assert_eq!(link.encode(), bytes);
     assert_eq!(BatchLink::decode(bytes), Some(link));
+    // All before it is not synced yet.
+    let link = BatchLink { synced: 0x0101, ..link };
+    let mut bytes = bytes.to_vec();
+    bytes[0] = 2;
+    bytes.extend(b"\x01\x01\0\0\0\0\0\0");
+    assert_eq!(link.encode(), bytes);
+    assert_eq!(BatchLink::decode(&bytes), Some(link));
+    bytes[33..].copy_from_slice(&0x0102_u64.to_le_bytes());
+    assert_eq!(BatchLink::decode(&bytes), None, "one that says nothing more has the short form");
     assert_eq!(LINK_KEY, b"link");
 }

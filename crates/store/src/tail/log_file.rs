@@ -83,17 +83,26 @@ impl TailLogFile {
         self.apply_end_marker()?;
         let (content, cut) = self.check()?;
         if let Some(mut cut) = cut {
-            // What was not acknowledged need not be kept; without space for a copy the store starts all the
+            // What was not synced need not be kept; without space for a copy the store starts all the
             // same.
             cut.copy = self.copy_end(&cut, copies).ok();
             self.truncate(content.end.bytes)?;
             tracing::warn!(
                 log = %cut.log.display(), end = cut.end, bytes = cut.bytes,
                 copy = cut.copy.as_ref().map(|copy| copy.display().to_string()),
-                "the log of the tail ended in a write that a crash interrupted, which was not acknowledged; it was cut off"
+                "the log of the tail ended in writes that a crash interrupted, which were not synced; they were cut off"
             );
         }
         Ok(content)
+    }
+
+    /// Makes durable what was written to the log.
+    ///
+    /// # Errors
+    /// The system cannot.
+    pub fn sync(&self) -> Result<(), Error> {
+        let synced = File::open(&self.path).and_then(|file| file.sync_data());
+        synced.map_err(|error| self.failed("sync", &error))
     }
 
     /// Cuts a damaged log after the last batch that is whole, though batches that were acknowledged may

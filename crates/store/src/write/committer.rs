@@ -15,31 +15,30 @@
 //! is.
 //!
 //! Both queues are bounded by the limits of step 1.
+//!
+//! A write whose client wants [`WriteDurability::Deferred`] is answered before it is synced, if all that is
+//! appended with it is such a write. The committer then syncs by itself, soon: see [`DeferredRows`].
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
-use millrace_bucket::DocumentSortKey;
-use millrace_document::{DocumentId, DocumentVersion, Timestamp};
-use millrace_env::run_or_exit;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::time::Instant;
 
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
-use crate::tail::{AppendError, KeyValue, encode_put, encode_removed, row_key};
+use crate::tail::{AppendError, KeyValue, RowDurability, encode_put, encode_removed, row_key};
 use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
+use crate::write::deferred::DeferredRows;
 use crate::write::lanes::{LaneWrite, WriteLanes};
-use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification};
+use crate::write::queue::{LastCommit, TakenWork, WorkQueue};
+use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification, WriteDurability};
+use millrace_bucket::DocumentSortKey;
+use millrace_document::{DocumentId, DocumentVersion, Timestamp};
+use millrace_env::run_or_exit;
 
 /// Callback for the outcome of a write.
 pub(crate) type Done = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
-
-/// Maximum bytes of rows that one sync covers, plus one more row.
-const BATCH_BYTES: usize = 8 << 20;
 
 /// All writes that are under way.
 pub(crate) struct PendingWrites {
@@ -53,6 +52,7 @@ pub(crate) struct PendingWrites {
 pub(crate) struct AcceptedWrite {
     key: DocumentSortKey,
     work: CommitterWork,
+    durability: WriteDurability,
     reply: WriterReply,
 }
 
@@ -64,6 +64,7 @@ enum CommitterWork {
 /// Commit on its way to the tail, to be acknowledged once it is there.
 struct PendingCommit {
     rows: CommitRows,
+    durability: WriteDurability,
     reply: WriterReply,
     /// True if it belongs to one batch with the commit before it, and shares its entry in the log.
     is_joined: bool,
@@ -71,7 +72,12 @@ struct PendingCommit {
 
 impl AcceptedWrite {
     /// Counts a write in and encodes it.
-    fn new(shared: &Arc<StoreContext>, write: DocumentWrite, done: Done) -> Self {
+    fn new(
+        shared: &Arc<StoreContext>,
+        write: DocumentWrite,
+        durability: WriteDurability,
+        done: Done,
+    ) -> Self {
         let key = DocumentSortKey::new(&write.id);
         let (work, bytes) = match write.change {
             StoreChange::Put(document) => {
@@ -87,7 +93,7 @@ impl AcceptedWrite {
             StoreChange::Modify(modify) => (CommitterWork::Modify(write.id, modify), 0),
         };
         let reply = WriterReply::new(Arc::clone(shared), key.as_bytes().len() + bytes, done);
-        AcceptedWrite { key, work, reply }
+        AcceptedWrite { key, work, durability, reply }
     }
 
     fn removes(&self) -> bool {
@@ -117,7 +123,7 @@ impl PendingWrites {
 
     /// Takes a write on, or answers at once why not.
     pub fn accept(&self, write: DocumentWrite, done: Done) {
-        let accepted = AcceptedWrite::new(&self.shared, write, done);
+        let accepted = AcceptedWrite::new(&self.shared, write, WriteDurability::Synced, done);
         if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes())) {
             return accepted.reply.send(Err(error));
         }
@@ -131,7 +137,12 @@ impl PendingWrites {
     ///
     /// # Errors
     /// The store takes no writes now; the batch is returned.
-    pub fn accept_batch(&self, writes: Vec<DocumentWrite>, done: BatchDone) -> Result<(), RefusedBatch> {
+    pub fn accept_batch(
+        &self,
+        writes: Vec<DocumentWrite>,
+        durability: WriteDurability,
+        done: BatchDone,
+    ) -> Result<(), RefusedBatch> {
         let removes = writes.iter().all(|write| matches!(write.change, StoreChange::Remove));
         if let Err(error) = self.check(removes) {
             return Err(RefusedBatch { error, writes });
@@ -143,15 +154,16 @@ impl PendingWrites {
         let outcomes = BatchOutcomes::new(writes.len(), done);
         let mut commits = Vec::with_capacity(writes.len());
         for (index, write) in writes.into_iter().enumerate() {
-            let accepted = AcceptedWrite::new(&self.shared, write, outcomes.of(index));
+            let accepted = AcceptedWrite::new(&self.shared, write, durability, outcomes.of(index));
             if let Err(error) = check_key(&accepted.key) {
                 accepted.reply.send(Err(error));
                 continue;
             }
             match self.lanes.enter(accepted) {
-                Some(AcceptedWrite { key, work: CommitterWork::Row(value), reply }) => {
+                Some(AcceptedWrite { key, work: CommitterWork::Row(value), durability, reply }) => {
                     let rows = CommitRows::Written { key, value, existed: None };
-                    commits.push(PendingCommit { rows, reply, is_joined: !commits.is_empty() });
+                    let is_joined = !commits.is_empty();
+                    commits.push(PendingCommit { rows, durability, reply, is_joined });
                 }
                 Some(modification) => self.modifications.push(modification),
                 // It waits in its lane.
@@ -176,7 +188,10 @@ impl PendingWrites {
         });
         match rows {
             Ok(rows) if rows.bytes() == 0 => reply.send(Ok(CommittedWrite::default())),
-            Ok(rows) => self.commits.push(PendingCommit { rows, reply, is_joined: false }),
+            Ok(rows) => {
+                let durability = WriteDurability::Synced;
+                self.commits.push(PendingCommit { rows, durability, reply, is_joined: false });
+            }
             Err(error) => reply.send(Err(error)),
         }
     }
@@ -201,8 +216,9 @@ impl PendingWrites {
     fn run(&self, accepted: AcceptedWrite) {
         match accepted.work {
             CommitterWork::Row(value) => {
-                let rows = CommitRows::Written { key: accepted.key, value, existed: None };
-                self.commits.push(PendingCommit { rows, reply: accepted.reply, is_joined: false });
+                let AcceptedWrite { key, durability, reply, .. } = accepted;
+                let rows = CommitRows::Written { key, value, existed: None };
+                self.commits.push(PendingCommit { rows, durability, reply, is_joined: false });
             }
             CommitterWork::Modify(..) => self.modifications.push(accepted),
         }
@@ -236,14 +252,15 @@ impl PendingWrites {
 
     fn run_modifications(&self) {
         while let Some(accepted) = self.modifications.take_one() {
-            let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), reply } = accepted else {
+            let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), durability, reply } = accepted
+            else {
                 unreachable!("only modifications are queued for the modifiers")
             };
             // A document that cannot be read must not hold up the others.
             match self.shared.health.guard("modify a document", || self.modify(&id, modify)) {
                 Ok((Some(value), existed)) => {
                     let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
-                    self.commits.push(PendingCommit { rows, reply, is_joined: false });
+                    self.commits.push(PendingCommit { rows, durability, reply, is_joined: false });
                 }
                 Ok((None, existed)) => {
                     let timestamp = existed.unwrap_or_default();
@@ -286,14 +303,22 @@ impl PendingWrites {
         let bytes = |commit: &PendingCommit| commit.rows.bytes();
         let is_joined = |commit: &PendingCommit| commit.is_joined;
         let mut last = LastCommit::default();
-        while let Some(batch) = self.commits.take(bytes, is_joined, &last) {
-            let (writes, began) = (batch.len(), Instant::now());
-            self.commit(batch.into());
-            last = LastCommit { writes, took: began.elapsed() };
+        let mut deferred = DeferredRows::new(Arc::clone(&self.shared));
+        loop {
+            match self.commits.take(bytes, is_joined, &last, deferred.due()) {
+                TakenWork::Items(batch) => {
+                    deferred.sync_if_due();
+                    let (writes, began) = (batch.len(), Instant::now());
+                    self.commit(batch.into(), &mut deferred);
+                    last = LastCommit { writes, took: began.elapsed() };
+                }
+                TakenWork::Due => deferred.sync_if_due(),
+                TakenWork::Closed => return deferred.sync(),
+            }
         }
     }
 
-    fn commit(&self, batch: Vec<PendingCommit>) {
+    fn commit(&self, batch: Vec<PendingCommit>, deferred: &mut DeferredRows) {
         let refused = match self.shared.health.check_writable() {
             Ok(()) => self.check_space().err(),
             Err(error) => Some(error),
@@ -311,7 +336,7 @@ impl PendingWrites {
             return;
         }
         let began = Instant::now();
-        let (timestamps, outcome) = self.append(&mut batch);
+        let (timestamps, outcome) = self.append(&mut batch, deferred);
         let (counters, took) = (&self.shared.counters, began.elapsed());
         for commit in &batch {
             counters.waited.add(began.saturating_duration_since(commit.reply.began));
@@ -324,8 +349,13 @@ impl PendingWrites {
     }
 
     /// Appends the rows, whose values are moved out of the batch.
-    fn append(&self, batch: &mut [PendingCommit]) -> (Vec<Timestamp>, Result<(), Error>) {
+    fn append(
+        &self,
+        batch: &mut [PendingCommit],
+        deferred: &mut DeferredRows,
+    ) -> (Vec<Timestamp>, Result<(), Error>) {
         let shared = &self.shared;
+        let is_deferred = batch.iter().all(|commit| commit.durability == WriteDurability::Deferred);
         loop {
             let state = shared.state();
             let generation = &state.generations[0];
@@ -335,16 +365,28 @@ impl PendingWrites {
                 }
                 continue;
             };
+            if let Err(error) = deferred.sync_others(generation) {
+                return (vec![Timestamp::default(); batch.len()], Err(error));
+            }
             let follower = shared.follower.hold();
             let (timestamps, rows) = self.take_rows(batch, generation);
             let followed = follower.wanted(&rows);
             let count = rows.len() as u64;
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+            // What a follower derives from rows must not outlive them.
+            let durability = match is_deferred && followed.is_empty() {
+                true => RowDurability::Written,
+                false => RowDurability::Synced,
+            };
             let numbered = shared.write_numbers.begin(&rows);
-            let outcome = generation.tail.append(rows);
+            let outcome = generation.tail.append(rows, durability);
             drop(numbered);
             return match outcome {
                 Ok(()) => {
+                    match durability {
+                        RowDurability::Written => deferred.add(generation, count),
+                        RowDurability::Synced => deferred.synced(),
+                    }
                     follower.committed(followed);
                     generation.count(count, bytes);
                     let now = shared.timestamps.now().0;
@@ -475,97 +517,5 @@ impl WriterReply {
 impl Drop for WriterReply {
     fn drop(&mut self) {
         self.answer(Err(Error::Closed));
-    }
-}
-
-/// State that a commit passes to the next one.
-#[derive(Default)]
-struct LastCommit {
-    writes: usize,
-    took: Duration,
-}
-
-/// Duration of a sync from which on a commit waits briefly for writers that were answered just now: most
-/// write again at once, and otherwise would wait for two syncs.
-const SLOW_SYNC: Duration = Duration::from_millis(1);
-
-/// Work for threads that wait for it.
-struct WorkQueue<T> {
-    queue: Mutex<(VecDeque<T>, bool)>,
-    ready: Condvar,
-}
-
-impl<T> Default for WorkQueue<T> {
-    fn default() -> Self {
-        WorkQueue { queue: Mutex::default(), ready: Condvar::new() }
-    }
-}
-
-impl<T> WorkQueue<T> {
-    fn push(&self, item: T) {
-        self.queue.lock().0.push_back(item);
-        self.ready.notify_one();
-    }
-
-    /// Pushes items that nothing comes between.
-    fn push_all(&self, items: Vec<T>) {
-        if !items.is_empty() {
-            self.queue.lock().0.extend(items);
-            self.ready.notify_one();
-        }
-    }
-
-    /// Takes the queued items, up to [`BATCH_BYTES`] and the rest of the batch that ends there; blocks until
-    /// there are some. `None`: the queue was closed, and is empty.
-    fn take(
-        &self,
-        bytes: impl Fn(&T) -> usize,
-        is_joined: impl Fn(&T) -> bool,
-        last: &LastCommit,
-    ) -> Option<VecDeque<T>> {
-        let mut queue = self.queue.lock();
-        let expected = queue.0.len() + last.writes;
-        self.ready.wait_while(&mut queue, |(items, closed)| items.is_empty() && !*closed);
-        if last.took >= SLOW_SYNC {
-            self.gather(&mut queue, expected, last.took);
-        }
-        let mut total = 0;
-        let end = queue.0.iter().position(|item| {
-            total += bytes(item);
-            total > BATCH_BYTES
-        });
-        let mut end = end.map_or(queue.0.len(), |end| end.max(1));
-        while queue.0.get(end).is_some_and(&is_joined) {
-            end += 1;
-        }
-        let rest = queue.0.split_off(end);
-        let taken = std::mem::replace(&mut queue.0, rest);
-        (!taken.is_empty()).then_some(taken)
-    }
-
-    /// Waits for more items while they arrive in close succession: until there are `expected`, or half a sync
-    /// has passed.
-    fn gather(&self, queue: &mut MutexGuard<'_, (VecDeque<T>, bool)>, expected: usize, sync: Duration) {
-        let began = Instant::now();
-        while queue.0.len() < expected && began.elapsed() < sync / 2 {
-            let before = queue.0.len();
-            let none_came = |(items, closed): &mut (VecDeque<T>, bool)| items.len() == before && !*closed;
-            self.ready.wait_while_for(queue, none_came, sync / 16);
-            if queue.0.len() == before {
-                break;
-            }
-        }
-    }
-
-    /// The item that has waited longest, as [`WorkQueue::take`].
-    fn take_one(&self) -> Option<T> {
-        let mut queue = self.queue.lock();
-        self.ready.wait_while(&mut queue, |(items, closed)| items.is_empty() && !*closed);
-        queue.0.pop_front()
-    }
-
-    fn close(&self) {
-        self.queue.lock().1 = true;
-        self.ready.notify_all();
     }
 }

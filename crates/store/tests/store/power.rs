@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use millrace_store::{Error, Store, StoreVisit, VisitedVersion};
+use millrace_store::{
+    DocumentWrite, Error, Store, StoreChange, StoreOptions, StoreVisit, VisitedVersion, WriteDurability,
+};
 
-use crate::common::{TestLayout, number, open, options, put};
+use crate::common::{TestLayout, document, id, number, open, options, put};
 
 /// Step between mutated sectors of each size; 1 tries all of them.
 const STEP: &str = "MILLRACE_SECTOR_STEP";
@@ -173,6 +176,62 @@ fn an_unfinished_last_write_never_keeps_the_store_from_starting() {
             }
             (_, Ok(found)) => assert_eq!(found, first(4), "{place}: nothing was changed"),
             (_, Err(error)) => panic!("{place}: {error}"),
+        }
+    });
+}
+
+/// Writes a row that is acknowledged before its sync.
+fn put_deferred(store: &Store, number: i64) {
+    let id_text = format!("id:n:mail:g=ann:{number}");
+    let change = StoreChange::Put(document(&id_text, &text(number), number));
+    let (sender, done) = std::sync::mpsc::channel();
+    let send = move |outcomes: Vec<Result<_, Error>>| sender.send(outcomes).expect("the test waits");
+    let writes = vec![DocumentWrite { id: id(&id_text), change }];
+    store.write_batch(writes, WriteDurability::Deferred, send).expect("it is taken on");
+    let outcomes = done.recv_timeout(Duration::from_secs(30)).expect("it is answered");
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+}
+
+/// As [`crash`], with rows that are not synced, the first of them after two that are.
+fn crash_before_the_sync() -> CrashedStore {
+    let original = tempfile::tempdir().expect("a directory");
+    let never = Duration::from_secs(24 * 3600);
+    let store = open(StoreOptions { deferred_sync: never, ..options(original.path()) });
+    put(&store, "id:n:mail:g=ann:sealed", "in a segment", 100);
+    store.seal().expect("sealed");
+    let mut ends = Vec::new();
+    for number in 0..2 {
+        put(&store, &format!("id:n:mail:g=ann:{number}"), &text(number), number);
+        ends.push(written(&newest_log(original.path())));
+    }
+    for number in 2..5 {
+        put_deferred(&store, number);
+        ends.push(written(&newest_log(original.path())));
+    }
+    assert_eq!(store.status().deferred_rows, 3);
+    let directory = tempfile::tempdir().expect("a directory");
+    copy(original.path(), directory.path());
+    let log = newest_log(directory.path());
+    CrashedStore { directory, log, ends }
+}
+
+#[test]
+fn a_loss_of_power_takes_only_writes_that_were_acknowledged_before_their_sync() {
+    let crashed = crash_before_the_sync();
+    assert_eq!(read_all(crashed.directory.path()).expect("a kill takes nothing"), first(5));
+    let crashed = crash_before_the_sync();
+    for part in 1..4 {
+        mutate(&crashed, crashed.ends[part], crashed.ends[part + 1], |mutation, place, outcome| {
+            if matches!(mutation, SectorMutation::Blank | SectorMutation::Cut) {
+                let kept = outcome.expect(place);
+                assert_eq!(kept, first(part as i64 + 1), "{place}: all before the lost sector");
+            }
+        });
+    }
+    // What was synced is not cut, though it lies before what was not.
+    mutate(&crashed, crashed.ends[0], crashed.ends[1], |mutation, place, outcome| {
+        if matches!(mutation, SectorMutation::Blank) {
+            assert!(matches!(outcome, Err(Error::Corrupt { .. })), "{place}: {outcome:?}");
         }
     });
 }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use millrace_document::json::FeedPosition;
+use millrace_store::WriteDurability;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
@@ -15,6 +16,9 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 
 /// Room in bytes beyond that for the last lines.
 const LAST_LINES_BYTES: usize = 8 << 10;
+
+/// Maximum size in bytes of the failures in an answer that is kept for its key.
+const KEPT_LINES_BYTES_MAX: usize = 4 << 10;
 
 /// An operation that failed, for the client.
 #[derive(Debug)]
@@ -70,11 +74,24 @@ struct UnreadLines {
     /// True if the client has left.
     is_gone: bool,
     reader: Option<Waker>,
+    /// First failures, if the answer is kept for a key.
+    kept: Option<KeptLines>,
+}
+
+/// First failures of a stream with a key.
+#[derive(Debug, Default)]
+struct KeptLines {
+    lines: Vec<u8>,
+    count: u64,
 }
 
 /// The writing end of an answer.
 #[derive(Clone)]
-pub(super) struct FeedAnswer(Arc<WrittenAnswer>);
+pub(super) struct FeedAnswer {
+    written: Arc<WrittenAnswer>,
+    /// Durability of what is acknowledged, if the client has asked for one.
+    durability: Option<&'static str>,
+}
 
 struct WrittenAnswer(Arc<Mutex<UnreadLines>>);
 
@@ -87,14 +104,32 @@ fn lock(unread: &Mutex<UnreadLines>) -> MutexGuard<'_, UnreadLines> {
 }
 
 impl FeedAnswer {
-    /// Creates an answer and the body that sends it.
-    pub(super) fn new() -> (Self, FeedAnswerBody) {
+    /// Creates an answer and the body that sends it. Lines that acknowledge operations say their durability,
+    /// if one is given.
+    pub(super) fn new(durability: Option<WriteDurability>) -> (Self, FeedAnswerBody) {
         let unread = Arc::new(Mutex::new(UnreadLines::default()));
-        (FeedAnswer(Arc::new(WrittenAnswer(Arc::clone(&unread)))), FeedAnswerBody(unread))
+        let written = Arc::new(WrittenAnswer(Arc::clone(&unread)));
+        let durability = durability.map(|durability| match durability {
+            WriteDurability::Synced => "sync",
+            WriteDurability::Deferred => "async",
+        });
+        (FeedAnswer { written, durability }, FeedAnswerBody(unread))
     }
 
     fn unread(&self) -> MutexGuard<'_, UnreadLines> {
-        lock(&self.0.0)
+        lock(&self.written.0)
+    }
+
+    /// Adds the durability to a line that acknowledges operations.
+    fn add_durability(&self, line: &mut Value) {
+        if let Some(durability) = self.durability {
+            line["durability"] = Value::from(durability);
+        }
+    }
+
+    /// Keeps the first failures from now on, for [`FeedAnswer::kept`].
+    pub(super) fn keep_lines(&self) {
+        self.unread().kept = Some(KeptLines::default());
     }
 
     /// Lists a failure. Returns false if there is no room for the line.
@@ -107,7 +142,11 @@ impl FeedAnswer {
             "status": failed.status,
             "message": failed.message,
         });
-        self.unread().line(&line, UNREAD_BYTES_MAX)
+        let mut unread = self.unread();
+        if let Some(kept) = &mut unread.kept {
+            kept.add(&line);
+        }
+        unread.line(&line, UNREAD_BYTES_MAX)
     }
 
     /// Lists an ignored operation, if there is room for the line.
@@ -122,8 +161,8 @@ impl FeedAnswer {
         self.unread().line(&line, UNREAD_BYTES_MAX);
     }
 
-    /// Reports that all operations counted in the totals are durable or have failed. A later report replaces
-    /// one that the client has not read.
+    /// Reports that all operations counted in the totals are acknowledged or have failed. A later report
+    /// replaces one that the client has not read.
     pub(super) fn progress(&self, totals: &FeedTotals) {
         let mut line = json!({ "through": totals.operations, "offset": totals.bytes });
         for (name, count) in [("ignored", totals.ignored), ("unlisted", totals.unlisted)] {
@@ -131,27 +170,29 @@ impl FeedAnswer {
                 line[name] = Value::from(count);
             }
         }
+        self.add_durability(&mut line);
         let mut unread = self.unread();
         unread.progress = Some(line);
         unread.wake();
     }
 
+    /// Returns the answer of a whole stream for those who send it again: its first failures, unless there is
+    /// no room for them, and its totals.
+    pub(super) fn kept(&self, totals: &FeedTotals, has_lines: bool) -> Bytes {
+        let kept = self.unread().kept.take().filter(|_| has_lines).unwrap_or_default();
+        let unlisted = totals.condition_not_met + totals.failed - kept.count;
+        let mut lines = kept.lines;
+        let mut last = FeedTotals { unlisted, ..totals.clone() }.line(None);
+        self.add_durability(&mut last);
+        lines.extend_from_slice(last.to_string().as_bytes());
+        lines.push(b'\n');
+        lines.into()
+    }
+
     /// Writes the last line.
     pub(super) fn total(&self, totals: &FeedTotals, stopped: Option<&FeedBreak>) {
-        let mut line = json!({
-            "complete": stopped.is_none(),
-            "operations": totals.operations,
-            "ok": totals.ok,
-            "ignored": totals.ignored,
-            "conditionNotMet": totals.condition_not_met,
-            "failed": totals.failed,
-            "unlisted": totals.unlisted,
-            "bytes": totals.bytes,
-        });
-        if let Some(FeedBreak { status, message }) = stopped {
-            line["status"] = Value::from(*status);
-            line["message"] = Value::from(message.as_str());
-        }
+        let mut line = totals.line(stopped);
+        self.add_durability(&mut line);
         let mut unread = self.unread();
         unread.settle_progress();
         let has_room = unread.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
@@ -160,12 +201,45 @@ impl FeedAnswer {
 
     /// Ends the answer.
     pub(super) fn end(&self) {
-        self.0.end();
+        self.written.end();
     }
 
     /// True if the client has left.
     pub(super) fn is_gone(&self) -> bool {
         self.unread().is_gone
+    }
+}
+
+impl FeedTotals {
+    /// Last line of an answer.
+    fn line(&self, stopped: Option<&FeedBreak>) -> Value {
+        let mut line = json!({
+            "complete": stopped.is_none(),
+            "operations": self.operations,
+            "ok": self.ok,
+            "ignored": self.ignored,
+            "conditionNotMet": self.condition_not_met,
+            "failed": self.failed,
+            "unlisted": self.unlisted,
+            "bytes": self.bytes,
+        });
+        if let Some(FeedBreak { status, message }) = stopped {
+            line["status"] = Value::from(*status);
+            line["message"] = Value::from(message.as_str());
+        }
+        line
+    }
+}
+
+impl KeptLines {
+    /// Adds the line of a failure, unless there are too many.
+    fn add(&mut self, line: &Value) {
+        let line = line.to_string();
+        if self.lines.len() + line.len() < KEPT_LINES_BYTES_MAX {
+            self.lines.extend_from_slice(line.as_bytes());
+            self.lines.push(b'\n');
+            self.count += 1;
+        }
     }
 }
 
@@ -253,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unread_answer_is_bounded_and_still_ends_with_its_totals() {
-        let (answer, mut body) = FeedAnswer::new();
+        let (answer, mut body) = FeedAnswer::new(None);
         let listed = (1..=1000).filter(|number| answer.fail(&failure(*number))).count();
         assert!((100..1000).contains(&listed), "{listed}");
         for number in 1..=1000 {
@@ -276,9 +350,28 @@ mod tests {
         assert_eq!((&last["complete"], &last["bytes"]), (&json!(true), &json!(0)), "{last}");
     }
 
+    #[test]
+    fn a_kept_answer_has_the_first_failures_and_counts_the_others() {
+        let (answer, _body) = FeedAnswer::new(None);
+        answer.keep_lines();
+        assert!((1..=10).all(|number| answer.fail(&failure(number))));
+        let totals = FeedTotals { operations: 12, ok: 2, failed: 10, ..FeedTotals::default() };
+        let text = String::from_utf8(answer.kept(&totals, true).to_vec()).expect("JSON is text");
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert_eq!((&lines[0]["operation"], &lines[3]["operation"]), (&json!(1), &json!(4)));
+        assert_eq!(
+            (&lines[4]["failed"], &lines[4]["unlisted"], &lines[4]["complete"]),
+            (&json!(10), &json!(6), &json!(true))
+        );
+        let text = String::from_utf8(answer.kept(&totals, false).to_vec()).expect("JSON is text");
+        assert!(text.starts_with("{\"complete\":true") && text.contains("\"unlisted\":10"), "{text}");
+    }
+
     #[tokio::test]
     async fn lines_that_were_read_make_room() {
-        let (answer, mut body) = FeedAnswer::new();
+        let (answer, mut body) = FeedAnswer::new(None);
         for number in 1..=2000 {
             assert!(answer.fail(&failure(number)), "{number}");
             assert!(body.frame().await.is_some());

@@ -14,11 +14,14 @@ use tokio::task::JoinSet;
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
+use super::answered::KeyUnderWay;
 use super::forward::{ForwardedOperation, SingleOperation};
+use super::key::Sha256Digest;
 use super::prepare::{PreparedItem, PreparedPiece, PreparedStep};
 use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
+use crate::status::HttpError;
 use millrace_node::cluster::{BatchedWrite, ClusterError, ClusterView, ForwardKind};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{Error, ErrorKind};
@@ -69,6 +72,14 @@ pub(super) struct FeedCommitter {
     totals: FeedTotals,
     /// Reason to execute nothing more.
     stopped: Option<FeedBreak>,
+    key: Option<StreamKey>,
+}
+
+/// Key of a stream that is under way.
+pub(super) struct StreamKey {
+    pub(super) key: KeyUnderWay,
+    /// Receives the digest of the body once that has ended.
+    pub(super) body: oneshot::Receiver<Sha256Digest>,
 }
 
 /// A write of a wave.
@@ -128,8 +139,11 @@ impl OperationWave {
 }
 
 impl FeedCommitter {
-    pub(super) fn new(call: Arc<DocumentCall>, answer: FeedAnswer) -> Self {
-        FeedCommitter { call, answer, totals: FeedTotals::default(), stopped: None }
+    pub(super) fn new(call: Arc<DocumentCall>, answer: FeedAnswer, key: Option<StreamKey>) -> Self {
+        if key.is_some() {
+            answer.keep_lines();
+        }
+        FeedCommitter { call, answer, totals: FeedTotals::default(), stopped: None, key }
     }
 
     /// Executes all pieces, until the stream ends or is stopped, and writes the totals.
@@ -164,7 +178,30 @@ impl FeedCommitter {
                 ),
             });
         }
+        if self.stopped.is_none()
+            && let Some(key) = self.key.take()
+        {
+            self.stopped = self.record(key).await.err();
+        }
         self.answer.total(&self.totals, self.stopped.as_ref());
+    }
+
+    /// Makes the answer of a whole stream durable for its key, before the client gets it.
+    ///
+    /// # Errors
+    /// It cannot be: then the stream has no whole answer, and is executed again if it is sent again.
+    async fn record(&self, key: StreamKey) -> Result<(), FeedBreak> {
+        let StreamKey { key, body } = key;
+        let Ok(body) = body.await else {
+            let message = "the body broke off after its last operation; send it again".to_owned();
+            return Err(FeedBreak { status: super::StatusCode::BAD_REQUEST.as_u16(), message });
+        };
+        let answer = self.answer.kept(&self.totals, key.keeps_lines());
+        key.record(body, answer).await.map_err(|error| {
+            let message =
+                format!("all operations were executed, but {}; send the stream again", error.message());
+            FeedBreak { status: error.status().as_u16(), message }
+        })
     }
 
     /// Executes a wave, unless the stream was stopped. `room` is the memory of the operations that are
@@ -369,7 +406,7 @@ async fn commit_batch(
         };
         let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
         let store = call.node.store(&call.permit, WantedGroups::These(&groups));
-        match store.write_batch(writes, tell) {
+        match store.write_batch(writes, call.durability, tell) {
             Ok(()) => {
                 let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = receiver
                     .await

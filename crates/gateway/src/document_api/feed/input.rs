@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use hyper::body::Bytes;
 use millrace_document::json::{FeedOperation, FeedPosition, FeedReader};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::answer::FeedBreak;
+use super::key::{BodyDigest, Sha256Digest};
 use super::source::{BodyFrame, FrameSource, PackedForm, SourceFailure};
 use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
 use crate::GatewayState;
@@ -20,31 +21,52 @@ use millrace_node::Error;
 
 /// Receives the body, as fast as its bytes are taken.
 pub(super) struct BodyPump {
-    pub(super) reader: BodyReader,
+    /// `None` if the body was read before.
+    pub(super) reader: Option<BodyReader>,
     pub(super) frames: mpsc::Sender<BodyFrame>,
+    pub(super) digest: Option<PumpDigest>,
+}
+
+/// The digest of a body that is being received.
+pub(super) struct PumpDigest {
+    pub(super) digest: BodyDigest,
+    /// Gets the digest of a body that has ended.
+    pub(super) done: oneshot::Sender<Sha256Digest>,
 }
 
 impl BodyPump {
     /// Runs until the body ends, or nothing more of it is needed.
     pub(super) async fn run(mut self, first: Option<Bytes>) {
         let mut next = Ok(first);
+        // False if the stream was stopped: then the rest of the body is only received.
+        let mut is_taken = true;
         loop {
             let frame = match next {
-                Ok(Some(bytes)) => BodyFrame::Bytes(bytes),
-                Ok(None) => BodyFrame::End,
+                Ok(Some(bytes)) => {
+                    if let Some(pump) = &mut self.digest {
+                        pump.digest.add(&bytes);
+                    }
+                    BodyFrame::Bytes(bytes)
+                }
+                Ok(None) => {
+                    if let Some(PumpDigest { digest, done }) = self.digest.take() {
+                        // The stream may have ended by a panic.
+                        let _ = done.send(digest.finish());
+                    }
+                    BodyFrame::End
+                }
                 Err(error) => BodyFrame::Broken(error),
             };
             let is_last = !matches!(frame, BodyFrame::Bytes(_));
-            if self.frames.send(frame).await.is_err() {
-                break;
-            }
+            is_taken = is_taken && self.frames.send(frame).await.is_ok();
             if is_last {
                 return;
             }
-            next = self.reader.next().await;
+            next = match &mut self.reader {
+                Some(reader) => reader.next().await,
+                None => Ok(None),
+            };
         }
-        // The stream was stopped.
-        while let Ok(Some(_)) = self.reader.next().await {}
     }
 }
 
