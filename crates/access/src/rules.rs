@@ -34,11 +34,12 @@ pub enum AccessRule {
     Whole(&'static [AccessRight]),
 }
 
-/// Endpoints of both ports that require no credential: load balancers ask for the first two, and
-/// browsers for the files of the page. They have no data.
-const OPEN: [&str; 9] = [
+/// Endpoints of both ports that require no credential: load balancers ask for the first two, generators of
+/// clients for the third, and browsers for the files of the page. They have no data.
+const OPEN: [&str; 10] = [
     "/state/v1/health",
     "/status.html",
+    "/openapi.json",
     "/page/style.css",
     "/page/page.js",
     "/page/dom.js",

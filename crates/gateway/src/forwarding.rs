@@ -4,6 +4,7 @@
 
 mod encrypted;
 mod forward;
+mod group_sizes;
 mod hop;
 mod readers;
 mod share;
@@ -17,6 +18,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
+pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
 pub(crate) use self::hop::{HOP, hop_of, is_unsettled, unsettled};
 use self::hop::{ask_others, others};
 pub(crate) use self::readers::{READERS_PATH, tell_readers};
@@ -24,9 +26,11 @@ pub(crate) use self::share::answer_share;
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
-    self, AccessKind, BucketReaders, ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer,
-    NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RouteSubject, RoutingDecision, ShareStart,
+    self, AccessKind, BucketReaders, ForwardAnswer, ForwardKind, ForwardableRequest, GroupSizesQuestion,
+    NodeAnswer, NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RouteSubject, RoutingDecision,
+    ShareStart,
 };
+use millrace_store::StoredGroupPage;
 
 /// Outcome of the routing of a request.
 pub(crate) enum RoutingOutcome {
@@ -95,6 +99,10 @@ pub(crate) struct HttpTransport(pub(crate) Arc<NodeForwarder>);
 impl NodeTransport for HttpTransport {
     fn readers(&self, address: String, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>> {
         Box::pin(async move { readers::ask(&self.0, &address, question).await })
+    }
+
+    fn group_sizes(&self, address: String, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage> {
+        Box::pin(async move { group_sizes::ask(&self.0, &address, question).await })
     }
 
     fn open_share(&self, address: String, start: ShareStart) -> NodeAnswer<'_, OpenedShare> {

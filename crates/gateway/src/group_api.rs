@@ -4,15 +4,19 @@
 //! group: the same code checks and limits them.
 
 mod export;
+mod removal;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use hyper::{Method, StatusCode, Uri};
+use hyper::header::AUTHORIZATION;
+use hyper::{HeaderMap, Method, StatusCode, Uri};
 use millrace_access::{AccessRight, CallerGroups, RequestCaller, WantedGroups};
 use millrace_document::DocumentGroup;
 use millrace_node::Error;
+use millrace_node::cluster::{self, WantedSizes};
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
@@ -26,6 +30,9 @@ use crate::status::HttpError;
 /// Number of groups in a page, unless the request says otherwise; and the maximum.
 const PAGE: u64 = 100;
 const PAGE_MAX: u64 = 1000;
+
+/// Default time limit of a request.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Place of the one erasure that can run at a time: it seals and merges the whole store.
 static ERASURE: Semaphore = Semaphore::const_new(1);
@@ -68,6 +75,81 @@ impl<'p> GroupTarget<'p> {
     }
 }
 
+/// A request for groups.
+struct GroupCall {
+    node: Arc<GatewayState>,
+    caller: Arc<RequestCaller>,
+    parameters: RequestParameters,
+    /// Headers by which other nodes know the caller.
+    headers: HeaderMap,
+    deadline: Instant,
+}
+
+/// Sizes of groups.
+struct MeasuredGroups {
+    page: StoredGroupPage,
+    /// False if some documents may be only on nodes that do not serve.
+    is_complete: bool,
+}
+
+/// Size of one group.
+struct MeasuredGroup {
+    size: StoredGroup,
+    is_complete: bool,
+    /// Number of files that still have anything of it; not known in a cluster.
+    files: Option<u64>,
+}
+
+impl MeasuredGroup {
+    fn files(&self) -> u64 {
+        self.files.unwrap_or(0)
+    }
+}
+
+impl GroupCall {
+    /// Returns the sizes of groups on this node, or in its cluster.
+    async fn measured(&self, wanted: WantedSizes) -> Result<MeasuredGroups, Error> {
+        // The counted documents are those that the caller may see.
+        match &wanted {
+            WantedSizes::Page { .. } => self.caller.permit(WantedGroups::All)?,
+            WantedSizes::These(groups) => self.caller.permit(WantedGroups::These(groups))?,
+        };
+        let node = self.node.node();
+        let Some(cluster) = self.node.cluster() else {
+            let page = cluster::group_sizes_alone(node, wanted).await?;
+            return Ok(MeasuredGroups { page, is_complete: true });
+        };
+        let sizes = cluster::group_sizes(node, &**cluster, wanted, self.deadline).await?;
+        Ok(MeasuredGroups { page: sizes.page, is_complete: sizes.is_complete })
+    }
+
+    /// Returns the size of a group, and on a single node the number of files that have anything of it.
+    async fn one(&self, group: &DocumentGroup) -> Result<MeasuredGroup, Error> {
+        let MeasuredGroups { page, is_complete } =
+            self.measured(WantedSizes::These(vec![group.clone()])).await?;
+        let nothing = || Error::Internal("the size of a group is missing".to_owned());
+        let size = page.groups.into_iter().next().ok_or_else(nothing)?;
+        let files = match self.node.cluster() {
+            Some(_) => None,
+            None => {
+                let own = WantedGroups::These(std::slice::from_ref(group));
+                let store = self.node.store(&self.caller.permit(own)?, own).clone();
+                let group = group.clone();
+                Some(self.node.pool().run(move || store.files_with_group(&group)).await??)
+            }
+        };
+        Ok(MeasuredGroup { size, is_complete, files })
+    }
+
+    /// Answer with sizes, which says if documents are missing.
+    fn sized(&self, mut value: Map<String, Value>, is_complete: bool) -> Response {
+        if !is_complete {
+            value.insert("complete".to_owned(), Value::Bool(false));
+        }
+        http::json(StatusCode::OK, &Value::Object(value))
+    }
+}
+
 /// Answers any request below `/group/v1/`.
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     match answer(node, request).await {
@@ -91,26 +173,23 @@ async fn answer(node: Arc<GatewayState>, request: Request) -> Result<Response, E
              /group/v1/NAME/export and /group/v1/NAME/restore"
         ))
     })?;
+    let timeout = parameters.duration("timeout")?.unwrap_or(TIMEOUT);
+    let deadline = Instant::now() + timeout.min(node.settings().limits.document_timeout_max);
+    let mut headers = HeaderMap::new();
+    headers.extend(request.headers().get(AUTHORIZATION).map(|value| (AUTHORIZATION, value.clone())));
     let method = request.method().clone();
+    let call = GroupCall { node, caller, parameters, headers, deadline };
     match (target, method.as_str()) {
-        (GroupTarget::All, "GET") => list(&node, &caller, &parameters).await,
-        (GroupTarget::One(name), "GET") => {
-            let group = group_of(name, &parameters)?;
-            let found = MeasuredGroup { store: measured(&node, &caller, &group).await? };
-            match found.store.0.documents + found.store.0.bytes + found.store.1 {
-                0 => Err(Error::NotFound(format!("there is nothing of the group '{}'", shown(&group)))),
-                _ => Ok(http::json(StatusCode::OK, &found.value())),
-            }
-        }
-        (GroupTarget::One(name), "DELETE") => {
-            delete(&node, &caller, group_of(name, &parameters)?, &parameters).await
-        }
+        (GroupTarget::All, "GET") => list(&call).await,
+        (GroupTarget::One(name), "GET") => show(&call, &group_of(name, &call.parameters)?).await,
+        (GroupTarget::One(name), "DELETE") => delete(&call, group_of(name, &call.parameters)?).await,
         (GroupTarget::Export(name), "POST") => {
-            export::answer(node, Arc::new(caller.within(group_of(name, &parameters)?)?)).await
+            let group = group_of(name, &call.parameters)?;
+            export::answer(call, &group).await
         }
         (GroupTarget::Restore(name), "POST") => {
-            let own = Arc::new(caller.within(group_of(name, &parameters)?)?);
-            restore(node, own, request).await
+            let own = Arc::new(call.caller.within(group_of(name, &call.parameters)?)?);
+            restore(call.node, own, request).await
         }
         (target, _) => Err(Error::MethodNotAllowed { method: method.to_string(), allowed: target.methods() }),
     }
@@ -139,20 +218,6 @@ fn shown(group: &DocumentGroup) -> String {
     group.key().chars().skip(1).collect()
 }
 
-/// Size of a group, and the number of files that still have anything of it.
-struct MeasuredGroup {
-    store: (StoredGroup, u64),
-}
-
-impl MeasuredGroup {
-    fn value(&self) -> Value {
-        let (stored, files) = &self.store;
-        let mut value = value_of(stored);
-        value.insert("files".to_owned(), json!(files));
-        Value::Object(value)
-    }
-}
-
 fn value_of(stored: &StoredGroup) -> Map<String, Value> {
     let mut value = Map::new();
     match &stored.group {
@@ -166,119 +231,75 @@ fn value_of(stored: &StoredGroup) -> Map<String, Value> {
     value
 }
 
-/// Refuses a request that one node of a cluster cannot answer.
-fn check_alone(node: &GatewayState, cure: &str) -> Result<(), Error> {
-    match node.cluster() {
-        None => Ok(()),
-        Some(_) => Err(Error::BadRequest(format!("a node of a cluster does not have all groups: {cure}"))),
-    }
-}
-
-fn document_types(node: &GatewayState) -> Result<Vec<Arc<str>>, Error> {
-    let deployment = node.deployments().current()?;
-    Ok(deployment.kinds().map(|kind| Arc::clone(kind.schema.document_type.name())).collect())
-}
-
 /// `GET` of the groups: of all, page by page, or those of the caller.
-async fn list(
-    node: &GatewayState,
-    caller: &RequestCaller,
-    parameters: &RequestParameters,
-) -> Result<Response, Error> {
-    check_alone(node, "count the documents of one with a query and limit 0")?;
-    let wanted = parameters.number("count", 1, PAGE_MAX)?.unwrap_or(PAGE) as usize;
-    let after = parameters.get("continuation").map(|text| {
+async fn list(call: &GroupCall) -> Result<Response, Error> {
+    let count = call.parameters.number("count", 1, PAGE_MAX)?.unwrap_or(PAGE) as usize;
+    let after = call.parameters.get("continuation").map(|text| {
         let group = DocumentGroup::from_key(text).filter(|group| *group != DocumentGroup::None);
         group.ok_or_else(|| Error::parameter("continuation", "is not one of this list".to_owned()))
     });
-    let (after, types) = (after.transpose()?, document_types(node)?);
-    let of_caller = match &caller.groups {
-        CallerGroups::All => None,
-        CallerGroups::Only(groups) => Some(Arc::clone(groups)),
+    let after = after.transpose()?;
+    let wanted = match &call.caller.groups {
+        CallerGroups::All => WantedSizes::Page { after, count },
+        CallerGroups::Only(groups) => WantedSizes::These(groups.to_vec()),
     };
-    let page = match of_caller {
-        None => {
-            let permit = caller.permit(WantedGroups::All)?;
-            let store = node.store(&permit, WantedGroups::All).clone();
-            let page = move || store.groups(&names(&types), after.as_ref(), wanted);
-            node.pool().run(page).await??
-        }
-        Some(groups) => {
-            let permit = caller.permit(WantedGroups::These(&groups))?;
-            let store = node.store(&permit, WantedGroups::These(&groups)).clone();
-            let sizes = move || {
-                let size = |group| store.group(&names(&types), group);
-                groups.iter().map(size).collect::<Result<Vec<_>, _>>()
-            };
-            StoredGroupPage { groups: node.pool().run(sizes).await??, continuation: None }
-        }
-    };
+    let MeasuredGroups { page, is_complete } = call.measured(wanted).await?;
     let mut answer = Map::new();
     let groups: Vec<Value> = page.groups.iter().map(|group| Value::Object(value_of(group))).collect();
     answer.insert("groups".to_owned(), Value::Array(groups));
     if let Some(group) = page.continuation {
         answer.insert("continuation".to_owned(), Value::String(group.key()));
     }
-    Ok(http::json(StatusCode::OK, &Value::Object(answer)))
+    Ok(call.sized(answer, is_complete))
 }
 
-fn names(document_types: &[Arc<str>]) -> Vec<&str> {
-    document_types.iter().map(|name| &**name).collect()
-}
-
-/// Returns the size of a group, and the number of files that have anything of it.
-async fn measured(
-    node: &GatewayState,
-    caller: &RequestCaller,
-    group: &DocumentGroup,
-) -> Result<(StoredGroup, u64), Error> {
-    check_alone(node, "count its documents with a query and limit 0")?;
-    let own = WantedGroups::These(std::slice::from_ref(group));
-    let (store, types) = (node.store(&caller.permit(own)?, own).clone(), document_types(node)?);
-    let group = group.clone();
-    let measure = move || {
-        let size = store.group(&names(&types), &group)?;
-        Ok::<_, millrace_store::Error>((size, store.files_with_group(&group)?))
-    };
-    Ok(node.pool().run(measure).await??)
+/// `GET` of one group.
+async fn show(call: &GroupCall, group: &DocumentGroup) -> Result<Response, Error> {
+    let measured = call.one(group).await?;
+    if measured.is_complete && measured.size.documents + measured.size.bytes + measured.files() == 0 {
+        return Err(Error::NotFound(format!("there is nothing of the group '{}'", shown(group))));
+    }
+    let mut value = value_of(&measured.size);
+    value.extend(measured.files.map(|files| ("files".to_owned(), json!(files))));
+    Ok(call.sized(value, measured.is_complete))
 }
 
 /// `DELETE` of a group: all of its documents of all types and namespaces. With `erase=true`, the answer comes
 /// after a merge that leaves them out.
-async fn delete(
-    node: &GatewayState,
-    caller: &RequestCaller,
-    group: DocumentGroup,
-    parameters: &RequestParameters,
-) -> Result<Response, Error> {
-    check_alone(
-        node,
-        "remove the documents of each type, with DELETE of /document/v1/NAMESPACE/TYPE/group/NAME/ and selection=true",
-    )?;
-    let erases = parameters.flag("erase")?.unwrap_or(false);
+async fn delete(call: &GroupCall, group: DocumentGroup) -> Result<Response, Error> {
+    let erases = call.parameters.flag("erase")?.unwrap_or(false);
+    if call.node.cluster().is_some() {
+        return match erases {
+            true => Err(Error::parameter(
+                "erase",
+                "a node of a cluster merges its own files alone; delete the group without it".to_owned(),
+            )),
+            false => removal::answer(call, group).await,
+        };
+    }
     let place = match erases {
         true => {
-            caller.check_right(&[AccessRight::Admin])?;
+            call.caller.check_right(&[AccessRight::Admin])?;
             Some(ERASURE.try_acquire().map_err(|_| Error::Overloaded)?)
         }
         false => None,
     };
-    let (before, _) = measured(node, caller, &group).await?;
+    let before = call.one(&group).await?.size;
     let own = WantedGroups::These(std::slice::from_ref(&group));
-    let store = node.store(&caller.permit(own)?, own).clone();
+    let store = call.node.store(&call.caller.permit(own)?, own).clone();
     let (dropping, dropped) = (store.clone(), group.clone());
-    node.pool().run(move || dropping.drop_group(None, &dropped)).await??;
+    call.node.pool().run(move || dropping.drop_group(None, &dropped)).await??;
     if erases {
         // It can take long, and others need the threads of the pool.
         let erased = tokio::task::spawn_blocking(move || store.seal().and_then(|()| store.maintain()));
         erased.await.map_err(|error| Error::Internal(error.to_string()))??;
     }
     drop(place);
-    let (after, files) = measured(node, caller, &group).await?;
-    let mut answer = value_of(&StoredGroup { bytes: after.bytes, ..before });
+    let after = call.one(&group).await?;
+    let mut answer = value_of(&StoredGroup { bytes: after.size.bytes, ..before });
     answer.remove("lastWrite");
-    answer.insert("files".to_owned(), json!(files));
-    answer.insert("erased".to_owned(), json!(after.bytes == 0 && files == 0));
+    answer.insert("files".to_owned(), json!(after.files()));
+    answer.insert("erased".to_owned(), json!(after.size.bytes == 0 && after.files() == 0));
     Ok(http::json(StatusCode::OK, &Value::Object(answer)))
 }
 

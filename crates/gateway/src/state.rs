@@ -125,7 +125,7 @@ impl GatewayState {
         limits.admit(group, bytes as u64, Instant::now(), || {
             let deployment = self.deployments().current()?;
             let types = deployment.kinds().map(|kind| &**kind.schema.document_type.name());
-            Ok(store.group(&types.collect::<Vec<_>>(), group)?)
+            Ok(store.group(&types.collect::<Vec<_>>(), group, None)?)
         })
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::GatewayState;
 use crate::http::{self, answer};
-use crate::page;
+use crate::{openapi, page};
 use millrace_node::Error;
 
 /// Routes of the data port.
@@ -29,6 +29,7 @@ pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {
         .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
         .route("/prometheus/v1/values", get(prometheus))
+        .route("/openapi.json", get(openapi::handle))
 }
 
 /// Routes of the config port.
@@ -45,6 +46,7 @@ pub(crate) fn config_routes() -> Router<Arc<GatewayState>> {
         .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
         .route("/prometheus/v1/values", get(prometheus))
+        .route("/openapi.json", get(openapi::handle))
 }
 
 /// The handlers, as Vespa names them: clients search for the paths they need.

@@ -13,6 +13,7 @@
 //! process that runs it.
 
 mod forward;
+mod group_sizes;
 mod readers;
 mod route;
 
@@ -31,6 +32,9 @@ use millrace_store::{CommittedWrite, DocumentWrite};
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
     ReplicaCompleteness, ShareStart, ShareTalk,
+};
+pub use self::group_sizes::{
+    ClusterGroupSizes, GroupSizesQuestion, WantedSizes, group_sizes, group_sizes_alone, own_group_sizes,
 };
 pub use self::readers::{bucket_of, own_readers, parts_of, readers_of_all};
 pub use self::route::{

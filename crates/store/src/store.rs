@@ -187,28 +187,35 @@ impl Store {
         visiting::visit(&self.inner.shared, visit)
     }
 
-    /// Returns the groups after `after` that have documents of these types, with their sizes. At most
-    /// `wanted` groups are looked at. Costs a look at the directories, masks and keys of these groups.
+    /// Returns the groups after `after` that have documents of these types in a scope of buckets, with their
+    /// sizes there. At most `wanted` groups are looked at. Costs a look at the directories, masks and keys of
+    /// these groups.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
     pub fn groups(
         &self,
         document_types: &[&str],
+        scope: &ViewScope,
         after: Option<&DocumentGroup>,
         wanted: usize,
     ) -> Result<StoredGroupPage, Error> {
         self.inner.shared.check_open()?;
-        groups::page(&self.inner.shared, document_types, after, wanted)
+        groups::page(&self.inner.shared, document_types, scope, after, wanted)
     }
 
-    /// Returns the size of one group.
+    /// Returns the size of one group, or of its documents in some buckets.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
-    pub fn group(&self, document_types: &[&str], group: &DocumentGroup) -> Result<StoredGroup, Error> {
+    pub fn group(
+        &self,
+        document_types: &[&str],
+        group: &DocumentGroup,
+        within: Option<&[BucketId]>,
+    ) -> Result<StoredGroup, Error> {
         self.inner.shared.check_open()?;
-        groups::one(&self.inner.shared, document_types, group)
+        groups::one(&self.inner.shared, document_types, group, within)
     }
 
     /// Returns the number of segment files that have versions of a group. After a merge has left them out for

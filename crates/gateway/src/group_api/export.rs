@@ -8,13 +8,15 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
-use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use millrace_access::RequestCaller;
+use millrace_document::DocumentGroup;
 use millrace_node::Error;
 use serde_json::Value;
 
+use super::GroupCall;
 use crate::GatewayState;
 use crate::document_api;
 use crate::http::form_encode;
@@ -23,11 +25,13 @@ use crate::http::form_encode;
 ///
 /// # Errors
 /// No application is deployed.
-pub(super) async fn answer(node: Arc<GatewayState>, caller: Arc<RequestCaller>) -> Result<Response, Error> {
+pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Response, Error> {
+    let caller = Arc::new(call.caller.within(group.clone())?);
+    let GroupCall { node, headers, .. } = call;
     node.deployments().current()?;
     let mut clusters = node.content_clusters().into_iter();
     let Some(cluster) = clusters.next() else { return Ok(Response::new(Body::empty())) };
-    let mut export = GroupExport { node, caller, cluster, continuation: None };
+    let mut export = GroupExport { node, caller, headers, cluster, continuation: None };
     // A refusal is answered before the export begins.
     let first = export.visit().await?;
     if first.status() != StatusCode::OK {
@@ -58,6 +62,7 @@ enum ExportEnd {
 struct GroupExport {
     node: Arc<GatewayState>,
     caller: Arc<RequestCaller>,
+    headers: HeaderMap,
     cluster: String,
     /// Start of the next visit.
     continuation: Option<String>,
@@ -107,11 +112,11 @@ impl GroupExport {
         let continuation = self.continuation.as_deref().map(|token| ("continuation", token));
         let parameters = [("cluster", self.cluster.as_str()), ("stream", "true")];
         let query = form_encode(parameters.into_iter().chain(continuation));
-        let request = Request::get(format!("/document/v1/?{query}"))
-            .header(ACCEPT, "application/jsonl")
-            .extension(Arc::clone(&self.caller))
-            .body(Body::empty());
-        let request = request.map_err(|error| Error::Internal(error.to_string()))?;
+        let request = Request::get(format!("/document/v1/?{query}"));
+        let request = request.extension(Arc::clone(&self.caller)).body(Body::empty());
+        let mut request = request.map_err(|error| Error::Internal(error.to_string()))?;
+        request.headers_mut().extend(self.headers.clone());
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/jsonl"));
         Ok(document_api::handle(State(Arc::clone(&self.node)), request).await)
     }
 }

@@ -8,8 +8,9 @@ use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
+use millrace_store::StoredGroupPage;
 
-use super::BucketReaders;
+use super::{BucketReaders, GroupSizesQuestion};
 use crate::Error;
 
 /// Completeness of the requested documents on a node.
@@ -84,6 +85,9 @@ pub type NodeAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Sen
 pub trait NodeTransport: Send + Sync + 'static {
     /// Asks the node at `address` (`host:port`) for the readers of buckets that it owns.
     fn readers(&self, address: String, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>>;
+
+    /// Asks the node at `address` (`host:port`) for the sizes of groups in buckets that it has.
+    fn group_sizes(&self, address: String, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage>;
 
     /// Opens the conversation with the node at `address` about its share of a query, by the first request.
     fn open_share(&self, address: String, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;

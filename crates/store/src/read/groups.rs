@@ -1,18 +1,20 @@
 //! Groups and the size of each, from directories, masks and keys: no document is read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use millrace_bucket::group_prefix;
+use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::{Column, ColumnKey};
 use millrace_document::{DocumentGroup, Timestamp};
 
-use crate::Error;
 use crate::read::masks::{GroupOfBucket, is_set};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
 use crate::shared::StoreContext;
+use crate::state::StoredBucket;
 use crate::tail::RowKey;
+use crate::{Error, ViewScope};
 
 /// A group of documents, and its size at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub struct StoredGroup {
 }
 
 /// A page of the groups of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredGroupPage {
     /// Groups that have documents, in the order in which they are stored.
     pub groups: Vec<StoredGroup>,
@@ -37,21 +39,59 @@ pub struct StoredGroupPage {
     pub continuation: Option<DocumentGroup>,
 }
 
+impl StoredGroup {
+    /// Adds other documents of the same group, which are in other buckets.
+    pub fn add(&mut self, other: &StoredGroup) {
+        assert!(self.group == other.group, "sizes of different groups are not added: {self:?}, {other:?}");
+        self.documents += other.documents;
+        self.bytes += other.bytes;
+        self.last_write = self.last_write.max(other.last_write);
+    }
+}
+
+impl StoredGroupPage {
+    /// Merges the pages of several stores, each of which was read in other buckets from the same place on, to
+    /// one of at most `wanted` groups.
+    pub fn merged(pages: Vec<StoredGroupPage>, wanted: usize) -> StoredGroupPage {
+        // Behind the end of any page, groups of its store are not known.
+        let ends = pages.iter().filter_map(|page| page.continuation.as_ref());
+        let end = ends.filter_map(place_of).min();
+        let mut all: BTreeMap<Place, StoredGroup> = BTreeMap::new();
+        for group in pages.into_iter().flat_map(|page| page.groups) {
+            let place = place_of(&group.group).filter(|place| end.as_ref().is_none_or(|end| place <= end));
+            let Some(place) = place else { continue };
+            match all.get_mut(&place) {
+                Some(sum) => sum.add(&group),
+                None => drop(all.insert(place, group)),
+            }
+        }
+        let is_cut = all.len() > wanted;
+        while all.len() > wanted {
+            all.pop_last();
+        }
+        let last = if is_cut { all.last_key_value().map(|(place, _)| place.clone()) } else { end };
+        let continuation = last.and_then(|(_, key)| DocumentGroup::from_key(&key));
+        StoredGroupPage { groups: all.into_values().collect(), continuation }
+    }
+}
+
 /// Location and key of a group.
 type Place = (u32, String);
 
-/// Returns the page of groups after a group. At most `wanted` groups are looked at: those without documents
-/// are left out, so a page can be shorter.
+/// Returns the page of the groups of a scope after a group. At most `wanted` groups are looked at: those
+/// without documents are left out, so a page can be shorter.
 pub(crate) fn page(
     shared: &StoreContext,
     document_types: &[&str],
+    scope: &ViewScope,
     after: Option<&DocumentGroup>,
     wanted: usize,
 ) -> Result<StoredGroupPage, Error> {
     let reading = StoreSnapshot::new(shared, RowOrder::Keys);
     let after = after.and_then(place_of);
+    let buckets = reading.state.within(scope);
     // One more than wanted, to see if another page follows.
-    let mut places = places(&reading, document_types, after.as_ref(), wanted + 1)?;
+    let mut places = places(&reading, document_types, &buckets, after.as_ref(), wanted + 1)?;
     let is_end = places.len() <= wanted;
     while places.len() > wanted {
         places.pop_last();
@@ -60,20 +100,29 @@ pub(crate) fn page(
     let mut last = None;
     for (_, key) in places {
         let Some(group) = DocumentGroup::from_key(&key) else { continue };
-        let measured = measure(&reading, document_types, &group)?;
+        let measured = measure(&reading, document_types, &group, within_of(scope))?;
         groups.extend(Some(measured).filter(|measured| measured.documents > 0));
         last = Some(group);
     }
     Ok(StoredGroupPage { groups, continuation: last.filter(|_| !is_end) })
 }
 
-/// Returns the size of one group.
+/// Returns the size of one group, or of its documents in some buckets.
 pub(crate) fn one(
     shared: &StoreContext,
     document_types: &[&str],
     group: &DocumentGroup,
+    within: Option<&[BucketId]>,
 ) -> Result<StoredGroup, Error> {
-    measure(&StoreSnapshot::new(shared, RowOrder::Keys), document_types, group)
+    measure(&StoreSnapshot::new(shared, RowOrder::Keys), document_types, group, within)
+}
+
+/// Buckets of a scope; `None`: all.
+fn within_of(scope: &ViewScope) -> Option<&[BucketId]> {
+    match scope {
+        ViewScope::Buckets(buckets) | ViewScope::GroupsIn(_, buckets) => Some(buckets),
+        ViewScope::Groups(_) | ViewScope::All => None,
+    }
 }
 
 /// Returns the number of segment files with versions of a group, in use for any bucket.
@@ -81,7 +130,7 @@ pub(crate) fn files_with(shared: &StoreContext, group: &DocumentGroup) -> Result
     let state = shared.state();
     let Some((location, key)) = place_of(group) else { return Ok(0) };
     let (mut seen, mut files) = (BTreeSet::new(), 0);
-    for bucket in state.within(&crate::ViewScope::All) {
+    for bucket in state.within(&ViewScope::All) {
         for segment in bucket.open_segments()? {
             if !seen.insert(segment.number()) {
                 continue;
@@ -99,16 +148,17 @@ fn place_of(group: &DocumentGroup) -> Option<Place> {
     Some((group.location_bits()?.reverse_bits(), group.key()))
 }
 
-/// The first groups after a place, at most `wanted`.
+/// The first groups of buckets after a place, at most `wanted`. The buckets are in the order of keys.
 fn places(
     reading: &StoreSnapshot<'_>,
     document_types: &[&str],
+    buckets: &[Arc<StoredBucket>],
     after: Option<&Place>,
     wanted: usize,
 ) -> Result<BTreeSet<Place>, Error> {
     let from = after.map_or((0, ""), |(location, key)| (*location, key.as_str()));
     let mut found: BTreeSet<Place> = BTreeSet::new();
-    for bucket in reading.state.within(&crate::ViewScope::All) {
+    for bucket in buckets {
         let (first, last) = bucket.locations();
         if last < from.0 {
             continue;
@@ -120,7 +170,7 @@ fn places(
         }
         for document_type in document_types {
             let mut count = 0;
-            let _ = reading.find_groups(document_type, &bucket, from, &mut |group, _| {
+            let _ = reading.find_groups(document_type, bucket, from, &mut |group, _| {
                 let place = (group.location, group.group.to_owned());
                 if after != Some(&place) {
                     count += 1;
@@ -140,6 +190,7 @@ fn measure(
     reading: &StoreSnapshot<'_>,
     document_types: &[&str],
     group: &DocumentGroup,
+    within: Option<&[BucketId]>,
 ) -> Result<StoredGroup, Error> {
     let mut measured = StoredGroup { group: group.clone(), documents: 0, bytes: 0, last_write: Timestamp(0) };
     let (Some((location, key)), Some(prefix)) = (place_of(group), group_prefix(group)) else {
@@ -147,7 +198,16 @@ fn measure(
     };
     // The parts of a divided group share chunks.
     let mut chunks = BTreeSet::new();
-    for bucket in reading.state.buckets_of(location) {
+    let all = reading.state.buckets_of(location);
+    let has_location = |bucket: &Arc<StoredBucket>| {
+        let (first, last) = bucket.locations();
+        (first..=last).contains(&location)
+    };
+    let buckets: Vec<Arc<StoredBucket>> = match within {
+        None => all.to_vec(),
+        Some(within) => all.iter().flat_map(|bucket| bucket.parts_of(within)).filter(has_location).collect(),
+    };
+    for bucket in &buckets {
         for document_type in document_types {
             let found = reading.find_group(document_type, bucket, location, &key, &prefix)?;
             let place = GroupOfBucket { document_type, location, group: &key, places: bucket.places() };
@@ -165,8 +225,11 @@ fn measure(
             }
         }
     }
-    measured.bytes += reading
-        .tail_bytes(&prefix, |row| row.group == key && document_types.contains(&row.document_type()))?;
+    measured.bytes += reading.tail_bytes(&prefix, |row| {
+        row.group == key
+            && document_types.contains(&row.document_type())
+            && buckets.iter().any(|bucket| bucket.has(row.reversed_location()))
+    })?;
     Ok(measured)
 }
 

@@ -9,7 +9,7 @@ use millrace_document::{DocumentGroup, DropScope, DroppedScope, Timestamp};
 use millrace_store::{Store, StoreTuning, StoreVisit, ViewScope};
 
 use crate::common::{id, open, shown, visited};
-use crate::groups::check_groups;
+use crate::groups::{check_groups, check_sets};
 use crate::late::{NOW, apply, infos, small, version};
 use crate::transfer::{bytes, import};
 
@@ -20,6 +20,11 @@ const GROUPS: [u64; 4] = [5, (1 << 32) + 5, 13, 6];
 
 fn whole() -> BucketId {
     BucketId::new(BITS, u64::from(LOW))
+}
+
+/// The buckets beside the one of the divided group.
+fn siblings() -> impl Iterator<Item = BucketId> {
+    (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).filter(|bucket| *bucket != whole())
 }
 
 fn parts(bits: u8) -> Vec<BucketId> {
@@ -98,6 +103,9 @@ fn check_parts(store: &Store, bits: u8, expected: &[(String, Option<i64>, Timest
     }
     assert_eq!(in_order(all(store, ViewScope::All)), in_order(expected.to_vec()));
     check_groups(store, &["mail", "note"]);
+    let set = |of: usize| parts(bits).into_iter().skip(of).step_by(2);
+    let sets = [set(0).chain([whole()]).collect(), set(1).chain(siblings()).collect()];
+    check_sets(store, &["mail", "note"], &sets);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Timestamp};
-use millrace_store::{Store, StoreVisit, StoredGroup};
+use millrace_store::{Store, StoreVisit, StoredGroup, StoredGroupPage, ViewScope};
 
 use crate::common::{id, open, options, put, remove, visited};
 
@@ -24,7 +25,7 @@ pub fn check_groups(store: &Store, document_types: &[&str]) {
     for wanted in [2, 1000] {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let page = store.groups(document_types, after.as_ref(), wanted).expect("a page");
+            let page = store.groups(document_types, &ViewScope::All, after.as_ref(), wanted).expect("a page");
             assert!(page.groups.len() <= wanted);
             found.extend(page.groups);
             match page.continuation {
@@ -36,8 +37,59 @@ pub fn check_groups(store: &Store, document_types: &[&str]) {
         assert_eq!(found.len(), expected.len(), "each group once");
         assert_eq!(found.iter().map(size).collect::<BTreeMap<_, _>>(), expected, "pages of {wanted}");
         for group in &found {
-            assert_eq!(store.group(document_types, &group.group).expect("its size"), *group);
+            assert_eq!(store.group(document_types, &group.group, None).expect("its size"), *group);
         }
+    }
+}
+
+/// Compares the groups of all buckets with those of disjoint sets of buckets, which are merged page by page.
+#[track_caller]
+pub fn check_sets(store: &Store, document_types: &[&str], sets: &[Vec<BucketId>]) {
+    let size = |found: StoredGroup| (found.group.key(), found.documents, found.last_write);
+    let whole = store.groups(document_types, &ViewScope::All, None, 10_000).expect("a page");
+    let whole: Vec<_> = whole.groups.into_iter().map(size).collect();
+    for wanted in [1, 3, 10_000] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = |set: &Vec<BucketId>| {
+                let scope = ViewScope::Buckets(set.clone());
+                let page = store.groups(document_types, &scope, after.as_ref(), wanted).expect("a page");
+                for group in &page.groups {
+                    let alone = store.group(document_types, &group.group, Some(set)).expect("its size");
+                    assert_eq!(alone, *group);
+                }
+                page
+            };
+            let page = StoredGroupPage::merged(sets.iter().map(page).collect(), wanted);
+            assert!(page.groups.len() <= wanted);
+            found.extend(page.groups.into_iter().map(size));
+            match page.continuation {
+                Some(group) => after = Some(group),
+                None => break,
+            }
+        }
+        assert_eq!(found, whole, "merged pages of {wanted}");
+    }
+}
+
+#[test]
+fn groups_of_buckets_are_merged_to_those_of_all() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let halves = [vec![BucketId::new(1, 0)], vec![BucketId::new(1, 1)]];
+    let quarters: Vec<_> = (0..4).map(|bits| vec![BucketId::new(2, bits)]).collect();
+    for round in 0..2 {
+        for number in 0..40 {
+            put(&store, &format!("id:n:mail:n={number}:{round}"), "text", 1);
+            put(&store, &format!("id:n:note:g=name{}:{number}", number % 7), "text", 1);
+        }
+        for number in (0..40).step_by(3) {
+            remove(&store, &format!("id:n:mail:n={number}:{round}"));
+        }
+        check_sets(&store, &["mail", "note"], &halves);
+        check_sets(&store, &["mail", "note"], &quarters);
+        store.seal().expect("sealed");
+        check_sets(&store, &["mail", "note"], &quarters);
     }
 }
 
@@ -46,7 +98,7 @@ fn bytes_of_a_group_follow_its_documents() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(options(directory.path()));
     let ann = DocumentGroup::Name("ann".to_owned());
-    let size = || store.group(&["mail", "note"], &ann).expect("its size");
+    let size = || store.group(&["mail", "note"], &ann, None).expect("its size");
     let bytes = || size().bytes;
     assert_eq!((size().documents, bytes()), (0, 0));
     let text = "word ".repeat(2000);
@@ -59,7 +111,7 @@ fn bytes_of_a_group_follow_its_documents() {
     store.seal().expect("sealed");
     let sealed = bytes();
     assert!((100..30_000).contains(&sealed), "{sealed}");
-    assert_eq!(store.group(&["note"], &ann).expect("its size").documents, 1);
+    assert_eq!(store.group(&["note"], &ann, None).expect("its size").documents, 1);
     remove(&store, "id:n:mail:g=ann:1");
     assert_eq!(size().documents, 1);
     assert!(bytes() > sealed, "the removal is in the tail, and the document in its segment");

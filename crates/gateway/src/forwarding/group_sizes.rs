@@ -1,0 +1,218 @@
+//! Question of a node for the sizes of groups on another, and its answer, over HTTP.
+
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::{HeaderMap, Method, StatusCode};
+use millrace_cluster::ClusterVersion;
+use millrace_document::{DocumentGroup, Timestamp};
+use millrace_node::Error;
+use millrace_node::cluster::{
+    ForwardKind, GroupSizesQuestion, WantedSizes, bucket_of, own_group_sizes, parts_of,
+};
+use millrace_store::{StoredGroup, StoredGroupPage};
+use serde::{Deserialize, Serialize};
+
+use super::{ForwardedRequest, NodeForwarder, is_unsettled};
+use crate::http::BodyBounds;
+use crate::status::{HttpError, kind_of};
+use crate::{GatewayState, http};
+
+/// Path at which a node reports the sizes of groups in its buckets.
+pub(crate) const GROUP_SIZES_PATH: &str = "/state/v1/cluster/groups";
+
+/// Maximum bytes of a request and of an answer: a page has at most 1,000 groups, a caller at most as many as
+/// fit in its credential.
+const BYTES_MAX: usize = 32 << 20;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SizesQuestionMessage {
+    version: ClusterVersion,
+    buckets: Vec<(u8, u64)>,
+    /// Keys of the groups; `None`: the page after a group.
+    groups: Option<Vec<String>>,
+    after: Option<String>,
+    count: u64,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SizesAnswerMessage {
+    groups: Vec<GroupSizeMessage>,
+    continuation: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct GroupSizeMessage {
+    key: String,
+    documents: u64,
+    bytes: u64,
+    last_write: u64,
+}
+
+fn group_of_key(key: &str) -> Result<DocumentGroup, Error> {
+    DocumentGroup::from_key(key).ok_or_else(|| Error::BadRequest(format!("'{key}' is not a key of a group")))
+}
+
+impl SizesQuestionMessage {
+    fn of(GroupSizesQuestion { version, buckets, wanted }: GroupSizesQuestion) -> Self {
+        let buckets = buckets.into_iter().map(parts_of).collect();
+        let (groups, after, count) = match wanted {
+            WantedSizes::These(groups) => (Some(groups.iter().map(DocumentGroup::key).collect()), None, 0),
+            WantedSizes::Page { after, count } => (None, after.map(|group| group.key()), count as u64),
+        };
+        SizesQuestionMessage { version, buckets, groups, after, count }
+    }
+
+    fn question(self) -> Result<GroupSizesQuestion, Error> {
+        let buckets = self.buckets.into_iter().map(bucket_of).collect::<Result<_, _>>()?;
+        let wanted = match self.groups {
+            Some(keys) => {
+                WantedSizes::These(keys.iter().map(|key| group_of_key(key)).collect::<Result<_, _>>()?)
+            }
+            None => {
+                let after = self.after.map(|key| group_of_key(&key)).transpose()?;
+                WantedSizes::Page { after, count: self.count as usize }
+            }
+        };
+        Ok(GroupSizesQuestion { version: self.version, buckets, wanted })
+    }
+}
+
+impl SizesAnswerMessage {
+    fn of(StoredGroupPage { groups, continuation }: StoredGroupPage) -> Self {
+        let size = |StoredGroup { group, documents, bytes, last_write }: StoredGroup| GroupSizeMessage {
+            key: group.key(),
+            documents,
+            bytes,
+            last_write: last_write.0,
+        };
+        let groups = groups.into_iter().map(size).collect();
+        SizesAnswerMessage { groups, continuation: continuation.map(|group| group.key()) }
+    }
+
+    fn page(self) -> Result<StoredGroupPage, Error> {
+        let size = |GroupSizeMessage { key, documents, bytes, last_write }| {
+            let last_write = Timestamp(last_write);
+            Ok::<_, Error>(StoredGroup { group: group_of_key(&key)?, documents, bytes, last_write })
+        };
+        let groups = self.groups.into_iter().map(size).collect::<Result<_, _>>()?;
+        let continuation = self.continuation.map(|key| group_of_key(&key)).transpose()?;
+        Ok(StoredGroupPage { groups, continuation })
+    }
+}
+
+/// Asks the node at `address` for the sizes of groups in buckets that it has.
+///
+/// # Errors
+/// The node cannot be reached, or does not have the buckets.
+pub(super) async fn ask(
+    forwarder: &NodeForwarder,
+    address: &str,
+    question: GroupSizesQuestion,
+) -> Result<StoredGroupPage, Error> {
+    let mut body = Vec::new();
+    ciborium::into_writer(&SizesQuestionMessage::of(question), &mut body)
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    let request = ForwardedRequest {
+        method: Method::POST,
+        target: GROUP_SIZES_PATH.to_owned(),
+        headers: HeaderMap::new(),
+        body: body.into(),
+        room: None,
+    };
+    let answer = forwarder.send(address, request, &ForwardKind::Share).await?;
+    if is_unsettled(answer.headers()) {
+        return Err(Error::Unsettled(format!("node {address} does not have the documents")));
+    }
+    let status = answer.status();
+    let body = to_bytes(answer.into_body(), BYTES_MAX)
+        .await
+        .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
+    if status != StatusCode::OK {
+        // An earlier version does not know the question.
+        let reason = String::from_utf8_lossy(&body);
+        let message = format!("node {address} does not count its groups: {status} {reason}");
+        return Err(Error::Remote { kind: kind_of(status), message });
+    }
+    let answer: SizesAnswerMessage = ciborium::from_reader(&*body)
+        .map_err(|error| Error::Unsettled(format!("the answer of node {address} cannot be read: {error}")))?;
+    answer.page()
+}
+
+/// Reports to another node the sizes of groups in buckets of this one.
+pub(crate) async fn tell_group_sizes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+    match answer(&node, request).await {
+        Ok(response) => response,
+        Err(error) => {
+            let mut response = (error.status(), error.to_string()).into_response();
+            if matches!(error, Error::Unsettled(_)) {
+                super::unsettled(response.headers_mut());
+            }
+            response
+        }
+    }
+}
+
+async fn answer(node: &GatewayState, request: Request) -> Result<Response, Error> {
+    let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
+    let body = http::collect(node, request.into_body(), bounds).await?;
+    let question: SizesQuestionMessage = ciborium::from_reader(&*body)
+        .map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))?;
+    let page = own_group_sizes(node.node(), question.question()?).await?;
+    let mut body = Vec::new();
+    ciborium::into_writer(&SizesAnswerMessage::of(page), &mut body)
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(http::answer(StatusCode::OK, "application/cbor", body))
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_bucket::BucketId;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    /// Checks that a message is written as these bytes, and read from them.
+    fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &T, kept: &str) {
+        let mut bytes = Vec::new();
+        ciborium::into_writer(message, &mut bytes).unwrap();
+        assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), kept);
+        assert_eq!(ciborium::from_reader::<T, _>(&bytes[..]).unwrap(), *message);
+    }
+
+    /// The bytes are those of protocol 1: other versions read and write them.
+    #[test]
+    fn sizes_are_asked_for_and_told_as_ever() {
+        const THESE: &str = concat!(
+            "a56776657273696f6e07676275636b65747381820a056667726f757073826467616e6e626e376561",
+            "66746572f665636f756e7400",
+        );
+        const PAGE: &str = concat!(
+            "a56776657273696f6e07676275636b65747381820a056667726f757073f6656166746572626e3765",
+            "636f756e741864",
+        );
+        const ANSWER: &str = concat!(
+            "a26667726f75707381a4636b65796467616e6e69646f63756d656e74730265627974657319012c6a",
+            "6c6173745f7772697465096c636f6e74696e756174696f6e626e37",
+        );
+        let (ann, seven) = (DocumentGroup::Name("ann".to_owned()), DocumentGroup::Number(7));
+        let (version, buckets) = (ClusterVersion::new(7), vec![BucketId::new(10, 5)]);
+        for (wanted, kept) in [
+            (WantedSizes::These(vec![ann.clone(), seven.clone()]), THESE),
+            (WantedSizes::Page { after: Some(seven.clone()), count: 100 }, PAGE),
+        ] {
+            let question = GroupSizesQuestion { version, buckets: buckets.clone(), wanted };
+            let message = SizesQuestionMessage::of(question.clone());
+            check(&message, kept);
+            assert_eq!(message.question().unwrap(), question);
+        }
+        let size = StoredGroup { group: ann, documents: 2, bytes: 300, last_write: Timestamp(9) };
+        let page = StoredGroupPage { groups: vec![size], continuation: Some(seven) };
+        let message = SizesAnswerMessage::of(page.clone());
+        check(&message, ANSWER);
+        assert_eq!(message.page().unwrap(), page);
+        assert!(group_of_key("x").is_err());
+    }
+}
