@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_column::{ColumnValue, ValueBuilder, ValueLayout, encoded_values, read_value, value};
 use millrace_document::{
-    DataType, DocumentField, DocumentValue, EncodedLeafReader, LeafValues, StructType, ValueRef,
+    DataType, DocumentField, DocumentValue, EncodedLeafReader, EncodedLeafValues, StructType, ValueRef,
 };
 use proptest::prelude::*;
 
@@ -110,15 +110,15 @@ fn owned(value: ValueRef<'_>) -> DocumentValue {
 }
 
 /// A value of a column, in the widest type of its kind.
-fn leaf(values: &LeafValues<'_>, at: usize) -> DocumentValue {
+fn leaf(values: &EncodedLeafValues<'_>, at: usize) -> DocumentValue {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).expect("valid UTF-8").to_owned();
     match values {
-        LeafValues::Bools(values) => DocumentValue::Bool(values[at]),
-        LeafValues::Integers(values) => DocumentValue::Long(values[at]),
-        LeafValues::Floats(values) => DocumentValue::Double(values[at]),
-        LeafValues::Texts(values) => DocumentValue::String(text(values[at])),
-        LeafValues::Raws(values) => DocumentValue::Raw(values[at].to_vec()),
-        LeafValues::Positions(values) => {
+        EncodedLeafValues::Bools(values) => DocumentValue::Bool(values[at]),
+        EncodedLeafValues::Integers(values) => DocumentValue::Long(values[at]),
+        EncodedLeafValues::Floats(values) => DocumentValue::Double(values[at]),
+        EncodedLeafValues::Texts(values) => DocumentValue::String(text(values[at])),
+        EncodedLeafValues::Raws(values) => DocumentValue::Raw(values[at].to_vec()),
+        EncodedLeafValues::Positions(values) => {
             let [latitude, longitude] = values[at];
             DocumentValue::Position { latitude, longitude }
         }
@@ -203,14 +203,14 @@ proptest! {
         let mut builder = ValueBuilder::new(&written);
         values.iter().for_each(|value| builder.push(value.as_ref()));
         let column = builder.finish();
-        let decoded = column;
-        let Some((reader, encoded)) = EncodedLeafReader::new(&read, &path).zip(encoded_values(&decoded)) else {
+        let stored = column;
+        let Some((reader, encoded)) = EncodedLeafReader::new(&read, &path).zip(encoded_values(&stored)) else {
             return Ok(());
         };
         let column = reader.column((0..values.len()).map(|index| encoded.get(index)));
         prop_assert_eq!(column.rows(), values.len());
         for (index, given) in values.iter().enumerate() {
-            let shown = value(&decoded, &read, index);
+            let shown = value(&stored, &read, index);
             // All of it is shown, or a general reader is needed.
             let is_read = !column.irregular().contains(&index);
             prop_assert_eq!(is_read, shown == *given);

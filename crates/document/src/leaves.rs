@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::{DataType, wire};
 use pass::{
-    BoolLeaf, ByteLeaf, DoubleLeaf, FloatLeaf, IntLeaf, LeafKind, LeafPass, LongLeaf, MemberHead,
+    BoolLeaf, ByteLeaf, DoubleLeaf, EncodedLeafKind, FloatLeaf, IntLeaf, LeafPass, LongLeaf, MemberHead,
     PositionLeaf, RawLeaf, TextLeaf,
 };
 
@@ -46,7 +46,7 @@ struct MemberShape {
 /// has one element; one without a value has none.
 #[derive(Debug)]
 pub struct LeafColumn<'a> {
-    values: LeafValues<'a>,
+    values: EncodedLeafValues<'a>,
     /// Number of values up to the end of each row.
     ends: Vec<u32>,
     /// Weight of each value; empty if the path does not end in a weighted set.
@@ -67,7 +67,7 @@ struct LeafElements {
 
 /// Values of a [`LeafColumn`], all of one kind.
 #[derive(Debug)]
-pub enum LeafValues<'a> {
+pub enum EncodedLeafValues<'a> {
     /// Truth values.
     Bools(Vec<bool>),
     /// Whole numbers of any width.
@@ -84,7 +84,7 @@ pub enum LeafValues<'a> {
 
 impl<'a> LeafColumn<'a> {
     /// The values of all rows.
-    pub fn values(&self) -> &LeafValues<'a> {
+    pub fn values(&self) -> &EncodedLeafValues<'a> {
         &self.values
     }
 
@@ -164,7 +164,10 @@ impl EncodedLeafReader {
         }
     }
 
-    fn pass<'a, K: LeafKind<'a>>(&self, rows: impl Iterator<Item = Option<&'a [u8]>>) -> LeafColumn<'a> {
+    fn pass<'a, K: EncodedLeafKind<'a>>(
+        &self,
+        rows: impl Iterator<Item = Option<&'a [u8]>>,
+    ) -> LeafColumn<'a> {
         let mut pass = LeafPass::<K>::new(&self.root);
         let mut irregular = Vec::new();
         for (index, row) in rows.enumerate() {

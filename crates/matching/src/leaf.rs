@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, TokensColumn, ValueLayout, layout};
-use millrace_document::{DataType, EncodedLeafReader, LeafColumn, LeafValues, ValueRef};
+use millrace_document::{DataType, EncodedLeafReader, EncodedLeafValues, LeafColumn, ValueRef};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_plan::{Plan, PlanLeaf, Predicate};
 
@@ -427,7 +427,7 @@ impl ReadyLeaf {
         let nearest = |(at, row): (usize, &u16)| {
             let nearest = match &encoded {
                 Some(leaves) if leaves.irregular().binary_search(&at).is_err() => {
-                    let LeafValues::Positions(positions) = leaves.values() else { return None };
+                    let EncodedLeafValues::Positions(positions) = leaves.values() else { return None };
                     let distances =
                         positions[leaves.of_row(at)].iter().map(|[lat, lon]| circle.distance_of(*lat, *lon));
                     distances.fold(f64::INFINITY, f64::min)

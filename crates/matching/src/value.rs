@@ -1,6 +1,6 @@
 //! Predicates over single values.
 
-use millrace_document::{LeafValues, ValueRef};
+use millrace_document::{EncodedLeafValues, ValueRef};
 use millrace_linguistics::FieldAnalyzer;
 use millrace_plan::{NumberRange, Predicate, QueryAttributes};
 use regex::Regex;
@@ -112,20 +112,27 @@ impl ValueTest {
     }
 
     /// The values that match. A text that is not UTF-8 does not match.
-    pub(crate) fn matched(&self, values: &LeafValues<'_>) -> MatchedValues {
+    pub(crate) fn matched(&self, values: &EncodedLeafValues<'_>) -> MatchedValues {
         match (values, &self.kind) {
-            (LeafValues::Integers(numbers), ValueMatchKind::Range(NumberRange::Integer { low, high })) => {
+            (
+                EncodedLeafValues::Integers(numbers),
+                ValueMatchKind::Range(NumberRange::Integer { low, high }),
+            ) => {
                 let (low, high) = (*low, *high);
                 MatchedValues::passing(numbers, |number| (low <= *number) & (*number <= high))
             }
-            (LeafValues::Integers(numbers), _) => {
+            (EncodedLeafValues::Integers(numbers), _) => {
                 MatchedValues::weighed(numbers, |number| self.integer(*number))
             }
-            (LeafValues::Floats(numbers), _) => MatchedValues::weighed(numbers, |number| self.float(*number)),
-            (LeafValues::Bools(values), _) => MatchedValues::weighed(values, |value| self.truth(*value)),
-            (LeafValues::Texts(texts), _) => self.matched_texts(texts),
-            (LeafValues::Raws(values), _) => MatchedValues::weighed(values, |_| self.present()),
-            (LeafValues::Positions(positions), _) => {
+            (EncodedLeafValues::Floats(numbers), _) => {
+                MatchedValues::weighed(numbers, |number| self.float(*number))
+            }
+            (EncodedLeafValues::Bools(values), _) => {
+                MatchedValues::weighed(values, |value| self.truth(*value))
+            }
+            (EncodedLeafValues::Texts(texts), _) => self.matched_texts(texts),
+            (EncodedLeafValues::Raws(values), _) => MatchedValues::weighed(values, |_| self.present()),
+            (EncodedLeafValues::Positions(positions), _) => {
                 MatchedValues::weighed(positions, |[latitude, longitude]| {
                     self.position(*latitude, *longitude)
                 })

@@ -2,10 +2,10 @@
 
 use crate::wire;
 
-use super::{LeafColumn, LeafElements, LeafShape, LeafValues, MemberShape};
+use super::{EncodedLeafValues, LeafColumn, LeafElements, LeafShape, MemberShape};
 
 /// Kind of the values that a pass collects. The pass is compiled for each.
-pub(super) trait LeafKind<'a> {
+pub(super) trait EncodedLeafKind<'a> {
     const TAG: u8;
 
     type Value;
@@ -13,14 +13,14 @@ pub(super) trait LeafKind<'a> {
     /// The value whose tag has just been read.
     fn read(cursor: &mut LeafCursor<'a>) -> Option<Self::Value>;
 
-    fn values(values: Vec<Self::Value>) -> LeafValues<'a>;
+    fn values(values: Vec<Self::Value>) -> EncodedLeafValues<'a>;
 }
 
 macro_rules! leaf_kind {
     ($kind:ident, $tag:ident, $value:ty, $values:ident, $read:expr) => {
         pub(super) struct $kind;
 
-        impl<'a> LeafKind<'a> for $kind {
+        impl<'a> EncodedLeafKind<'a> for $kind {
             const TAG: u8 = wire::$tag;
 
             type Value = $value;
@@ -31,8 +31,8 @@ macro_rules! leaf_kind {
                 read(cursor)
             }
 
-            fn values(values: Vec<$value>) -> LeafValues<'a> {
-                LeafValues::$values(values)
+            fn values(values: Vec<$value>) -> EncodedLeafValues<'a> {
+                EncodedLeafValues::$values(values)
             }
         }
     };
@@ -191,7 +191,7 @@ impl MemberHead {
 }
 
 /// Values that a pass has collected so far.
-pub(super) struct LeafPass<'a, K: LeafKind<'a>> {
+pub(super) struct LeafPass<'a, K: EncodedLeafKind<'a>> {
     values: Vec<K::Value>,
     ends: Vec<u32>,
     weights: Vec<i32>,
@@ -205,7 +205,7 @@ struct PassLengths {
     elements: usize,
 }
 
-impl<'a, K: LeafKind<'a>> LeafPass<'a, K> {
+impl<'a, K: EncodedLeafKind<'a>> LeafPass<'a, K> {
     pub(super) fn new(root: &LeafShape) -> Self {
         let is_flat = match root {
             LeafShape::Single { is_wanted, .. } => *is_wanted,
