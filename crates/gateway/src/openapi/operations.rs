@@ -145,6 +145,7 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("continuation", "Value of the previous answer, for the next page"),
     number("count", "Maximum number of groups, 1 to 1,000; 100 by default"),
     flag("create", "Creates the document by an update if it does not exist"),
+    text("dedupe", "body: the same body sent again is executed once, as under an Idempotency-Key"),
     text("destinationCluster", "Not supported: copying between content clusters is refused"),
     text("documentType", "Document types, with commas between them"),
     flag("dryRun", "Reads the request and changes nothing"),
@@ -283,7 +284,7 @@ const DOCUMENTS: &[ApiOperation] = &[
 
 const FEEDS: &[ApiOperation] = &[
     data("POST", "/feed/v1", "Executes a stream of operations, and answers with one line for each failure")
-        .takes(&["timeout", "durability"])
+        .takes(&["timeout", "durability", "dedupe"])
         .body(LINES)
         .answers(LINES),
     data("POST", "/v1/logs", "Stores log records of OpenTelemetry").body("application/x-protobuf"),
