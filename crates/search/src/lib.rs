@@ -19,6 +19,7 @@ mod narrowed;
 mod pass;
 mod search;
 mod share;
+mod sort_bound;
 mod sort_key;
 mod sorting;
 mod summary;

@@ -4,17 +4,46 @@ use millrace_plan::TextOrder;
 
 /// Appends an integer.
 pub(crate) fn integer(number: i64, key: &mut Vec<u8>) {
-    key.extend(((number as u64) ^ 1 << 63).to_be_bytes());
+    key.extend(ordered_integer(number).to_be_bytes());
 }
 
 /// Appends any other number; NaN is the smallest, and both zeros are equal.
 pub(crate) fn float(number: f64, key: &mut Vec<u8>) {
+    key.extend(ordered_float(number).to_be_bytes());
+}
+
+/// The key of an integer as a number.
+#[inline]
+pub(crate) fn ordered_integer(number: i64) -> u64 {
+    number as u64 ^ 1 << 63
+}
+
+/// The key of any other number as a number.
+#[inline]
+pub(crate) fn ordered_float(number: f64) -> u64 {
     if number.is_nan() {
-        return key.extend([0; 8]);
+        return 0;
     }
     let bits = (number + 0.0).to_bits();
-    let ordered = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
-    key.extend(ordered.to_be_bytes());
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
+/// Returns the number of a number's key. `None` if `key` is no key of a number.
+pub(crate) fn number_of(key: &[u8]) -> Option<u64> {
+    key.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// Returns the text or binary data of a key.
+pub(crate) fn bytes_of(key: &[u8], reversed: bool) -> Vec<u8> {
+    let invert = if reversed { 0xff } else { 0 };
+    let inside = &key[..key.len().saturating_sub(2)];
+    let mut after_zero = false;
+    let unescaped = inside.iter().map(|byte| byte ^ invert).filter(|byte| {
+        let escape = after_zero && *byte == 0xff;
+        after_zero = *byte == 0;
+        !escape
+    });
+    unescaped.collect()
 }
 
 /// Inverts the order. All numbers have the same length; text ends in a terminator that no longer text
@@ -112,6 +141,17 @@ mod tests {
             reverse(&mut x);
             reverse(&mut y);
             prop_assert_eq!(x.cmp(&y), b.cmp(&a));
+        }
+
+        #[test]
+        fn data_is_read_from_its_key(data in proptest::collection::vec(
+            proptest::sample::select(vec![0u8, 1, 0xfe, 0xff]), 0..6
+        )) {
+            let mut key = Vec::new();
+            bytes(&data, &mut key);
+            prop_assert_eq!(&bytes_of(&key, false), &data);
+            reverse(&mut key);
+            prop_assert_eq!(&bytes_of(&key, true), &data);
         }
 
         #[test]

@@ -12,6 +12,7 @@ use millrace_ranking::RankedHit;
 use millrace_result::SortValue;
 
 use crate::Error;
+use crate::sort_bound::{SortBound, ValueBound};
 use crate::sort_key;
 
 /// Number of matched chunks whose columns are read together.
@@ -97,6 +98,7 @@ impl PreparedOrder {
         let mut first = FirstDocuments { memory: &self.memory, wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
+        let mut bound = None;
         let mut scores = scores.iter();
         for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
             if stop() {
@@ -111,17 +113,28 @@ impl PreparedOrder {
             for chunk in chunks {
                 let scores = scores.next();
                 candidate.chunk = chunk.chunk;
-                for (row, document) in chunk.documents.iter().enumerate() {
+                let column = |key: usize| columns.get(key)?.get(chunk.chunk - range.start)?.as_ref();
+                let next = |bound: &Option<SortBound>, from: usize| match bound {
+                    Some(bound) => bound.skip(column(0), &chunk.documents, from),
+                    None => from,
+                };
+                let mut row = next(&bound, 0);
+                while let Some(document) = chunk.documents.get(row) {
                     candidate.document = *document;
                     candidate.score = scores.and_then(|scores| scores.get(row)).copied().unwrap_or(0.0);
-                    let column = |key: usize| columns[key].get(chunk.chunk - range.start)?.as_ref();
-                    if self.complete(&mut candidate, &first, column) {
-                        first.offer(&candidate)?;
+                    if self.complete(&mut candidate, &first, column) && first.offer(&candidate)? {
+                        bound = self.bound(&first);
                     }
+                    row = next(&bound, row + 1);
                 }
             }
         }
         Ok((first.in_order(), true))
+    }
+
+    /// The bound of the first key, once there are as many documents as wanted.
+    fn bound(&self, first: &FirstDocuments<'_>) -> Option<SortBound> {
+        self.keys.first()?.bound(first.last()?.keys.first()?)
     }
 
     /// Makes the keys of a candidate. False as soon as it cannot be among the first.
@@ -157,7 +170,8 @@ impl FirstDocuments<'_> {
         self.best.peek().filter(|_| self.best.len() >= self.wanted).map(|last| &last.0)
     }
 
-    fn offer(&mut self, candidate: &SortedHit) -> Result<(), QueryMemoryError> {
+    /// Takes a candidate that is among the first. False if it is not.
+    fn offer(&mut self, candidate: &SortedHit) -> Result<bool, QueryMemoryError> {
         if self.best.len() < self.wanted {
             self.memory.take(candidate.memory_bytes())?;
             self.best.push(LastFirst(candidate.clone()));
@@ -168,8 +182,10 @@ impl FirstDocuments<'_> {
             self.memory.take(more.saturating_sub(fewer))?;
             self.memory.give_back(fewer.saturating_sub(more));
             last.0.clone_from(candidate);
+        } else {
+            return Ok(false);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn in_order(self) -> Vec<SortedHit> {
@@ -289,6 +305,41 @@ impl OrderKeyColumn {
             sort_key::reverse(&mut bytes);
         }
         SortValue::Key(bytes)
+    }
+
+    /// The bound of values after the key `last`. `None` if documents have other than one value each.
+    fn bound(&self, last: &SortValue) -> Option<SortBound> {
+        let one_value = match &self.by {
+            OrderBy::Number(of) | OrderBy::Text(of, _) | OrderBy::Bytes(of) => *of == self.of,
+            OrderBy::Id => true,
+            OrderBy::Score | OrderBy::Source | OrderBy::Nothing => false,
+        };
+        if !one_value {
+            return None;
+        }
+        let values = match last {
+            SortValue::First => ValueBound::All,
+            SortValue::Last => ValueBound::Unknown,
+            SortValue::Key(key) => self.value_bound(key),
+        };
+        Some(SortBound { values, descending: self.descending, missing_after: self.missing > *last })
+    }
+
+    fn value_bound(&self, key: &[u8]) -> ValueBound {
+        let bytes = || sort_key::bytes_of(key, self.descending);
+        match &self.by {
+            OrderBy::Number(data_type) if is_float(data_type) => {
+                sort_key::number_of(key).map_or(ValueBound::Unknown, ValueBound::Float)
+            }
+            OrderBy::Number(_) => sort_key::number_of(key).map_or(ValueBound::Unknown, ValueBound::Integer),
+            OrderBy::Id | OrderBy::Text(DataType::String, TextOrder::Raw) | OrderBy::Bytes(DataType::Raw) => {
+                ValueBound::Bytes(bytes())
+            }
+            OrderBy::Text(DataType::String, TextOrder::Lowercase) => ValueBound::Lowercase(bytes()),
+            OrderBy::Text(..) | OrderBy::Bytes(_) | OrderBy::Score | OrderBy::Source | OrderBy::Nothing => {
+                ValueBound::Unknown
+            }
+        }
     }
 
     /// Writes the key of a document, replacing the contents of `out`.

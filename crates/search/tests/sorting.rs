@@ -1,0 +1,116 @@
+//! The first documents in an order are the beginning of the whole order, for all types of fields, with and
+//! without values, in both directions.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_document::{DataType, DocumentValue};
+use millrace_fixtures::{Fields, field, plan, schema};
+use millrace_plan::{LocaleCollation, MissingOrder, PlanNode, SortBy, SortColumn, TextOrder};
+use millrace_ranking::CompiledProfile;
+use millrace_schema::{RankProfile, Schema};
+use millrace_search::{PreparedSearch, SearchDeadline};
+use proptest::prelude::*;
+
+/// Number of documents in a chunk.
+const CHUNK: usize = 7;
+
+/// A type of fields, an order of them, and a value for each of a few numbers.
+struct SortedType {
+    data_type: DataType,
+    by: SortBy,
+    value: fn(u8) -> DocumentValue,
+}
+
+/// A text with both cases, letters beyond ASCII, zero bytes and prefixes of others.
+fn word(number: u8) -> String {
+    let words =
+        ["", "a", "A", "ab", "aB\0", "aB\0\0c", "b", "Ä", "ä", "aä", "AÄ", "z", "ſ", "\u{212a}", "k", "İ"];
+    words[usize::from(number) % words.len()].to_owned()
+}
+
+/// A number with many ties, both zeros, infinities and NaN.
+fn float(number: u8) -> f64 {
+    let numbers = [0.0, -0.0, 1.5, -1.5, 3.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 100.0, -7.0];
+    numbers[usize::from(number) % numbers.len()]
+}
+
+fn array(of: DataType) -> DataType {
+    DataType::Array(Box::new(of))
+}
+
+fn types() -> Vec<SortedType> {
+    let number = || SortBy::Number("field".into());
+    let text = |order| SortBy::Text("field".into(), order);
+    let string = |number| DocumentValue::String(word(number));
+    let english = LocaleCollation::new("en_US", "PRIMARY").unwrap();
+    let sorted = |data_type, by, value| SortedType { data_type, by, value };
+    vec![
+        sorted(DataType::Bool, number(), |n| DocumentValue::Bool(n % 2 == 0)),
+        sorted(DataType::Byte, number(), |n| DocumentValue::Byte(n as i8)),
+        sorted(DataType::Int, number(), |n| DocumentValue::Int(i32::from(n) * 1_000_003 - i32::MAX / 16)),
+        sorted(DataType::Long, number(), |n| DocumentValue::Long(i64::from(n as i8) << 56)),
+        sorted(DataType::Float16, number(), |n| DocumentValue::Float(float(n) as f32)),
+        sorted(DataType::Float, number(), |n| DocumentValue::Float(float(n) as f32)),
+        sorted(DataType::Double, number(), |n| DocumentValue::Double(float(n))),
+        sorted(DataType::String, text(TextOrder::Raw), string),
+        sorted(DataType::String, text(TextOrder::Lowercase), string),
+        sorted(DataType::String, text(TextOrder::Collated(english)), string),
+        sorted(DataType::Raw, SortBy::Bytes("field".into()), |n| DocumentValue::Raw(word(n).into_bytes())),
+        sorted(array(DataType::Long), number(), |n| {
+            DocumentValue::Array((0..n % 3).map(|i| DocumentValue::Long(i64::from(n ^ i))).collect())
+        }),
+        sorted(array(DataType::String), text(TextOrder::Lowercase), |n| {
+            DocumentValue::Array((0..n % 3).map(|i| DocumentValue::String(word(n ^ i))).collect())
+        }),
+        sorted(DataType::Long, SortBy::DocumentId, |n| DocumentValue::Long(i64::from(n))),
+    ]
+}
+
+/// Names of the first `wanted` documents in an order.
+fn first(sorted: &SortedType, values: &[Option<u8>], order: &SortColumn, wanted: usize) -> Vec<String> {
+    let fields = vec![field("field", sorted.data_type.clone(), false)];
+    let profile = RankProfile { name: "default".to_owned(), ..RankProfile::default() };
+    let rank_profiles = [(profile.name.clone(), profile)].into();
+    let schema = Arc::new(Schema { rank_profiles, ..schema("test", fields) });
+    let document = |number: &Option<u8>| {
+        let fields: Fields = number.map(|number| ("field", (sorted.value)(number))).into_iter().collect();
+        (fields, true)
+    };
+    let documents: Vec<(Fields, bool)> = values.iter().map(document).collect();
+    let view = millrace_fixtures::view(&schema, &documents, CHUNK);
+    let mut plan = plan(&schema, PlanNode::True, Vec::new());
+    let last_first = SortColumn { by: SortBy::DocumentId, descending: true, missing: None };
+    plan.sorting = vec![order.clone(), last_first];
+    plan.hits = wanted;
+    let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+    let search = PreparedSearch::new(Arc::new(plan), profile, "items".into());
+    let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
+    let outcome = search.run(&view, &deadline).unwrap();
+    outcome.result.hits.iter().map(|hit| hit.id.name().to_owned()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_first_documents_are_the_beginning_of_the_whole_order(
+        values in proptest::collection::vec(proptest::option::weighted(0.8, 0..40u8), 1..40),
+        of in 0..types().len(),
+        descending: bool,
+        missing in proptest::sample::select(vec![
+            None,
+            Some(MissingOrder::First),
+            Some(MissingOrder::Last),
+            Some(MissingOrder::As("1".into())),
+        ]),
+        wanted in 1..6usize,
+    ) {
+        let sorted = &types()[of];
+        let order = SortColumn { by: sorted.by.clone(), descending, missing };
+        let whole = first(sorted, &values, &order, values.len());
+        prop_assert_eq!(whole.len(), values.len());
+        let some = first(sorted, &values, &order, wanted);
+        prop_assert_eq!(&some, &whole[..wanted.min(whole.len())]);
+    }
+}
