@@ -6,6 +6,7 @@ mod encrypted;
 mod forward;
 mod group_sizes;
 mod hop;
+mod question;
 mod readers;
 mod share;
 

@@ -2,30 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::body::to_bytes;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use hyper::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
 use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_node::Error;
-use millrace_node::cluster::{
-    ForwardKind, GroupSizesQuestion, WantedSizes, bucket_of, own_group_sizes, parts_of,
-};
+use millrace_node::cluster::{GroupSizesQuestion, WantedSizes, bucket_of, own_group_sizes, parts_of};
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
-use super::{ForwardedRequest, NodeForwarder, is_unsettled};
-use crate::http::BodyBounds;
-use crate::status::{HttpError, kind_of};
-use crate::{GatewayState, http};
+use super::{NodeForwarder, question};
+use crate::GatewayState;
 
 /// Path at which a node reports the sizes of groups in its buckets.
 pub(crate) const GROUP_SIZES_PATH: &str = "/state/v1/cluster/groups";
-
-/// Maximum bytes of a request and of an answer: a page has at most 1,000 groups, a caller at most as many as
-/// fit in its credential.
-const BYTES_MAX: usize = 32 << 20;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct SizesQuestionMessage {
@@ -106,81 +96,34 @@ impl SizesAnswerMessage {
 /// Asks the node at `address` for the sizes of groups in buckets that it has.
 ///
 /// # Errors
-/// The node cannot be reached, or does not have the buckets.
+/// The node cannot be reached, does not have the buckets, or is of an older version without the question.
 pub(super) async fn ask(
     forwarder: &NodeForwarder,
     address: &str,
     question: GroupSizesQuestion,
 ) -> Result<StoredGroupPage, Error> {
-    let mut body = Vec::new();
-    ciborium::into_writer(&SizesQuestionMessage::of(question), &mut body)
-        .map_err(|error| Error::Internal(error.to_string()))?;
-    let request = ForwardedRequest {
-        method: Method::POST,
-        target: GROUP_SIZES_PATH.to_owned(),
-        headers: HeaderMap::new(),
-        body: body.into(),
-        room: None,
-    };
-    let answer = forwarder.send(address, request, &ForwardKind::Share).await?;
-    if is_unsettled(answer.headers()) {
-        return Err(Error::Unsettled(format!("node {address} does not have the documents")));
-    }
-    let status = answer.status();
-    let body = to_bytes(answer.into_body(), BYTES_MAX)
-        .await
-        .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
-    if status != StatusCode::OK {
-        // An earlier version does not know the question.
-        let reason = String::from_utf8_lossy(&body);
-        let message = format!("node {address} does not count its groups: {status} {reason}");
-        return Err(Error::Remote { kind: kind_of(status), message });
-    }
-    let answer: SizesAnswerMessage = ciborium::from_reader(&*body)
-        .map_err(|error| Error::Unsettled(format!("the answer of node {address} cannot be read: {error}")))?;
+    let message = SizesQuestionMessage::of(question);
+    let answer: SizesAnswerMessage = question::ask(forwarder, address, GROUP_SIZES_PATH, &message).await?;
     answer.page()
 }
 
 /// Reports to another node the sizes of groups in buckets of this one.
 pub(crate) async fn tell_group_sizes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    match answer(&node, request).await {
-        Ok(response) => response,
-        Err(error) => {
-            let mut response = (error.status(), error.to_string()).into_response();
-            if matches!(error, Error::Unsettled(_)) {
-                super::unsettled(response.headers_mut());
-            }
-            response
-        }
-    }
+    question::respond(answer(&node, request).await)
 }
 
-async fn answer(node: &GatewayState, request: Request) -> Result<Response, Error> {
-    let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
-    let body = http::collect(node, request.into_body(), bounds).await?;
-    let question: SizesQuestionMessage = ciborium::from_reader(&*body)
-        .map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))?;
-    let page = own_group_sizes(node.node(), question.question()?).await?;
-    let mut body = Vec::new();
-    ciborium::into_writer(&SizesAnswerMessage::of(page), &mut body)
-        .map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(http::answer(StatusCode::OK, "application/cbor", body))
+async fn answer(node: &GatewayState, request: Request) -> Result<SizesAnswerMessage, Error> {
+    let message: SizesQuestionMessage = question::read(node, request).await?;
+    let page = own_group_sizes(node.node(), message.question()?).await?;
+    Ok(SizesAnswerMessage::of(page))
 }
 
 #[cfg(test)]
 mod tests {
     use millrace_bucket::BucketId;
-    use serde::de::DeserializeOwned;
 
     use super::*;
-
-    /// Checks that a message is written as these bytes, and read from them.
-    fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &T, kept: &str) {
-        let mut bytes = Vec::new();
-        ciborium::into_writer(message, &mut bytes).unwrap();
-        assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), kept);
-        assert_eq!(ciborium::from_reader::<T, _>(&bytes[..]).unwrap(), *message);
-    }
+    use crate::forwarding::question::check_kept;
 
     /// The bytes are those of protocol 1: other versions read and write them.
     #[test]
@@ -205,13 +148,13 @@ mod tests {
         ] {
             let question = GroupSizesQuestion { version, buckets: buckets.clone(), wanted };
             let message = SizesQuestionMessage::of(question.clone());
-            check(&message, kept);
+            check_kept(&message, kept);
             assert_eq!(message.question().unwrap(), question);
         }
         let size = StoredGroup { group: ann, documents: 2, bytes: 300, last_write: Timestamp(9) };
         let page = StoredGroupPage { groups: vec![size], continuation: Some(seven) };
         let message = SizesAnswerMessage::of(page.clone());
-        check(&message, ANSWER);
+        check_kept(&message, ANSWER);
         assert_eq!(message.page().unwrap(), page);
         assert!(group_of_key("x").is_err());
     }
