@@ -229,6 +229,12 @@ proptest! {
             });
             prop_assert_eq!(found.collect::<Vec<_>>(), expected);
             prop_assert_eq!(elements.len(), shown.as_ref().map_or(0, outermost));
+            let first = |element| column.of_row(index).find(|at| column.element(*at) == element);
+            let firsts: Vec<_> = elements.clone().map(first).collect();
+            prop_assert_eq!(column.by_element(index).collect::<Vec<_>>(), firsts.clone());
+            // The place after the last element has no value.
+            let at = (0..=elements.len()).map(|place| column.of_element(index, place));
+            prop_assert_eq!(at.collect::<Vec<_>>(), [firsts, vec![None]].concat());
         }
     }
 

@@ -111,6 +111,29 @@ impl<'a> LeafColumn<'a> {
         self.elements.as_ref().map_or(index, |elements| elements.of_values[index] as usize)
     }
 
+    /// For each element of a row's outermost collection, the index of its first value, if it has one.
+    #[inline]
+    pub fn by_element(&self, row: usize) -> impl Iterator<Item = Option<usize>> {
+        let values = self.of_row(row);
+        let mut next = values.start;
+        self.elements(row).map(move |element| {
+            while next < values.end && self.element(next) < element {
+                next += 1;
+            }
+            (next < values.end && self.element(next) == element).then_some(next)
+        })
+    }
+
+    /// Index of the first value in the element of a row's outermost collection at `place`, if there is one.
+    pub fn of_element(&self, row: usize, place: usize) -> Option<usize> {
+        let (elements, values) = (self.elements(row), self.of_row(row));
+        let element = elements.start.checked_add(place).filter(|element| elements.contains(element))?;
+        let Some(known) = &self.elements else { return Some(element) };
+        let of_values = &known.of_values[values.clone()];
+        let first = values.start + of_values.partition_point(|other| (*other as usize) < element);
+        (first < values.end && self.element(first) == element).then_some(first)
+    }
+
     /// True if every element has exactly one value: then [`LeafColumn::element`] is the value's index.
     pub fn is_flat(&self) -> bool {
         self.elements.is_none()

@@ -4,59 +4,64 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use millrace_column::{
-    BytesColumn, CellKind, Column, ColumnKey, FixedColumn, ValueLayout, View, layout, value,
+    BytesColumn, CellKind, Column, ColumnKey, ExecutionPaths, FixedColumn, ValueLayout, View, encoded_values,
+    layout, value,
 };
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DocumentValue, EncodedLeafValues, LeafColumn};
 
 use crate::GroupingFailure;
 use crate::datum::ExpressionDatum;
-use crate::field::{CheckedField, FieldReach};
-use crate::level::CheckedGrouping;
+use crate::field::{CheckedField, FieldReach, position_of};
+use crate::level::{CheckedGrouping, GroupingFieldPath, GroupingReads};
 
-/// Some documents of one chunk, and the columns that a grouping reads.
-pub(crate) struct GroupingBatch<'d> {
-    pub(crate) documents: &'d [u16],
-    /// One score per document; empty if all are 0.
-    pub(crate) scores: &'d [f64],
-    columns: Vec<FieldColumn>,
+/// The columns of one chunk that a grouping reads.
+pub(crate) struct GroupingColumns {
+    /// Columns of the fields that are read.
+    fields: Vec<Option<Column>>,
     ids: Option<Column>,
+    paths: ExecutionPaths,
 }
 
-struct FieldColumn {
-    name: String,
-    data_type: DataType,
-    column: Option<Column>,
-    /// Values of `documents`, decoded on first use.
-    decoded: OnceCell<Vec<Option<DocumentValue>>>,
-}
-
-impl<'d> GroupingBatch<'d> {
+impl GroupingColumns {
     pub(crate) fn read(
         grouping: &CheckedGrouping,
         view: &dyn View,
         chunk: usize,
-        documents: &'d [u16],
-        scores: &'d [f64],
     ) -> Result<Self, GroupingFailure> {
         let read = |key: &ColumnKey| {
             let columns = view.columns(key, chunk..chunk + 1)?;
             Ok::<_, GroupingFailure>(columns.into_iter().next().flatten())
         };
-        let columns = grouping
-            .fields
-            .iter()
-            .map(|(name, data_type)| {
-                let column = read(&ColumnKey::value(name))?;
-                Ok(FieldColumn {
-                    name: name.clone(),
-                    data_type: data_type.clone(),
-                    column,
-                    decoded: OnceCell::new(),
-                })
-            })
-            .collect::<Result<_, GroupingFailure>>()?;
-        let ids = if grouping.reads_ids { read(&ColumnKey::id())? } else { None };
-        Ok(GroupingBatch { documents, scores, columns, ids })
+        let names = grouping.reads.fields.iter().map(|(name, _)| ColumnKey::value(name));
+        let fields = names.map(|key| read(&key)).collect::<Result<_, _>>()?;
+        let ids = if grouping.reads.ids { read(&ColumnKey::id())? } else { None };
+        Ok(GroupingColumns { fields, ids, paths: view.paths() })
+    }
+}
+
+/// Some documents of one chunk, with their values.
+pub(crate) struct GroupingBatch<'d> {
+    pub(crate) documents: &'d [u16],
+    /// One score per document; empty if all are 0.
+    pub(crate) scores: &'d [f64],
+    reads: &'d GroupingReads,
+    columns: &'d GroupingColumns,
+    /// By field: the values of `documents`, decoded on first use.
+    decoded: Vec<OnceCell<Vec<Option<DocumentValue>>>>,
+    /// By path: the values of `documents` at its end, read on first use.
+    leaves: Vec<OnceCell<Option<LeafColumn<'d>>>>,
+}
+
+impl<'d> GroupingBatch<'d> {
+    pub(crate) fn new(
+        reads: &'d GroupingReads,
+        columns: &'d GroupingColumns,
+        documents: &'d [u16],
+        scores: &'d [f64],
+    ) -> Self {
+        let decoded = reads.fields.iter().map(|_| OnceCell::new()).collect();
+        let leaves = reads.paths.iter().map(|_| OnceCell::new()).collect();
+        GroupingBatch { documents, scores, reads, columns, decoded, leaves }
     }
 
     pub(crate) fn score(&self, row: usize) -> f64 {
@@ -65,7 +70,7 @@ impl<'d> GroupingBatch<'d> {
 
     /// User-specified part of the document id in `row`.
     pub(crate) fn document_name(&self, row: usize) -> ExpressionDatum<'_> {
-        let id = match &self.ids {
+        let id = match &self.columns.ids {
             Some(Column::Bytes(ids)) => ids.get(usize::from(self.documents[row])),
             _ => None,
         };
@@ -75,7 +80,7 @@ impl<'d> GroupingBatch<'d> {
 
     /// The value column of a field, if the chunk has it.
     pub(crate) fn column(&self, field: &CheckedField) -> Option<&Column> {
-        self.columns.iter().find(|column| column.name == field.name).and_then(|column| column.column.as_ref())
+        self.columns.fields[field.column].as_ref()
     }
 
     /// Value of a field in the document of `row`; with `element`, only that element of a list.
@@ -102,23 +107,53 @@ impl<'d> GroupingBatch<'d> {
                 return datum.unwrap_or_else(|| field.undefined());
             }
         }
+        if let Some(datum) = field.take_in_place(self, row, element) {
+            return datum;
+        }
         let key_of = |key: &CheckedField| self.field(key, row, None).to_text().into_owned();
         field.take(self.value(field, row), element, key_of)
     }
 
     /// Decoded value of a field in the document of `row`.
     pub(crate) fn value(&self, field: &CheckedField, row: usize) -> Option<&DocumentValue> {
-        let column = self.columns.iter().find(|column| column.name == field.name)?;
-        let values = column.decoded.get_or_init(|| {
+        let values = self.decoded[field.column].get_or_init(|| {
+            let column = self.column(field);
             let decode = |document: &u16| {
-                column
-                    .column
-                    .as_ref()
-                    .and_then(|cells| value(cells, &column.data_type, usize::from(*document)))
+                column.and_then(|cells| value(cells, &field.data_type, usize::from(*document)))
             };
             self.documents.iter().map(decode).collect()
         });
         values.get(row).and_then(Option::as_ref)
+    }
+
+    /// Values at the end of a path in all rows, if they are read in place.
+    pub(crate) fn all_leaves(&self, path: Option<usize>) -> Option<&LeafColumn<'d>> {
+        let path = path.filter(|_| self.columns.paths.is_fast())?;
+        let leaves = self.leaves[path].get_or_init(|| {
+            let GroupingFieldPath { field, reader, .. } = &self.reads.paths[path];
+            let encoded = encoded_values(self.columns.fields[*field].as_ref()?)?;
+            Some(reader.column(self.documents.iter().map(|document| encoded.get(usize::from(*document)))))
+        });
+        leaves.as_ref()
+    }
+
+    /// Values at the end of a path, if those of `row` are read in place.
+    pub(crate) fn leaves(&self, path: Option<usize>, row: usize) -> Option<&LeafColumn<'d>> {
+        self.all_leaves(path).filter(|leaves| leaves.irregular().binary_search(&row).is_err())
+    }
+
+    /// Latitudes and longitudes of a field's positions in a row, in millionths of a degree.
+    pub(crate) fn positions(&self, field: &CheckedField, row: usize) -> Cow<'_, [[i32; 2]]> {
+        let leaves = self.leaves(field.path, row);
+        if let Some((EncodedLeafValues::Positions(positions), leaves)) =
+            leaves.map(|leaves| (leaves.values(), leaves))
+        {
+            return Cow::Borrowed(&positions[leaves.of_row(row)]);
+        }
+        match self.value(field, row) {
+            Some(DocumentValue::Array(places)) => places.iter().filter_map(position_of).collect(),
+            value => value.and_then(position_of).into_iter().collect(),
+        }
     }
 }
 

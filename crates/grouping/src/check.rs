@@ -2,13 +2,12 @@
 
 mod expressions;
 
-use millrace_document::DataType;
 use millrace_query::GroupingDefaults;
 use millrace_schema::{Schema, did_you_mean};
 
 use crate::Error;
 use crate::continuation;
-use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupsList, HitList};
+use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupingReads, GroupsList, HitList};
 use crate::request::{
     GroupAggregator, GroupLimit, GroupingExpression, GroupingOperation, GroupingRequest, OperationTarget,
     OrderKey, ValueFilter,
@@ -58,8 +57,7 @@ impl GroupingRequest {
         let mut checker = GroupingChecker {
             schema,
             settings,
-            fields: Vec::new(),
-            reads_ids: false,
+            reads: GroupingReads::default(),
             bound: Vec::new(),
             last_tag: 1,
         };
@@ -90,8 +88,7 @@ impl GroupingRequest {
             }
         }
         Ok(CheckedGrouping {
-            fields: checker.fields,
-            reads_ids: checker.reads_ids,
+            reads: checker.reads,
             zone: settings.zone.clone(),
             all_documents: self.root.all_documents,
             top,
@@ -149,8 +146,7 @@ fn limit(max: Option<GroupLimit>, default: Option<usize>) -> Option<usize> {
 struct GroupingChecker<'s> {
     schema: &'s Schema,
     settings: &'s Settings,
-    fields: Vec<(String, DataType)>,
-    reads_ids: bool,
+    reads: GroupingReads,
     /// Fields with an element bound to the rows, outermost first.
     bound: Vec<String>,
     /// Number of the last item in the text. Items are the root, levels of groups, and outputs.

@@ -2,11 +2,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use millrace_column::{CellKind, Column, ExecutionPaths, View};
+use millrace_document::{EncodedLeafValues, LeafColumn};
 use serde::{Deserialize, Serialize};
 
 use crate::GroupingFailure;
 use crate::aggregate::AggregateValues;
-use crate::batch::GroupingBatch;
+use crate::batch::{GroupingBatch, GroupingColumns};
 use crate::datum::ExpressionDatum;
 use crate::field::FieldReach;
 use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
@@ -188,7 +189,8 @@ impl GroupingExecution {
             return Ok(());
         }
         let grouping = Arc::clone(&self.grouping);
-        let batch = GroupingBatch::read(&grouping, view, chunk, documents, scores)?;
+        let columns = GroupingColumns::read(&grouping, view, chunk)?;
+        let batch = GroupingBatch::new(&grouping.reads, &columns, documents, scores);
         let rows = GroupedRows {
             rows: (0..documents.len() as u32).collect(),
             groups: vec![0; documents.len()],
@@ -307,8 +309,8 @@ fn keep_best(hits: &mut Vec<HitRef>, count: usize, when: usize) {
 }
 
 /// Assignment of one batch's rows to groups.
-struct BatchCollector<'b> {
-    batch: &'b GroupingBatch<'b>,
+struct BatchCollector<'b, 'd> {
+    batch: &'b GroupingBatch<'d>,
     grouping: &'b CheckedGrouping,
     part: u32,
     chunk: usize,
@@ -316,7 +318,7 @@ struct BatchCollector<'b> {
     paths: ExecutionPaths,
 }
 
-impl<'b> BatchCollector<'b> {
+impl<'b, 'd> BatchCollector<'b, 'd> {
     fn level(
         &self,
         level: &'b GroupingLevel,
@@ -367,7 +369,7 @@ impl<'b> BatchCollector<'b> {
         Ok(())
     }
 
-    fn context<'e>(&'e self, row: u32, elements: &'e [u32]) -> RowContext<'e> {
+    fn context<'e>(&'e self, row: u32, elements: &'e [u32]) -> RowContext<'e, 'd> {
         RowContext { batch: self.batch, zone: &self.grouping.zone, row: row as usize, elements }
     }
 
@@ -386,7 +388,9 @@ impl<'b> BatchCollector<'b> {
         if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
             return Ok(inner);
         }
-        let mut elements = Vec::with_capacity(width);
+        if self.assign_elements(list, table, rows, &mut inner)? {
+            return Ok(inner);
+        }
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
             let outer = rows.elements(index);
             let key = list.by.eval(self.context(row, outer));
@@ -395,14 +399,8 @@ impl<'b> BatchCollector<'b> {
                 value => (Vec::new(), Some(value)),
             };
             for (place, value) in values.iter().chain(&one).enumerate() {
-                elements.clear();
-                elements.extend_from_slice(outer);
-                if list.binds {
-                    elements.push(place as u32);
-                }
-                if list.filter.as_ref().is_none_or(|filter| filter.passes(self.context(row, &elements))) {
+                if self.admits(list, row, outer, place, &mut inner) {
                     inner.push(row, table.number(group, value));
-                    inner.elements.extend_from_slice(&elements);
                 }
             }
             if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
@@ -410,6 +408,86 @@ impl<'b> BatchCollector<'b> {
             }
         }
         Ok(inner)
+    }
+
+    /// Binds a row to the element at `place`, unless the list's filter leaves it out: then it returns false.
+    fn admits(
+        &self,
+        list: &GroupsList,
+        row: u32,
+        outer: &[u32],
+        place: usize,
+        inner: &mut GroupedRows,
+    ) -> bool {
+        let start = inner.elements.len();
+        inner.elements.extend_from_slice(outer);
+        if list.binds {
+            inner.elements.push(place as u32);
+        }
+        let Some(filter) = &list.filter else { return true };
+        let passes = filter.passes(self.context(row, &inner.elements[start..]));
+        if !passes {
+            inner.elements.truncate(start);
+        }
+        passes
+    }
+
+    /// Fast path for the elements of a collection, directly from the values that are read in place. Returns
+    /// false if it does not apply.
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    fn assign_elements(
+        &self,
+        list: &GroupsList,
+        table: &mut GroupTable,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> Result<bool, GroupingFailure> {
+        let GroupingNode::Field { field, element: None } = &list.by else { return Ok(false) };
+        let leaves = self.batch.all_leaves(field.path).filter(|leaves| leaves.irregular().is_empty());
+        let Some(leaves) = leaves.filter(|_| field.is_list()) else { return Ok(false) };
+        match leaves.values() {
+            EncodedLeafValues::Integers(numbers) => {
+                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                    table.long(group, index.map_or(0, |index| numbers[index]))
+                })?;
+            }
+            EncodedLeafValues::Texts(texts) => {
+                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                    table.text_bytes(group, index.map_or(&[], |index| texts[index]))
+                })?;
+            }
+            _ => {
+                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                    table.number(group, &field.leaf_datum(leaves, index))
+                })?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn each_element(
+        &self,
+        list: &GroupsList,
+        leaves: &LeafColumn<'_>,
+        rows: &GroupedRows,
+        table: &mut GroupTable,
+        inner: &mut GroupedRows,
+        number: impl Fn(&mut GroupTable, u32, Option<usize>) -> u32,
+    ) -> Result<(), GroupingFailure> {
+        for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
+            let outer = rows.elements(index);
+            for (place, value) in leaves.by_element(row as usize).enumerate() {
+                if self.admits(list, row, outer, place, inner) {
+                    inner.push(row, number(table, group, value));
+                }
+            }
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
+        }
+        Ok(())
     }
 
     /// Fast path for a plain field of whole numbers or text, without a filter, directly from its column.

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
-use millrace_document::{DataType, DocumentValue};
-use millrace_schema::Schema;
+use millrace_document::{DataType, DocumentValue, EncodedLeafValues, LeafColumn};
+use millrace_schema::{Schema, SchemaField};
 
 use crate::Error;
+use crate::batch::GroupingBatch;
 use crate::datum::ExpressionDatum;
+use crate::level::GroupingReads;
 use crate::node::ValueKind;
 use crate::request::{GroupingPath, GroupingPathStep};
 
@@ -15,6 +17,12 @@ use crate::request::{GroupingPath, GroupingPathStep};
 pub(crate) struct CheckedField {
     /// Name of the field that has the column.
     pub(crate) name: String,
+    /// Index of the field among those that are read.
+    pub(crate) column: usize,
+    /// Index of the path to the values; `None` if they are not read in place.
+    pub(crate) path: Option<usize>,
+    /// Index of the path to the keys of a map, to find an entry by its key.
+    pub(crate) key_path: Option<usize>,
     pub(crate) data_type: DataType,
     pub(crate) reach: FieldReach,
     /// Struct field names from the outside in, after `reach`.
@@ -44,8 +52,12 @@ pub(crate) enum FieldReach {
 }
 
 impl CheckedField {
-    /// Resolves a path in a schema.
-    pub(crate) fn resolve(path: &GroupingPath, schema: &Schema) -> Result<Self, Error> {
+    /// Resolves a path in a schema, and adds it to those that are read.
+    pub(crate) fn resolve(
+        path: &GroupingPath,
+        schema: &Schema,
+        reads: &mut GroupingReads,
+    ) -> Result<Self, Error> {
         let no_field = || {
             let names: Vec<&str> = schema.fields.keys().map(|name| &**name).take(20).collect();
             Error::invalid(format!(
@@ -64,14 +76,8 @@ impl CheckedField {
         if let Some(position) = position
             && is_position(&position.data_type)
         {
-            return Ok(CheckedField {
-                name: position.name.to_string(),
-                data_type: position.data_type.clone(),
-                reach: FieldReach::ZCurve,
-                members: Vec::new(),
-                kind: ValueKind::Long,
-                leaf_type: DataType::Long,
-            });
+            let (kind, leaf_type) = (ValueKind::Long, DataType::Long);
+            return Ok(CheckedField::new(position, FieldReach::ZCurve, Vec::new(), kind, leaf_type, reads));
         }
         let field = field.ok_or_else(no_field)?;
         let mut at = &field.data_type;
@@ -96,6 +102,7 @@ impl CheckedField {
                         FieldReach::AtKeyOf(Box::new(CheckedField::resolve(
                             &GroupingPath { field: name.clone(), steps: Vec::new() },
                             schema,
+                            reads,
                         )?))
                     }
                     _ => {
@@ -135,21 +142,39 @@ impl CheckedField {
             DataType::Struct(_) => return Err(wrong(at, "name one of its fields after a dot")),
             _ => return Err(wrong(at, "a collection inside a collection cannot be grouped")),
         };
-        let (leaf_type, data_type) = (at.clone(), field.data_type.clone());
-        Ok(CheckedField { name: field.name.to_string(), data_type, reach, members, kind, leaf_type })
+        Ok(CheckedField::new(field, reach, members, kind, at.clone(), reads))
+    }
+
+    fn new(
+        field: &SchemaField,
+        reach: FieldReach,
+        members: Vec<String>,
+        kind: ValueKind,
+        leaf_type: DataType,
+        reads: &mut GroupingReads,
+    ) -> Self {
+        let (name, data_type) = (field.name.to_string(), field.data_type.clone());
+        let column = reads.field(&name, &data_type);
+        let first = match reach {
+            FieldReach::Whole | FieldReach::Elements | FieldReach::ZCurve => None,
+            FieldReach::Keys => Some("key".to_owned()),
+            FieldReach::Values | FieldReach::At(_) | FieldReach::AtKeyOf(_) => Some("value".to_owned()),
+        };
+        let path = reads.path(column, first.into_iter().chain(members.iter().cloned()).collect());
+        let key_path = match reach {
+            FieldReach::At(_) | FieldReach::AtKeyOf(_) => reads.path(column, vec!["key".to_owned()]),
+            _ => None,
+        };
+        CheckedField { name, column, path, key_path, data_type, reach, members, kind, leaf_type }
     }
 
     /// Resolves a position field for `geo_distance`.
-    pub(crate) fn position(name: &str, schema: &Schema) -> Result<Self, Error> {
+    pub(crate) fn position(name: &str, schema: &Schema, reads: &mut GroupingReads) -> Result<Self, Error> {
         match schema.fields.get(name) {
-            Some(field) if is_position(&field.data_type) => Ok(CheckedField {
-                name: name.to_owned(),
-                data_type: field.data_type.clone(),
-                reach: FieldReach::Whole,
-                members: Vec::new(),
-                kind: ValueKind::Double,
-                leaf_type: DataType::Double,
-            }),
+            Some(field) if is_position(&field.data_type) => {
+                let (kind, leaf_type) = (ValueKind::Double, DataType::Double);
+                Ok(CheckedField::new(field, FieldReach::Whole, Vec::new(), kind, leaf_type, reads))
+            }
             Some(field) => Err(Error::invalid(format!(
                 "geo_distance needs a position, and '{name}' is of type {}",
                 field.data_type
@@ -190,6 +215,50 @@ impl CheckedField {
         }
     }
 
+    /// Extracts the path's values from the values of its batch, as [`CheckedField::take`] does from a decoded
+    /// value. `None` if they are not read in place.
+    pub(crate) fn take_in_place<'b>(
+        &self,
+        batch: &'b GroupingBatch<'_>,
+        row: usize,
+        element: Option<usize>,
+    ) -> Option<ExpressionDatum<'b>> {
+        let leaves = batch.leaves(self.path, row)?;
+        let datum = |index| self.leaf_datum(leaves, index);
+        let none = || ExpressionDatum::List(Vec::new());
+        let entry = |key: &str| {
+            let keys = batch.leaves(self.key_path, row)?;
+            let found = keys.of_row(row).find(|index| is_key(keys.values(), *index, key));
+            let place = found.map(|index| keys.element(index) - keys.elements(row).start);
+            Some(place.map_or_else(none, |place| datum(leaves.of_element(row, place))))
+        };
+        Some(match &self.reach {
+            FieldReach::Whole => datum(leaves.of_row(row).next()),
+            FieldReach::At(key) => entry(key)?,
+            FieldReach::AtKeyOf(field) => entry(&batch.field(field, row, None).to_text())?,
+            FieldReach::ZCurve if !self.is_list() => match leaves.of_row(row).next() {
+                Some(index) => leaf(leaves, index),
+                None => zcurve_of(None),
+            },
+            FieldReach::Elements | FieldReach::Keys | FieldReach::Values | FieldReach::ZCurve => {
+                match element {
+                    Some(place) => datum(leaves.of_element(row, place)),
+                    None => ExpressionDatum::List(leaves.by_element(row).map(datum).collect()),
+                }
+            }
+        })
+    }
+
+    /// The value at `index` of those that are read in place. Without an index: that of a document that has
+    /// none.
+    pub(crate) fn leaf_datum<'a>(
+        &self,
+        leaves: &LeafColumn<'a>,
+        index: Option<usize>,
+    ) -> ExpressionDatum<'a> {
+        index.map_or_else(|| self.undefined(), |index| leaf(leaves, index))
+    }
+
     /// Extracts the path's values from a decoded value. With `element`, only that element of a list.
     pub(crate) fn take<'a>(
         &self,
@@ -205,9 +274,9 @@ impl CheckedField {
             }
             (FieldReach::At(_) | FieldReach::AtKeyOf(_), _) => ExpressionDatum::List(Vec::new()),
             (FieldReach::ZCurve, Some(DocumentValue::Array(places))) => {
-                self.pick(places.len(), element, |index| zcurve(Some(&places[index])))
+                self.pick(places.len(), element, |index| zcurve_of(position_of(&places[index])))
             }
-            (FieldReach::ZCurve, value) => zcurve(value),
+            (FieldReach::ZCurve, value) if !self.is_list() => zcurve_of(value.and_then(position_of)),
             (FieldReach::Elements, Some(DocumentValue::Array(items))) => {
                 self.pick(items.len(), element, |index| self.leaf(Some(&items[index])))
             }
@@ -220,10 +289,12 @@ impl CheckedField {
             (FieldReach::Values, Some(DocumentValue::Map(entries))) => {
                 self.pick(entries.len(), element, |index| self.leaf(Some(&entries[index].1)))
             }
-            (FieldReach::Elements | FieldReach::Keys | FieldReach::Values, _) => match element {
-                Some(_) => self.undefined(),
-                None => ExpressionDatum::List(Vec::new()),
-            },
+            (FieldReach::Elements | FieldReach::Keys | FieldReach::Values | FieldReach::ZCurve, _) => {
+                match element {
+                    Some(_) => self.undefined(),
+                    None => ExpressionDatum::List(Vec::new()),
+                }
+            }
         }
     }
 
@@ -279,6 +350,27 @@ impl CheckedField {
     }
 }
 
+/// The value at `index`.
+fn leaf<'a>(leaves: &LeafColumn<'a>, index: usize) -> ExpressionDatum<'a> {
+    match leaves.values() {
+        EncodedLeafValues::Bools(values) => ExpressionDatum::Bool(values[index]),
+        EncodedLeafValues::Integers(values) => ExpressionDatum::Long(values[index]),
+        EncodedLeafValues::Floats(values) => ExpressionDatum::Double(values[index]),
+        EncodedLeafValues::Texts(values) => ExpressionDatum::Text(String::from_utf8_lossy(values[index])),
+        EncodedLeafValues::Raws(values) => ExpressionDatum::Raw(Cow::Borrowed(values[index])),
+        EncodedLeafValues::Positions(values) => ExpressionDatum::Long(zcurve(values[index])),
+    }
+}
+
+/// True if the key at `index` is written as `key`.
+fn is_key(keys: &EncodedLeafValues<'_>, index: usize, key: &str) -> bool {
+    match keys {
+        EncodedLeafValues::Texts(texts) => texts[index] == key.as_bytes(),
+        EncodedLeafValues::Integers(numbers) => key.parse() == Ok(numbers[index]),
+        _ => false,
+    }
+}
+
 fn is_position(data_type: &DataType) -> bool {
     match data_type {
         DataType::Position => true,
@@ -287,8 +379,20 @@ fn is_position(data_type: &DataType) -> bool {
     }
 }
 
+/// Latitude and longitude of a position, in millionths of a degree.
+pub(crate) fn position_of(value: &DocumentValue) -> Option<[i32; 2]> {
+    match value {
+        DocumentValue::Position { latitude, longitude } => Some([*latitude, *longitude]),
+        _ => None,
+    }
+}
+
+fn zcurve_of(position: Option<[i32; 2]>) -> ExpressionDatum<'static> {
+    ExpressionDatum::Long(position.map_or(i64::MIN, zcurve))
+}
+
 /// Interleaves the bits of longitude (even bits) and latitude (odd bits), both in millionths of a degree.
-fn zcurve(value: Option<&DocumentValue>) -> ExpressionDatum<'static> {
+pub(crate) fn zcurve([latitude, longitude]: [i32; 2]) -> i64 {
     let spread = |part: i32| {
         let mut bits = u64::from(part as u32);
         for (shift, mask) in [
@@ -302,10 +406,5 @@ fn zcurve(value: Option<&DocumentValue>) -> ExpressionDatum<'static> {
         }
         bits
     };
-    match value {
-        Some(DocumentValue::Position { latitude, longitude }) => {
-            ExpressionDatum::Long((spread(*longitude) | spread(*latitude) << 1) as i64)
-        }
-        _ => ExpressionDatum::Long(i64::MIN),
-    }
+    (spread(longitude) | spread(latitude) << 1) as i64
 }

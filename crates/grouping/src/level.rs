@@ -1,6 +1,7 @@
 //! A validated request: the computations at each level.
 
-use millrace_document::DataType;
+use millrace_column::{ValueLayout, layout};
+use millrace_document::{DataType, EncodedLeafReader};
 
 use crate::continuation::Offsets;
 use crate::datum::ExpressionDatum;
@@ -12,9 +13,7 @@ use crate::zone::GroupingZone;
 /// A request validated against a schema, ready for execution.
 #[derive(Debug)]
 pub struct CheckedGrouping {
-    /// Fields whose value columns are read.
-    pub(crate) fields: Vec<(String, DataType)>,
-    pub(crate) reads_ids: bool,
+    pub(crate) reads: GroupingReads,
     pub(crate) zone: GroupingZone,
     pub(crate) all_documents: bool,
     /// Limit on the documents that are grouped, best first.
@@ -32,7 +31,53 @@ impl CheckedGrouping {
 
     /// Names of the fields whose value columns are read.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
-        self.fields.iter().map(|(name, _)| name.as_str())
+        self.reads.fields.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+/// The columns that a request reads, and the paths to values inside them. Each column, and each path, is
+/// read once for a batch of documents.
+#[derive(Debug, Default)]
+pub(crate) struct GroupingReads {
+    /// Fields whose value columns are read.
+    pub(crate) fields: Vec<(String, DataType)>,
+    /// Paths into collections and structs.
+    pub(crate) paths: Vec<GroupingFieldPath>,
+    /// True if the column of document ids is read.
+    pub(crate) ids: bool,
+}
+
+/// A path to values inside a field's collections and structs.
+#[derive(Debug)]
+pub(crate) struct GroupingFieldPath {
+    /// Index of the field.
+    pub(crate) field: usize,
+    /// Names on the way: members, and `key` and `value` of maps.
+    names: Vec<String>,
+    pub(crate) reader: EncodedLeafReader,
+}
+
+impl GroupingReads {
+    /// Index of a field, which is added if it is not read yet.
+    pub(crate) fn field(&mut self, name: &str, data_type: &DataType) -> usize {
+        let known = self.fields.iter().position(|(known, _)| known == name);
+        known.unwrap_or_else(|| {
+            self.fields.push((name.to_owned(), data_type.clone()));
+            self.fields.len() - 1
+        })
+    }
+
+    /// Index of a path into a field, which is added if it is not read yet. `None` if its values are not
+    /// encoded, or of types that cannot be read in place.
+    pub(crate) fn path(&mut self, field: usize, names: Vec<String>) -> Option<usize> {
+        let known = self.paths.iter().position(|known| known.field == field && known.names == names);
+        known.or_else(|| {
+            let data_type = &self.fields[field].1;
+            let is_encoded = layout(data_type) == ValueLayout::Encoded;
+            let reader = is_encoded.then(|| EncodedLeafReader::new(data_type, &names)).flatten()?;
+            self.paths.push(GroupingFieldPath { field, names, reader });
+            Some(self.paths.len() - 1)
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use icu_collator::CollatorBorrowed;
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::DataType;
 use regex::Regex;
 
 use crate::batch::GroupingBatch;
@@ -113,8 +113,8 @@ impl NarrowType {
 
 /// A row of a batch, and the data that expressions use beside it.
 #[derive(Clone, Copy)]
-pub(crate) struct RowContext<'b> {
-    pub(crate) batch: &'b GroupingBatch<'b>,
+pub(crate) struct RowContext<'b, 'd> {
+    pub(crate) batch: &'b GroupingBatch<'d>,
     pub(crate) zone: &'b GroupingZone,
     pub(crate) row: usize,
     /// Elements of structured fields by which outer groups were created.
@@ -154,7 +154,7 @@ impl GroupingNode {
         }
     }
 
-    pub(crate) fn eval<'b>(&'b self, context: RowContext<'b>) -> ExpressionDatum<'b> {
+    pub(crate) fn eval<'b>(&'b self, context: RowContext<'b, '_>) -> ExpressionDatum<'b> {
         match self {
             GroupingNode::Constant(ExpressionDatum::Text(text)) => ExpressionDatum::Text(Cow::Borrowed(text)),
             GroupingNode::Constant(value) => value.clone(),
@@ -188,7 +188,8 @@ impl GroupingNode {
                 each(input.eval(context), |value| collator.key(&value.to_text()))
             }
             GroupingNode::Distance { field, latitude, longitude, miles } => {
-                let km = kilometres(context.batch.value(field, context.row), *latitude, *longitude);
+                let positions = context.batch.positions(field, context.row);
+                let km = kilometres(&positions, *latitude, *longitude);
                 ExpressionDatum::Double(if *miles { km / 1.609_344 } else { km })
             }
         }
@@ -225,22 +226,16 @@ impl fmt::Debug for TextCollator {
     }
 }
 
-/// Great-circle distance to the nearest position of the value, in kilometres; infinite without a position.
-fn kilometres(value: Option<&DocumentValue>, latitude: f64, longitude: f64) -> f64 {
-    match value {
-        Some(DocumentValue::Position { latitude: lat, longitude: lng }) => {
-            let (a, b) = ((f64::from(*lat) / 1e6).to_radians(), latitude.to_radians());
-            let half_lat = ((b - a) / 2.0).sin();
-            let half_lng = ((longitude - f64::from(*lng) / 1e6).to_radians() / 2.0).sin();
-            let h = half_lat * half_lat + a.cos() * b.cos() * half_lng * half_lng;
-            2.0 * 6371.0088 * h.sqrt().min(1.0).asin()
-        }
-        Some(DocumentValue::Array(places)) => places
-            .iter()
-            .map(|place| kilometres(Some(place), latitude, longitude))
-            .fold(f64::INFINITY, f64::min),
-        _ => f64::INFINITY,
-    }
+/// Great-circle distance to the nearest of some positions, in kilometres; infinite without a position.
+fn kilometres(positions: &[[i32; 2]], latitude: f64, longitude: f64) -> f64 {
+    let distance = |[lat, lng]: &[i32; 2]| {
+        let (a, b) = ((f64::from(*lat) / 1e6).to_radians(), latitude.to_radians());
+        let half_lat = ((b - a) / 2.0).sin();
+        let half_lng = ((longitude - f64::from(*lng) / 1e6).to_radians() / 2.0).sin();
+        let h = half_lat * half_lat + a.cos() * b.cos() * half_lng * half_lng;
+        2.0 * 6371.0088 * h.sqrt().min(1.0).asin()
+    };
+    positions.iter().map(distance).fold(f64::INFINITY, f64::min)
 }
 
 /// A validated filter.
@@ -258,7 +253,7 @@ impl FilterNode {
     /// True if a row passes. For a list, one passing element is enough.
     ///
     /// In ranges, text counts as the number that it spells; other text is in no range.
-    pub(crate) fn passes(&self, context: RowContext<'_>) -> bool {
+    pub(crate) fn passes(&self, context: RowContext<'_, '_>) -> bool {
         match self {
             FilterNode::Regex(regex, input) => {
                 any(&input.eval(context), |value| regex.is_match(&value.to_text()))

@@ -88,8 +88,8 @@ fn written(message: &impl Serialize) -> Result<Vec<u8>, Error> {
 #[cfg(test)]
 pub(super) fn check_kept<T: Serialize + DeserializeOwned>(message: &T, kept: &str) {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let bytes = written(message).unwrap();
+    let bytes = written(message).expect("a message of plain data is written");
     assert_eq!(hex(&bytes), kept);
-    let read: T = ciborium::from_reader(&bytes[..]).unwrap();
-    assert_eq!(hex(&written(&read).unwrap()), kept);
+    let read: T = ciborium::from_reader(&bytes[..]).expect("what was written is read");
+    assert_eq!(hex(&written(&read).expect("a message of plain data is written")), kept);
 }

@@ -9,7 +9,7 @@ use super::GroupingChecker;
 use crate::Error;
 use crate::buckets::check_buckets;
 use crate::datum::ExpressionDatum;
-use crate::field::{CheckedField, FieldReach};
+use crate::field::CheckedField;
 use crate::functions::{ArgumentKinds, GroupingFunction, ReturnKind};
 use crate::level::{CheckedAggregate, GroupNode, GroupingLevel};
 use crate::node::{FilterNode, GroupingNode, TextCollator, ValueKind};
@@ -111,12 +111,11 @@ impl GroupingChecker<'_> {
             }
             GroupingExpression::Relevance => (GroupingNode::Score, ValueKind::Double),
             GroupingExpression::DocumentName => {
-                self.reads_ids = true;
+                self.reads.ids = true;
                 (GroupingNode::DocumentName, ValueKind::Text)
             }
             GroupingExpression::Field { path, .. } => {
-                let field = CheckedField::resolve(path, self.schema)?;
-                self.read(&field);
+                let field = CheckedField::resolve(path, self.schema, &mut self.reads)?;
                 let kind = field.kind;
                 let element = if field.is_list() {
                     let place = self.bound.iter().rposition(|bound| *bound == field.name);
@@ -157,8 +156,7 @@ impl GroupingChecker<'_> {
                 (GroupingNode::Collate { input: Box::new(input), collator }, ValueKind::Raw)
             }
             GroupingExpression::GeoDistance { field, latitude, longitude, miles } => {
-                let field = CheckedField::position(field, self.schema)?;
-                self.read(&field);
+                let field = CheckedField::position(field, self.schema, &mut self.reads)?;
                 let node = GroupingNode::Distance {
                     field,
                     latitude: *latitude,
@@ -271,15 +269,6 @@ impl GroupingChecker<'_> {
             ValueFilter::And(a, b) => FilterNode::And(Box::new(self.filter(a)?), Box::new(self.filter(b)?)),
             ValueFilter::Or(a, b) => FilterNode::Or(Box::new(self.filter(a)?), Box::new(self.filter(b)?)),
         })
-    }
-
-    fn read(&mut self, field: &CheckedField) {
-        if let FieldReach::AtKeyOf(key) = &field.reach {
-            self.read(key);
-        }
-        if !self.fields.iter().any(|(name, _)| *name == field.name) {
-            self.fields.push((field.name.clone(), field.data_type.clone()));
-        }
     }
 }
 

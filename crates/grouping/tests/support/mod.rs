@@ -5,8 +5,9 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use millrace_column::{BytesBuilder, Column, ColumnKey, MemoryView, ValueBuilder, ViewChunk};
+use millrace_column::{BytesBuilder, Column, ColumnKey, MemoryView, ValueBuilder, View, ViewChunk};
 use millrace_document::DocumentValue;
+use millrace_fixtures::PlainView;
 use millrace_grouping::{GroupingExecution, GroupingRequest, HitRef, Settings};
 use millrace_query::GroupingDefaults;
 use millrace_result::{GroupId, GroupList, GroupValue, GroupingResult, ResultGroup, ResultHit};
@@ -15,7 +16,8 @@ use millrace_schema::{Application, Schema};
 const SCHEMA: &str = "
 schema purchase {
     document purchase {
-        struct part { field name type string {} field count type int {} }
+        struct size { field width type double {} field heavy type bool {} }
+        struct part { field name type string {} field count type int {} field size type size {} }
         field customer type string { indexing: summary | attribute }
         field item type string { indexing: summary | attribute }
         field subject type string { indexing: summary | index }
@@ -39,6 +41,9 @@ schema purchase {
         field parts type array<part> { indexing: summary }
         field place type position { indexing: summary | attribute }
         field route type array<position> { indexing: summary | attribute }
+        field marks type weightedset<int> { indexing: summary | attribute }
+        field case type part { indexing: summary }
+        field shelves type map<string, part> { indexing: summary }
         field vector type tensor<float>(x[2]) { indexing: summary | attribute }
     }
     document-summary short { summary item {} }
@@ -49,6 +54,7 @@ const SERVICES: &str = "<services version='1.0'><container id='default' version=
 <documents><document type='purchase' mode='streaming'/></documents></content></services>";
 
 /// A document: name in its id, score, and fields.
+#[derive(Debug)]
 pub struct TestPurchase {
     pub name: String,
     pub score: f64,
@@ -109,10 +115,31 @@ pub fn execute(
     settings: &Settings,
     parts: &[&[TestPurchase]],
 ) -> Result<GroupingResult, Box<dyn Error>> {
+    execute_over(request, schema, settings, parts, |purchases| view(schema, purchases, 5))
+}
+
+/// As [`execute`], on the plain paths.
+#[allow(dead_code, reason = "not all tests compare the two")]
+pub fn execute_plain(
+    request: &GroupingRequest,
+    schema: &Schema,
+    settings: &Settings,
+    parts: &[&[TestPurchase]],
+) -> Result<GroupingResult, Box<dyn Error>> {
+    execute_over(request, schema, settings, parts, |purchases| PlainView(view(schema, purchases, 5)))
+}
+
+fn execute_over<V: View>(
+    request: &GroupingRequest,
+    schema: &Schema,
+    settings: &Settings,
+    parts: &[&[TestPurchase]],
+    view: impl Fn(&[TestPurchase]) -> V,
+) -> Result<GroupingResult, Box<dyn Error>> {
     let grouping = Arc::new(request.check(schema, settings)?);
     let mut whole: Option<GroupingExecution> = None;
     for (number, purchases) in parts.iter().enumerate() {
-        let view = view(schema, purchases, 5);
+        let view = view(purchases);
         let mut execution = GroupingExecution::new(Arc::clone(&grouping), number as u32);
         for (chunk, documents) in purchases.chunks(5).enumerate() {
             let rows: Vec<u16> = (0..documents.len() as u16).collect();
