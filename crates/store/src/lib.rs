@@ -55,7 +55,7 @@ pub use options::StoreOptions;
 pub use read::groups::{StoredGroup, StoredGroupPage};
 pub use read::slice::VisitSlice;
 pub use read::sweep::SweptPage;
-pub use read::visit::{StoreVisit, ViewScope, VisitPage, VisitedVersion};
+pub use read::visit::{StoreVisit, ViewScope, VisitFilter, VisitPage, VisitedVersion};
 pub use replica::transfer::{ArrivedSegment, ExportParcel, ParcelBucket, SegmentImport};
 pub use replica::{StoredReplica, VersionKey, VersionPage};
 pub use status::StoreStatus;

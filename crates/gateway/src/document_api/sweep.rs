@@ -14,7 +14,7 @@ use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentUpdate, OperationAction, OperationKind, json,
 };
 use millrace_indexing::IndexingCaller;
-use millrace_store::{DocumentWrite, StoreChange, StoreModification, VisitedVersion, WriteRefusal};
+use millrace_store::{DocumentWrite, StoreChange, StoreModification, WriteRefusal};
 use serde_json::{Value, json as object};
 
 use super::DocumentCall;
@@ -33,6 +33,9 @@ use millrace_node::work::WorkKind;
 
 /// Number of documents changed at one time.
 const TOGETHER: usize = 256;
+
+/// Number of documents selected at one time. Each selection walks the unsealed rows, which the changes add to.
+const SELECTED: usize = 32 * TOGETHER;
 
 /// Default time limit of one request.
 const TIME_CHUNK: Duration = Duration::from_secs(60);
@@ -250,49 +253,64 @@ async fn sweep_here(
     let mut count = 0;
     loop {
         let (stepping, from) = (Arc::clone(pass), continuation.clone());
-        let found = call.node.pool().run_in(pass.flow(), move || stepping.step(from, TOGETHER)).await??;
-        let mut writes = Vec::with_capacity(found.documents.len());
-        for visited in found.documents {
-            let VisitedVersion::Document(document, _) = visited else { continue };
-            let (pass, change) = (Arc::clone(pass), Arc::clone(change));
-            let modify = StoreChange::Modify(Box::new(move |stored| match stored {
-                Some((document, timestamp)) if pass.wants_version(&document, timestamp) => change(document),
-                _ => Ok(StoreModification::Nothing),
-            }));
-            writes.push(DocumentWrite { id: document.id, change: modify });
-        }
-        // All of them are in flight before the first is awaited: the store syncs once for many.
-        let until = call.deadline();
-        let commits: Vec<_> = writes
-            .into_iter()
-            .map(|write| {
-                let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
-                tokio::spawn(async move { commit(&node, &permit, write, until).await })
-            })
-            .collect();
-        let mut changed = 0;
-        let mut failure = None;
-        for commit in commits {
-            match commit.await.map_err(|error| Error::Internal(error.to_string()))? {
-                Ok(written) => changed += u64::from(written.changed),
-                Err(error) => failure = Some(error),
+        let selected = call.node.pool().run_in(pass.flow(), move || stepping.ids(from, SELECTED)).await??;
+        let mut ids = selected.ids.into_iter().peekable();
+        while ids.peek().is_some() {
+            let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
+            let last = together.last().cloned();
+            match change_together(call, pass, change, together).await? {
+                Ok(changed) => count += changed,
+                Err(_) if count > 0 => return Ok((count, continuation)),
+                Err(reason) => return Err(Error::Unsettled(reason)),
+            }
+            continuation = last.and_then(|last| pass.continuation_after(&last));
+            if ids.peek().is_some() && Instant::now() >= deadline {
+                return Ok((count, continuation));
             }
         }
-        match failure {
-            None => {}
-            Some(Error::Unsettled(_)) if changed == 0 && count > 0 => return Ok((count, continuation)),
-            Some(Error::Unsettled(reason)) if changed > 0 => {
-                return Err(Error::Unknown(format!(
-                    "{changed} documents were changed, others were not: {reason}"
-                )));
-            }
-            Some(error) => return Err(error),
-        }
-        count += changed;
-        continuation = found.continuation;
+        continuation = selected.continuation;
         if continuation.is_none() || Instant::now() >= deadline {
             return Ok((count, continuation));
         }
+    }
+}
+
+/// Changes these documents, and returns the number of changed ones; the inner error is the reason for which
+/// none was changed, where the caller may retry.
+async fn change_together(
+    call: &DocumentCall,
+    pass: &Arc<VisitPass>,
+    change: &Arc<Decide>,
+    ids: Vec<DocumentId>,
+) -> Result<Result<u64, String>, Error> {
+    let until = call.deadline();
+    let modified = |id: DocumentId| {
+        let (pass, change) = (Arc::clone(pass), Arc::clone(change));
+        let modify = StoreChange::Modify(Box::new(move |stored| match stored {
+            Some((document, timestamp)) if pass.wants_version(&document, timestamp) => change(document),
+            _ => Ok(StoreModification::Nothing),
+        }));
+        let write = DocumentWrite { id, change: modify };
+        let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
+        tokio::spawn(async move { commit(&node, &permit, write, until).await })
+    };
+    // All of them are in flight before the first is awaited: the store syncs once for many.
+    let commits: Vec<_> = ids.into_iter().map(modified).collect();
+    let mut changed = 0;
+    let mut failure = None;
+    for commit in commits {
+        match commit.await.map_err(|error| Error::Internal(error.to_string()))? {
+            Ok(written) => changed += u64::from(written.changed),
+            Err(error) => failure = Some(error),
+        }
+    }
+    match failure {
+        None => Ok(Ok(changed)),
+        Some(Error::Unsettled(reason)) if changed > 0 => {
+            Err(Error::Unknown(format!("{changed} documents were changed, others were not: {reason}")))
+        }
+        Some(Error::Unsettled(reason)) => Ok(Err(reason)),
+        Some(error) => Err(error),
     }
 }
 

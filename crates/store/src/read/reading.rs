@@ -562,8 +562,13 @@ impl ChunkPart {
         document_id(self.path(), ids, row)
     }
 
+    /// The versions that a visit covers: the newest of each document, with or without removals.
+    pub fn visited(&self, removals: bool) -> &Mask {
+        if removals { &self.newest } else { &self.live }
+    }
+
     /// The file that it is in, for errors.
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         match &self.source {
             ChunkSource::Segment { segment, .. } => segment.path(),
             ChunkSource::Tail(_) => Path::new("tail"),

@@ -1,9 +1,13 @@
+use std::fmt;
+use std::sync::Arc;
+
 use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 
 #[cfg(doc)]
 use crate::Store;
 use crate::VisitSlice;
+use crate::read::visiting;
 
 /// Set of documents that a view or a visit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub struct StoreVisit {
     pub continuation: Option<String>,
     /// Maximum number of documents in a page.
     pub wanted: usize,
+    /// Condition on the returned documents; `None`: all are returned.
+    pub filter: Option<VisitFilter>,
     /// True to return removals that are still remembered as well.
     pub tombstones: bool,
     /// Required fields; others may be missing in the result. `None`: all.
@@ -64,9 +70,47 @@ impl StoreVisit {
             slice: VisitSlice::WHOLE,
             continuation: None,
             wanted: 1024,
+            filter: None,
             tombstones: false,
             fields: None,
         }
+    }
+
+    /// Continuation of the visit after a document that it returned; `None` if it does not visit the type of
+    /// this one.
+    pub fn continuation_after(&self, id: &DocumentId) -> Option<String> {
+        visiting::continuation_after(self, id)
+    }
+}
+
+/// A condition on the documents of a visit. Documents for which it does not hold cost only the columns that
+/// it reads. It does not apply to removals.
+#[derive(Clone)]
+pub struct VisitFilter {
+    /// Fields that the condition reads.
+    fields: Vec<String>,
+    accepts: Arc<dyn Fn(&Document) -> bool + Send + Sync>,
+}
+
+impl VisitFilter {
+    /// Creates the condition `accepts`, which depends on the id and these fields of a document alone: it may
+    /// get documents without the others.
+    pub fn new(fields: Vec<String>, accepts: impl Fn(&Document) -> bool + Send + Sync + 'static) -> Self {
+        VisitFilter { fields, accepts: Arc::new(accepts) }
+    }
+
+    pub(crate) fn fields(&self) -> &[String] {
+        &self.fields
+    }
+
+    pub(crate) fn accepts(&self, document: &Document) -> bool {
+        (self.accepts)(document)
+    }
+}
+
+impl fmt::Debug for VisitFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VisitFilter").field("fields", &self.fields).finish_non_exhaustive()
     }
 }
 
@@ -90,4 +134,14 @@ pub enum VisitedVersion {
     Document(Document, Timestamp),
     /// A removal.
     Removed(DocumentId, Timestamp),
+}
+
+impl VisitedVersion {
+    /// Id of the document.
+    pub fn id(&self) -> &DocumentId {
+        match self {
+            VisitedVersion::Document(document, _) => &document.id,
+            VisitedVersion::Removed(id, _) => id,
+        }
+    }
 }

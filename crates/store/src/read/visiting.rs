@@ -5,12 +5,12 @@
 //! bucket.
 
 use std::collections::BTreeSet;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::{ControlFlow, Range, RangeInclusive};
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
 use millrace_column::{Column, ColumnForm, ColumnKey};
-use millrace_document::{DocumentGroup, DocumentId, Timestamp};
+use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 
 use crate::read::columns;
 use crate::read::masks::is_set;
@@ -20,9 +20,9 @@ use crate::shared::StoreContext;
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
 
-/// Number of versions outside of its slice or times that a page passes before it ends, with fewer documents
-/// than wanted. It bounds the time of one page.
-const PASSED_MAX: usize = 1 << 14;
+/// Number of versions outside of its slice or times, or refused by its filter, that a page passes before it
+/// ends, with fewer documents than wanted. It bounds the time of one page.
+const PASSED_MAX: usize = 1 << 13;
 
 /// The next page.
 pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPage, Error> {
@@ -32,6 +32,7 @@ pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPa
         visit,
         reading: &reading,
         visited: Vec::new(),
+        last_type: 0,
         last: None,
         after: Vec::new(),
         passed: 0,
@@ -53,6 +54,12 @@ pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPa
     Ok(VisitPage { visited: page.visited, continuation: None, progress: 1.0 })
 }
 
+/// The continuation of a visit after a document; `None` if it does not visit documents of this type.
+pub(crate) fn continuation_after(visit: &StoreVisit, id: &DocumentId) -> Option<String> {
+    let document_type = visit.document_types.iter().position(|name| name == id.document_type())?;
+    Some(StorePosition::of(document_type, id).encode())
+}
+
 /// A place in the order of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StorePosition {
@@ -62,6 +69,15 @@ struct StorePosition {
 }
 
 impl StorePosition {
+    /// The position of a document.
+    fn of(document_type: usize, id: &DocumentId) -> Self {
+        StorePosition {
+            document_type,
+            grouped: *id.group() != DocumentGroup::None,
+            sort_key: DocumentSortKey::new(id).as_bytes().to_vec(),
+        }
+    }
+
     /// Share of all locations of `document_types` types before this position, from 0 to 1. Documents without
     /// a group are assumed to be few.
     fn progress(&self, document_types: usize) -> f64 {
@@ -108,10 +124,13 @@ struct PageInProgress<'a> {
     visit: &'a StoreVisit,
     reading: &'a StoreSnapshot<'a>,
     visited: Vec<VisitedVersion>,
+    /// Number of the type of the last visited version.
+    last_type: usize,
+    /// Position at which the page ends, once that is known.
     last: Option<StorePosition>,
     /// Sort key after which the page begins.
     after: Vec<u8>,
-    /// Number of versions that were outside of the slice or the times.
+    /// Number of versions that were outside of the slice or the times, or refused by the filter.
     passed: usize,
 }
 
@@ -282,19 +301,71 @@ impl TypeWalk<'_, '_> {
         locations: RangeInclusive<u64>,
     ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
-        let (first, last) = visit.slice.locations(group);
-        let slice = first..=last;
-        let mut rows: Vec<(DocumentSortKey, DocumentId, usize, usize, u64)> = Vec::new();
-        for (number, part) in parts.iter().enumerate() {
-            let end = end_of(parts, number);
-            if part.info.newest < visit.from.0
-                || part.info.oldest > visit.to.0
-                || part.info.first_location > *locations.end()
-                || end < *locations.start()
-            {
+        let overlaps = |number: &usize| {
+            let part = &parts[*number];
+            part.info.newest >= visit.from.0
+                && part.info.oldest <= visit.to.0
+                && part.info.first_location <= *locations.end()
+                && end_of(parts, *number) >= *locations.start()
+        };
+        let numbers: Vec<usize> = (0..parts.len()).filter(overlaps).collect();
+        let reader = RowReader::new(self.page, self.document_type, parts);
+        match numbers[..] {
+            [] => Ok(ControlFlow::Continue(())),
+            [number] => self.rows_of_part(number, locations, reader),
+            _ => self.rows_of_parts(&numbers, locations, visit.slice.locations(group), reader),
+        }
+    }
+
+    /// The versions of one part. Its rows lie in the order of their keys, so the keys of a few are enough to
+    /// find the first and the last one.
+    fn rows_of_part(
+        &mut self,
+        number: usize,
+        locations: RangeInclusive<u64>,
+        mut reader: RowReader<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let parts = reader.parts;
+        let part = &parts[number];
+        let (ids, timestamps) = part.keys()?;
+        let key = |row| part.document_id(&ids, row).map(|id| DocumentSortKey::new(&id));
+        let after = self.page.after.as_slice();
+        let is_before = |row| {
+            let key = key(row)?;
+            Ok(key.as_bytes() <= after || key.reversed_location() < *locations.start())
+        };
+        let first = partition_point(0..ids.len(), is_before)?;
+        let end = partition_point(first..ids.len(), |row| {
+            key(row).map(|key| key.reversed_location() <= *locations.end())
+        })?;
+        let mask = part.visited(self.page.visit.tombstones);
+        for row in (first..end).filter(|row| is_set(mask, *row)) {
+            let timestamp = timestamps.cells::<u64>()[row];
+            if !(self.page.visit.from.0..=self.page.visit.to.0).contains(&timestamp) {
+                self.page.passed += 1;
                 continue;
             }
-            let mask = if visit.tombstones { &part.newest } else { &part.live };
+            let id = part.document_id(&ids, row)?;
+            if let ControlFlow::Break(()) = self.take(&mut reader, id, number, row, timestamp)? {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The versions of several parts with common locations, brought into one order.
+    fn rows_of_parts(
+        &mut self,
+        numbers: &[usize],
+        locations: RangeInclusive<u64>,
+        (first, last): (u64, u64),
+        mut reader: RowReader<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let (visit, slice) = (self.page.visit, first..=last);
+        let mut rows: Vec<(DocumentSortKey, DocumentId, usize, usize, u64)> = Vec::new();
+        for number in numbers {
+            let part = &reader.parts[*number];
+            let mask = part.visited(visit.tombstones);
             let (ids, timestamps) = part.keys()?;
             for row in (0..ids.len()).filter(|row| is_set(mask, *row)) {
                 let timestamp = timestamps.cells::<u64>()[row];
@@ -308,25 +379,59 @@ impl TypeWalk<'_, '_> {
                 if !is_wanted {
                     self.page.passed += 1;
                 } else if locations.contains(&location) {
-                    rows.push((key, id, number, row, timestamp));
+                    rows.push((key, id, *number, row, timestamp));
                 }
             }
         }
         rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let mut reader = RowReader::new(self.page, self.document_type, parts);
-        for (key, id, part, row, timestamp) in rows {
-            if self.page.visited.len() >= visit.wanted {
+        for (_, id, part, row, timestamp) in rows {
+            if let ControlFlow::Break(()) = self.take(&mut reader, id, part, row, timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
-            self.page.visited.push(reader.read(id, part, row, timestamp)?);
-            self.page.last = Some(StorePosition {
-                document_type: self.number,
-                grouped: *group != DocumentGroup::None,
-                sort_key: key.as_bytes().to_vec(),
-            });
         }
         Ok(ControlFlow::Continue(()))
     }
+
+    /// Adds a version to the page, unless the filter refuses it. Breaks, without it, if the page is full.
+    fn take(
+        &mut self,
+        reader: &mut RowReader<'_>,
+        id: DocumentId,
+        part: usize,
+        row: usize,
+        timestamp: u64,
+    ) -> Result<ControlFlow<()>, Error> {
+        if self.page.visited.len() >= self.page.visit.wanted {
+            let (last_type, last) = (self.page.last_type, self.page.visited.last());
+            self.page.last = last.map(|last| StorePosition::of(last_type, last.id()));
+            return Ok(ControlFlow::Break(()));
+        }
+        match reader.read(id, part, row, timestamp)? {
+            Some(version) => {
+                self.page.visited.push(version);
+                self.page.last_type = self.number;
+            }
+            None => self.page.passed += 1,
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The first number of a range for which `is_before` is false; the end if there is none. It is true for all
+/// numbers before that.
+fn partition_point(
+    range: Range<usize>,
+    is_before: impl Fn(usize) -> Result<bool, Error>,
+) -> Result<usize, Error> {
+    let Range { mut start, mut end } = range;
+    while start < end {
+        let middle = start + (end - start) / 2;
+        match is_before(middle)? {
+            true => start = middle + 1,
+            false => end = middle,
+        }
+    }
+    Ok(start)
 }
 
 /// Start of the sort keys of a group's documents at a reversed location.
@@ -371,19 +476,26 @@ fn window_end(parts: &[ChunkPart], from: u64, wanted: usize) -> Option<u64> {
     None
 }
 
-/// Reads documents out of chunks; the columns of the chunk that was read last stay at hand.
+/// Reads documents out of chunks; the columns that were read of a chunk stay at hand.
 struct RowReader<'a> {
     reading: &'a StoreSnapshot<'a>,
     document_type: &'a str,
     parts: &'a [ChunkPart],
-    wanted: Option<&'a [String]>,
-    columns: Vec<Option<PartColumns>>,
+    visit: &'a StoreVisit,
+    columns: Vec<PartColumns>,
 }
 
+/// Columns of one part.
+#[derive(Default)]
 struct PartColumns {
-    values: Vec<(ColumnKey, Option<Column>)>,
-    removed: Option<Column>,
+    removed: Option<Option<Column>>,
+    /// Columns that the filter reads.
+    filtered: Option<ValueColumns>,
+    /// Columns of the wanted fields.
+    wanted: Option<ValueColumns>,
 }
+
+type ValueColumns = Vec<(ColumnKey, Option<Column>)>;
 
 impl<'a> RowReader<'a> {
     fn new(page: &PageInProgress<'a>, document_type: &'a str, parts: &'a [ChunkPart]) -> Self {
@@ -391,56 +503,82 @@ impl<'a> RowReader<'a> {
             reading: page.reading,
             document_type,
             parts,
-            wanted: page.visit.fields.as_deref(),
-            columns: parts.iter().map(|_| None).collect(),
+            visit: page.visit,
+            columns: parts.iter().map(|_| PartColumns::default()).collect(),
         }
     }
 
+    /// Returns a version, or `None` if the filter refuses it.
     fn read(
         &mut self,
         id: DocumentId,
-        part: usize,
+        number: usize,
         row: usize,
         timestamp: u64,
-    ) -> Result<VisitedVersion, Error> {
+    ) -> Result<Option<VisitedVersion>, Error> {
         let timestamp = Timestamp(timestamp);
-        let (segment, section) = match &self.parts[part].source {
-            ChunkSource::Tail(chunk) => {
-                let row = &chunk.rows[row];
-                return Ok(if row.removed {
-                    VisitedVersion::Removed(id, timestamp)
-                } else {
-                    VisitedVersion::Document(row.document.clone(), timestamp)
-                });
-            }
-            ChunkSource::Segment { segment, section, .. } => (segment, *section),
-        };
-        if self.columns[part].is_none() {
-            let keys = segment.sections()[section].columns.iter();
-            let values = keys
-                .filter(|key| match key.form {
-                    ColumnForm::Value => self.wanted.is_none_or(|wanted| wanted.contains(&key.field)),
-                    // Any field can be in the rest.
-                    ColumnForm::Rest => self.wanted.is_none_or(|wanted| !wanted.is_empty()),
-                    _ => false,
-                })
-                .map(|key| Ok((key.clone(), self.parts[part].column(key)?)))
-                .collect::<Result<_, Error>>()?;
-            let removed = self.parts[part].column(&ColumnKey::removed())?;
-            self.columns[part] = Some(PartColumns { values, removed });
+        let visit = self.visit;
+        let part = &self.parts[number];
+        if let ChunkSource::Tail(chunk) = &part.source {
+            let row = &chunk.rows[row];
+            return Ok(match row.removed {
+                true => Some(VisitedVersion::Removed(id, timestamp)),
+                false if !visit.filter.as_ref().is_none_or(|filter| filter.accepts(&row.document)) => None,
+                false => Some(VisitedVersion::Document(row.document.clone(), timestamp)),
+            });
         }
-        let columns = self.columns[part].as_ref().expect("the columns of a part are read before its rows");
-        if let Some(Column::Fixed(removed)) = &columns.removed
+        let removed = match &mut self.columns[number].removed {
+            Some(removed) => removed,
+            place => place.insert(part.column(&ColumnKey::removed())?),
+        };
+        if let Some(Column::Fixed(removed)) = removed
             && removed.integer(row) == Some(1)
         {
-            return Ok(VisitedVersion::Removed(id, timestamp));
+            return Ok(Some(VisitedVersion::Removed(id, timestamp)));
         }
-        columns::document(&*self.reading.layout, self.document_type, id, row, &columns.values)
-            .map(|document| VisitedVersion::Document(document, timestamp))
-            .map_err(|error| Error::Corrupt {
-                path: segment.path().to_owned(),
-                offset: 0,
-                reason: error.to_string(),
-            })
+        if let Some(filter) = &visit.filter {
+            let columns = match &mut self.columns[number].filtered {
+                Some(columns) => columns,
+                place => place.insert(value_columns(part, Some(filter.fields()))?),
+            };
+            if !filter.accepts(&stored(self.reading, self.document_type, part, id.clone(), row, columns)?) {
+                return Ok(None);
+            }
+        }
+        let columns = match &mut self.columns[number].wanted {
+            Some(columns) => columns,
+            place => place.insert(value_columns(part, visit.fields.as_deref())?),
+        };
+        let document = stored(self.reading, self.document_type, part, id, row, columns)?;
+        Ok(Some(VisitedVersion::Document(document, timestamp)))
     }
+}
+
+/// The document in a row of a segment, with the values that are in these columns.
+fn stored(
+    reading: &StoreSnapshot<'_>,
+    document_type: &str,
+    part: &ChunkPart,
+    id: DocumentId,
+    row: usize,
+    columns: &ValueColumns,
+) -> Result<Document, Error> {
+    columns::document(&*reading.layout, document_type, id, row, columns).map_err(|error| Error::Corrupt {
+        path: part.path().to_owned(),
+        offset: 0,
+        reason: error.to_string(),
+    })
+}
+
+/// The columns of a part of a segment in which values of these fields can be; `None`: of all fields.
+fn value_columns(part: &ChunkPart, fields: Option<&[String]>) -> Result<ValueColumns, Error> {
+    let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
+    let is_wanted = |key: &&ColumnKey| match key.form {
+        ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
+        // Any field can be in the rest.
+        ColumnForm::Rest => fields.is_none_or(|fields| !fields.is_empty()),
+        _ => false,
+    };
+    let keys = segment.sections()[*section].columns.iter().filter(is_wanted);
+    keys.map(|key| Ok((key.clone(), part.column(key)?))).collect()
 }

@@ -78,6 +78,7 @@ fn versions(
                 slice: VisitSlice::WHOLE,
                 continuation: continuation.filter(|place| !place.is_empty()),
                 wanted: wanted - page.versions.len(),
+                filter: None,
                 tombstones: true,
                 fields: Some(Vec::new()),
             },

@@ -1,11 +1,11 @@
 //! Slices of a visit: each document is in exactly one, and each slice has a share of every group, in the
-//! tail, in segments, and in divided groups.
+//! tail, in segments, and in divided groups. Filters and continuations of the same visits.
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Timestamp};
-use millrace_store::{Store, StoreVisit, ViewScope, VisitSlice};
+use millrace_store::{Store, StoreVisit, ViewScope, VisitFilter, VisitSlice};
 
-use crate::common::{id, open, visited};
+use crate::common::{id, number, open, visited};
 use crate::late::{NOW, apply, small, version};
 
 const BITS: u8 = 3;
@@ -30,6 +30,34 @@ fn sliced(store: &Store, scope: &ViewScope, slice: VisitSlice) -> Versions {
     visited(store, &StoreVisit { tombstones: true, wanted: 23, scope: scope.clone(), slice, ..all })
 }
 
+/// Compares visits with a filter, and visits that continue after a document, with the visit of everything.
+#[track_caller]
+fn check_filter(store: &Store, scope: &ViewScope, slice: VisitSlice, whole: &Versions) {
+    let all = StoreVisit::all(&["mail", "note"]);
+    let plain = StoreVisit { tombstones: true, wanted: 23, scope: scope.clone(), slice, ..all };
+    let ids = |versions: Versions| versions.into_iter().map(|(id, ..)| id).collect::<Vec<_>>();
+    let by_number = VisitFilter::new(vec!["number".to_owned()], |document| number(document) % 3 == 0);
+    let by_id = VisitFilter::new(Vec::new(), |document| document.id.as_str().ends_with('7'));
+    type IsKept = fn(&(String, Option<i64>, Timestamp)) -> bool;
+    let filters: [(VisitFilter, IsKept); 2] = [
+        (by_number, |(_, number, _)| number.is_none_or(|number| number % 3 == 0)),
+        (by_id, |(id, number, _)| number.is_none() || id.ends_with('7')),
+    ];
+    for (filter, is_kept) in filters {
+        let visit = StoreVisit { filter: Some(filter), ..plain.clone() };
+        let kept: Versions = whole.iter().filter(|version| is_kept(version)).cloned().collect();
+        assert_eq!(visited(store, &visit), kept, "{slice} of {scope:?}");
+    }
+    let from = Timestamp(NOW - 350);
+    let late: Versions = whole.iter().filter(|(.., timestamp)| *timestamp >= from).cloned().collect();
+    assert_eq!(visited(store, &StoreVisit { from, ..plain.clone() }), late, "{slice} of {scope:?}");
+    for (at, (after, ..)) in whole.iter().enumerate().step_by(37) {
+        let continuation = plain.continuation_after(&id(after));
+        let rest = visited(store, &StoreVisit { continuation, ..plain.clone() });
+        assert_eq!(ids(rest), ids(whole[at + 1..].to_vec()), "after {after} of {slice} of {scope:?}");
+    }
+}
+
 /// Compares the slices of these scopes with the whole.
 #[track_caller]
 fn check(store: &Store, parts: &[BucketId]) {
@@ -42,12 +70,14 @@ fn check(store: &Store, parts: &[BucketId]) {
     }
     for scope in scopes {
         let whole = sliced(store, &scope, VisitSlice::WHOLE);
+        check_filter(store, &scope, VisitSlice::WHOLE, &whole);
         let counts: &[u32] = if scope == ViewScope::All { &[2, 3, 4, 23] } else { &[2, 3] };
         for count in counts.iter().copied() {
             let mut together = Versions::new();
             for number in 0..count {
                 let slice = VisitSlice::new(number, count).expect("one of them");
                 let found = sliced(store, &scope, slice);
+                check_filter(store, &scope, slice, &found);
                 assert!(found.iter().all(|(text, ..)| slice.has(&id(text))), "{slice} of {scope:?}");
                 // A bucket that is a part of a group has a part of its slices.
                 let is_even = count <= 4 && !matches!(scope, ViewScope::Buckets(_) | ViewScope::GroupsIn(..));

@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::ContentCluster;
 use millrace_selection::DocumentSelection;
-use millrace_store::{Store, StoreVisit, ViewScope, VisitSlice, VisitedVersion};
+use millrace_store::{Store, StoreVisit, ViewScope, VisitFilter, VisitPage, VisitSlice, VisitedVersion};
 
 use super::PAGE;
 use super::sliced;
@@ -40,6 +40,13 @@ pub(in crate::document_api) struct WholeGroup {
     pub(in crate::document_api) group: DocumentGroup,
     /// Bucket, if restricted to one.
     pub(in crate::document_api) part: Option<BucketId>,
+}
+
+/// Selected documents of one step of a pass, by their ids.
+pub(in crate::document_api) struct SelectedIds {
+    pub(in crate::document_api) ids: Vec<DocumentId>,
+    /// Start of the next step; `None` at the end.
+    pub(in crate::document_api) continuation: Option<String>,
 }
 
 /// Result of one step of a pass.
@@ -103,6 +110,7 @@ impl VisitPass {
             Some(text) if !is_part => Some(sliced::position(text, slice)?.to_owned()),
             text => text.map(str::to_owned),
         };
+        let filter = selection.clone().map(|selection| filter(&deployment, &document_types, selection));
         let visit = StoreVisit {
             document_types: if global { Vec::new() } else { document_types },
             scope: within(
@@ -117,6 +125,7 @@ impl VisitPass {
             slice,
             continuation,
             wanted: PAGE,
+            filter,
             tombstones: parameters.flag("includeRemoves")?.unwrap_or(false),
             ..between(call, StoreVisit::all(&[]))?
         };
@@ -133,21 +142,45 @@ impl VisitPass {
         wanted: usize,
     ) -> Result<VisitFound, Error> {
         let visit = StoreVisit { continuation, wanted: wanted.clamp(1, PAGE), ..self.visit.clone() };
-        if visit.document_types.is_empty() {
-            return Ok(VisitFound { documents: Vec::new(), continuation: None });
-        }
-        let page = self.store.visit(&visit)?;
+        let page = self.page(&visit)?;
         let mut documents = page.visited;
+        documents.retain(|visited| self.wants_id(visited.id()));
         for visited in &mut documents {
             if let VisitedVersion::Document(document, _) = visited {
                 self.deployment.kind(document.id.document_type())?.show_only(document);
             }
         }
-        documents.retain(|visited| match visited {
-            VisitedVersion::Document(document, _) => self.wants(document),
-            VisitedVersion::Removed(id, _) => self.wants_id(id),
-        });
         Ok(VisitFound { documents, continuation: page.continuation })
+    }
+
+    /// Continues from `continuation` for up to `wanted` selected documents, and returns their ids.
+    pub(in crate::document_api) fn ids(
+        &self,
+        continuation: Option<String>,
+        wanted: usize,
+    ) -> Result<SelectedIds, Error> {
+        let fields = Some(Vec::new());
+        let visit = StoreVisit { continuation, wanted, fields, tombstones: false, ..self.visit.clone() };
+        let page = self.page(&visit)?;
+        let ids = page.visited.into_iter().filter_map(|visited| match visited {
+            VisitedVersion::Document(document, _) => Some(document.id),
+            VisitedVersion::Removed(..) => None,
+        });
+        let ids = ids.filter(|id| self.wants_id(id)).collect();
+        Ok(SelectedIds { ids, continuation: page.continuation })
+    }
+
+    /// A page of the selected documents.
+    fn page(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
+        if visit.document_types.is_empty() {
+            return Ok(VisitPage { visited: Vec::new(), continuation: None, progress: 1.0 });
+        }
+        Ok(self.store.visit(visit)?)
+    }
+
+    /// Start of the step that follows a document of [`VisitPass::ids`].
+    pub(in crate::document_api) fn continuation_after(&self, id: &DocumentId) -> Option<String> {
+        self.visit.continuation_after(id)
     }
 
     /// Restricts the pass to one bucket.
@@ -173,6 +206,8 @@ impl VisitPass {
             slice,
             continuation: _,
             wanted: _,
+            // It is the selection.
+            filter: _,
             tombstones: _,
             fields: _,
         } = visit;
@@ -238,6 +273,21 @@ impl VisitPass {
     fn wants_id(&self, id: &DocumentId) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| namespace == id.namespace())
     }
+}
+
+/// The condition of a selection on stored documents, by the values that their schemas show.
+fn filter(
+    deployment: &Arc<CompiledApplication>,
+    document_types: &[String],
+    selection: DocumentSelection,
+) -> VisitFilter {
+    let fields = document_types.iter().flat_map(|document_type| selection.fields(document_type));
+    let fields = fields.map(str::to_owned).collect();
+    let deployment = Arc::clone(deployment);
+    VisitFilter::new(fields, move |document| {
+        let kind = deployment.kind(document.id.document_type());
+        kind.is_ok_and(|kind| holds(&selection, &kind.shown(document)))
+    })
 }
 
 /// Restricts a scope to a bucket, if there is one.
