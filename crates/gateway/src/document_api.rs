@@ -6,6 +6,7 @@ mod format;
 mod get;
 mod group_drop;
 mod path;
+mod retry;
 mod route;
 mod sweep;
 mod visit;

@@ -74,3 +74,34 @@ fn a_request_that_is_under_way_when_the_server_stops_is_answered() {
     server.start_again();
     assert_eq!(server.get("/document/v1/n/note/group/ann/1").1["fields"]["stars"], 7);
 }
+
+#[test]
+fn writes_of_long_texts_wait_for_the_sealing_thread() {
+    const TEXTS: u32 = 184;
+    let server = TestServer::with_notes();
+    let next = AtomicU32::new(0);
+    let url = server.url();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                let client = NodeClient::new(&url, HttpProtocol::Http1).expect("an address");
+                loop {
+                    let number = next.fetch_add(1, Ordering::SeqCst);
+                    if number >= TEXTS {
+                        return;
+                    }
+                    // Different words: all of them are split and stored anew while the tail is sealed.
+                    let words: Vec<String> = (0..100_000).map(|word| format!("w{number}x{word}")).collect();
+                    let body = format!("{{\"fields\":{{\"title\":\"{}\"}}}}", words.join(" "));
+                    let path = format!("/document/v1/n/note/group/ann/{number}");
+                    let request = OutgoingRequest::new(Method::POST, &path).body("application/json", body);
+                    let answer = runtime.block_on(client.send(request)).expect("every request is answered");
+                    assert_eq!(answer.status.as_u16(), 200, "{number}: {}", answer.message());
+                }
+            });
+        }
+    });
+    assert_eq!(server.get("/document/v1/n/note/group/ann/7").0, 200);
+}

@@ -9,16 +9,21 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_access::{Permit, WantedGroups};
 use millrace_document::{
-    Document, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind, json,
+    Document, DocumentGroup, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind,
+    json,
 };
 use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_model::SequencePurpose;
 use millrace_selection::DocumentSelection;
-use millrace_store::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteRefusal};
+use millrace_store::{
+    CommittedWrite, DocumentWrite, Modify, RefusedBatch, StoreChange, StoreModification, WriteDurability,
+    WriteRefusal,
+};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
+use super::retry::RetryPause;
 use super::route::WriteDestination;
 use crate::GatewayState;
 use crate::http::{self, BudgetReservation};
@@ -345,31 +350,64 @@ pub(super) fn holds(selection: &DocumentSelection, document: &Document) -> bool 
     selection.matches(document, now_s())
 }
 
-/// Sends a write to the store, or to all replicas on a node of a cluster, and waits until it is durable.
+/// Sends a write to the store, or to all replicas on a node of a cluster, and waits until it is durable. It
+/// waits for a store that takes no writes for the moment, until the deadline.
 pub(super) async fn commit(
     node: &GatewayState,
     permit: &Permit,
     write: DocumentWrite,
     deadline: Instant,
 ) -> Result<CommittedWrite, Error> {
-    let store = node.store(permit, WantedGroups::These(std::slice::from_ref(write.id.group())));
+    let Some(cluster) = node.cluster() else {
+        let mut outcomes = commit_batch(node, permit, vec![write], WriteDurability::Synced, deadline).await?;
+        return outcomes.pop().expect("a batch has an outcome for each of its writes");
+    };
     let (sender, receiver) = oneshot::channel();
-    // The caller may have left; the write stands all the same.
-    match node.cluster() {
-        None => store.write(write, move |result| {
-            let _ = sender.send(result.map_err(ClusterError::Store));
-        }),
-        Some(cluster) => cluster.write(
-            write,
-            deadline,
-            Box::new(move |result| {
-                let _ = sender.send(result);
-            }),
-        ),
-    }
+    let done = Box::new(move |result| {
+        // The caller may have left; the write stands all the same.
+        let _ = sender.send(result);
+    });
+    cluster.write(write, deadline, done);
     match receiver.await {
         Ok(outcome) => written(outcome),
-        Err(_) => Err(Error::Internal("the store dropped a write; see the log".to_owned())),
+        Err(_) => Err(Error::Internal("the cluster dropped a write; see the log".to_owned())),
+    }
+}
+
+/// Writes a batch to the store of a node that runs alone, as soon as the store takes it on, and waits until
+/// it is as durable as is wanted. The outcomes have the order of the writes.
+///
+/// # Errors
+/// The store takes nothing on, until the deadline if it is overloaded.
+pub(super) async fn commit_batch(
+    node: &GatewayState,
+    permit: &Permit,
+    mut writes: Vec<DocumentWrite>,
+    durability: WriteDurability,
+    deadline: Instant,
+) -> Result<Vec<Result<CommittedWrite, Error>>, Error> {
+    let mut retry = RetryPause::until(deadline);
+    loop {
+        let (sender, receiver) = oneshot::channel();
+        let tell = move |outcomes| {
+            // The caller may have left; the writes stand all the same.
+            let _ = sender.send(outcomes);
+        };
+        let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
+        let store = node.store(permit, WantedGroups::These(&groups));
+        match store.write_batch(writes, durability, tell) {
+            Ok(()) => {
+                let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = receiver
+                    .await
+                    .map_err(|_| Error::Internal("the store dropped a batch; see the log".to_owned()))?;
+                let convert = |outcome: Result<_, _>| written(outcome.map_err(ClusterError::Store));
+                return Ok(outcomes.into_iter().map(convert).collect());
+            }
+            Err(RefusedBatch { error, writes: refused }) => {
+                retry.after(ClusterError::Store(error).into()).await?;
+                writes = refused;
+            }
+        }
     }
 }
 

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_access::WantedGroups;
 use millrace_document::json::FeedPosition;
-use millrace_document::{DocumentGroup, DocumentId, OperationKind};
-use millrace_store::{CommittedWrite, DocumentWrite, RefusedBatch};
+use millrace_document::{DocumentId, OperationKind};
+use millrace_store::{CommittedWrite, DocumentWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -22,40 +21,15 @@ use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
 use crate::status::HttpError;
-use millrace_node::cluster::{BatchedWrite, ClusterError, ClusterView, ForwardKind};
+use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{Error, ErrorKind};
 
 /// Number of operations of a stream that are executed like single requests at a time.
 const FORWARDED_MAX: usize = 64;
 
-/// Shortest and longest pause before something is tried again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-
-/// Pauses before further attempts at what was refused, until a deadline.
-pub(super) struct RetryPause {
-    deadline: Instant,
-    pause: Duration,
-}
-
-impl RetryPause {
-    pub(super) fn until(deadline: Instant) -> Self {
-        RetryPause { deadline, pause: PAUSES.0 }
-    }
-
-    /// Waits, twice as long each time.
-    ///
-    /// # Errors
-    /// The error, if it is not one of an overload, or the time is up.
-    pub(super) async fn after(&mut self, error: Error) -> Result<(), Error> {
-        if error.kind() != ErrorKind::Overloaded || Instant::now() + self.pause > self.deadline {
-            return Err(error);
-        }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSES.1);
-        Ok(())
-    }
-}
+/// Pause before the quota of a group is asked again.
+const QUOTA_PAUSE: Duration = Duration::from_millis(50);
 
 /// Outcome of an operation.
 #[derive(Debug)]
@@ -245,7 +219,7 @@ impl FeedCommitter {
         let relayed = relayed.values().flatten().map(|operation| operation.single.id().group());
         for group in origins.iter().map(|origin| origin.id.group()).chain(relayed) {
             while quotas.admit_group(group, Instant::now(), metrics).is_err() {
-                tokio::time::sleep(PAUSES.1 / 10).await;
+                tokio::time::sleep(QUOTA_PAUSE).await;
             }
         }
     }
@@ -318,7 +292,10 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         return wave;
     }
     let outcomes = match call.node.cluster() {
-        None => commit_batch(call, writes).await,
+        None => {
+            let deadline = Instant::now() + call.timeout;
+            write::commit_batch(&call.node, &call.permit, writes, call.durability, deadline).await
+        }
         Some(cluster) => replicate_batch(&**cluster, writes, call.timeout).await,
     };
     let outcomes = match outcomes {
@@ -387,39 +364,6 @@ async fn replicate_batch(
         outcomes.push(write::written(receiver.await.map_err(dropped)?));
     }
     Ok(outcomes)
-}
-
-/// Writes a batch as soon as the store takes it on.
-///
-/// # Errors
-/// It takes nothing on.
-async fn commit_batch(
-    call: &DocumentCall,
-    mut writes: Vec<DocumentWrite>,
-) -> Result<Vec<Result<CommittedWrite, Error>>, Error> {
-    let mut retry = RetryPause::until(Instant::now() + call.timeout);
-    loop {
-        let (sender, receiver) = oneshot::channel();
-        let tell = move |outcomes| {
-            // The stream may have ended; the writes stand all the same.
-            let _ = sender.send(outcomes);
-        };
-        let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
-        let store = call.node.store(&call.permit, WantedGroups::These(&groups));
-        match store.write_batch(writes, call.durability, tell) {
-            Ok(()) => {
-                let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = receiver
-                    .await
-                    .map_err(|_| Error::Internal("the store dropped a batch; see the log".to_owned()))?;
-                let convert = |outcome: Result<_, _>| write::written(outcome.map_err(ClusterError::Store));
-                return Ok(outcomes.into_iter().map(convert).collect());
-            }
-            Err(RefusedBatch { error, writes: refused }) => {
-                retry.after(ClusterError::Store(error).into()).await?;
-                writes = refused;
-            }
-        }
-    }
 }
 
 /// Sends operations to the nodes that own their documents, a batch to each.

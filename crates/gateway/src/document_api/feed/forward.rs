@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, IgnoredOperation};
-use super::commit::{RetryPause, StreamOutcome};
+use super::commit::StreamOutcome;
+use crate::document_api::retry::RetryPause;
 use millrace_node::Error;
 
 /// An operation to be executed like a single request.

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedBreak};
-use super::commit::RetryPause;
 use super::forward::SingleOperation;
 use super::input::{FeedItem, FeedPiece};
+use crate::document_api::retry::RetryPause;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
 use crate::status::HttpError;

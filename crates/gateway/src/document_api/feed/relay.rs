@@ -18,8 +18,9 @@ use serde_json::Value;
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, IgnoredOperation};
-use super::commit::{CommittedWave, RetryPause, StreamOutcome};
+use super::commit::{CommittedWave, StreamOutcome};
 use super::forward::{ForwardedOperation, parameters_of};
+use crate::document_api::retry::RetryPause;
 use crate::forwarding::ForwardedRequest;
 use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
