@@ -248,8 +248,9 @@ impl ExpressionCompiler<'_> {
             FunctionForm::Expand => {
                 let of = self.value(call, 0)?;
                 let name = call.name(&arguments[1])?;
+                // Of the narrowest type, so that it does not widen the cells.
                 let one = types::of(
-                    CellType::Double,
+                    CellType::Int8,
                     vec![TensorDimension { name, kind: DimensionKind::Indexed(1) }],
                 );
                 let one = self.build(level).constant(crate::value::TensorValue {

@@ -101,7 +101,7 @@ pub static FUNCTIONS: &[BuiltinFunction] = functions! {
     "cosine_similarity", "cosine_similarity(t1, t2, dim)", 3..=DIMS, "The cosine of the angle between two vectors.",
         Expansion(&["t1", "t2"], "reduce(t1*t2, sum, dims) / sqrt(reduce(t1*t1, sum, dims) * reduce(t2*t2, sum, dims))");
     "count", "count(t, dim, …)", 1..=DIMS, "The number of cells along the dimensions, or of all.", Reduce(ReduceAggregator::Count);
-    "diag", "diag(n1, n2)", 2..=2, "A matrix i[n1], j[n2] with 1 where i is j and 0 elsewhere.", F(FunctionForm::Diag);
+    "diag", "diag(x[n1],y[n2],…) or diag(n1, n2)", 2..=2, "1 where all indexes are equal, and 0 elsewhere; with sizes alone, the dimensions are i and j.", F(FunctionForm::Diag);
     "elu", "elu(x)", 1..=1, "The exponential linear unit: exp(x) - 1 below 0, else x.", FunctionCode::Unary(UnaryNumberOp::Elu);
     "erf", "erf(x)", 1..=1, "The error function.", FunctionCode::Unary(UnaryNumberOp::Erf);
     "euclidean_distance", "euclidean_distance(t1, t2, dim)", 3..=DIMS, "The length of the straight line between two points.",
@@ -132,7 +132,7 @@ pub static FUNCTIONS: &[BuiltinFunction] = functions! {
     "min", "min(x, y) or min(t, dim, …)", 1..=DIMS, "The smaller of two, or the smallest along the dimensions.", BinaryOrReduce(BinaryNumberOp::Min, ReduceAggregator::Min);
     "pow", "pow(x, y)", 2..=2, "x to the power of y.", FunctionCode::Binary(BinaryNumberOp::Pow);
     "prod", "prod(t, dim, …)", 1..=DIMS, "The product along the dimensions, or of all cells.", Reduce(ReduceAggregator::Prod);
-    "range", "range(n)", 1..=1, "The numbers 0 to n - 1 in dimension i.", F(FunctionForm::Range);
+    "range", "range(x[n1],y[n2],…) or range(n)", 1..=1, "The sum of the indexes; with a size alone, the dimension is i.", F(FunctionForm::Range);
     "reduce", "reduce(t, aggregator, dim, …)", 2..=DIMS, "The aggregator (avg, count, max, median, min, prod, sum) along the dimensions, or of all cells.", F(FunctionForm::Reduce);
     "relu", "relu(x)", 1..=1, "The rectified linear unit: the larger of x and 0.", FunctionCode::Unary(UnaryNumberOp::Relu);
     "rename", "rename(t, dim, new) or rename(t, (d1,d2), (n1,n2))", 3..=3, "The tensor with other names of dimensions.", F(FunctionForm::Rename);

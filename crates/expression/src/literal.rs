@@ -1,6 +1,6 @@
 //! Tensor literals and generators: `tensor(…)(…)` and `tensor(…):…`.
 
-use millrace_tensor::{DimensionKind, TensorType};
+use millrace_tensor::{DimensionKind, TensorType, WrittenOrder};
 
 use crate::Error;
 use crate::parser::ExpressionParser;
@@ -10,7 +10,7 @@ use crate::types::dense_cells;
 impl ExpressionParser<'_> {
     /// Parses the text after the word `tensor`: a type, and either a generator or cells.
     pub(crate) fn tensor(&mut self, at: usize) -> Result<ExpressionNode, Error> {
-        let tensor_type = self.tensor_type()?;
+        let (tensor_type, order) = self.written_type()?;
         dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
         if self.take("(") {
             if let Some(mapped) = tensor_type.mapped().next() {
@@ -23,7 +23,7 @@ impl ExpressionParser<'_> {
             return Ok(ExpressionNode { at, kind: ExpressionKind::Generate(tensor_type, Box::new(body)) });
         }
         self.expect(":")?;
-        let mut literal = LiteralCells { tensor_type: &tensor_type, cells: Vec::new() };
+        let mut literal = LiteralCells { tensor_type: &tensor_type, order: &order, cells: Vec::new() };
         self.space();
         match self.rest().chars().next() {
             Some('{') => literal.map(self, &mut Vec::new())?,
@@ -39,6 +39,8 @@ impl ExpressionParser<'_> {
 /// Collector for the cells of one literal.
 struct LiteralCells<'t> {
     tensor_type: &'t TensorType,
+    /// Order of the labels and cells in nested lists.
+    order: &'t WrittenOrder,
     cells: Vec<LiteralCell>,
 }
 
@@ -81,9 +83,9 @@ impl LiteralCells<'_> {
                     if outer.len() < mapped {
                         self.map(parser, outer)?;
                     } else if parser.rest().starts_with('[') {
-                        self.dense(parser, &outer.clone())?;
+                        self.dense(parser, &self.order.labels(outer))?;
                     } else if self.tensor_type.dense_size() == 1 {
-                        self.cell(parser, &outer.clone(), 0)?;
+                        self.cell(parser, &self.order.labels(outer), 0)?;
                     } else {
                         return Err(parser.expected("the cells of the indexed dimensions in '['"));
                     }
@@ -155,7 +157,7 @@ impl LiteralCells<'_> {
                     return Err(parser.expected("a number: there are more '[' than indexed dimensions"));
                 }
             } else {
-                self.cell(parser, labels, place)?;
+                self.cell(parser, labels, self.order.cell(place.min(expected - 1)))?;
                 place += 1;
                 while depth > 0 && parser.take("]") {
                     depth -= 1;

@@ -1,12 +1,13 @@
 //! Parser from text to syntax tree, by precedence climbing.
 
-use millrace_tensor::TensorType;
+use millrace_tensor::{TensorType, WrittenOrder};
 
 use crate::operators::BinaryNumberOp;
 use crate::syntax::{
     ExpressionKind, ExpressionNode, FunctionArgument, NameArgument, ParsedExpression, QualifiedName,
     SliceLabel,
 };
+use crate::types::dense_cells;
 use crate::{Error, ExpressionSpot, function};
 
 /// Maximum nesting of expressions. Chains of operators do not count.
@@ -285,6 +286,11 @@ impl<'a> ExpressionParser<'a> {
         if word == "tensor" && matches!(self.rest().trim_start().chars().next(), Some('<' | '(')) {
             return self.tensor(at);
         }
+        if let Some(generator) = TypedGenerator::of(word)
+            && let Some(tensor_type) = self.dimensions()
+        {
+            return self.generated(at, generator, tensor_type);
+        }
         if self.rest().trim_start().starts_with('(') {
             match word {
                 "if" => return self.conditional(at),
@@ -332,6 +338,43 @@ impl<'a> ExpressionParser<'a> {
         }
         let output = (!output.is_empty()).then_some(output);
         expr(ExpressionKind::Name(QualifiedName { name: word.to_owned(), arguments, output }))
+    }
+
+    /// Parses `(x[2],y[3])` with an optional cell type before it, if that is next.
+    fn dimensions(&mut self) -> Option<TensorType> {
+        let before = self.at;
+        let rest = self.rest();
+        let found =
+            rest.find(']').filter(|end| rest[..*end].contains('[')).and_then(|_| self.tensor_type().ok());
+        if found.is_none() {
+            self.at = before;
+        }
+        found
+    }
+
+    /// A tensor whose cells are computed from their indexes.
+    fn generated(
+        &mut self,
+        at: usize,
+        generator: TypedGenerator,
+        tensor_type: TensorType,
+    ) -> Result<ExpressionNode, Error> {
+        dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
+        let names: Vec<&str> = tensor_type.indexed().map(|(name, _)| name).collect();
+        if names.is_empty() || tensor_type.mapped().next().is_some() {
+            return Err(self.error_at(at, format!("expected indexed dimensions, found {tensor_type}")));
+        }
+        let body = match generator {
+            TypedGenerator::Range => names.join("+"),
+            TypedGenerator::Diag if names.len() == 1 => "1".to_owned(),
+            TypedGenerator::Diag => names
+                .windows(2)
+                .map(|pair| format!("({}=={})", pair[0], pair[1]))
+                .collect::<Vec<_>>()
+                .join("*"),
+        };
+        let body = parse(&body)?.root;
+        Ok(ExpressionNode { at, kind: ExpressionKind::Generate(tensor_type, Box::new(body)) })
     }
 
     /// Parses `$name`, the old writing of `query(name)`.
@@ -541,32 +584,39 @@ impl<'a> ExpressionParser<'a> {
         Ok(ExpressionNode { at, kind: ExpressionKind::Slice(Box::new(tensor), address) })
     }
 
-    /// Parses a label: a word, a quoted string, or an expression in parentheses. The flag is true for a
+    /// Parses a label: a word or a quoted string, or an expression for its value. The flag is true for a
     /// quoted string.
     fn label(&mut self) -> Result<(SliceLabel, bool), Error> {
         self.space();
-        match self.rest().chars().next() {
-            Some('"' | '\'') => Ok((SliceLabel::Fixed(self.quoted()?), true)),
-            Some('(') => {
-                self.at += 1;
-                let computed = self.expression()?;
-                self.expect(")")?;
-                Ok((SliceLabel::Computed(computed), false))
-            }
+        let begin = self.at;
+        let fixed = match self.rest().chars().next() {
+            Some('"' | '\'') => Some((self.quoted()?, true)),
             Some('-') => {
                 self.at += 1;
-                let word = self.word().ok_or_else(|| self.expected("a number"))?;
-                Ok((SliceLabel::Fixed(format!("-{word}")), false))
+                self.word().map(|word| (format!("-{word}"), false))
             }
-            _ => match self.word() {
-                Some(word) => Ok((SliceLabel::Fixed(word.to_owned()), false)),
-                None => Err(self.expected("a label")),
-            },
+            _ => self.word().map(|word| (word.to_owned(), false)),
+        };
+        self.space();
+        match fixed {
+            Some((label, quoted)) if self.rest().starts_with([',', '}', ':']) => {
+                Ok((SliceLabel::Fixed(label), quoted))
+            }
+            // The word begins an expression.
+            _ => {
+                self.at = begin;
+                self.expression().map(|computed| (SliceLabel::Computed(computed), false))
+            }
         }
     }
 
     /// Parses the type of a tensor, after the word `tensor`.
     pub(crate) fn tensor_type(&mut self) -> Result<TensorType, Error> {
+        self.written_type().map(|(tensor_type, _)| tensor_type)
+    }
+
+    /// As [`ExpressionParser::tensor_type`], with the order in which its dimensions are written.
+    pub(crate) fn written_type(&mut self) -> Result<(TensorType, WrittenOrder), Error> {
         let begin = self.at;
         let end = self
             .rest()
@@ -574,7 +624,29 @@ impl<'a> ExpressionParser<'a> {
             .ok_or_else(|| self.expected("a tensor type such as tensor<float>(x[3])"))?;
         self.at += end + 1;
         let spec = format!("tensor{}", &self.text[begin..self.at]);
-        TensorType::parse(&spec).map_err(|error| self.error_at(begin, error.to_string()))
+        let tensor_type =
+            TensorType::parse(&spec).map_err(|error| self.error_at(begin, error.to_string()))?;
+        let order = WrittenOrder::parse(&spec, &tensor_type);
+        Ok((tensor_type, order))
+    }
+}
+
+/// A function whose argument is the type of its result.
+#[derive(Clone, Copy)]
+enum TypedGenerator {
+    /// The sum of the indexes.
+    Range,
+    /// 1 where all indexes are equal, and 0 elsewhere.
+    Diag,
+}
+
+impl TypedGenerator {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "range" => Some(TypedGenerator::Range),
+            "diag" => Some(TypedGenerator::Diag),
+            _ => None,
+        }
     }
 }
 

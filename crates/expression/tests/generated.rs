@@ -240,9 +240,7 @@ impl slow::SlowNames for GeneratedFeatures {
     }
 
     fn literal(&self, text: &str) -> Option<SlowTensor> {
-        let (tensor_type, cells) = text.split_once(':')?;
-        let tensor_type = TensorType::parse(tensor_type.trim()).ok()?;
-        Tensor::parse(cells.trim(), Some(&tensor_type)).ok().map(|tensor| of_tensor(&tensor))
+        Tensor::parse(text, None).ok().map(|tensor| of_tensor(&tensor))
     }
 }
 

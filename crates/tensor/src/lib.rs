@@ -21,6 +21,6 @@ pub use address::TensorAddress;
 pub use builder::TensorBuilder;
 pub use error::Error;
 pub use size::TENSOR_BYTES_MAX;
-pub use types::{CellType, DimensionKind, TensorDimension, TensorType};
+pub use types::{CellType, DimensionKind, TensorDimension, TensorType, WrittenOrder};
 pub use update::{CellOperation, TensorModify, TensorRemove};
 pub use value::{Tensor, TensorCells};

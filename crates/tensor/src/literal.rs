@@ -5,7 +5,7 @@ use std::fmt;
 use crate::size::TensorSize;
 use crate::{
     CellType, DimensionKind, Error, Tensor, TensorAddress, TensorBuilder, TensorCells, TensorDimension,
-    TensorType,
+    TensorType, WrittenOrder,
 };
 
 impl Tensor {
@@ -33,7 +33,13 @@ impl Tensor {
         };
         let mut parser = LiteralParser { text, at: text.len() - body.len(), tensor_type };
         let tensor = match tensor_type {
-            Some(tensor_type) => parser.typed(tensor_type),
+            Some(tensor_type) => {
+                let order = match spec {
+                    Some(spec) => WrittenOrder::parse(spec, tensor_type),
+                    None => WrittenOrder::of_type(tensor_type),
+                };
+                parser.typed(tensor_type, &order)
+            }
             None => parser.untyped(),
         }?;
         parser.skip_space();
@@ -61,7 +67,7 @@ struct LiteralParser<'t> {
 }
 
 impl<'t> LiteralParser<'t> {
-    fn typed(&mut self, tensor_type: &'t TensorType) -> Result<Tensor, Error> {
+    fn typed(&mut self, tensor_type: &'t TensorType, order: &WrittenOrder) -> Result<Tensor, Error> {
         let mut builder = TensorBuilder::new(tensor_type);
         let mapped = tensor_type.mapped().count();
         if self.peek() == Some('{') {
@@ -75,7 +81,7 @@ impl<'t> LiteralParser<'t> {
                     builder.cell(labels, index, value)
                 })?;
             } else if mapped > 0 {
-                self.labelled(tensor_type, &mut builder, &mut Vec::new(), mapped)?;
+                self.labelled(order, &mut builder, &mut Vec::new(), tensor_type)?;
             } else {
                 self.expect('}')?;
             }
@@ -84,7 +90,7 @@ impl<'t> LiteralParser<'t> {
         if mapped > 0 {
             return Err(self.fail("expected '{'"));
         }
-        let block = self.block(tensor_type)?;
+        let block = self.block(tensor_type, order)?;
         builder.block(Vec::new(), &block).map_err(|error| self.fail_with(error))?;
         Ok(builder.finish())
     }
@@ -163,20 +169,20 @@ impl<'t> LiteralParser<'t> {
     /// Parses `a:1, b:[1,2], …}`, or with several mapped dimensions `a:{b:…}`; after the outer brace.
     fn labelled(
         &mut self,
-        tensor_type: &'t TensorType,
+        order: &WrittenOrder,
         builder: &mut TensorBuilder<'t>,
         labels: &mut Vec<String>,
-        mapped: usize,
+        tensor_type: &'t TensorType,
     ) -> Result<(), Error> {
         while self.peek() != Some('}') {
             labels.push(self.label()?);
             self.expect(':')?;
-            if labels.len() < mapped {
+            if labels.len() < tensor_type.mapped().count() {
                 self.expect('{')?;
-                self.labelled(tensor_type, builder, labels, mapped)?;
+                self.labelled(order, builder, labels, tensor_type)?;
             } else {
-                let block = self.block(tensor_type)?;
-                builder.block(labels.clone(), &block).map_err(|error| self.fail_with(error))?;
+                let block = self.block(tensor_type, order)?;
+                builder.block(order.labels(labels), &block).map_err(|error| self.fail_with(error))?;
             }
             labels.pop();
             if self.peek() != Some('}') {
@@ -187,8 +193,8 @@ impl<'t> LiteralParser<'t> {
     }
 
     /// Parses the cells of one subspace.
-    fn block(&mut self, tensor_type: &TensorType) -> Result<TensorCells, Error> {
-        let sizes: Vec<usize> = tensor_type.indexed().map(|(_, size)| size).collect();
+    fn block(&mut self, tensor_type: &TensorType, order: &WrittenOrder) -> Result<TensorCells, Error> {
+        let sizes = order.written_sizes();
         let mut cells =
             TensorCells::with_capacity(tensor_type.cell(), tensor_type.dense_size().min(self.text.len()));
         if sizes.is_empty() {
@@ -201,7 +207,7 @@ impl<'t> LiteralParser<'t> {
                 return Err(self.fail("expected '[' or hexadecimal digits"));
             }
         }
-        Ok(cells)
+        Ok(if order.keeps_cells() { cells } else { in_type_order(&cells, order) })
     }
 
     /// Parses `[…]` over the outermost of `sizes`: nested lists, or all cells flat.
@@ -312,6 +318,18 @@ impl<'t> LiteralParser<'t> {
             ),
         }
     }
+}
+
+/// Brings the cells of one subspace from the written order into that of the type.
+fn in_type_order(written: &TensorCells, order: &WrittenOrder) -> TensorCells {
+    let mut places: Vec<(usize, usize)> = (0..written.len()).map(|at| (order.cell(at), at)).collect();
+    places.sort_unstable();
+    let mut cells = TensorCells::with_capacity(written.cell_type(), written.len());
+    for (_, at) in places {
+        // It was a cell of this type before.
+        let _ = cells.try_push(written.get(at));
+    }
+    cells
 }
 
 /// Example of a literal of the type, as the end of a sentence.

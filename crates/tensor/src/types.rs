@@ -206,3 +206,77 @@ impl fmt::Display for TensorType {
         f.write_str(")")
     }
 }
+
+/// Order in which the dimensions of a type are written, in which nested literals name their labels and cells.
+/// The type itself has them by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenOrder {
+    /// For each mapped dimension as written, its number among those of the type.
+    mapped: Vec<usize>,
+    /// For each indexed dimension as written, its number among those of the type.
+    indexed: Vec<usize>,
+    /// Sizes of the indexed dimensions of the type.
+    sizes: Vec<usize>,
+}
+
+impl WrittenOrder {
+    /// The order of the type itself.
+    pub fn of_type(tensor_type: &TensorType) -> Self {
+        let sizes: Vec<usize> = tensor_type.indexed().map(|(_, size)| size).collect();
+        WrittenOrder {
+            mapped: (0..tensor_type.mapped().count()).collect(),
+            indexed: (0..sizes.len()).collect(),
+            sizes,
+        }
+    }
+
+    /// The order in the text from which a type was parsed.
+    pub fn parse(spec: &str, tensor_type: &TensorType) -> Self {
+        let inner = spec.split_once('(').map_or("", |(_, inner)| inner);
+        let written: Vec<&str> = inner
+            .split(',')
+            .map(|part| part.split(['{', '[', ')']).next().unwrap_or_default().trim())
+            .collect();
+        let order = |of_type: Vec<&str>| {
+            let place = |name: &&str| of_type.iter().position(|known| known == name);
+            written.iter().filter_map(place).collect()
+        };
+        WrittenOrder {
+            mapped: order(tensor_type.mapped().map(|dimension| dimension.name.as_str()).collect()),
+            indexed: order(tensor_type.indexed().map(|(name, _)| name).collect()),
+            ..WrittenOrder::of_type(tensor_type)
+        }
+    }
+
+    /// Puts labels that are in the written order into the order of the type.
+    pub fn labels(&self, written: &[String]) -> Vec<String> {
+        let mut labels = written.to_vec();
+        for (label, place) in written.iter().zip(&self.mapped) {
+            labels[*place].clone_from(label);
+        }
+        labels
+    }
+
+    /// Sizes of the indexed dimensions as written.
+    pub fn written_sizes(&self) -> Vec<usize> {
+        self.indexed.iter().map(|place| self.sizes[*place]).collect()
+    }
+
+    /// Index in a subspace of the cell that has this index where the last written dimension varies fastest.
+    pub fn cell(&self, mut written: usize) -> usize {
+        if self.keeps_cells() {
+            return written;
+        }
+        let mut indexes = vec![0; self.sizes.len()];
+        for place in self.indexed.iter().rev() {
+            indexes[*place] = written % self.sizes[*place];
+            written /= self.sizes[*place];
+        }
+        indexes.iter().zip(&self.sizes).fold(0, |cell, (index, size)| cell * size + index)
+    }
+
+    /// True if the cells of a subspace have the same order as in the type.
+    pub fn keeps_cells(&self) -> bool {
+        self.indexed.is_sorted()
+    }
+}

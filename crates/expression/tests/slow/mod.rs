@@ -175,6 +175,10 @@ impl<'a> SlowParser<'a> {
         }
         let end = self.rest().find([',', '}']).ok_or(UnknownConstruct("a label".to_owned()))?;
         let label = self.rest()[..end].trim().to_owned();
+        if !label.chars().all(|c| c.is_alphanumeric() || c == '_') {
+            let value = self.infix(0)?.as_number().ok_or(UnknownConstruct("a label".to_owned()))?;
+            return Ok((value.floor() as i64).to_string());
+        }
         self.at += end;
         Ok(label)
     }
@@ -395,6 +399,22 @@ impl<'a> SlowParser<'a> {
             let inside = self.names.get(inside).map_or(inside, |(_, text)| text);
             let value = self.world.feature(&format!("{name}({inside})"));
             return value.ok_or(UnknownConstruct(format!("{name}({inside})")));
+        }
+        let ahead = self.rest().find(')').map_or("", |end| &self.rest()[..end]);
+        if (name == "range" || name == "diag") && ahead.contains('[') {
+            let names: Vec<&str> =
+                ahead.split(',').filter_map(|part| Some(part.split_once('[')?.0)).collect();
+            let body = match name {
+                "range" => names.join(" + "),
+                _ => names
+                    .iter()
+                    .map(|other| format!("({} == {other})", names[0]))
+                    .collect::<Vec<_>>()
+                    .join(" * "),
+            };
+            let text = format!("tensor({ahead})({body})");
+            self.at += ahead.len() + 1;
+            return SlowParser { text: &text, at: 0, world: self.world, names: self.names }.whole();
         }
         if name == "range" || name == "diag" {
             let sizes = self.parenthesised_numbers(start)?;
