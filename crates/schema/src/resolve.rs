@@ -459,7 +459,8 @@ fn find_field<'f>(
     Ok(field)
 }
 
-/// Checks the fields used in rank profiles.
+/// Checks the fields used in rank profiles. As in Vespa, settings of unknown fields have no effect, but for a
+/// warning.
 fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut SchemaFaults<'_>) {
     for profile in &decl.profiles {
         let user = format!("rank-profile '{}'", profile.name.value);
@@ -467,7 +468,9 @@ fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut SchemaFaults<
             profile.rank.iter().map(|(name, _)| name).chain(profile.rank_types.iter().map(|(name, _)| name));
         let named = named.chain(profile.weights.iter().map(|(name, _)| name));
         for name in named.filter(|name| !faults.broken.names.has(&name.value)) {
-            faults.findings.keep(find_field(name, &schema.fields, &user));
+            if let Err(Error::Invalid { place, reason }) = find_field(name, &schema.fields, &user) {
+                faults.findings.warnings.push(format!("{place}: {reason}: the setting has no effect"));
+            }
         }
         let diversity = profile.diversity.as_ref().map(|(name, _)| name);
         if let Some(name) = diversity.filter(|name| !faults.broken.names.has(&name.value)) {

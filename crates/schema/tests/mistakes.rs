@@ -78,7 +78,6 @@ onnx-model m { file: none.onnx }";
             "schemas/x.sd:9:24: fieldset 'two' names 'titel', which is not a field (did you mean 'title'?)",
             "schemas/x.sd:12:7: no file none.json in the package: the path is from the package's root",
             "schemas/x.sd:13:25: rank-profile 'p' inherits 'nosuch', which is not declared",
-            "schemas/x.sd:14:23: rank-profile 'q' names 'nosuch', which is not a field",
             "schemas/x.sd:15:14: rank-profile 'q' is declared at schemas/x.sd:14:14 already",
             "schemas/x.sd:16:30: no field 'uno' to show in summary 'uno': add 'source: <field>' or declare the field",
             "schemas/x.sd:17:9: no field 'due' to show in summary 'due': add 'source: <field>' or declare the field",

@@ -89,9 +89,10 @@ struct Bm25Feature {
 pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let named = |key: &str| {
         let prefix = format!("{key}:");
-        name.parameters.iter().find_map(|parameter| parameter.strip_prefix(&prefix)).map(str::to_owned)
+        let given = name.parameters.iter().find_map(|parameter| parameter.strip_prefix(&prefix));
+        given.map(|value| value.trim_matches('"').to_owned())
     };
-    let label = named("label").map(|label| label.trim_matches('"').to_owned());
+    let label = named("label");
     let plain = FeatureName {
         parameters: vec![named("field").or_else(|| name.parameters.first().cloned()).unwrap_or_default()],
         ..name.clone()

@@ -4,33 +4,78 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Add;
 
-use millrace_column::{ColumnKey, ColumnValue, read_value, value};
+use millrace_column::{Column, ColumnKey, ColumnValue, read_value, value};
 use millrace_document::{DataType, DocumentValue, ValueRef};
 use millrace_expression::FeatureName;
 use millrace_tensor::{CellType, TensorType};
 
 use super::attribute::{label, number};
 use super::bm25_tensors::mapped;
+use super::path::walk;
 use super::stored_tensors::TensorsBuilder;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
 use crate::Error;
 
-/// The field of `attribute(field)` used as a parameter.
-pub(crate) fn source<'s>(
-    setup: &'s FeatureSetup<'_>,
-    name: &FeatureName,
-) -> Result<(&'s str, &'s DataType), Error> {
-    let parameter = name.parameters.first().map_or("", String::as_str);
-    let inner = FeatureName::parse(parameter).ok().filter(|inner| inner.name == "attribute");
-    let Some(inner) = inner else {
-        return Err(Error::setup(format!(
-            "{name}: the source is written attribute(field), found '{parameter}'"
-        )));
-    };
-    let field = setup.field(&inner, 0)?;
-    Ok((&field.name, &field.data_type))
+/// The values of an attribute that a feature reads: those of a field, or of a part of its structs, map keys or
+/// map values, which are an array.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceValues {
+    /// Name of the field.
+    pub field: String,
+    /// Steps from the field to the part; empty for the field itself.
+    pub path: Vec<String>,
+    /// Type of the field.
+    field_type: DataType,
+    /// Type of the values.
+    pub data_type: DataType,
+}
+
+impl SourceValues {
+    /// The values that parameter `at` of a feature names, as `field` or `field.part`.
+    pub fn named(setup: &FeatureSetup<'_>, name: &FeatureName, at: usize) -> Result<Self, Error> {
+        let part = setup.part(name, at)?;
+        let data_type = match part.path.is_empty() {
+            true => part.data_type.clone(),
+            false if part.many => DataType::Array(Box::new(part.data_type.clone())),
+            false => part.data_type.clone(),
+        };
+        let field_type = part.field.data_type.clone();
+        Ok(SourceValues { field: part.field.name.to_string(), path: part.path, field_type, data_type })
+    }
+
+    /// The values that the first parameter of a feature names as `attribute(field)`.
+    pub fn attribute(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, Error> {
+        let parameter = name.parameters.first().map_or("", String::as_str);
+        let inner = FeatureName::parse(parameter).ok().filter(|inner| inner.name == "attribute");
+        let Some(inner) = inner else {
+            return Err(Error::setup(format!(
+                "{name}: the source is written attribute(field), found '{parameter}'"
+            )));
+        };
+        SourceValues::named(setup, &inner, 0)
+    }
+
+    /// Text of the schema that names the values.
+    pub fn text(&self) -> String {
+        let steps = self.path.iter().map(|step| format!(".{step}"));
+        std::iter::once(self.field.clone()).chain(steps).collect()
+    }
+
+    /// Reads the values of a document: an array, for a part of several elements.
+    pub fn read(&self, column: &Column, document: usize) -> Option<DocumentValue> {
+        let whole = value(column, &self.field_type, document)?;
+        if self.path.is_empty() {
+            return Some(whole);
+        }
+        let mut parts = Vec::new();
+        walk(&whole, &self.path, &mut |part| parts.push(part.clone()));
+        match &self.data_type {
+            DataType::Array(_) => Some(DocumentValue::Array(parts)),
+            _ => parts.pop(),
+        }
+    }
 }
 
 /// `tensorFromLabels(attribute(field),dimension)`
@@ -50,17 +95,17 @@ pub(crate) fn from_weighted_set(
 }
 
 fn made(setup: &FeatureSetup<'_>, name: &FeatureName, weighted: bool) -> Result<Box<dyn RankFeature>, Error> {
-    let (field, data_type) = source(setup, name)?;
-    let tensor_type = mapped(name.parameters.get(1).map_or(field, String::as_str), CellType::Double)?;
+    let source = SourceValues::attribute(setup, name)?;
+    let (text, data_type) = (source.text(), &source.data_type);
+    let tensor_type = mapped(name.parameters.get(1).unwrap_or(&text), CellType::Double)?;
     if weighted && !matches!(data_type, DataType::WeightedSet { .. }) {
-        return Err(Error::setup(format!("{name} needs a weighted set, but {field} is {data_type}")));
+        return Err(Error::setup(format!("{name} needs a weighted set, but {text} is {data_type}")));
     }
-    Ok(Box::new(MadeTensor { field: field.to_owned(), data_type: data_type.clone(), tensor_type, weighted }))
+    Ok(Box::new(MadeTensor { source, tensor_type, weighted }))
 }
 
 struct MadeTensor {
-    field: String,
-    data_type: DataType,
+    source: SourceValues,
     tensor_type: TensorType,
     /// True if cells are weights; otherwise each cell is 1.
     weighted: bool,
@@ -122,14 +167,19 @@ impl RankFeature for MadeTensor {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let column = request.column(ColumnKey::value(&self.field));
+        let column = request.column(ColumnKey::value(&self.source.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let mut builder = TensorsBuilder::new(self.tensor_type.cell());
             let mut cells: Vec<LabelledCell<'_>> = Vec::new();
             for (_, document) in chunk.documents() {
                 cells.clear();
-                match column.and_then(|column| read_value(column, &self.data_type, document)) {
+                let source = &self.source;
+                let read = |column| match source.path.is_empty() {
+                    true => read_value(column, &source.data_type, document),
+                    false => source.read(column, document).map(ColumnValue::Decoded),
+                };
+                match column.and_then(read) {
                     Some(ColumnValue::InPlace(value)) => self.collect_in_place(value, &mut cells),
                     Some(ColumnValue::Decoded(value)) => self.collect(&value, &mut cells),
                     None => {}
@@ -154,28 +204,23 @@ pub(crate) fn dot_product(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.field(name, 0)?;
-    if !matches!(field.data_type, DataType::WeightedSet { .. } | DataType::Array(_)) {
+    let source = SourceValues::named(setup, name, 0)?;
+    if !matches!(source.data_type, DataType::WeightedSet { .. } | DataType::Array(_)) {
         return Err(Error::setup(format!(
             "{name} needs an array or weighted set, but {} is {}",
-            field.name, field.data_type
+            source.text(),
+            source.data_type
         )));
     }
     let Some(vector) = name.parameters.get(1) else {
         return Err(Error::setup(format!("{name} needs the name of the query's vector as parameter 2")));
     };
     let fallback = setup.properties.text("dotProduct", vector, "vector").map(str::to_owned);
-    Ok(Box::new(DotProduct {
-        field: field.name.to_string(),
-        data_type: field.data_type.clone(),
-        property: format!("dotProduct.{vector}"),
-        fallback,
-    }))
+    Ok(Box::new(DotProduct { source, property: format!("dotProduct.{vector}"), fallback }))
 }
 
 struct DotProduct {
-    field: String,
-    data_type: DataType,
+    source: SourceValues,
     /// Rank property of the request that contains the vector.
     property: String,
     fallback: Option<String>,
@@ -185,13 +230,13 @@ impl RankFeature for DotProduct {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
         let vector = text.map(|text| parse_vector(text)).unwrap_or_default();
-        let column = request.column(ColumnKey::value(&self.field));
+        let column = request.column(ColumnKey::value(&self.source.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let out = values.numbers(chunk.len(), 0.0);
             let Some(column) = column else { return };
             for (at, document) in chunk.documents() {
-                out[at] = match value(column, &self.data_type, document) {
+                out[at] = match self.source.read(column, document) {
                     Some(DocumentValue::WeightedSet(elements)) => elements
                         .iter()
                         .filter_map(|(value, weight)| Some(vector.get(&label(value)?)? * f64::from(*weight)))

@@ -1,12 +1,12 @@
 //! Tensors with several mapped dimensions, made from arrays.
 
-use millrace_column::{ColumnKey, value};
+use millrace_column::ColumnKey;
 use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDimension, TensorType};
 
 use super::attribute::{label, number};
-use super::multivalue::source;
+use super::multivalue::SourceValues;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -20,8 +20,9 @@ pub(crate) fn structs(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Bo
     if keys.is_empty() {
         return Err(usage(name));
     }
-    let (field, data_type) = source(setup, name)?;
-    let members = match data_type {
+    let source = SourceValues::attribute(setup, name)?;
+    let field = source.text();
+    let members = match &source.data_type {
         DataType::Array(element) => match &**element {
             DataType::Struct(members) => members,
             other => {
@@ -45,7 +46,8 @@ pub(crate) fn structs(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Bo
         other => return Err(Error::setup(format!("{name}: the type is float or double, found '{other}'"))),
     };
     let made = TensorSource::Structs { keys: keys.to_vec(), member: member.clone() };
-    feature(field, data_type, &keys.iter().map(String::as_str).collect::<Vec<_>>(), cell, made)
+    let dimensions: Vec<&str> = keys.iter().map(String::as_str).collect();
+    feature(source, &dimensions, cell, made)
 }
 
 fn usage(name: &FeatureName) -> Error {
@@ -62,16 +64,16 @@ pub(crate) fn labels_with_offset(
             "{name}: write tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)"
         )));
     };
-    let (field, data_type) = source(setup, name)?;
-    if !matches!(data_type, DataType::Array(_)) {
+    let source = SourceValues::attribute(setup, name)?;
+    if !matches!(source.data_type, DataType::Array(_)) {
+        let (field, data_type) = (source.text(), &source.data_type);
         return Err(Error::setup(format!("{name} needs an array, but {field} is {data_type}")));
     }
-    feature(field, data_type, &[labels, offsets], CellType::Float, TensorSource::LabelsWithOffset)
+    feature(source, &[labels, offsets], CellType::Float, TensorSource::LabelsWithOffset)
 }
 
 fn feature(
-    field: &str,
-    data_type: &DataType,
+    source: SourceValues,
     dimensions: &[&str],
     cell: CellType,
     made: TensorSource,
@@ -85,13 +87,11 @@ fn feature(
         .iter()
         .filter_map(|sorted| dimensions.iter().position(|name| *name == sorted.name))
         .collect();
-    let (field, data_type) = (field.to_owned(), data_type.clone());
-    Ok(Box::new(FromArray { field, data_type, tensor_type, order, made }))
+    Ok(Box::new(FromArray { source, tensor_type, order, made }))
 }
 
 struct FromArray {
-    field: String,
-    data_type: DataType,
+    source: SourceValues,
     tensor_type: TensorType,
     /// For each dimension of the type, its index among the labels.
     order: Vec<usize>,
@@ -143,10 +143,10 @@ impl RankFeature for FromArray {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let column = request.column(ColumnKey::value(&self.field));
+        let column = request.column(ColumnKey::value(&self.source.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
-            let of = |document| self.of(column.and_then(|column| value(column, &self.data_type, document)));
+            let of = |document| self.of(column.and_then(|column| self.source.read(column, document)));
             *values = FeatureValues::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
         }))
     }

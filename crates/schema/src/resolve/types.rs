@@ -86,10 +86,14 @@ impl<'a> StructTypes<'a> {
             }
             TypeDecl::WeightedSet(element) => {
                 let element = self.data_type(element, place, field, within)?;
-                if !matches!(element, DataType::String | DataType::Byte | DataType::Int | DataType::Long) {
+                let is_allowed = matches!(
+                    element,
+                    DataType::String | DataType::Uri | DataType::Byte | DataType::Int | DataType::Long
+                );
+                if !is_allowed {
                     return invalid(
                         place,
-                        format!("a weightedset cannot hold {element}: use string, byte, int or long"),
+                        format!("a weightedset cannot hold {element}: use string, uri, byte, int or long"),
                     );
                 }
                 DataType::WeightedSet {
