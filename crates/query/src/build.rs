@@ -2,6 +2,7 @@
 
 mod annotations;
 mod arguments;
+mod degrees;
 mod operators;
 mod order;
 pub(crate) mod weights;
@@ -162,6 +163,13 @@ impl ItemBuilder<'_> {
         let (field, element) = self.field(field)?;
         let name = element.map_or(field.to_owned(), |_| String::new());
         let item = match &value.form {
+            // The value of an element is a word, whatever the type of the field.
+            _ if element.is_some() && comparison == NumberComparison::Equal => QueryItem::Term {
+                field: name,
+                text: self.text(value)?,
+                matching: TermMatch::Word,
+                annotations,
+            },
             SyntaxForm::Bool(truth) if comparison == NumberComparison::Equal => QueryItem::Term {
                 field: name,
                 text: TermText::from(if *truth { "true" } else { "false" }),

@@ -13,6 +13,8 @@ impl QueryGrammar {
             "all" => (WordComposite::And, TextTokenization::Internal, TextSyntax::Simple),
             "any" => (WordComposite::Or, TextTokenization::Internal, TextSyntax::Simple),
             "linguistics" => (WordComposite::WeakAnd, TextTokenization::Linguistics, TextSyntax::None),
+            "near" => (WordComposite::Near, TextTokenization::Internal, TextSyntax::Simple),
+            "onear" => (WordComposite::OrderedNear, TextTokenization::Internal, TextSyntax::Simple),
             "phrase" => (WordComposite::Phrase, TextTokenization::Internal, TextSyntax::None),
             "tokenize" => (WordComposite::WeakAnd, TextTokenization::Internal, TextSyntax::None),
             "weakAnd" => (WordComposite::WeakAnd, TextTokenization::Internal, TextSyntax::Simple),
@@ -24,7 +26,7 @@ impl QueryGrammar {
             }
             _ => {
                 return Err(Error::value(format!(
-                    "'{name}' is not a type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
+                    "'{name}' is not a type of query; there are adv, all, any, linguistics, near, onear, phrase, prog, tokenize, weakAnd and web"
                 )));
             }
         };
@@ -62,7 +64,13 @@ impl TextSyntax {
             "none" => Ok(TextSyntax::None),
             "simple" => Ok(TextSyntax::Simple),
             "web" => Ok(TextSyntax::Web),
-            _ => Err(Error::value(format!("'{name}' is not a syntax; there are none, simple and web"))),
+            "advanced" => Ok(TextSyntax::Advanced),
+            "json" | "programmatic" | "yql" => Err(Error::value(format!(
+                "the syntax '{name}' is not one of typed text; there are advanced, none, simple and web"
+            ))),
+            _ => Err(Error::value(format!(
+                "'{name}' is not a syntax; there are advanced, none, simple and web"
+            ))),
         }
     }
 }

@@ -375,8 +375,27 @@ impl<'t> SelectionParser<'t> {
     }
 
     fn number(&mut self) -> Result<SelectionOperand, Error> {
+        let start = self.at;
+        let negative = self.eat_here("-");
+        if negative || self.eat_here("+") {
+            self.skip_space();
+        }
+        let signed = |number: SelectionOperand| match number {
+            SelectionOperand::Integer(number) if negative => SelectionOperand::Integer(-number),
+            SelectionOperand::Float(number) if negative => SelectionOperand::Float(-number),
+            number => number,
+        };
         let rest = self.rest();
-        let mut end = usize::from(rest.starts_with(['-', '+']));
+        if let Some(digits) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
+            let length = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+            // All 64 bits can be written; the highest is the sign.
+            let Ok(bits) = u64::from_str_radix(&digits[..length], 16) else {
+                return Err(self.fail("expected 1 to 16 hexadecimal digits after 0x"));
+            };
+            self.at += 2 + length;
+            return Ok(signed(SelectionOperand::Integer(i128::from(bits as i64))));
+        }
+        let mut end = 0;
         let mut exponent = false;
         for c in rest[end..].chars() {
             let after_exponent = rest[..end].ends_with(['e', 'E']);
@@ -398,9 +417,24 @@ impl<'t> SelectionParser<'t> {
         match parsed {
             Some(number) => {
                 self.at += end;
-                Ok(number)
+                // Suffixes of types, as in Java.
+                let suffixes: &[&str] = match number {
+                    SelectionOperand::Float(_) if written.contains('.') => &["f", "F", "d", "D"],
+                    SelectionOperand::Integer(_) => &["l", "L"],
+                    _ => &[],
+                };
+                let more = self.rest().chars().nth(1).is_some_and(|c| c.is_alphanumeric() || c == '_');
+                if !more
+                    && let Some(suffix) = suffixes.iter().find(|suffix| self.rest().starts_with(**suffix))
+                {
+                    self.at += suffix.len();
+                }
+                Ok(signed(number))
             }
-            None => Err(self.fail("expected a number")),
+            None => {
+                self.at = start;
+                Err(self.fail("expected a number"))
+            }
         }
     }
 

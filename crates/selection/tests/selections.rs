@@ -66,6 +66,12 @@ fn what_holds_is_selected() {
             "music.year + 1 * 2 == 2001",
             "music.price * 2 == 3",
             "-3 == 0 - 3",
+            // Every kind of number, each with a sign, which may stand apart.
+            "0x7cf == music.year and 0X7CF == 1999",
+            "0xffffffffffffffff == -1 and -0x10 == - 16",
+            "music.year == + 1999 and - 3 == 0 - 3",
+            "music.price == 1.5f and music.price == 1.5D and music.price == 15.e-1d",
+            "music.year == 1999L and music.year == 1999l",
             "music.live == true",
             "music.expire > now() - 7200",
             "music.tags == \"folk\"",

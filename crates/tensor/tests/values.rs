@@ -192,6 +192,8 @@ fn check_update(spec: &str, before: &str, kind: &str, json: &str, after: &str) {
 fn updates_change_the_cells_they_name() {
     let replace = r#"{"operation":"replace","addresses":[{"address":{"x":"1"},"value":7}]}"#;
     check_update("tensor(x[3])", "[1,2,3]", "modify", replace, "[1.0,7.0,3.0]");
+    let by_index = r#"{"operation":"add","cells":{"1":7,"2":"0.5"}}"#;
+    check_update("tensor(x[3])", "[1,2,3]", "modify", by_index, "[1.0,9.0,3.5]");
     let add = r#"{"operation":"add","create":true,"cells":{"a":5,"c":6}}"#;
     check_update("tensor(x{})", r#"{"a":1}"#, "modify", add, r#"{"a":6.0,"c":6.0}"#);
     let multiply = r#"{"cells":{"a":5,"c":6},"operation":"multiply"}"#;

@@ -5,7 +5,7 @@ use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{Error, ItemAnnotations, QueryGrammar, QueryNumber, TextSyntax, TextTokenization, WordComposite};
 
 /// Names of annotations that items evaluate; the others are stored in [`ItemAnnotations::other`].
-const KNOWN: [&str; 49] = [
+const KNOWN: [&str; 50] = [
     "accentdrop",
     "allowempty",
     "annotations",
@@ -51,6 +51,7 @@ const KNOWN: [&str; 49] = [
     "substring",
     "suffix",
     "targethits",
+    "targetnumhits",
     "totaltargethits",
     "usepositiondata",
     "weight",
@@ -188,10 +189,13 @@ impl ItemBuilder<'_> {
         }
     }
 
-    /// Value of `totalTargetHits`, or of `targetHits`.
+    /// Value of `totalTargetHits`, or of `targetHits`, or of `targetNumHits`, which is its old name.
     pub(super) fn target_hits(&self, scope: &AnnotationScope<'_>) -> Built<Option<u32>> {
         match self.count(scope, "totalTargetHits")? {
-            None => self.count(scope, "targetHits"),
+            None => match self.count(scope, "targetHits")? {
+                None => self.count(scope, "targetNumHits"),
+                hits => Ok(hits),
+            },
             total => Ok(total),
         }
     }

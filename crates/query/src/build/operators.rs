@@ -270,14 +270,22 @@ impl ItemBuilder<'_> {
 
     /// Match type given by `prefix`, `substring` and `suffix` of a term.
     fn matching(&self, scope: &AnnotationScope<'_>) -> Built<TermMatch> {
-        Ok(if self.truth(scope, "substring", false)? {
-            TermMatch::Substring
-        } else if self.truth(scope, "prefix", false)? {
-            TermMatch::Prefix
-        } else if self.truth(scope, "suffix", false)? {
-            TermMatch::Suffix
-        } else {
-            TermMatch::Word
-        })
+        let kinds = [
+            ("substring", TermMatch::Substring),
+            ("prefix", TermMatch::Prefix),
+            ("suffix", TermMatch::Suffix),
+        ];
+        let mut matching = TermMatch::Word;
+        for (name, kind) in kinds {
+            if !self.truth(scope, name, false)? {
+                continue;
+            }
+            if matching != TermMatch::Word {
+                let at = scope.annotation(name).map_or(0, |node| node.at);
+                return Err(SyntaxFault::new(at, "only one of prefix, substring and suffix can be set"));
+            }
+            matching = kind;
+        }
+        Ok(matching)
     }
 }

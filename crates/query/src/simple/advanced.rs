@@ -1,7 +1,7 @@
 //! Operators between terms: `type=adv`.
 //!
-//! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR` and `EQUIV` are infix operators, in any case; `NEAR(n)` and
-//! `ONEAR(n)` have a distance. They are left-associative with equal precedence; parentheses group. Terms
+//! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR`, `EQUIV` and `WEAKAND` (or `WAND`) are infix operators, in any
+//! case; `NEAR(n)` and `ONEAR(n)` have a distance, `WEAKAND(n)` a number of hits. They are left-associative with equal precedence; parentheses group. Terms
 //! without an operator between them must all match. An operator name in the position of a term is a term.
 
 use super::reader::SimpleReader;
@@ -22,7 +22,7 @@ enum AdvancedOperator {
     Rank,
     Near { ordered: bool, distance: u32 },
     Equiv,
-    WeakAnd,
+    WeakAnd { target_hits: u32 },
 }
 
 /// Parses the rest of the text.
@@ -75,12 +75,16 @@ fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
     let length = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
     let (word, after) = rest.split_at(length);
     let mut taken = length;
-    let mut distance = NEAR_DISTANCE;
-    let is_near = word.eq_ignore_ascii_case("NEAR") || word.eq_ignore_ascii_case("ONEAR");
-    if is_near && let Some((number, _)) = after.strip_prefix('(').and_then(|after| after.split_once(')')) {
-        distance = number.trim().parse().ok()?;
+    let mut argument = None;
+    let has_argument =
+        ["NEAR", "ONEAR", "WEAKAND", "WAND"].iter().any(|name| word.eq_ignore_ascii_case(name));
+    if has_argument && let Some((number, _)) = after.strip_prefix('(').and_then(|after| after.split_once(')'))
+    {
+        // Zero stands for the default.
+        argument = Some(number.trim().parse::<u32>().ok()?).filter(|number| *number > 0);
         taken += number.len() + 2;
     }
+    let distance = argument.unwrap_or(NEAR_DISTANCE);
     if rest[taken..].chars().next().is_some_and(|c| !c.is_whitespace() && c != '(') {
         return None;
     }
@@ -92,7 +96,7 @@ fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
         "NEAR" => AdvancedOperator::Near { ordered: false, distance },
         "ONEAR" => AdvancedOperator::Near { ordered: true, distance },
         "EQUIV" => AdvancedOperator::Equiv,
-        "WEAKAND" | "WAND" => AdvancedOperator::WeakAnd,
+        "WEAKAND" | "WAND" => AdvancedOperator::WeakAnd { target_hits: argument.unwrap_or(WEAK_AND_HITS) },
         _ => return None,
     };
     reader.skip(taken);
@@ -126,8 +130,8 @@ fn join(left: QueryItem, operator: AdvancedOperator, right: QueryItem, again: bo
             QueryItem::Not { positive, negatives: items }
         }
         AdvancedOperator::Rank => QueryItem::Rank(items),
-        AdvancedOperator::WeakAnd => {
-            QueryItem::WeakAnd { children: items, target_hits: WEAK_AND_HITS, annotations }
+        AdvancedOperator::WeakAnd { target_hits } => {
+            QueryItem::WeakAnd { children: items, target_hits, annotations }
         }
         AdvancedOperator::Equiv => QueryItem::Equiv { field, words: items, annotations },
         AdvancedOperator::Near { ordered, distance } => QueryItem::Near {

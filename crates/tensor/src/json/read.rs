@@ -248,7 +248,7 @@ fn cell_number(text: &str, tensor_type: &TensorType) -> Option<f64> {
 }
 
 /// Reader of one number, which may be spelled by a text.
-struct CellNumber;
+pub(super) struct CellNumber;
 
 impl<'de> DeserializeSeed<'de> for CellNumber {
     type Value = f64;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::read::{AddressPairs, AddressedCell, BlockSeed, LabelSeed, check_range};
+use super::read::{AddressPairs, AddressedCell, BlockSeed, CellNumber, LabelSeed, check_range};
 use crate::size::TensorSize;
 use crate::{CellOperation, Error, TensorAddress, TensorModify, TensorRemove, TensorType};
 
@@ -60,7 +60,7 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
 }
 
 /// The operands of a modification: addressed cells or blocks in a list, or by the label of the one mapped
-/// dimension.
+/// dimension, or by the index of the only dimension.
 struct ModifyOperands<'t, 'c> {
     tensor_type: &'t TensorType,
     cells: &'c mut Vec<(Vec<String>, usize, f64)>,
@@ -121,7 +121,20 @@ impl<'de> Visitor<'de> for ModifyOperands<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        if self.tensor_type.mapped().count() != 1 {
+        let tensor_type = self.tensor_type;
+        if tensor_type.mapped().count() == 0 && tensor_type.indexed().count() == 1 {
+            while let Some(key) = map.next_key_seed(LabelSeed)? {
+                let index = key.parse().ok().filter(|&index: &usize| index < tensor_type.dense_size());
+                let Some(index) = index else {
+                    return Err(A::Error::custom(format!("'{key}' is not an index of {tensor_type}")));
+                };
+                let value = map.next_value_seed(CellNumber)?;
+                check_range(value, tensor_type)?;
+                self.push(Vec::new(), index, value).map_err(A::Error::custom)?;
+            }
+            return Ok(());
+        }
+        if tensor_type.mapped().count() != 1 {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
         }
         while let Some(label) = map.next_key_seed(LabelSeed)? {

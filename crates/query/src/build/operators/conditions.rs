@@ -31,8 +31,10 @@ pub(super) fn non_empty(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> B
 /// `userInput(@text)`
 pub(super) fn user_input(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let field = builder.string(call.scope, "defaultIndex")?;
+    // Inside `sameElement`, words without a field are those of the element itself.
+    let default_field = if call.scope.in_element { "" } else { builder.context.default_field };
     builder.user_text(
-        field.as_deref().unwrap_or(builder.context.default_field),
+        field.as_deref().unwrap_or(default_field),
         &call.arguments[0],
         call.scope,
         builder.context.input_grammar.syntax,
@@ -61,10 +63,9 @@ pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
 
 /// `geoBoundingBox(place, south, west, north, east)`
 pub(super) fn geo_bounding_box(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    let mut corners = [0.0; 4];
-    for (corner, argument) in corners.iter_mut().zip(&call.arguments[1..]) {
-        *corner = builder.number(argument)?.as_f64();
-    }
+    let (south, west) = builder.place(&call.arguments[1], &call.arguments[2])?;
+    let (north, east) = builder.place(&call.arguments[3], &call.arguments[4])?;
+    let corners = [south, west, north, east];
     let field = builder.field(&call.arguments[0])?.0.to_owned();
     Ok(QueryItem::GeoBoundingBox { field, corners, annotations: builder.annotations(call.scope)? })
 }
@@ -130,6 +131,11 @@ pub(super) fn weighted_operator(builder: &ItemBuilder<'_>, call: &OperatorCall<'
 
 /// `nearestNeighbor(embedding, q)`
 pub(super) fn nearest_neighbor(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    if let (Some(_), Some(total)) =
+        (call.scope.annotation("targetHits"), call.scope.annotation("totalTargetHits"))
+    {
+        return Err(SyntaxFault::new(total.at, "expected targetHits or totalTargetHits, not both"));
+    }
     let target_hits = match builder.target_hits(call.scope)? {
         Some(0) | None => {
             return Err(SyntaxFault::new(
@@ -158,10 +164,11 @@ pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
             format!("{radius:?} is not a radius; {units}; for example: {}", call.operator.example),
         )
     })?;
+    let (latitude, longitude) = builder.place(&call.arguments[1], &call.arguments[2])?;
     Ok(QueryItem::GeoLocation {
         field: builder.field(&call.arguments[0])?.0.to_owned(),
-        latitude: builder.number(&call.arguments[1])?.as_f64(),
-        longitude: builder.number(&call.arguments[2])?.as_f64(),
+        latitude,
+        longitude,
         radius_km,
         annotations: builder.annotations(call.scope)?,
     })

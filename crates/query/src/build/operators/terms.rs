@@ -5,24 +5,63 @@ use crate::build::{AnnotationScope, Built, ItemBuilder};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{PhraseWord, QueryItem, QueryNumber, TermMatch, TextSyntax};
 
-/// `phrase("new", "york")`
+/// Maximum number of phrases that the alternatives in one may make.
+const PHRASES_MAX: usize = 64;
+
+/// `phrase("new", "york")`; its parts may be phrases and alternatives
 pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    let word = |node: &SyntaxNode| {
-        if !matches!(node.form, SyntaxForm::Call(..)) {
-            let matching = builder.matching(&call.scope.inside(node))?;
-            return Ok(PhraseWord { text: builder.text(node)?, matching });
+    let mut phrases = vec![Vec::new()];
+    for node in call.arguments {
+        let parts = phrase_parts(builder, call, node)?;
+        if phrases.len() * parts.len() > PHRASES_MAX {
+            return Err(SyntaxFault::new(
+                node.at,
+                format!("the alternatives make more than {PHRASES_MAX} phrases; give fewer"),
+            ));
         }
-        match builder.word(call.field, node, call.scope)? {
-            QueryItem::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
-            _ => Err(SyntaxFault::new(node.at, format!("expected a word here, found {}", node.describe()))),
-        }
-    };
-    let words = call.arguments.iter().map(word).collect::<Built<_>>()?;
-    Ok(QueryItem::Phrase {
-        field: call.field.to_owned(),
-        words,
-        annotations: builder.annotations(call.scope)?,
+        let continued = |phrase: &Vec<PhraseWord>| {
+            parts.iter().map(|part| [phrase.as_slice(), part.as_slice()].concat()).collect::<Vec<_>>()
+        };
+        phrases = phrases.iter().flat_map(continued).collect();
+    }
+    let annotations = builder.annotations(call.scope)?;
+    let field = call.field.to_owned();
+    let phrase = |words| QueryItem::Phrase { field: field.clone(), words, annotations: annotations.clone() };
+    let mut phrases: Vec<QueryItem> = phrases.into_iter().map(phrase).collect();
+    Ok(if phrases.len() == 1 {
+        phrases.remove(0)
+    } else {
+        QueryItem::Equiv { field, words: phrases, annotations }
     })
+}
+
+/// Texts that an argument of `phrase` can stand for, each as its words: one for a word or a phrase, one for each
+/// of the `alternatives`.
+fn phrase_parts(
+    builder: &ItemBuilder<'_>,
+    call: &OperatorCall<'_>,
+    node: &SyntaxNode,
+) -> Built<Vec<Vec<PhraseWord>>> {
+    let wrong = || SyntaxFault::new(node.at, format!("expected a word here, found {}", node.describe()));
+    let SyntaxForm::Call(name, _) = &node.form else {
+        let matching = builder.matching(&call.scope.inside(node))?;
+        return Ok(vec![vec![PhraseWord { text: builder.text(node)?, matching }]]);
+    };
+    let words_of = |item| match item {
+        QueryItem::Phrase { words, .. } => Ok(words),
+        _ => Err(wrong()),
+    };
+    match builder.word(call.field, node, call.scope)? {
+        QueryItem::Term { text, matching, .. } => Ok(vec![vec![PhraseWord { text, matching }]]),
+        QueryItem::Alternatives { words, .. } => Ok(words
+            .into_iter()
+            .map(|(word, _)| vec![PhraseWord { text: word.as_str().into(), matching: TermMatch::Word }])
+            .collect()),
+        QueryItem::Equiv { words, .. } if name.eq_ignore_ascii_case("phrase") => {
+            words.into_iter().map(words_of).collect()
+        }
+        item => Ok(vec![words_of(item)?]),
+    }
 }
 
 /// `equiv("car", "automobile")`
