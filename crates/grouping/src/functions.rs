@@ -245,6 +245,7 @@ pub static FUNCTIONS: &[GroupingFunction] = {
         function("math.log10", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::log10), "The logarithm to base 10."),
         function("math.sqrt", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sqrt), "The square root."),
         function("math.cbrt", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cbrt), "The cube root."),
+        function("math.floor", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::floor), "The greatest whole number that is not greater."),
         function("math.sin", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sin), "The sine of radians."),
         function("math.cos", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cos), "The cosine of radians."),
         function("math.tan", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::tan), "The tangent of radians."),
