@@ -5,7 +5,7 @@ CARGO ?= cargo
 # Cargo.lock says which versions are built; a build never changes it.
 LOCKED := --locked
 
-.PHONY: help demo cluster-demo up test check audit sbom clients clients-all page build sim torture bench doc clean
+.PHONY: help demo cluster-demo up test check audit sbom package clients clients-all page build sim torture bench doc clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,6 +44,9 @@ sbom: ## What the binary is made of, as target/millrace.cdx.json (CycloneDX)
 	@mkdir -p target
 	@scripts/sbom.py > target/millrace.cdx.json
 	@echo target/millrace.cdx.json
+
+package: build ## A tar.gz, a .deb, debug symbols, components and checksums, in target/package
+	@scripts/package
 
 clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, unchanged, and tables of what applications can say
 	$(CARGO) build $(LOCKED) -p millrace-server --quiet

@@ -171,3 +171,11 @@ def test_the_settings_start_a_node(tmp_path):
     finally:
         process.terminate()
         assert process.wait(timeout=30) == 0
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_the_unit_is_confined():
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", DEPLOY / "systemd/millrace.service"]
+    told = subprocess.run(command, capture_output=True, text=True).stdout
+    exposure = float(re.search(r"exposure level for millrace.service: ([0-9.]+)", told).group(1))
+    assert exposure <= 3.0, told
