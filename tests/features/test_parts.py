@@ -2,6 +2,7 @@
 
 import pytest
 
+from node import Node, free_ports
 from packages import call, deploy, search, services
 
 SCHEMA = """schema file {
@@ -47,14 +48,21 @@ FILE = {
 
 
 @pytest.fixture(scope="module")
-def features(node_module):
-    status, answer = deploy(node_module, {"services.xml": services("file"), "schemas/file.sd": SCHEMA})
+def node(tmp_path_factory):
+    node = Node(tmp_path_factory.mktemp("parts") / "data", *free_ports(2))
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="module")
+def features(node):
+    status, answer = deploy(node, {"services.xml": services("file"), "schemas/file.sd": SCHEMA})
     assert status == 200, answer
     assert any("'nosuch', which is not a field: the setting has no effect" in line["message"] for line in answer["log"])
     for name, fields in [("full", FILE), ("empty", {})]:
-        assert call("POST", f"{node_module.data}/document/v1/n/file/group/me/{name}", {"fields": fields})[0] == 200
+        assert call("POST", f"{node.data}/document/v1/n/file/group/me/{name}", {"fields": fields})[0] == 200
     asked = {"yql": "select * from file where true", "ranking.properties.dotProduct.v": "[10 100]"}
-    root = search(node_module, **{name.replace(".", "__"): value for name, value in asked.items()})
+    root = search(node, **{name.replace(".", "__"): value for name, value in asked.items()})
     by_name = {hit["id"].rsplit(":", 1)[-1]: hit["fields"] for hit in root["children"]}
     assert by_name["full"]["links"] == {"https://example.com/": 2}
     return {name: fields["summaryfeatures"] for name, fields in by_name.items()}
