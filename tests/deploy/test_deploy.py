@@ -55,6 +55,47 @@ def test_services_set_no_settings(settings, objects):
     assert not (clashes and links), clashes
 
 
+def pod_specs():
+    """The pods of all manifests, those that patch others among them."""
+    for path in sorted((DEPLOY / "kubernetes").rglob("*.yaml")):
+        with open(path) as file:
+            for each in filter(None, yaml.safe_load_all(file)):
+                template = each.get("spec", {}).get("template") if isinstance(each.get("spec"), dict) else None
+                if template:
+                    yield path.name, template["spec"]
+
+
+def test_pods_are_restricted():
+    """The pod security level "restricted", whose rules the admission of Kubernetes holds each pod to."""
+    pods = dict(pod_specs())
+    assert "millrace.yaml" in pods
+    for name, pod in pods.items():
+        assert not any(pod.get(shared) for shared in ("hostNetwork", "hostPID", "hostIPC")), name
+        for volume in pod.get("volumes", []):
+            kinds = set(volume) - {"name"}
+            assert kinds <= {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}, (name, volume)
+        for container in pod.get("containers", []) + pod.get("initContainers", []):
+            # The container's settings go before the pod's. A patch has only what it adds.
+            if "image" not in container:
+                assert "securityContext" not in container, name
+                continue
+            context = pod.get("securityContext", {}) | container.get("securityContext", {})
+            assert context.get("runAsNonRoot") is True and context.get("runAsUser", 1) != 0, name
+            assert context.get("seccompProfile", {}).get("type") in ("RuntimeDefault", "Localhost"), name
+            assert context.get("allowPrivilegeEscalation") is False and not context.get("privileged"), name
+            assert context.get("capabilities", {}).get("drop") == ["ALL"], name
+            assert set(context["capabilities"].get("add", [])) <= {"NET_BIND_SERVICE"}, name
+            assert context.get("readOnlyRootFilesystem") is True, name
+            assert not any(port.get("hostPort") for port in container.get("ports", [])), name
+
+
+def test_the_image_is_set_in_one_place():
+    kustomization = yaml.safe_load((DEPLOY / "kubernetes/kustomization.yaml").read_text())
+    named = {image["name"] for image in kustomization["images"]}
+    used = {container["image"] for _, pod in pod_specs() for container in pod["containers"] if "image" in container}
+    assert used == named
+
+
 def test_a_stop_leaves_time_to_drain(objects):
     pod = objects["StatefulSet", "millrace"]["spec"]["template"]["spec"]
     env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
