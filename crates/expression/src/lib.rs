@@ -25,6 +25,7 @@ mod parser;
 mod program;
 mod run;
 mod sequence;
+mod slice;
 mod syntax;
 mod tensors;
 mod types;

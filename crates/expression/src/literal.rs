@@ -3,7 +3,7 @@
 use millrace_tensor::{DimensionKind, TensorType, WrittenOrder};
 
 use crate::Error;
-use crate::parser::ExpressionParser;
+use crate::parser::{self, ExpressionParser};
 use crate::syntax::{ExpressionKind, ExpressionNode, LiteralCell};
 use crate::types::dense_cells;
 
@@ -33,6 +33,62 @@ impl ExpressionParser<'_> {
         }
         let cells = literal.cells;
         Ok(ExpressionNode { at, kind: ExpressionKind::Literal(tensor_type, cells) })
+    }
+
+    /// Parses `(x[2],y[3])` with an optional cell type before it, if that is next.
+    pub(crate) fn dimensions(&mut self) -> Option<TensorType> {
+        let before = self.at;
+        let rest = self.rest();
+        let found =
+            rest.find(']').filter(|end| rest[..*end].contains('[')).and_then(|_| self.tensor_type().ok());
+        if found.is_none() {
+            self.at = before;
+        }
+        found
+    }
+
+    /// A tensor whose cells are computed from their indexes.
+    pub(crate) fn generated(
+        &mut self,
+        at: usize,
+        generator: TypedGenerator,
+        tensor_type: TensorType,
+    ) -> Result<ExpressionNode, Error> {
+        dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
+        let names: Vec<&str> = tensor_type.indexed().map(|(name, _)| name).collect();
+        if names.is_empty() || tensor_type.mapped().next().is_some() {
+            return Err(self.error_at(at, format!("expected indexed dimensions, found {tensor_type}")));
+        }
+        let body = match generator {
+            TypedGenerator::Range => names.join("+"),
+            TypedGenerator::Diag if names.len() == 1 => "1".to_owned(),
+            TypedGenerator::Diag => names
+                .windows(2)
+                .map(|pair| format!("({}=={})", pair[0], pair[1]))
+                .collect::<Vec<_>>()
+                .join("*"),
+        };
+        let body = parser::parse(&body)?.root;
+        Ok(ExpressionNode { at, kind: ExpressionKind::Generate(tensor_type, Box::new(body)) })
+    }
+}
+
+/// A function whose argument is the type of its result.
+#[derive(Clone, Copy)]
+pub(crate) enum TypedGenerator {
+    /// The sum of the indexes.
+    Range,
+    /// 1 where all indexes are equal, and 0 elsewhere.
+    Diag,
+}
+
+impl TypedGenerator {
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        match name {
+            "range" => Some(TypedGenerator::Range),
+            "diag" => Some(TypedGenerator::Diag),
+            _ => None,
+        }
     }
 }
 

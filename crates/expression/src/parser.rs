@@ -2,12 +2,11 @@
 
 use millrace_tensor::{TensorType, WrittenOrder};
 
+use crate::literal::TypedGenerator;
 use crate::operators::BinaryNumberOp;
 use crate::syntax::{
     ExpressionKind, ExpressionNode, FunctionArgument, NameArgument, ParsedExpression, QualifiedName,
-    SliceLabel,
 };
-use crate::types::dense_cells;
 use crate::{Error, ExpressionSpot, function};
 
 /// Maximum nesting of expressions. Chains of operators do not count.
@@ -340,43 +339,6 @@ impl<'a> ExpressionParser<'a> {
         expr(ExpressionKind::Name(QualifiedName { name: word.to_owned(), arguments, output }))
     }
 
-    /// Parses `(x[2],y[3])` with an optional cell type before it, if that is next.
-    fn dimensions(&mut self) -> Option<TensorType> {
-        let before = self.at;
-        let rest = self.rest();
-        let found =
-            rest.find(']').filter(|end| rest[..*end].contains('[')).and_then(|_| self.tensor_type().ok());
-        if found.is_none() {
-            self.at = before;
-        }
-        found
-    }
-
-    /// A tensor whose cells are computed from their indexes.
-    fn generated(
-        &mut self,
-        at: usize,
-        generator: TypedGenerator,
-        tensor_type: TensorType,
-    ) -> Result<ExpressionNode, Error> {
-        dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
-        let names: Vec<&str> = tensor_type.indexed().map(|(name, _)| name).collect();
-        if names.is_empty() || tensor_type.mapped().next().is_some() {
-            return Err(self.error_at(at, format!("expected indexed dimensions, found {tensor_type}")));
-        }
-        let body = match generator {
-            TypedGenerator::Range => names.join("+"),
-            TypedGenerator::Diag if names.len() == 1 => "1".to_owned(),
-            TypedGenerator::Diag => names
-                .windows(2)
-                .map(|pair| format!("({}=={})", pair[0], pair[1]))
-                .collect::<Vec<_>>()
-                .join("*"),
-        };
-        let body = parse(&body)?.root;
-        Ok(ExpressionNode { at, kind: ExpressionKind::Generate(tensor_type, Box::new(body)) })
-    }
-
     /// Parses `$name`, the old writing of `query(name)`.
     fn query_input(&mut self, at: usize) -> Result<ExpressionNode, Error> {
         self.at += 1;
@@ -552,64 +514,6 @@ impl<'a> ExpressionParser<'a> {
         Err(self.error_at(begin, "this parenthesis is not closed"))
     }
 
-    fn slice(&mut self, tensor: ExpressionNode) -> Result<ExpressionNode, Error> {
-        let at = tensor.at;
-        let mut address = Vec::new();
-        if self.take("[") {
-            let index = self.expression()?;
-            self.expect("]")?;
-            let label = match index.kind {
-                ExpressionKind::Number(number) => SliceLabel::Fixed(number.to_string()),
-                _ => SliceLabel::Computed(index),
-            };
-            address.push((None, label));
-        } else {
-            self.expect("{")?;
-            loop {
-                let (first, quoted) = self.label()?;
-                match first {
-                    SliceLabel::Fixed(dimension) if !quoted && self.take(":") => {
-                        address.push((Some(dimension), self.label()?.0));
-                    }
-                    label => address.push((None, label)),
-                }
-                if self.take("}") {
-                    break;
-                }
-                if !self.take(",") {
-                    return Err(self.expected("',' or '}'"));
-                }
-            }
-        }
-        Ok(ExpressionNode { at, kind: ExpressionKind::Slice(Box::new(tensor), address) })
-    }
-
-    /// Parses a label: a word or a quoted string, or an expression for its value. The flag is true for a
-    /// quoted string.
-    fn label(&mut self) -> Result<(SliceLabel, bool), Error> {
-        self.space();
-        let begin = self.at;
-        let fixed = match self.rest().chars().next() {
-            Some('"' | '\'') => Some((self.quoted()?, true)),
-            Some('-') => {
-                self.at += 1;
-                self.word().map(|word| (format!("-{word}"), false))
-            }
-            _ => self.word().map(|word| (word.to_owned(), false)),
-        };
-        self.space();
-        match fixed {
-            Some((label, quoted)) if self.rest().starts_with([',', '}', ':']) => {
-                Ok((SliceLabel::Fixed(label), quoted))
-            }
-            // The word begins an expression.
-            _ => {
-                self.at = begin;
-                self.expression().map(|computed| (SliceLabel::Computed(computed), false))
-            }
-        }
-    }
-
     /// Parses the type of a tensor, after the word `tensor`.
     pub(crate) fn tensor_type(&mut self) -> Result<TensorType, Error> {
         self.written_type().map(|(tensor_type, _)| tensor_type)
@@ -628,25 +532,6 @@ impl<'a> ExpressionParser<'a> {
             TensorType::parse(&spec).map_err(|error| self.error_at(begin, error.to_string()))?;
         let order = WrittenOrder::parse(&spec, &tensor_type);
         Ok((tensor_type, order))
-    }
-}
-
-/// A function whose argument is the type of its result.
-#[derive(Clone, Copy)]
-enum TypedGenerator {
-    /// The sum of the indexes.
-    Range,
-    /// 1 where all indexes are equal, and 0 elsewhere.
-    Diag,
-}
-
-impl TypedGenerator {
-    fn of(name: &str) -> Option<Self> {
-        match name {
-            "range" => Some(TypedGenerator::Range),
-            "diag" => Some(TypedGenerator::Diag),
-            _ => None,
-        }
     }
 }
 

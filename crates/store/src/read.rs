@@ -15,6 +15,7 @@ pub(crate) mod masks;
 pub(crate) mod pieces;
 pub(crate) mod reading;
 pub(crate) mod recent;
+pub(crate) mod rows;
 pub(crate) mod secret;
 pub(crate) mod settled;
 pub(crate) mod slice;

@@ -34,7 +34,8 @@ use millrace_node::work::WorkKind;
 /// Number of documents changed at one time.
 const TOGETHER: usize = 256;
 
-/// Number of documents selected at one time. Each selection walks the unsealed rows, which the changes add to.
+/// Number of documents selected at one time. Each selection walks the unsealed rows, to which the changes
+/// add.
 const SELECTED: usize = 32 * TOGETHER;
 
 /// Default time limit of one request.
@@ -259,9 +260,9 @@ async fn sweep_here(
             let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
             let last = together.last().cloned();
             match change_together(call, pass, change, together).await? {
-                Ok(changed) => count += changed,
-                Err(_) if count > 0 => return Ok((count, continuation)),
-                Err(reason) => return Err(Error::Unsettled(reason)),
+                ChangedTogether::Changed(changed) => count += changed,
+                ChangedTogether::Unsettled(_) if count > 0 => return Ok((count, continuation)),
+                ChangedTogether::Unsettled(reason) => return Err(Error::Unsettled(reason)),
             }
             continuation = last.and_then(|last| pass.continuation_after(&last));
             if ids.peek().is_some() && Instant::now() >= deadline {
@@ -275,14 +276,24 @@ async fn sweep_here(
     }
 }
 
-/// Changes these documents, and returns the number of changed ones; the inner error is the reason for which
-/// none was changed, where the caller may retry.
+/// Outcome of changes that were made together.
+enum ChangedTogether {
+    /// The number of changed documents.
+    Changed(u64),
+    /// None was changed, for this reason; the caller may retry.
+    Unsettled(String),
+}
+
+/// Changes these documents.
+///
+/// # Errors
+/// Some were changed, or it cannot be known; or a change is refused.
 async fn change_together(
     call: &DocumentCall,
     pass: &Arc<VisitPass>,
     change: &Arc<Decide>,
     ids: Vec<DocumentId>,
-) -> Result<Result<u64, String>, Error> {
+) -> Result<ChangedTogether, Error> {
     let until = call.deadline();
     let modified = |id: DocumentId| {
         let (pass, change) = (Arc::clone(pass), Arc::clone(change));
@@ -305,11 +316,11 @@ async fn change_together(
         }
     }
     match failure {
-        None => Ok(Ok(changed)),
+        None => Ok(ChangedTogether::Changed(changed)),
         Some(Error::Unsettled(reason)) if changed > 0 => {
             Err(Error::Unknown(format!("{changed} documents were changed, others were not: {reason}")))
         }
-        Some(Error::Unsettled(reason)) => Ok(Err(reason)),
+        Some(Error::Unsettled(reason)) => Ok(ChangedTogether::Unsettled(reason)),
         Some(error) => Err(error),
     }
 }

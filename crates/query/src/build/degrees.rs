@@ -1,4 +1,5 @@
-//! Degrees of latitude and longitude, as numbers or as text: `63.5`, `"N63.5"`, `"10E25.982"`, `"W122o01'28"`.
+//! Degrees of latitude and longitude, as numbers or as text: `63.5`, `"N63.5"`, `"10E25.982"`,
+//! `"W122o01'28"`.
 
 use super::{Built, ItemBuilder};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
@@ -11,8 +12,8 @@ enum DegreeAxis {
 }
 
 impl ItemBuilder<'_> {
-    /// Latitude and longitude of two arguments, which come in this order unless their texts have points of the
-    /// compass that say otherwise.
+    /// Latitude and longitude of two arguments, which come in this order unless their texts have points of
+    /// the compass that say otherwise.
     pub(super) fn place(&self, first: &SyntaxNode, second: &SyntaxNode) -> Built<(f64, f64)> {
         let one = self.degrees(first, DegreeAxis::Latitude)?;
         let other = self.degrees(second, DegreeAxis::Longitude)?;

@@ -1,8 +1,9 @@
 //! Operators between terms: `type=adv`.
 //!
-//! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR`, `EQUIV` and `WEAKAND` (or `WAND`) are infix operators, in any
-//! case; `NEAR(n)` and `ONEAR(n)` have a distance, `WEAKAND(n)` a number of hits. They are left-associative with equal precedence; parentheses group. Terms
-//! without an operator between them must all match. An operator name in the position of a term is a term.
+//! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR`, `EQUIV` and `WEAKAND` (or `WAND`) are infix operators, in
+//! any case; `NEAR(n)` and `ONEAR(n)` have a distance, `WEAKAND(n)` a number of hits. They are
+//! left-associative with equal precedence; parentheses group. Terms without an operator between them must all
+//! match. An operator name in the position of a term is a term.
 
 use super::reader::SimpleReader;
 use crate::{ItemAnnotations, QueryItem};

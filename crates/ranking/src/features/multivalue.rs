@@ -18,8 +18,8 @@ use super::{
 };
 use crate::Error;
 
-/// The values of an attribute that a feature reads: those of a field, or of a part of its structs, map keys or
-/// map values, which are an array.
+/// The values of an attribute that a feature reads: those of a field, or of a part of its structs, map keys
+/// or map values, which are an array.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceValues {
     /// Name of the field.

@@ -9,13 +9,12 @@ use std::ops::{ControlFlow, Range, RangeInclusive};
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
-use millrace_column::{Column, ColumnForm, ColumnKey};
-use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
+use millrace_document::{DocumentGroup, DocumentId};
 
-use crate::read::columns;
 use crate::read::masks::is_set;
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::read::rows::RowReader;
 use crate::shared::StoreContext;
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
@@ -309,12 +308,16 @@ impl TypeWalk<'_, '_> {
                 && end_of(parts, *number) >= *locations.start()
         };
         let numbers: Vec<usize> = (0..parts.len()).filter(overlaps).collect();
-        let reader = RowReader::new(self.page, self.document_type, parts);
-        match numbers[..] {
-            [] => Ok(ControlFlow::Continue(())),
-            [number] => self.rows_of_part(number, locations, reader),
-            _ => self.rows_of_parts(&numbers, locations, visit.slice.locations(group), reader),
+        let mut reader = RowReader::new(self.page.reading, self.page.visit, self.document_type, parts);
+        if !numbers.windows(2).all(|pair| precedes(&parts[pair[0]], &parts[pair[1]])) {
+            return self.rows_of_parts(&numbers, locations, visit.slice.locations(group), reader);
         }
+        for number in numbers {
+            if let ControlFlow::Break(()) = self.rows_of_part(number, locations.clone(), &mut reader)? {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The versions of one part. Its rows lie in the order of their keys, so the keys of a few are enough to
@@ -323,9 +326,9 @@ impl TypeWalk<'_, '_> {
         &mut self,
         number: usize,
         locations: RangeInclusive<u64>,
-        mut reader: RowReader<'_>,
+        reader: &mut RowReader<'_>,
     ) -> Result<ControlFlow<()>, Error> {
-        let parts = reader.parts;
+        let parts = reader.parts();
         let part = &parts[number];
         let (ids, timestamps) = part.keys()?;
         let key = |row| part.document_id(&ids, row).map(|id| DocumentSortKey::new(&id));
@@ -346,7 +349,7 @@ impl TypeWalk<'_, '_> {
                 continue;
             }
             let id = part.document_id(&ids, row)?;
-            if let ControlFlow::Break(()) = self.take(&mut reader, id, number, row, timestamp)? {
+            if let ControlFlow::Break(()) = self.take(reader, id, number, row, timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -364,7 +367,7 @@ impl TypeWalk<'_, '_> {
         let (visit, slice) = (self.page.visit, first..=last);
         let mut rows: Vec<(DocumentSortKey, DocumentId, usize, usize, u64)> = Vec::new();
         for number in numbers {
-            let part = &reader.parts[*number];
+            let part = &reader.parts()[*number];
             let mask = part.visited(visit.tombstones);
             let (ids, timestamps) = part.keys()?;
             for row in (0..ids.len()).filter(|row| is_set(mask, *row)) {
@@ -444,16 +447,32 @@ fn place_of(group: &DocumentGroup, location: u64) -> Vec<u8> {
 
 /// No document of a part has a higher reversed location than this.
 fn end_of(parts: &[ChunkPart], number: usize) -> u64 {
-    let same = |a: &ChunkSource, b: &ChunkSource| match (a, b) {
-        (ChunkSource::Segment { segment: a, .. }, ChunkSource::Segment { segment: b, .. }) => {
-            a.number() == b.number()
+    match parts.get(number + 1) {
+        Some(next) if is_of_one_source(&parts[number].source, &next.source) => next.info.first_location,
+        _ => u64::MAX,
+    }
+}
+
+/// True for two chunks of one segment, or of the tail.
+fn is_of_one_source(one: &ChunkSource, other: &ChunkSource) -> bool {
+    match (one, other) {
+        (ChunkSource::Segment { segment: one, .. }, ChunkSource::Segment { segment: other, .. }) => {
+            one.number() == other.number()
         }
         (ChunkSource::Tail(_), ChunkSource::Tail(_)) => true,
         _ => false,
-    };
-    match parts.get(number + 1) {
-        Some(next) if same(&parts[number].source, &next.source) => next.info.first_location,
-        _ => u64::MAX,
+    }
+}
+
+/// True if all keys of a chunk are known to be below those of another: both are of one segment, or of the
+/// tail.
+fn precedes(one: &ChunkPart, other: &ChunkPart) -> bool {
+    match (&one.source, &other.source) {
+        (ChunkSource::Segment { chunk, .. }, ChunkSource::Segment { chunk: next, .. }) => {
+            is_of_one_source(&one.source, &other.source) && chunk < next
+        }
+        (ChunkSource::Tail(_), ChunkSource::Tail(_)) => one.info.first_location < other.info.first_location,
+        _ => false,
     }
 }
 
@@ -474,111 +493,4 @@ fn window_end(parts: &[ChunkPart], from: u64, wanted: usize) -> Option<u64> {
         documents += count as usize;
     }
     None
-}
-
-/// Reads documents out of chunks; the columns that were read of a chunk stay at hand.
-struct RowReader<'a> {
-    reading: &'a StoreSnapshot<'a>,
-    document_type: &'a str,
-    parts: &'a [ChunkPart],
-    visit: &'a StoreVisit,
-    columns: Vec<PartColumns>,
-}
-
-/// Columns of one part.
-#[derive(Default)]
-struct PartColumns {
-    removed: Option<Option<Column>>,
-    /// Columns that the filter reads.
-    filtered: Option<ValueColumns>,
-    /// Columns of the wanted fields.
-    wanted: Option<ValueColumns>,
-}
-
-type ValueColumns = Vec<(ColumnKey, Option<Column>)>;
-
-impl<'a> RowReader<'a> {
-    fn new(page: &PageInProgress<'a>, document_type: &'a str, parts: &'a [ChunkPart]) -> Self {
-        RowReader {
-            reading: page.reading,
-            document_type,
-            parts,
-            visit: page.visit,
-            columns: parts.iter().map(|_| PartColumns::default()).collect(),
-        }
-    }
-
-    /// Returns a version, or `None` if the filter refuses it.
-    fn read(
-        &mut self,
-        id: DocumentId,
-        number: usize,
-        row: usize,
-        timestamp: u64,
-    ) -> Result<Option<VisitedVersion>, Error> {
-        let timestamp = Timestamp(timestamp);
-        let visit = self.visit;
-        let part = &self.parts[number];
-        if let ChunkSource::Tail(chunk) = &part.source {
-            let row = &chunk.rows[row];
-            return Ok(match row.removed {
-                true => Some(VisitedVersion::Removed(id, timestamp)),
-                false if !visit.filter.as_ref().is_none_or(|filter| filter.accepts(&row.document)) => None,
-                false => Some(VisitedVersion::Document(row.document.clone(), timestamp)),
-            });
-        }
-        let removed = match &mut self.columns[number].removed {
-            Some(removed) => removed,
-            place => place.insert(part.column(&ColumnKey::removed())?),
-        };
-        if let Some(Column::Fixed(removed)) = removed
-            && removed.integer(row) == Some(1)
-        {
-            return Ok(Some(VisitedVersion::Removed(id, timestamp)));
-        }
-        if let Some(filter) = &visit.filter {
-            let columns = match &mut self.columns[number].filtered {
-                Some(columns) => columns,
-                place => place.insert(value_columns(part, Some(filter.fields()))?),
-            };
-            if !filter.accepts(&stored(self.reading, self.document_type, part, id.clone(), row, columns)?) {
-                return Ok(None);
-            }
-        }
-        let columns = match &mut self.columns[number].wanted {
-            Some(columns) => columns,
-            place => place.insert(value_columns(part, visit.fields.as_deref())?),
-        };
-        let document = stored(self.reading, self.document_type, part, id, row, columns)?;
-        Ok(Some(VisitedVersion::Document(document, timestamp)))
-    }
-}
-
-/// The document in a row of a segment, with the values that are in these columns.
-fn stored(
-    reading: &StoreSnapshot<'_>,
-    document_type: &str,
-    part: &ChunkPart,
-    id: DocumentId,
-    row: usize,
-    columns: &ValueColumns,
-) -> Result<Document, Error> {
-    columns::document(&*reading.layout, document_type, id, row, columns).map_err(|error| Error::Corrupt {
-        path: part.path().to_owned(),
-        offset: 0,
-        reason: error.to_string(),
-    })
-}
-
-/// The columns of a part of a segment in which values of these fields can be; `None`: of all fields.
-fn value_columns(part: &ChunkPart, fields: Option<&[String]>) -> Result<ValueColumns, Error> {
-    let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
-    let is_wanted = |key: &&ColumnKey| match key.form {
-        ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
-        // Any field can be in the rest.
-        ColumnForm::Rest => fields.is_none_or(|fields| !fields.is_empty()),
-        _ => false,
-    };
-    let keys = segment.sections()[*section].columns.iter().filter(is_wanted);
-    keys.map(|key| Ok((key.clone(), part.column(key)?))).collect()
 }

@@ -35,8 +35,8 @@ pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Buil
     })
 }
 
-/// Texts that an argument of `phrase` can stand for, each as its words: one for a word or a phrase, one for each
-/// of the `alternatives`.
+/// Texts that an argument of `phrase` can stand for, each as its words: one for a word or a phrase, one for
+/// each of the `alternatives`.
 fn phrase_parts(
     builder: &ItemBuilder<'_>,
     call: &OperatorCall<'_>,
