@@ -103,6 +103,29 @@ pub(crate) fn float(number: f64, data_type: &DataType) -> Option<DocumentValue> 
     (rounded.is_finite() || !number.is_finite()).then_some(DocumentValue::Float(rounded))
 }
 
+/// One of the two directions on a globe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GlobeAxis {
+    /// North and south.
+    Latitude,
+    /// East and west.
+    Longitude,
+}
+
+/// Parses degrees with a letter for their direction, which may replace the degree sign: `N63.5`, `63.5N`,
+/// `63N25'47`, `W122o01'28`. South and west are negative.
+pub fn degrees(text: &str) -> Option<(f64, GlobeAxis)> {
+    let at = text.find(|c: char| "NSEWnsew".contains(c))?;
+    let (sign, axis) = match text.as_bytes()[at] {
+        b'N' | b'n' => (1.0, GlobeAxis::Latitude),
+        b'S' | b's' => (-1.0, GlobeAxis::Latitude),
+        b'E' | b'e' => (1.0, GlobeAxis::Longitude),
+        _ => (-1.0, GlobeAxis::Longitude),
+    };
+    let angle = angle(text[..at].trim(), text[at + 1..].trim())?;
+    angle.is_finite().then_some((sign * angle, axis))
+}
+
 /// Parses `N37.4;W122` to millionths of a degree, cut off as in Vespa. Either order is valid, and so are
 /// `37.4N`, a space in place of the semicolon, minutes and seconds as in `63N25'47` or `63o25'47N`, and `x;y`
 /// in millionths, longitude first.
@@ -115,18 +138,12 @@ pub fn position(text: &str) -> Option<(i32, i32)> {
     }
     let (mut latitude, mut longitude) = (None, None);
     for part in [first, second] {
-        let at = part.find(|c: char| "NSEWnsew".contains(c))?;
-        let (sign, axis) = match part.as_bytes()[at] {
-            b'N' | b'n' => (1.0, &mut latitude),
-            b'S' | b's' => (-1.0, &mut latitude),
-            b'E' | b'e' => (1.0, &mut longitude),
-            _ => (-1.0, &mut longitude),
-        };
-        *axis = Some(sign * angle(part[..at].trim(), part[at + 1..].trim())?);
+        match degrees(part)? {
+            (angle, GlobeAxis::Latitude) => latitude = Some(angle),
+            (angle, GlobeAxis::Longitude) => longitude = Some(angle),
+        }
     }
-    let (latitude, longitude) = (latitude? * 1e6, longitude? * 1e6);
-    in_range(latitude.trunc() as i64, longitude.trunc() as i64)
-        .filter(|_| latitude.is_finite() && longitude.is_finite())
+    in_range((latitude? * 1e6).trunc() as i64, (longitude? * 1e6).trunc() as i64)
 }
 
 /// Degrees from the texts before and after a direction letter, which may replace the degree sign.

@@ -468,8 +468,8 @@ fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut SchemaFaults<
             profile.rank.iter().map(|(name, _)| name).chain(profile.rank_types.iter().map(|(name, _)| name));
         let named = named.chain(profile.weights.iter().map(|(name, _)| name));
         for name in named.filter(|name| !faults.broken.names.has(&name.value)) {
-            if let Err(Error::Invalid { place, reason }) = find_field(name, &schema.fields, &user) {
-                faults.findings.warnings.push(format!("{place}: {reason}: the setting has no effect"));
+            if let Err(error) = find_field(name, &schema.fields, &user) {
+                faults.findings.warnings.push(format!("{error}: the setting has no effect"));
             }
         }
         let diversity = profile.diversity.as_ref().map(|(name, _)| name);

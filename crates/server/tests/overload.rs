@@ -11,6 +11,12 @@ use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use support::TestServer;
 
+/// A client, and a runtime for it on this thread.
+fn client(url: &str) -> (tokio::runtime::Runtime, NodeClient) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    (runtime, NodeClient::new(url, HttpProtocol::Http1).expect("an address"))
+}
+
 #[test]
 fn a_full_queue_answers_429_and_when_to_come_again() {
     let server =
@@ -24,9 +30,7 @@ fn a_full_queue_answers_429_and_when_to_come_again() {
     std::thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {
-                let runtime =
-                    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-                let client = NodeClient::new(&url, HttpProtocol::Http1).expect("an address");
+                let (runtime, client) = client(&url);
                 while Instant::now() < deadline
                     && (refused.load(Ordering::SeqCst) < 20 || answered.load(Ordering::SeqCst) < 20)
                 {
@@ -84,9 +88,7 @@ fn writes_of_long_texts_wait_for_the_sealing_thread() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let runtime =
-                    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-                let client = NodeClient::new(&url, HttpProtocol::Http1).expect("an address");
+                let (runtime, client) = client(&url);
                 loop {
                     let number = next.fetch_add(1, Ordering::SeqCst);
                     if number >= TEXTS {

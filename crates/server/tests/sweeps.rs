@@ -57,6 +57,37 @@ fn update_where_changes_what_matches() {
     assert_eq!(server.get("/document/v1/m/note/group/bob/5").1["fields"].get("title"), None);
 }
 
+/// The time of a request ends between documents that were selected together.
+#[test]
+fn a_change_that_continues_changes_each_document_once() {
+    let server = TestServer::with_notes();
+    for number in 0..700 {
+        server.put(&format!("/document/v1/n/note/group/ann/{number}"), "{\"stars\":0}");
+    }
+    let (mut changed, mut requests, mut continuation) = (0, 0, String::new());
+    loop {
+        let path =
+            format!("/document/v1/n/note/group/ann?cluster=notes&selection=true&timeChunk=1ms{continuation}");
+        let (status, answer) = server.call(Method::PUT, &path, r#"{"fields":{"stars":{"increment":1}}}"#);
+        assert_eq!(status, 200, "{answer}");
+        changed += answer["documentCount"].as_u64().expect("a number");
+        requests += 1;
+        match answer["continuation"].as_str() {
+            Some(place) => continuation = format!("&continuation={place}"),
+            None => break,
+        }
+    }
+    assert!(requests > 1, "one request had the time for all");
+    assert_eq!(changed, 700);
+    for (selection, expected) in [("note.stars%3D%3D1", 700), ("note.stars%3C1", 0), ("note.stars%3E1", 0)] {
+        let path = format!(
+            "/document/v1/n/note/group/ann?selection={selection}&cluster=notes&wantedDocumentCount=1000"
+        );
+        let (_, answer) = server.get(&path);
+        assert_eq!(answer["documents"].as_array().map(Vec::len), Some(expected), "{selection}");
+    }
+}
+
 #[test]
 fn a_sweep_says_what_it_is_about() {
     let server = server();

@@ -94,9 +94,9 @@ pub static OPERATORS: &[YqlOperator] = operators! {
     "nonEmpty", Condition, 1..=1, "nonEmpty(title contains @text)",
         "The condition; an error where a term in it has no text.", conditions::non_empty;
     "predicate", Condition, 3..=3, "predicate(conditions, {\"gender\": \"female\"}, {\"age\": 20})",
-        "Read, and refused where the query is planned: fields of predicates are not searched.", conditions::predicate;
+        "Documents whose predicate is true for these attributes and numbers; `0` stands for none.", conditions::predicate;
     "phrase", Term, 1..=MANY, "phrase(\"new\", \"york\")",
-        "The words one after another; each can be a part of its word, as in `phrase(\"new\", prefix(\"yo\"))`.", terms::phrase;
+        "The words one after another; each can be a part of its word, as in `phrase(\"new\", prefix(\"yo\"))`, a phrase, or alternatives.", terms::phrase;
     "near", Term, 1..=MANY, "({distance: 5}near(\"web\", \"search\"))",
         "The terms at most `distance` apart, in any order; those negated at least `exclusionDistance` away.", terms::near;
     "onear", Term, 1..=MANY, "({distance: 5}onear(\"web\", \"search\"))", "As near, in this order.", terms::near;

@@ -36,11 +36,10 @@ impl SourceValues {
     /// The values that parameter `at` of a feature names, as `field` or `field.part`.
     pub fn named(setup: &FeatureSetup<'_>, name: &FeatureName, at: usize) -> Result<Self, Error> {
         let part = setup.part(name, at)?;
-        let data_type = match part.path.is_empty() {
-            true => part.data_type.clone(),
-            false if part.many => DataType::Array(Box::new(part.data_type.clone())),
-            false => part.data_type.clone(),
-        };
+        let mut data_type = part.data_type.clone();
+        if part.many && !part.path.is_empty() {
+            data_type = DataType::Array(Box::new(data_type));
+        }
         let field_type = part.field.data_type.clone();
         Ok(SourceValues { field: part.field.name.to_string(), path: part.path, field_type, data_type })
     }

@@ -110,7 +110,8 @@ impl VisitPass {
             Some(text) if !is_part => Some(sliced::position(text, slice)?.to_owned()),
             text => text.map(str::to_owned),
         };
-        let filter = selection.clone().map(|selection| filter(&deployment, &document_types, selection));
+        let filter = selection.clone().filter(|selection| !selection.selects_all());
+        let filter = filter.map(|selection| filter_of(&deployment, &document_types, selection));
         let visit = StoreVisit {
             document_types: if global { Vec::new() } else { document_types },
             scope: within(
@@ -276,7 +277,7 @@ impl VisitPass {
 }
 
 /// The condition of a selection on stored documents, by the values that their schemas show.
-fn filter(
+fn filter_of(
     deployment: &Arc<CompiledApplication>,
     document_types: &[String],
     selection: DocumentSelection,
