@@ -1,7 +1,8 @@
 use crate::Error;
 use crate::request::GroupingNumber;
 
-/// Lexer for words, numbers, texts and symbols. Whitespace between them is ignored.
+/// Lexer for words, numbers, texts and symbols. Whitespace and comments between them are ignored: from `//`
+/// or `#` to the end of the line, and between `/*` and `*/`.
 #[derive(Clone)]
 pub(crate) struct GroupingLexer<'a> {
     text: &'a str,
@@ -14,10 +15,12 @@ impl<'a> GroupingLexer<'a> {
     }
 
     fn rest(&mut self) -> &'a str {
-        let rest = &self.text[self.at..];
-        let trimmed = rest.trim_start();
-        self.at += rest.len() - trimmed.len();
-        trimmed
+        let mut rest = self.text[self.at..].trim_start();
+        while let Some(after) = after_comment(rest) {
+            rest = after.trim_start();
+        }
+        self.at = self.text.len() - rest.len();
+        rest
     }
 
     pub(crate) fn at_end(&mut self) -> bool {
@@ -171,4 +174,13 @@ impl<'a> GroupingLexer<'a> {
             reason,
         }
     }
+}
+
+/// The text after the comment with which it begins; `None` if it does not, or the comment has no end.
+fn after_comment(text: &str) -> Option<&str> {
+    if let Some(inside) = text.strip_prefix("/*") {
+        return inside.split_once("*/").map(|(_, after)| after);
+    }
+    let is_line = text.starts_with("//") || text.starts_with('#');
+    is_line.then(|| text.split_once(['\n', '\r']).map_or("", |(_, after)| after))
 }

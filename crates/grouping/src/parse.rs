@@ -72,6 +72,10 @@ impl GroupingParser<'_> {
         } else {
             return Err(self.lexer.expected("all(…) or each(…)"));
         };
+        let mut root = root;
+        if self.lexer.take_word("where") {
+            root.all_documents |= self.parenthesised(Self::where_clause)?;
+        }
         Ok(GroupingRequest { root, continuations })
     }
 
@@ -124,7 +128,7 @@ impl GroupingParser<'_> {
         match self.lexer.word() {
             Some("all") => operation.children.push(self.operation(OperationTarget::All)?),
             Some("each") => operation.children.push(self.operation(OperationTarget::Each)?),
-            Some("group") => operation.group_by = Some(self.parenthesised(Self::expression)?),
+            Some("group") => operation.group_by = Some(self.parenthesised(Self::grouped)?),
             Some("filter" | "keep") => operation.filter = Some(self.parenthesised(Self::filter)?),
             Some("order") => operation.order = self.list(Self::order)?,
             Some("output") => operation.outputs.extend(self.list(Self::output)?),
@@ -179,6 +183,15 @@ impl GroupingParser<'_> {
         let expression = self.expression()?;
         self.aliases.insert(name, (expression, self.parts - before));
         self.lexer.symbol(')')
+    }
+
+    /// What documents are grouped by. A label is of no use: the list has that of its operation.
+    fn grouped(&mut self) -> Result<GroupingExpression, Error> {
+        let expression = self.expression()?;
+        if self.lexer.take_word("as") {
+            self.parenthesised_name()?;
+        }
+        Ok(expression)
     }
 
     fn order(&mut self) -> Result<OrderKey, Error> {

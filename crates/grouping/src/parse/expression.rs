@@ -249,7 +249,10 @@ impl GroupingParser<'_> {
         match self.lexer.number()? {
             Some(GroupingNumber::Long(value)) => Ok(BucketBound::Long(value)),
             Some(GroupingNumber::Double(value)) => Ok(BucketBound::Double(value)),
-            None => Err(self.lexer.expected("a number, a text, {bytes}, inf or -inf")),
+            None => match self.lexer.word() {
+                Some(word) => Ok(BucketBound::Text(word.to_owned())),
+                None => Err(self.lexer.expected("a number, a text, {bytes}, inf or -inf")),
+            },
         }
     }
 
