@@ -11,7 +11,10 @@
 /// has that number or a higher one. A program refuses to read a state of a protocol that it does not speak,
 /// and so takes no part in it. Kept bytes of each protocol (`tests/protocol-N.txt` of the crates that write
 /// them) show that programs still write and read it.
-pub const PROTOCOL: u16 = 1;
+pub const PROTOCOL: u16 = 2;
+
+/// The first protocol in which segments can have compressed columns.
+pub const COMPRESSED_SEGMENTS: u16 = 2;
 
 /// Protocol of a node that reports none.
 pub(crate) fn first() -> u16 {

@@ -1,5 +1,6 @@
 use std::ops::Range;
 
+use crate::compression::CompressedBlocks;
 use crate::fixed::u32_at;
 use crate::presence::{PresenceBuilder, presence_bytes};
 use crate::{AlignedBuffer, BYTES, BufferBuilder, Error, Presence};
@@ -8,31 +9,52 @@ use crate::{AlignedBuffer, BYTES, BufferBuilder, Error, Presence};
 ///
 /// Encoded: a header of 64 bytes (layout, three zero bytes, count u32, four zero bytes, the record of the
 /// layout of its values), the presence words padded to 64, `count + 1` offsets (u32) padded to 64, the bytes.
+///
+/// The bytes can be compressed in blocks; a block is decompressed when one of its documents is read first,
+/// and kept as long as the column.
 #[derive(Debug, Clone)]
 pub struct BytesColumn {
     buffer: AlignedBuffer,
     len: usize,
+    /// `None`: the bytes lie in the buffer as they are.
+    blocks: Option<CompressedBlocks>,
 }
 
 impl BytesColumn {
     pub(crate) fn decode(buffer: AlignedBuffer) -> Result<Self, Error> {
+        let (column, data_at) = Self::decode_head(buffer)?;
+        if column.buffer.len() - data_at != column.plain_bytes() {
+            return Err(Error::Corrupt("its offsets do not ascend to its length"));
+        }
+        Ok(column)
+    }
+
+    /// Decodes a column whose bytes are compressed in blocks.
+    pub(crate) fn decode_blocks(buffer: AlignedBuffer) -> Result<Self, Error> {
+        let (column, table_at) = Self::decode_head(buffer)?;
+        if u32_at(&column.buffer, 8) != column.plain_bytes() {
+            return Err(Error::Corrupt("its header and its offsets have different lengths"));
+        }
+        let blocks = CompressedBlocks::decode(&column.buffer, table_at, column.len)?;
+        Ok(BytesColumn { blocks: Some(blocks), ..column })
+    }
+
+    /// Decodes header, presence and offsets; also returns where they end.
+    fn decode_head(buffer: AlignedBuffer) -> Result<(Self, usize), Error> {
         if buffer.len() < 64 {
             return Err(Error::Corrupt("shorter than its header"));
         }
         let len = u32_at(&buffer, 4);
-        let data_at = 64 + presence_bytes(len) + ((len + 1) * 4).next_multiple_of(64);
-        if buffer.len() < data_at {
+        let end = 64 + presence_bytes(len) + ((len + 1) * 4).next_multiple_of(64);
+        if buffer.len() < end {
             return Err(Error::Corrupt("shorter than its offsets"));
         }
-        let column = BytesColumn { buffer, len };
+        let column = BytesColumn { buffer, len, blocks: None };
         let offsets = column.offsets();
-        if offsets[0] != 0
-            || offsets.windows(2).any(|pair| pair[0] > pair[1])
-            || data_at + offsets[len] as usize != column.buffer.len()
-        {
+        if offsets[0] != 0 || !offsets.is_sorted() {
             return Err(Error::Corrupt("its offsets do not ascend to its length"));
         }
-        Ok(column)
+        Ok((column, end))
     }
 
     pub(crate) fn buffer(&self) -> &AlignedBuffer {
@@ -63,18 +85,48 @@ impl BytesColumn {
         bytemuck::cast_slice(&self.buffer[at..at + (self.len + 1) * 4])
     }
 
-    /// Bytes of all documents, concatenated.
-    #[inline]
-    pub fn data(&self) -> &[u8] {
-        &self.buffer[64 + presence_bytes(self.len) + ((self.len + 1) * 4).next_multiple_of(64)..]
+    /// Number of bytes of all documents.
+    pub(crate) fn plain_bytes(&self) -> usize {
+        self.offsets()[self.len] as usize
     }
 
-    /// Bytes of the document at `index`; `None` without a value.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.blocks.is_some()
+    }
+
+    /// A copy that is not compressed.
+    pub(crate) fn decompressed(&self) -> BytesColumn {
+        let mut builder = BytesBuilder::recorded(self.buffer[12..64].to_vec());
+        builder.extend(self, 0..self.len);
+        builder.finish()
+    }
+
+    pub(crate) fn check_blocks(&self) -> Result<(), Error> {
+        match &self.blocks {
+            None => Ok(()),
+            Some(blocks) => blocks.check(&self.buffer, self.offsets()),
+        }
+    }
+
+    /// Bytes of all documents, concatenated. Decompresses all blocks of a compressed column.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        match &self.blocks {
+            None => &self.buffer[64 + presence_bytes(self.len) + ((self.len + 1) * 4).next_multiple_of(64)..],
+            Some(blocks) => blocks.whole(&self.buffer, self.offsets()),
+        }
+    }
+
+    /// Bytes of the document at `index`; `None` without a value. Decompresses its block of a compressed
+    /// column.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         self.presence().get(index).then(|| {
             let offsets = self.offsets();
-            &self.data()[offsets[index] as usize..offsets[index + 1] as usize]
+            match &self.blocks {
+                None => &self.data()[offsets[index] as usize..offsets[index + 1] as usize],
+                Some(blocks) => blocks.get(&self.buffer, offsets, index),
+            }
         })
     }
 }
@@ -128,6 +180,6 @@ impl BytesBuilder {
         out.extend(bytemuck::cast_slice(&self.offsets));
         out.align();
         out.extend(&self.data);
-        BytesColumn { buffer: out.finish(), len }
+        BytesColumn { buffer: out.finish(), len, blocks: None }
     }
 }

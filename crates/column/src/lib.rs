@@ -14,6 +14,8 @@
 
 mod buffer;
 mod bytes;
+mod compact_tokens;
+mod compression;
 mod error;
 mod fixed;
 mod joining;
@@ -32,6 +34,7 @@ use std::ops::Range;
 
 pub use buffer::{AlignedBuffer, BufferBuilder};
 pub use bytes::{BytesBuilder, BytesColumn};
+pub use compression::{Compression, plain_bytes};
 pub use error::Error;
 pub use fixed::{CellKind, FixedBuilder, FixedColumn};
 pub use joining::{ColumnPart, OverflowRows, join_values};
@@ -138,6 +141,10 @@ pub enum Column {
 const FIXED: u8 = 1;
 const BYTES: u8 = 2;
 const TOKENS: u8 = 3;
+/// Bytes in compressed blocks.
+const BLOCKS: u8 = 4;
+/// A compressed column of another layout.
+const WHOLE: u8 = 5;
 
 impl Column {
     /// Number of documents.
@@ -154,8 +161,8 @@ impl Column {
         self.len() == 0
     }
 
-    /// The bytes that [`Column::decode`] reads, identical in memory and in files. `docs/format.md` describes
-    /// them.
+    /// The bytes that [`Column::decode`] reads. Files have the same, or those of [`Column::stored`].
+    /// `docs/format.md` describes them.
     pub fn encoded(&self) -> &AlignedBuffer {
         match self {
             Column::Fixed(column) => column.buffer(),
@@ -164,12 +171,21 @@ impl Column {
         }
     }
 
-    /// Decodes a column as a view of the buffer.
+    /// Decodes a column as a view of the buffer; one that is compressed as a whole is decompressed.
     ///
     /// # Errors
     /// The bytes are not a column. Lengths, offsets and numbers are checked here, so that later reads cannot
-    /// fail.
+    /// fail, except for the contents of compressed blocks: their checksum must have been compared, or
+    /// [`Column::check`] called.
     pub fn decode(buffer: AlignedBuffer) -> Result<Self, Error> {
+        match buffer.first().copied() {
+            Some(WHOLE) => Self::decode_plain(compression::decode_whole(&buffer)?),
+            Some(BLOCKS) => BytesColumn::decode_blocks(buffer).map(Column::Bytes),
+            _ => Self::decode_plain(buffer),
+        }
+    }
+
+    fn decode_plain(buffer: AlignedBuffer) -> Result<Self, Error> {
         match buffer.first().copied() {
             Some(FIXED) => FixedColumn::decode(buffer).map(Column::Fixed),
             Some(BYTES) => BytesColumn::decode(buffer).map(Column::Bytes),

@@ -1,6 +1,6 @@
 use millrace_document::{DataType, Document};
 
-use crate::{Column, ColumnKey};
+use crate::{Column, ColumnKey, Compression};
 
 /// A store's interface to schemas: the columns of a document type, and the conversion of documents to
 /// columns.
@@ -15,6 +15,11 @@ pub trait StoreLayout: Send + Sync {
     /// Builds a derived column (a form other than the value) from the value column, for a segment that lacks
     /// it; `None` if it cannot be built.
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column>;
+
+    /// Compression of a column of a field in files. Default: none.
+    fn compression(&self, _document_type: &str, _key: &ColumnKey) -> Compression {
+        Compression::None
+    }
 
     /// Data type of a field, to convert value columns back into documents; `None` for an unknown field.
     fn data_type(&self, document_type: &str, field: &str) -> Option<DataType>;

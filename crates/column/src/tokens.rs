@@ -212,6 +212,14 @@ impl TokensColumn {
         numbers
     }
 
+    /// Calls `visit` with each stem and the number of each of its words, in the order of stems, then of
+    /// numbers.
+    pub(crate) fn each_stem<'s>(&'s self, visit: impl FnMut(&'s [u8], u32)) {
+        if let Some(stems) = self.stems() {
+            stems.each(visit);
+        }
+    }
+
     fn stems(&self) -> Option<StemTable<'_>> {
         (self.stems.stems > 0).then(|| self.stems.over(&self.buffer, self.words))
     }
@@ -377,37 +385,64 @@ impl TokensBuilder {
             stem.iter().for_each(|stem| stems.push(stem, number));
         }
         let width = if words.len() < usize::from(u16::MAX) { 2 } else { 4 };
-        let word_bytes: usize = words.iter().map(|(word, ..)| word.len()).sum();
-        let len = self.starts.len() - 1;
+        let (mut bytes, mut offsets) = (Vec::new(), vec![0u32]);
+        for (word, ..) in &words {
+            bytes.extend_from_slice(word);
+            offsets.push(bytes.len() as u32);
+        }
+        let ids = self.ids.iter().map(|id| sorted[*id as usize]);
+        let (narrow, wide): (Vec<u16>, Vec<u32>);
+        let ids: &[u8] = if width == 2 {
+            narrow = ids.map(|id| id as u16).collect();
+            bytemuck::cast_slice(&narrow)
+        } else {
+            wide = ids.collect();
+            bytemuck::cast_slice(&wide)
+        };
+        let encoded =
+            EncodedTokens { offsets: &offsets, words: &bytes, starts: &self.starts, ids, width, stems };
+        TokensColumn::decode(encoded.finish()).expect("what was just encoded decodes")
+    }
+}
 
-        let mut out = BufferBuilder::with_capacity(256 + words.len() * 12 + len * 4 + self.ids.len() * width);
-        out.extend(&[TOKENS, width as u8, 0, 0]);
-        let (stem_count, stemmed, stem_bytes) = stems.counts();
-        for number in [len, words.len(), word_bytes, self.ids.len(), stem_count, stemmed, stem_bytes] {
+/// The parts of a column, in the order of its bytes.
+pub(crate) struct EncodedTokens<'a> {
+    /// Start of each word, followed by the end of the last.
+    pub offsets: &'a [u32],
+    /// The words, sorted and concatenated.
+    pub words: &'a [u8],
+    /// Start of each document's tokens, followed by the end of the last.
+    pub starts: &'a [u32],
+    /// The token numbers.
+    pub ids: &'a [u8],
+    /// Bytes of a token number.
+    pub width: usize,
+    /// The stems that differ from their word.
+    pub stems: StemsBuilder<'a>,
+}
+
+impl EncodedTokens<'_> {
+    /// The bytes of the column.
+    pub fn finish(mut self) -> AlignedBuffer {
+        let (documents, words) = (self.starts.len() - 1, self.offsets.len() - 1);
+        let bytes = self.words.len() + self.ids.len() + (words + documents) * 4;
+        let mut out = BufferBuilder::with_capacity(512 + bytes + words * 4);
+        out.extend(&[TOKENS, self.width as u8, 0, 0]);
+        let (stems, stemmed, stem_bytes) = self.stems.counts();
+        let tokens = self.ids.len() / self.width;
+        for number in [documents, words, self.words.len(), tokens, stems, stemmed, stem_bytes] {
             out.extend(&(number as u32).to_le_bytes());
         }
         out.align();
-        let mut offset = 0u32;
-        let mut offsets = vec![0u32];
-        offsets.extend(words.iter().map(|(word, ..)| {
-            offset += word.len() as u32;
-            offset
-        }));
-        out.extend(bytemuck::cast_slice(&offsets));
+        out.extend(bytemuck::cast_slice(self.offsets));
         out.align();
-        words.iter().for_each(|(word, ..)| out.extend(word));
+        out.extend(self.words);
         out.align();
-        out.extend(bytemuck::cast_slice(&self.starts));
+        out.extend(bytemuck::cast_slice(self.starts));
         out.align();
-        if width == 2 {
-            let ids: Vec<u16> = self.ids.iter().map(|id| sorted[*id as usize] as u16).collect();
-            out.extend(bytemuck::cast_slice(&ids));
-        } else {
-            let ids: Vec<u32> = self.ids.iter().map(|id| sorted[*id as usize]).collect();
-            out.extend(bytemuck::cast_slice(&ids));
-        }
-        stems.write(words.len(), &mut out);
-        TokensColumn::decode(out.finish()).expect("what was just encoded decodes")
+        out.extend(self.ids);
+        self.stems.write(words, &mut out);
+        out.finish()
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
 use millrace_cluster::{
-    ClusterState, ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest, RequestFence,
+    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest,
+    RequestFence,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
@@ -16,7 +17,7 @@ use millrace_node::cluster::{
     GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
-use millrace_store::{DocumentWrite, Store};
+use millrace_store::{DocumentWrite, SegmentFormat, Store};
 use millrace_trust::{Connection, NodeTrust};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -121,7 +122,7 @@ impl ContentNode {
         let is_encrypted = trust.is_some();
         let tasks = vec![
             tokio::spawn(millrace_peer::serve(listener, trust, answers, stopped)),
-            tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
+            tokio::spawn(follow(membership.clone(), Arc::clone(&machine), store.clone())),
             tokio::spawn(observe(pace.slowest, Arc::clone(&throttle))),
             tokio::spawn(growth),
         ];
@@ -266,13 +267,14 @@ async fn first_state(
 
 /// Passes every new state to the machine, and the confirmations of coordination: after the state, since an
 /// earlier confirmation has no effect.
-async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>) {
+async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>, store: Store) {
     let (mut states, mut confirmations) = (membership.states(), membership.confirmations());
     loop {
         // The order matters: the state may arrive in between.
         let confirmation = *confirmations.borrow_and_update();
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
+            store.set_segment_format(segment_format(&state));
             machine.send(MachineInput::State(state));
         }
         if let Some(ConfirmedState { version, at }) = confirmation {
@@ -286,6 +288,11 @@ async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>) {
             return;
         }
     }
+}
+
+/// Format of segments that all nodes know which act by a state.
+fn segment_format(state: &ClusterState) -> SegmentFormat {
+    if state.protocol() >= COMPRESSED_SEGMENTS { SegmentFormat::Compressed } else { SegmentFormat::Plain }
 }
 
 /// Passes the latencies of requests to the transfers.

@@ -53,12 +53,21 @@ fn open(directory: &tempfile::TempDir) -> Store {
     Store::open(options, Arc::new(NoSchema)).expect("the store opens")
 }
 
+/// Characters of which compression saves little.
+fn noise(mut seed: u64) -> String {
+    let next = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'!' + ((seed >> 33) % 94) as u8)
+    };
+    (0..5000).map(next).collect()
+}
+
 /// Writes documents of some KB each.
 fn fill(store: &Store, numbers: std::ops::Range<u64>) {
     let version = |number: u64| {
         let id = format!("id:n:mail:g=user{}:{number}", number % 50);
         let id = DocumentId::parse(&id).expect("the test's id is one");
-        let text = DocumentValue::String(format!("mail {number} ").repeat(400));
+        let text = DocumentValue::String(noise(number));
         DocumentVersion::put(&Document { id, fields: vec![("text".into(), text)] }, Timestamp(1_000 + number))
     };
     let (sender, done) = mpsc::channel();

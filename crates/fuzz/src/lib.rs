@@ -8,6 +8,7 @@
 //!
 //! This crate is not part of the product.
 
+mod columns;
 mod documents;
 mod edges;
 mod expressions;
@@ -30,11 +31,12 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 24] = [
+pub const TARGETS: [FuzzTarget; 25] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
     FuzzTarget { name: "zstd", run: documents::zstd },
     FuzzTarget { name: "row", run: documents::row },
+    FuzzTarget { name: "column", run: columns::column },
     FuzzTarget { name: "selection", run: documents::selection },
     FuzzTarget { name: "yql", run: queries::yql },
     FuzzTarget { name: "query", run: queries::query },

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_column::{
-    BytesBuilder, Column, ColumnForm, ColumnKey, StoreLayout, TokensBuilder, ValueBuilder, value,
+    BytesBuilder, Column, ColumnForm, ColumnKey, Compression, StoreLayout, TokensBuilder, ValueBuilder, value,
 };
 use millrace_document::{DataType, Document, DocumentValue};
 use millrace_env::pace;
@@ -27,6 +27,7 @@ struct FieldColumns {
     data_type: DataType,
     matching: FieldMatching,
     spoken: FieldLanguage,
+    compression: Compression,
 }
 
 impl DocumentColumns {
@@ -54,9 +55,11 @@ impl TypeColumns {
         let mut languages = languages(schema);
         let of_field = |(name, field): (&Arc<str>, &SchemaField)| {
             let spoken = languages.remove(name).unwrap_or(FieldLanguage::Always(TextLanguage::Unknown));
+            let compression = value_compression(field);
             let columns = |part: &SchemaField| {
                 let (data_type, matching) = (part.data_type.clone(), part.matching.clone());
-                (Arc::clone(&part.name), FieldColumns { data_type, matching, spoken: spoken.clone() })
+                let spoken = spoken.clone();
+                (Arc::clone(&part.name), FieldColumns { data_type, matching, spoken, compression })
             };
             field.with_parts().map(columns).collect::<Vec<_>>()
         };
@@ -131,8 +134,30 @@ impl StoreLayout for DocumentColumns {
         Some(Column::Tokens(builder.finish()))
     }
 
+    fn compression(&self, document_type: &str, key: &ColumnKey) -> Compression {
+        match (key.form, self.field(document_type, key.root())) {
+            (ColumnForm::Tokens, _) => Compression::Whole,
+            (ColumnForm::Value, Some(field)) => field.compression,
+            // A field that the schema does not have any more is not read.
+            (ColumnForm::Value, None) => Compression::Blocks,
+            (ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed | ColumnForm::Rest, _) => {
+                Compression::Small
+            }
+        }
+    }
+
     fn data_type(&self, document_type: &str, field: &str) -> Option<DataType> {
         self.field(document_type, field).map(|field| field.data_type.clone())
+    }
+}
+
+/// Compression of the values of a field. Tensors are close to random bytes, and ranking reads those that are
+/// no attributes, too.
+fn value_compression(field: &SchemaField) -> Compression {
+    match field.data_type {
+        DataType::Tensor(_) => Compression::Small,
+        _ if field.is_scanned() => Compression::Small,
+        _ => Compression::Blocks,
     }
 }
 

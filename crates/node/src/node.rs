@@ -76,6 +76,7 @@ impl Node {
         options.paths = settings.paths();
         options.disk_reserve = settings.disk_reserve;
         options.deferred_sync = settings.deferred_sync;
+        options.segment_format = settings.segment_format;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
         let models = NodeModels::open(ModelOptions {
             directory: settings.data_dir.join("models"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use millrace_column::ExecutionPaths;
 use millrace_plan::{PlanContext, QUERY_MEMORY_MAX};
 use millrace_remote::{OutboundPolicy, SecretBinding};
+use millrace_store::SegmentFormat;
 
 /// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub struct Settings {
     pub space_patience: Duration,
     /// Time within which writes are synced that were acknowledged before.
     pub deferred_sync: Duration,
+    /// Format of new segments, until a cluster state names another: of a node of a cluster, the first.
+    pub segment_format: SegmentFormat,
     /// Maximum number of segment files kept open; others are opened when they are read.
     pub open_files_max: usize,
     /// Time after which an unused model is unloaded from memory.
@@ -63,6 +66,7 @@ impl Settings {
             disk_reserve: 256 << 20,
             space_patience: Duration::from_secs(60),
             deferred_sync: Duration::from_millis(100),
+            segment_format: SegmentFormat::default(),
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),
             plain_paths: false,

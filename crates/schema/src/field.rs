@@ -70,6 +70,16 @@ impl SchemaField {
         is_number || self.index.is_some() && !self.is_text() && holds_text(&self.data_type)
     }
 
+    /// True if conditions, ranking, order or grouping read its values, or those of its parts. Values of other
+    /// fields are only shown: conditions on text read the columns of its words.
+    pub fn is_scanned(&self) -> bool {
+        let reads_values = |field: &SchemaField| {
+            field.attribute.is_some()
+                || field.index.is_some() && !field.is_text() && !holds_members(&field.data_type)
+        };
+        self.with_parts().any(reads_values)
+    }
+
     /// A part of the field by its path (`name`, `value.name`), if it has settings.
     pub fn part(&self, path: &str) -> Option<&SchemaField> {
         self.struct_fields.iter().find(|(known, _)| known == path).map(|(_, part)| part)
@@ -95,6 +105,15 @@ fn holds_numbers(data_type: &DataType) -> bool {
         DataType::Byte | DataType::Int | DataType::Long => true,
         DataType::Float16 | DataType::Float | DataType::Double => true,
         DataType::Array(element) | DataType::WeightedSet { element, .. } => holds_numbers(element),
+        _ => false,
+    }
+}
+
+/// True for structs, maps, and arrays of structs: conditions name their members.
+fn holds_members(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(_) | DataType::Map(..) => true,
+        DataType::Array(element) => holds_members(element),
         _ => false,
     }
 }

@@ -50,7 +50,7 @@ const ENTRY_BYTES: u64 = 128;
 impl Weighter<CacheKey, CacheEntry> for CacheWeigher {
     fn weight(&self, _: &CacheKey, entry: &CacheEntry) -> u64 {
         let bytes = match entry {
-            CacheEntry::Column(Some(column)) => column.encoded().capacity(),
+            CacheEntry::Column(Some(column)) => column.memory_bytes(),
             CacheEntry::Column(None) => 0,
             CacheEntry::Page(page) => page.capacity(),
         };

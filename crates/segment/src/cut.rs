@@ -114,7 +114,7 @@ impl SegmentCut {
     /// The directory cannot be read or is damaged.
     pub fn of(segment: &Arc<SegmentFile>, locations: &[(u64, u64)]) -> Result<Option<Self>, Error> {
         let mut shares = RangeShares::new(locations);
-        let mut pieces = vec![CutPiece::Made(header().to_vec())];
+        let mut pieces = vec![CutPiece::Made(header(segment.format()).to_vec())];
         let mut offset = BLOCK as u64;
         let mut sections = Vec::new();
         for number in 0..segment.sections().len() {
@@ -131,7 +131,7 @@ impl SegmentCut {
             return Ok(None);
         }
         let mut made = MemoryWriter::default();
-        write_end(&sections, &mut made, &mut offset)?;
+        write_end(segment.format(), &sections, &mut made, &mut offset)?;
         pieces.push(CutPiece::Made(made.0));
         Ok(Some(SegmentCut { segment: Arc::clone(segment), pieces, bytes: offset, shares: shares.counted }))
     }

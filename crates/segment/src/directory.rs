@@ -5,7 +5,7 @@ use millrace_env::{AppendFile, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chunk::{ColumnLocation, RowLayout};
-use crate::format::FileTrailer;
+use crate::format::{FileTrailer, SegmentFormat};
 use crate::groups::{FencePage, GroupsBuilder};
 use crate::{ChunkInfo, Error, TypeSection, catalog};
 
@@ -108,12 +108,14 @@ impl ChunkDirectory {
 
 /// Writes catalog and trailer.
 pub(crate) fn write_end(
+    format: SegmentFormat,
     sections: &[TypeSection],
     file: &mut dyn AppendFile,
     offset: &mut u64,
 ) -> Result<(), Error> {
     let catalog = catalog::encode(sections);
     let trailer = FileTrailer {
+        format,
         catalog_offset: *offset,
         catalog_length: catalog.len() as u64,
         catalog_checksum: xxh3_64(&catalog),

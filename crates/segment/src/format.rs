@@ -6,24 +6,50 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"MILLSEG\x01";
 /// First bytes of the trailer.
 pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"\x01GESLLIM";
-/// Version of the format that is written.
-pub(crate) const VERSION: u32 = 1;
+
+/// Version of the format of a file. A program reads all that it knows, and writes any of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum SegmentFormat {
+    /// Version 1: columns lie in the file as they are in memory.
+    Plain = 1,
+    /// Version 2: columns can be compressed.
+    #[default]
+    Compressed = 2,
+}
+
+impl SegmentFormat {
+    /// The newest version.
+    pub(crate) const NEWEST: SegmentFormat = SegmentFormat::Compressed;
+
+    pub(crate) fn version(self) -> u32 {
+        self as u32
+    }
+
+    /// The format of a version; `None` for one that this program does not know.
+    pub(crate) fn of_version(version: u32) -> Option<Self> {
+        [SegmentFormat::Plain, SegmentFormat::Compressed]
+            .into_iter()
+            .find(|format| format.version() == version)
+    }
+}
+
 /// Size of the header and of the trailer, in bytes.
 pub(crate) const BLOCK: usize = 64;
 /// Alignment of every piece of a column, in bytes.
 pub(crate) const ALIGN: usize = 64;
 
 /// First bytes of every file.
-pub(crate) fn header() -> [u8; BLOCK] {
+pub(crate) fn header(format: SegmentFormat) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
     header[..8].copy_from_slice(&HEADER_MAGIC);
-    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[8..12].copy_from_slice(&format.version().to_le_bytes());
     header
 }
 
 /// Last bytes of every file: the position of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileTrailer {
+    pub format: SegmentFormat,
     pub catalog_offset: u64,
     pub catalog_length: u64,
     pub catalog_checksum: u64,
@@ -33,7 +59,7 @@ impl FileTrailer {
     pub fn encode(&self) -> [u8; BLOCK] {
         let mut bytes = [0; BLOCK];
         bytes[..8].copy_from_slice(&TRAILER_MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.format.version().to_le_bytes());
         bytes[16..24].copy_from_slice(&self.catalog_offset.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.catalog_length.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.catalog_checksum.to_le_bytes());
@@ -54,14 +80,16 @@ impl FileTrailer {
             return Err("the trailer does not fit its checksum");
         }
         let fields = (|| {
-            reader.u64()?;
+            let format = SegmentFormat::of_version(reader.u32()?)?;
+            reader.u32()?;
             Some(FileTrailer {
+                format,
                 catalog_offset: reader.u64()?,
                 catalog_length: reader.u64()?,
                 catalog_checksum: reader.u64()?,
             })
         })();
-        fields.ok_or("the trailer is short")
+        fields.ok_or("the trailer has another version than the header")
     }
 }
 

@@ -16,11 +16,11 @@ mod values;
 
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, ValueLayout};
+use millrace_column::{Column, ColumnKey, Compression, ValueLayout};
 
 use self::cursor::MergeCursor;
 use self::output::{MergedChunkRows, TypeOutput};
-use crate::{Error, SegmentFile, SegmentWriter};
+use crate::{Error, NewColumn, SegmentFile, SegmentWriter};
 
 /// A source of a merge.
 #[derive(Debug, Clone)]
@@ -43,6 +43,9 @@ pub trait MergePolicy {
 
     /// A column, from the value column of its field; `None` when it cannot be derived.
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column>;
+
+    /// Returns the compression of a column.
+    fn compression(&self, document_type: &str, key: &ColumnKey) -> Compression;
 
     /// Versions of this group at this reversed location with this timestamp or an earlier one were dropped;
     /// 0: none. It is the same at all locations of a group that are in one range of a source.
@@ -106,7 +109,9 @@ fn merge_section(
     columns.sort_unstable();
     columns.dedup();
 
-    writer.begin_section(document_type, columns.clone())?;
+    let new_column =
+        |key: &ColumnKey| NewColumn { key: key.clone(), compression: policy.compression(document_type, key) };
+    writer.begin_section(document_type, columns.iter().map(new_column).collect())?;
     let mut output =
         TypeOutput { document_type, columns: &columns, policy, taken: MergedChunkRows::default() };
     loop {

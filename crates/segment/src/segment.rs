@@ -3,13 +3,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_column::{AlignedBuffer, Column, ColumnKey};
+use millrace_column::{AlignedBuffer, Column, ColumnKey, plain_bytes};
 use millrace_env::{Disk, ReadFile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::{CacheEntry, CacheKey, CachedPart};
 use crate::chunk::RowLayout;
-use crate::format::{BLOCK, FileTrailer, header};
+use crate::format::{BLOCK, FileTrailer, SegmentFormat, header};
 use crate::groups::{FENCE_BYTES, FencePage, decode_page, page_before};
 use crate::{ChunkInfo, Error, GroupEntry, SegmentCache, TypeSection, catalog};
 
@@ -19,11 +19,14 @@ pub struct SegmentFile {
     path: PathBuf,
     number: u64,
     bytes: u64,
+    format: SegmentFormat,
     catalog_offset: u64,
     cache: Arc<SegmentCache>,
     sections: Vec<TypeSection>,
 }
 
+/// Bytes of the beginning of a column that say how long it is when it is not compressed.
+const HEAD_BYTES: usize = 12;
 /// Maximum number of chunks of a column in one read.
 const READ_CHUNKS: usize = 256;
 
@@ -49,15 +52,19 @@ impl SegmentFile {
         file.read_at(0, &mut [&mut first])?;
         file.read_at(bytes - BLOCK as u64, &mut [&mut last])?;
         let version = u32::from_le_bytes([first[8], first[9], first[10], first[11]]);
-        if first[..8] == header()[..8] && version > crate::format::VERSION && first[8..12] == last[8..12] {
+        let newest = SegmentFormat::NEWEST;
+        if first[..8] == header(newest)[..8] && version > newest.version() && first[8..12] == last[8..12] {
             return Err(Error::Version { path: path.to_owned(), version });
         }
-        if first != header() {
-            return Err(Error::corrupt(path, 0, "the file does not begin as a segment does"));
-        }
+        let format = SegmentFormat::of_version(version).filter(|format| first == header(*format));
+        let format =
+            format.ok_or_else(|| Error::corrupt(path, 0, "the file does not begin as a segment does"))?;
         let trailer_at = bytes - BLOCK as u64;
         let trailer =
             FileTrailer::decode(&last).map_err(|reason| Error::corrupt(path, trailer_at, reason))?;
+        if trailer.format != format {
+            return Err(Error::corrupt(path, trailer_at, "the trailer has another version than the header"));
+        }
         if trailer.catalog_offset.checked_add(trailer.catalog_length) != Some(trailer_at) {
             return Err(Error::corrupt(path, trailer_at, "the file is not as long as its trailer says"));
         }
@@ -74,7 +81,16 @@ impl SegmentFile {
         let sections = catalog::decode(&catalog)
             .ok_or_else(|| Error::corrupt(path, trailer.catalog_offset, "the catalog is not one"))?;
         let catalog_offset = trailer.catalog_offset;
-        Ok(SegmentFile { file, path: path.to_owned(), number, bytes, catalog_offset, cache, sections })
+        Ok(SegmentFile {
+            file,
+            path: path.to_owned(),
+            number,
+            bytes,
+            format,
+            catalog_offset,
+            cache,
+            sections,
+        })
     }
 
     /// Its number, which identifies it in the cache.
@@ -90,6 +106,11 @@ impl SegmentFile {
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Version of its format.
+    pub fn format(&self) -> SegmentFormat {
+        self.format
     }
 
     /// Contents by document type, sorted.
@@ -272,15 +293,37 @@ impl SegmentFile {
         }
     }
 
-    /// Total bytes of all columns of a chunk.
+    /// Total bytes of all columns of a chunk, as they are in memory. Reads the beginning of each column that
+    /// may be compressed.
+    ///
+    /// # Errors
+    /// The directory or a column cannot be read or is damaged.
+    pub fn chunk_bytes(&self, section: usize, chunk: u32) -> Result<u64, Error> {
+        let columns = self.sections[section].columns.len();
+        let mut places = Vec::new();
+        self.rows(section, chunk..chunk + 1, |row| {
+            places = (0..columns).map(|column| RowLayout::place(row, column)).collect();
+        })?;
+        let mut bytes = 0;
+        for place in places {
+            let compressed = self.format >= SegmentFormat::Compressed && place.length as usize > HEAD_BYTES;
+            let plain = if compressed { plain_bytes(&self.read(place.offset, HEAD_BYTES)?) } else { None };
+            bytes += plain.unwrap_or(place.length.into());
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes in the file of each column of a section, in all chunks.
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
-    pub fn chunk_bytes(&self, section: usize, chunk: u32) -> Result<u64, Error> {
-        let columns = self.sections[section].columns.len();
-        let mut bytes = 0;
-        self.rows(section, chunk..chunk + 1, |row| {
-            bytes = (0..columns).map(|column| u64::from(RowLayout::place(row, column).length)).sum();
+    pub fn column_bytes(&self, section: usize) -> Result<Vec<u64>, Error> {
+        let catalog = &self.sections[section];
+        let mut bytes = vec![0; catalog.columns.len()];
+        self.rows(section, 0..catalog.chunks, |row| {
+            for (column, bytes) in bytes.iter_mut().enumerate() {
+                *bytes += RowLayout::place(row, column).padded();
+            }
         })?;
         Ok(bytes)
     }

@@ -1,5 +1,7 @@
 use std::ops::Range;
 
+use millrace_column::Column;
+
 use crate::chunk::RowLayout;
 use crate::format::BLOCK;
 use crate::groups::{FENCE_BYTES, FencePage, decode_page};
@@ -81,7 +83,11 @@ impl SegmentFile {
         }
         for key in &catalog.columns {
             for chunk in (0..catalog.chunks).step_by(64) {
-                self.columns_uncached(section, key, chunk..(chunk + 64).min(catalog.chunks))?;
+                let range = chunk..(chunk + 64).min(catalog.chunks);
+                let columns = self.columns_uncached(section, key, range)?;
+                columns.iter().flatten().try_for_each(Column::check).map_err(|_| {
+                    self.corrupt(catalog.rows_offset, "a block of a compressed column is damaged")
+                })?;
             }
         }
         Ok(documents)

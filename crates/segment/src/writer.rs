@@ -1,13 +1,13 @@
 use std::path::{Path, PathBuf};
 
-use millrace_column::{Column, ColumnForm, ColumnKey};
-use millrace_env::{AppendFile, Disk};
+use millrace_column::{AlignedBuffer, Column, ColumnForm, ColumnKey, Compression};
+use millrace_env::{AppendFile, Disk, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chunk::ColumnLocation;
 use crate::directory::{ChunkDirectory, append, write_end};
 use crate::format::{BLOCK, header};
-use crate::{ChunkInfo, Error, TypeSection};
+use crate::{ChunkInfo, Error, SegmentFormat, TypeSection};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
@@ -19,9 +19,19 @@ pub struct SegmentWriter<'a> {
     /// `None`: it is not a file.
     name: Option<FileName<'a>>,
     file: Box<dyn AppendFile + 'a>,
+    format: SegmentFormat,
     offset: u64,
     sections: Vec<TypeSection>,
     open: Option<OpenSection>,
+}
+
+/// A column of a section to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewColumn {
+    /// Its key.
+    pub key: ColumnKey,
+    /// Its compression; none in files of [`SegmentFormat::Plain`].
+    pub compression: Compression,
 }
 
 /// A chunk to be written.
@@ -90,8 +100,10 @@ impl Drop for FileName<'_> {
 
 struct OpenSection {
     directory: ChunkDirectory,
-    /// Last chunks, whose columns are not written yet.
-    slab: Vec<Vec<Option<Column>>>,
+    /// Compression of each column.
+    compressions: Vec<Compression>,
+    /// Last chunks, whose columns are not written yet, in their stored form.
+    slab: Vec<Vec<Option<AlignedBuffer>>>,
     slab_bytes: usize,
 }
 
@@ -105,24 +117,28 @@ impl<'a> SegmentWriter<'a> {
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn create(disk: &'a dyn Disk, path: &Path) -> Result<Self, Error> {
+    pub fn create(disk: &'a dyn Disk, path: &Path, format: SegmentFormat) -> Result<Self, Error> {
         let temporary = path.with_extension("writing");
         let file = disk.create(&temporary)?;
         let name = FileName { disk, path: temporary, finished: path.to_owned(), kept: false };
-        Self::begin(Some(name), file)
+        Self::begin(Some(name), file, format)
     }
 
     /// Writes to wherever this leads: [`SegmentWriter::finish`] syncs it and gives it no name.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn stream(file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
-        Self::begin(None, file)
+    pub fn stream(file: Box<dyn AppendFile + 'a>, format: SegmentFormat) -> Result<Self, Error> {
+        Self::begin(None, file, format)
     }
 
-    fn begin(name: Option<FileName<'a>>, mut file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
-        file.append(&header())?;
-        Ok(SegmentWriter { name, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
+    fn begin(
+        name: Option<FileName<'a>>,
+        mut file: Box<dyn AppendFile + 'a>,
+        format: SegmentFormat,
+    ) -> Result<Self, Error> {
+        file.append(&header(format))?;
+        Ok(SegmentWriter { name, file, format, offset: BLOCK as u64, sections: Vec::new(), open: None })
     }
 
     /// Begins the documents of a type, whose name comes after the previous ones, with these columns, which
@@ -130,11 +146,17 @@ impl<'a> SegmentWriter<'a> {
     ///
     /// # Errors
     /// The previous section cannot be written.
-    pub fn begin_section(&mut self, document_type: &str, columns: Vec<ColumnKey>) -> Result<(), Error> {
+    pub fn begin_section(&mut self, document_type: &str, columns: Vec<NewColumn>) -> Result<(), Error> {
         self.end_section()?;
+        let compressions = columns.iter().map(|column| match self.format {
+            SegmentFormat::Plain => Compression::None,
+            SegmentFormat::Compressed => column.compression,
+        });
+        let compressions = compressions.collect();
+        let columns: Vec<ColumnKey> = columns.into_iter().map(|column| column.key).collect();
         assert!(columns.is_sorted(), "the columns of a section are sorted: they are looked up by that order");
         let directory = ChunkDirectory::new(document_type, columns);
-        self.open = Some(OpenSection { directory, slab: Vec::new(), slab_bytes: 0 });
+        self.open = Some(OpenSection { directory, compressions, slab: Vec::new(), slab_bytes: 0 });
         Ok(())
     }
 
@@ -158,8 +180,13 @@ impl<'a> SegmentWriter<'a> {
         if (next_group && open.slab_bytes >= SLAB_BYTES) || open.slab_bytes >= SLAB_BYTES_MAX {
             open.write_slab(&mut *self.file, &mut self.offset)?;
         }
-        open.slab_bytes += chunk.columns.iter().flatten().map(|column| column.encoded().len()).sum::<usize>();
-        open.slab.push(chunk.columns);
+        let columns = chunk.columns.into_iter().zip(&open.compressions);
+        let stored = |(column, compression): (Option<Column>, &Compression)| {
+            column.map(|column| column.stored(*compression, pace::step))
+        };
+        let stored: Vec<Option<AlignedBuffer>> = columns.map(stored).collect();
+        open.slab_bytes += stored.iter().flatten().map(|bytes| bytes.len()).sum::<usize>();
+        open.slab.push(stored);
         Ok(())
     }
 
@@ -174,7 +201,7 @@ impl<'a> SegmentWriter<'a> {
     /// The file cannot be written or made durable.
     pub fn finish(mut self) -> Result<SegmentSummary, Error> {
         self.end_section()?;
-        write_end(&self.sections, &mut *self.file, &mut self.offset)?;
+        write_end(self.format, &self.sections, &mut *self.file, &mut self.offset)?;
         self.file.sync()?;
         if let Some(name) = &mut self.name {
             name.keep()?;
@@ -220,8 +247,7 @@ impl OpenSection {
         places.resize(first + self.slab.len() * columns, ColumnLocation::default());
         for column in 0..columns {
             for (chunk, slab) in self.slab.iter().enumerate() {
-                let Some(column_of_chunk) = &slab[column] else { continue };
-                let bytes = column_of_chunk.encoded();
+                let Some(bytes) = &slab[column] else { continue };
                 let length =
                     u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
                 let place = ColumnLocation { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };

@@ -5,12 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_bucket::DocumentSortKey;
-use millrace_column::{BytesBuilder, BytesColumn, CellKind, Column, ColumnKey, FixedBuilder, ValueLayout};
+use millrace_column::{
+    BytesBuilder, BytesColumn, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder,
+    ValueLayout,
+};
 use millrace_document::DocumentId;
 use millrace_env::{AppendFile, RealDisk};
 use millrace_segment::{
-    ChunkInfo, FileChecksums, MergeInput, MergePolicy, NewChunk, SegmentCache, SegmentCut, SegmentFile,
-    SegmentSummary, SegmentWriter, merge, reaches,
+    ChunkInfo, FileChecksums, MergeInput, MergePolicy, NewChunk, NewColumn, SegmentCache, SegmentCut,
+    SegmentFile, SegmentFormat, SegmentSummary, SegmentWriter, merge, reaches,
 };
 use proptest::prelude::*;
 
@@ -26,13 +29,23 @@ fn key(id: &str) -> Vec<u8> {
 
 /// Writes versions of one type, in chunks of at most `chunk` documents.
 fn write(path: &Path, versions: &Versions, chunk: usize, texts: bool) -> SegmentSummary {
-    let mut writer = SegmentWriter::create(&RealDisk, path).expect("created");
+    write_as(SegmentFormat::Compressed, path, versions, chunk, texts)
+}
+
+fn write_as(
+    format: SegmentFormat,
+    path: &Path,
+    versions: &Versions,
+    chunk: usize,
+    texts: bool,
+) -> SegmentSummary {
+    let mut writer = SegmentWriter::create(&RealDisk, path, format).expect("created");
     let mut columns = vec![ColumnKey::id(), ColumnKey::timestamp(), ColumnKey::removed()];
     if texts {
         columns.push(ColumnKey::value("text"));
     }
     columns.sort_unstable();
-    writer.begin_section("mail", columns.clone()).expect("begun");
+    writer.begin_section("mail", columns.iter().map(new_column).collect()).expect("begun");
     let all: Vec<(DocumentId, &Version)> = versions
         .values()
         .map(|version| (DocumentId::parse(&version.0).expect("the test's id is one"), version))
@@ -59,8 +72,20 @@ fn write(path: &Path, versions: &Versions, chunk: usize, texts: bool) -> Segment
     writer.finish().expect("finished")
 }
 
+fn new_column(key: &ColumnKey) -> NewColumn {
+    NewColumn { key: key.clone(), compression: compression(key) }
+}
+
+fn compression(key: &ColumnKey) -> Compression {
+    match key.form {
+        ColumnForm::Id => Compression::Whole,
+        ColumnForm::Value => Compression::Blocks,
+        _ => Compression::Small,
+    }
+}
+
 fn text_of(version: &Version) -> String {
-    format!("text of {} at {}", version.0, version.1)
+    format!("text of {} at {}; ", version.0, version.1).repeat(20)
 }
 
 fn column(key: &ColumnKey, rows: &[(DocumentId, &Version)]) -> Column {
@@ -199,8 +224,8 @@ fn much_is_read_in_order_and_checked() {
         let column = (!number.is_multiple_of(3)).then(|| Column::Fixed(column.finish()));
         (rows as u32, column)
     };
-    let mut writer = SegmentWriter::create(&RealDisk, &path).expect("created");
-    writer.begin_section("mail", vec![vectors.clone()]).expect("begun");
+    let mut writer = SegmentWriter::create(&RealDisk, &path, SegmentFormat::Compressed).expect("created");
+    writer.begin_section("mail", vec![new_column(&vectors)]).expect("begun");
     for number in 0..36 {
         let (documents, column) = chunk_of(number);
         let info = ChunkInfo { documents, removed: 0, first_location: 1 << 32, oldest: 1, newest: 1 };
@@ -273,6 +298,10 @@ impl MergePolicy for TestPolicy {
         None
     }
 
+    fn compression(&self, _: &str, key: &ColumnKey) -> Compression {
+        compression(key)
+    }
+
     fn dropped(&self, _: &str, _: u64, group: &str) -> u64 {
         if group == "gann" { self.dropped } else { 0 }
     }
@@ -317,7 +346,7 @@ fn check_merge(
             keep_newest(&mut expected, key, version);
         }
         let path = directory.path().join(format!("{number}.seg"));
-        write(&path, &of_source, chunk, number % 2 == 0);
+        write_as(format_of(number), &path, &of_source, chunk, number % 2 == 0);
         inputs.push(MergeInput {
             segment: open(&path, number as u64).expect("opened"),
             locations: ranges.to_vec(),
@@ -330,12 +359,17 @@ fn check_merge(
         inside && !is_dropped && !(*removed && *timestamp < forget)
     });
     let path = directory.path().join("merged.seg");
-    let mut writer = SegmentWriter::create(&RealDisk, &path).expect("created");
+    let mut writer = SegmentWriter::create(&RealDisk, &path, format_of(sources.len())).expect("created");
     assert!(merge(&inputs, &mut writer, &TestPolicy { dropped, forget }).expect("merged"));
     writer.finish().expect("finished");
     let merged = open(&path, 99).expect("opened");
     merged.verify().expect("whole");
     assert_eq!(read(&merged), expected.values().cloned().collect::<Vec<_>>());
+}
+
+/// Both formats in turn, but not with texts in turn.
+fn format_of(number: usize) -> SegmentFormat {
+    if number.is_multiple_of(3) { SegmentFormat::Plain } else { SegmentFormat::Compressed }
 }
 
 /// The reversed location of a document.

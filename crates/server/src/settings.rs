@@ -16,6 +16,7 @@ use millrace_gateway::{
 };
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
+use millrace_store::SegmentFormat;
 use serde::Deserialize;
 
 use self::listening::ListenSettings;
@@ -363,6 +364,11 @@ impl ServeArguments {
                 space_patience: defaults.node.space_patience,
                 deferred_sync: given.async_sync_ms.map_or(defaults.node.deferred_sync, Duration::from_millis),
                 open_files_max: defaults.node.open_files_max,
+                segment_format: if given.cluster.is_some() {
+                    SegmentFormat::Plain
+                } else {
+                    defaults.node.segment_format
+                },
                 model_idle: given.model_idle_s.map_or(defaults.node.model_idle, Duration::from_secs),
                 plain_paths: given.plain_paths,
                 data_dir: defaults.node.data_dir,

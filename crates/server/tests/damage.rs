@@ -54,8 +54,9 @@ fn a_bit_in_the_words_of_one_group() {
         .into_iter()
         .find_map(|path| {
             let bytes = std::fs::read(&path).expect("a segment");
-            // Two words that follow each other in the dictionary of the group's chunk.
-            let at = bytes.windows(11).position(|window| window == b"filleronly7")?;
+            // Two words that follow each other in the dictionary of the group's chunk, the second after its
+            // length.
+            let at = bytes.windows(12).position(|window| window == b"filler\x05only7")?;
             Some((path, at))
         })
         .expect("the word is in a segment");

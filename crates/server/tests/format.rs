@@ -1,8 +1,9 @@
 //! Data directories of earlier formats are read; those of later ones are refused.
 //!
-//! `tests/fixtures/format-1` is a data directory as this format was first written, with every type of value,
-//! segments, a tail, a removal and a dropped group; `expected.json` in it lists the contents.
-//! `MILLRACE_WRITE_FIXTURE=1` writes it again, which is right only for a format that no release has written.
+//! `tests/fixtures/format-1` and `-2` are data directories with segments of these versions, as each was first
+//! written, with every type of value, segments, a tail, a removal and a dropped group; `expected.json` in
+//! them lists the contents. `MILLRACE_WRITE_FIXTURE=1` writes the newest again, which is right only for a
+//! format that no release has written.
 
 mod support;
 
@@ -20,8 +21,12 @@ const VALUES: &str = include_str!("fixtures/format.json");
 const SERVICES: &str = "<services version='1.0'><container id='default' version='1.0'><search/><document-api/></container>
 <content id='things' version='1.0'><documents><document type='thing' mode='streaming'/></documents></content></services>";
 
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
+/// Versions of segments.
+const FORMATS: [u8; 2] = [1, 2];
+const NEWEST: u8 = FORMATS[FORMATS.len() - 1];
+
+fn fixture(format: u8) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{format}"))
 }
 
 /// Copies a directory; logs without their trailing zeros.
@@ -42,11 +47,11 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A server over a copy of the fixture.
-fn over_a_copy(change: impl Fn(&Path)) -> TestServer {
+/// A server over a copy of a fixture.
+fn over_a_copy(format: u8, change: impl Fn(&Path)) -> TestServer {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data_dir = directory.path().join("data");
-    copy(&fixture(), &data_dir);
+    copy(&fixture(format), &data_dir);
     change(&data_dir);
     TestServer::start_in(directory, data_dir, &[])
 }
@@ -114,34 +119,53 @@ fn write_fixture() {
     let data_dir = server.data_dir();
     server.kill();
     // There is none the first time.
-    let _ = fs::remove_dir_all(fixture());
-    copy(&data_dir, &fixture());
-    write_files(&fixture(), &[("expected.json", &found)]);
-    fs::remove_file(fixture().join("lock")).expect("there is a lock");
+    let fixture = fixture(NEWEST);
+    let _ = fs::remove_dir_all(&fixture);
+    copy(&data_dir, &fixture);
+    write_files(&fixture, &[("expected.json", &found)]);
+    fs::remove_file(fixture.join("lock")).expect("there is a lock");
 }
 
 #[test]
-fn the_first_format_is_read() {
+fn all_formats_are_read() {
     if std::env::var_os("MILLRACE_WRITE_FIXTURE").is_some() {
         write_fixture();
     }
-    let expected = fs::read(fixture().join("expected.json")).expect("the fixture says what is in it");
-    let expected: Value = serde_json::from_slice(&expected).expect("it is JSON");
-    let server = over_a_copy(|_| ());
-    assert_eq!(look(&server), expected);
-    // Every field has a value, in a segment and in the tail.
-    for path in [PATHS[0], PATHS[3]] {
-        let fields = expected["documents"][path].as_object().expect("the document is there");
-        assert!(fields.len() >= SCHEMA.matches("\n    field ").count(), "{path}: {}", fields.len());
+    for format in FORMATS {
+        let expected =
+            fs::read(fixture(format).join("expected.json")).expect("the fixture says what is in it");
+        let expected: Value = serde_json::from_slice(&expected).expect("it is JSON");
+        let server = over_a_copy(format, |data_dir| {
+            segments(data_dir).iter().for_each(|(path, bytes)| assert_eq!(bytes[8], format, "{path:?}"));
+        });
+        assert_eq!(look(&server), expected);
+        // Every field has a value, in a segment and in the tail.
+        for path in [PATHS[0], PATHS[3]] {
+            let fields = expected["documents"][path].as_object().expect("the document is there");
+            assert!(fields.len() >= SCHEMA.matches("\n    field ").count(), "{path}: {}", fields.len());
+        }
+        let (status, _) = server.call(Method::POST, PATHS[0], "{\"fields\":{\"text\":\"written later\"}}");
+        assert_eq!(status, 200);
     }
-    let (status, _) = server.call(Method::POST, PATHS[0], "{\"fields\":{\"text\":\"written later\"}}");
-    assert_eq!(status, 200);
+}
+
+/// The segment files of a data directory with their contents; at least one.
+fn segments(data_dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(data_dir.join("segments")).expect("there are segments");
+    let files = entries.map(|entry| {
+        let path = entry.expect("it can be listed").path();
+        let bytes = fs::read(&path).expect("it can be read");
+        (path, bytes)
+    });
+    let files: Vec<_> = files.collect();
+    assert!(!files.is_empty(), "there is a segment");
+    files
 }
 
 #[test]
 fn a_manifest_of_a_later_format_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    copy(&fixture(), directory.path());
+    copy(&fixture(NEWEST), directory.path());
     let path = directory.path().join("manifest");
     let mut bytes = fs::read(&path).expect("there is a manifest");
     bytes[8] = 4;
@@ -161,17 +185,16 @@ fn a_manifest_of_a_later_format_is_refused() {
 
 #[test]
 fn a_segment_of_a_later_format_is_refused() {
-    let server = over_a_copy(|data_dir| {
-        for entry in fs::read_dir(data_dir.join("segments")).expect("there are segments") {
-            let path = entry.expect("it can be listed").path();
-            let mut bytes = fs::read(&path).expect("it can be read");
+    let server = over_a_copy(NEWEST, |data_dir| {
+        for (path, mut bytes) in segments(data_dir) {
             let trailer = bytes.len() - 64;
-            (bytes[8], bytes[trailer + 8]) = (2, 2);
+            (bytes[8], bytes[trailer + 8]) = (NEWEST + 1, NEWEST + 1);
             fs::write(&path, bytes).expect("it can be written");
         }
     });
     let (status, answer) = server.get(PATHS[0]);
     let message = answer["message"].as_str().unwrap_or("");
-    assert!(status == 500 && message.contains("format version 2 is newer"), "{status} {answer}");
+    let newer = format!("format version {} is newer", NEWEST + 1);
+    assert!(status == 500 && message.contains(&newer), "{status} {answer}");
     assert!(message.contains("use the program that wrote it"), "{answer}");
 }

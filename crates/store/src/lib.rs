@@ -48,12 +48,14 @@ mod write;
 
 pub use millrace_column::StoreLayout;
 pub use millrace_document::WriteRefusal;
+pub use millrace_segment::SegmentFormat;
 
 pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};
 pub use error::Error;
 pub use options::StoreOptions;
 pub use read::groups::{StoredGroup, StoredGroupPage};
 pub use read::slice::VisitSlice;
+pub use read::stored::StoredColumn;
 pub use read::sweep::SweptPage;
 pub use read::visit::{StoreVisit, ViewScope, VisitFilter, VisitPage, VisitedVersion};
 pub use replica::transfer::{ArrivedSegment, ExportParcel, ParcelBucket, SegmentImport};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use millrace_column::ExecutionPaths;
 use millrace_env::{Disk, RealDisk, SystemClock, WallClock};
+use millrace_segment::SegmentFormat;
 
 use crate::StoreTuning;
 
@@ -31,6 +32,9 @@ pub struct StoreOptions {
     pub deferred_sync: Duration,
     /// Settings that can be changed later.
     pub tuning: StoreTuning,
+    /// Format of new segments, which other nodes of a cluster must know; see
+    /// [`crate::Store::set_segment_format`]. Default: the newest.
+    pub segment_format: SegmentFormat,
     /// Merge segments and split buckets in the background. Default: true.
     pub maintenance: bool,
     /// Read paths: plain ones use neither caches nor precomputed properties of a group as a whole. Default:
@@ -56,6 +60,7 @@ impl StoreOptions {
             queue_bytes: 64 << 20,
             deferred_sync: Duration::from_millis(100),
             tuning: StoreTuning::default(),
+            segment_format: SegmentFormat::default(),
             maintenance: true,
             paths: ExecutionPaths::Fast,
             clock: Arc::new(SystemClock),

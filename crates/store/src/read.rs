@@ -4,8 +4,8 @@
 //! `found` locates a group's documents, `masks` decides which versions count and `pieces` which rows of
 //! the tail share a chunk; `reading` combines them group by group, and `recent` keeps the tail's share
 //! between views. On top of it are `view` (columns for a search, `settled` if they were written under
-//! another layout), `visiting` (pages) and `sweep` (pages that are changed); `groups` measures groups;
-//! `get` is the shortcut to one document.
+//! another layout), `visiting` (pages) and `sweep` (pages that are changed); `groups` measures groups, and
+//! `stored` the columns of all; `get` is the shortcut to one document.
 
 pub(crate) mod columns;
 pub(crate) mod found;
@@ -19,6 +19,7 @@ pub(crate) mod rows;
 pub(crate) mod secret;
 pub(crate) mod settled;
 pub(crate) mod slice;
+pub(crate) mod stored;
 pub(crate) mod sweep;
 pub(crate) mod view;
 pub(crate) mod visit;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use millrace_env::panic_message;
-use millrace_segment::{SegmentCache, SegmentFile};
+use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat, SegmentWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::read::masks::MaskCache;
@@ -50,6 +50,7 @@ pub(crate) struct StoreContext {
     next_number: AtomicU64,
     layout: RwLock<(Arc<dyn StoreLayout>, u64)>,
     tuning: RwLock<StoreTuning>,
+    segment_format: RwLock<SegmentFormat>,
 }
 
 /// Caches of everything read, within [`StoreOptions::cache_bytes`].
@@ -127,6 +128,7 @@ impl StoreContext {
             next_number: AtomicU64::new(next_number),
             layout: RwLock::new((layout, 0)),
             tuning: RwLock::new(options.tuning.clone()),
+            segment_format: RwLock::new(options.segment_format),
             options,
         }
     }
@@ -287,6 +289,12 @@ impl StoreContext {
         segment_path(&self.options, number)
     }
 
+    /// Begins the file of a new segment, in the format that is written now.
+    pub fn create_segment(&self, number: u64) -> Result<SegmentWriter<'_>, Error> {
+        let path = self.segment_path(number);
+        Ok(SegmentWriter::create(&*self.options.disk, &path, self.segment_format())?)
+    }
+
     pub fn open_segment(&self, number: u64) -> Result<Arc<SegmentFile>, Error> {
         open_segment(&self.options, &self.caches.segments, number)
     }
@@ -309,6 +317,15 @@ impl StoreContext {
 
     pub fn set_tuning(&self, tuning: StoreTuning) {
         *self.tuning.write() = tuning;
+    }
+
+    /// Format of the segments that are written now.
+    pub fn segment_format(&self) -> SegmentFormat {
+        *self.segment_format.read()
+    }
+
+    pub fn set_segment_format(&self, format: SegmentFormat) {
+        *self.segment_format.write() = format;
     }
 
     /// Bytes that must stay free on the disk.

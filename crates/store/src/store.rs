@@ -8,10 +8,11 @@ use millrace_column::View;
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Timestamp};
 use millrace_env::ThreadClass;
 use millrace_env::pace::{self, Rest};
-use millrace_segment::SegmentCache;
+use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
 
-use crate::read::{get, groups, sweep, view, visiting};
+use crate::read::stored::StoredColumn;
+use crate::read::{get, groups, stored, sweep, view, visiting};
 use crate::shared::StoreContext;
 use crate::state::is_of_divided;
 use crate::state::locations;
@@ -323,6 +324,12 @@ impl Store {
         self.inner.shared.alarm.ring();
     }
 
+    /// From now on, segments are written in this format. Those that exist stay as they are until they are
+    /// merged.
+    pub fn set_segment_format(&self, format: SegmentFormat) {
+        self.inner.shared.set_segment_format(format);
+    }
+
     /// Seals all that was written until now; returns when that is done.
     ///
     /// # Errors
@@ -346,6 +353,15 @@ impl Store {
     /// Clears the caches, so that the next reads go to the files; for measurements.
     pub fn clear_cache(&self) {
         self.inner.shared.caches.segments.clear();
+    }
+
+    /// Columns of all segments with their bytes on the disk, by document type, the largest first. Reads the
+    /// directories of all segments, so its cost grows with their number of chunks.
+    ///
+    /// # Errors
+    /// A directory cannot be read or is damaged.
+    pub fn stored_columns(&self) -> Result<Vec<StoredColumn>, Error> {
+        stored::stored_columns(&self.inner.shared.state())
     }
 
     /// Returns the status of the store.

@@ -30,6 +30,8 @@ pub(super) struct KeyColumns {
     ids: BytesColumn,
     timestamps: FixedColumn,
     removed: Option<FixedColumn>,
+    /// Bytes of all columns of the chunk in memory.
+    pub(super) chunk_bytes: u64,
 }
 
 impl MergeCursor {
@@ -201,7 +203,8 @@ impl MergeCursor {
                 if ids.len() != documents || timestamps.len() != documents {
                     return Err(self.segment.corrupt(0, "a chunk has more documents than ids or timestamps"));
                 }
-                Ok(KeyColumns { info, ids, timestamps, removed })
+                let chunk_bytes = self.segment.chunk_bytes(self.section, self.chunk)?;
+                Ok(KeyColumns { info, ids, timestamps, removed, chunk_bytes })
             }
             _ => Err(self.segment.corrupt(0, "a chunk lacks its ids or timestamps")),
         }

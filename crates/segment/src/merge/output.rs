@@ -113,7 +113,7 @@ impl TypeOutput<'_> {
             }
             _ => {
                 let documents = cursor.keys().info.documents.max(1);
-                let bytes = cursor.segment.chunk_bytes(cursor.section, cursor.chunk)?;
+                let bytes = cursor.keys().chunk_bytes;
                 let run = RowRun {
                     segment: Arc::clone(&cursor.segment),
                     section: cursor.section,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_column::{
-    BytesBuilder, CellKind, Column, ColumnForm, ColumnKey, FixedBuilder, StoredValues, TokenIds,
+    BytesBuilder, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder, StoredValues, TokenIds,
     layout as column_layout,
 };
 use millrace_document::{Document, DocumentId, DocumentValue, wire};
@@ -18,6 +18,17 @@ pub(crate) fn stored_columns(layout: &dyn StoreLayout, document_type: &str) -> V
     columns.sort_unstable();
     columns.dedup();
     columns
+}
+
+/// Compression of a column in files. Ids are scanned where versions are compared; what no column holds is
+/// only shown.
+pub(crate) fn compression(layout: &dyn StoreLayout, document_type: &str, key: &ColumnKey) -> Compression {
+    match key.form {
+        ColumnForm::Id => Compression::Whole,
+        ColumnForm::Timestamp | ColumnForm::Removed => Compression::Small,
+        ColumnForm::Rest => Compression::Blocks,
+        ColumnForm::Value | ColumnForm::Tokens => layout.compression(document_type, key),
+    }
 }
 
 /// One column of rows; `None` when no row has a value in it.

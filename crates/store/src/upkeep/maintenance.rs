@@ -82,7 +82,16 @@ impl StoreMaintenance {
             }
             return Ok(true);
         }
-        self.forget_marks(&state)
+        if self.forget_marks(&state)? {
+            return Ok(true);
+        }
+        // Last, and a file at a time: nothing waits for it.
+        let format = shared.segment_format();
+        let Some(run) = MergeCandidate::outdated(&state, format, |bucket| awake(&bucket)) else {
+            return Ok(false);
+        };
+        self.merge(&run)?;
+        Ok(true)
     }
 
     /// Passes an outcome on; after a failure, the bucket rests.

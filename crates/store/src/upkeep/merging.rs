@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnForm, ColumnKey};
-use millrace_segment::{MergeInput, MergePolicy, SegmentWriter};
+use millrace_column::{Column, ColumnForm, ColumnKey, Compression};
+use millrace_segment::{MergeInput, MergePolicy, SegmentFormat};
 
+use crate::read::columns;
 use crate::shared::StoreContext;
 use crate::state::manifest::SegmentRecord;
 use crate::state::marks::DropMark;
@@ -93,6 +94,20 @@ impl MergeCandidate {
         (!run.buckets.is_empty()).then_some(run)
     }
 
+    /// A file of an earlier format than this, with the buckets that have it: written again, it has this one.
+    pub fn outdated(
+        state: &StoreState,
+        format: SegmentFormat,
+        awake: impl Fn(&Arc<StoredBucket>) -> bool,
+    ) -> Option<MergeCandidate> {
+        let of_file = |segment: &BucketSegment| segment.opened.as_ref().ok().map(|file| file.format());
+        let is_outdated = |segment: &&BucketSegment| of_file(segment).is_some_and(|known| known < format);
+        let mut segments = state.buckets.iter().filter(|bucket| awake(bucket)).flat_map(|of| &of.segments);
+        let number = segments.find(is_outdated)?.record.number;
+        let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(number) && awake(bucket);
+        Some(Self::of(state.buckets.iter().filter(has), vec![number]))
+    }
+
     /// All segments of a bucket.
     pub fn whole(bucket: &StoredBucket) -> MergeCandidate {
         let mut segments: Vec<u64> = bucket.segments.iter().map(|segment| segment.record.number).collect();
@@ -155,7 +170,7 @@ pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), E
     };
     shared.counters.merging.store(run.segments.len(), Ordering::Relaxed);
     let number = shared.next_number();
-    let mut writer = SegmentWriter::create(&*shared.options.disk, &shared.segment_path(number))?;
+    let mut writer = shared.create_segment(number)?;
     if !millrace_segment::merge(&inputs(&buckets, &run.segments)?, &mut writer, &policy)? {
         return Ok(writer.abandon()?);
     }
@@ -268,6 +283,10 @@ impl MergePolicy for StoreMergePolicy<'_> {
 
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column> {
         self.layout.derive(document_type, key, value)
+    }
+
+    fn compression(&self, document_type: &str, key: &ColumnKey) -> Compression {
+        columns::compression(&*self.layout, document_type, key)
     }
 
     fn dropped(&self, document_type: &str, place: u64, group: &str) -> u64 {

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnForm, ColumnKey};
 use millrace_env::pace;
-use millrace_segment::{ChunkInfo, NewChunk, SegmentWriter};
+use millrace_segment::{ChunkInfo, NewChunk, NewColumn, SegmentWriter};
 use parking_lot::{Condvar, Mutex};
 
 use crate::read::columns;
@@ -333,8 +333,7 @@ impl SealRun<'_> {
         files: &mut NewSegments<'_>,
     ) -> Result<Vec<(BucketId, BucketSegment)>, Error> {
         let number = self.shared.next_number();
-        let path = self.shared.segment_path(number);
-        let mut writer = SegmentWriter::create(&*self.shared.options.disk, &path)?;
+        let mut writer = self.shared.create_segment(number)?;
         for document_type in &self.run.types {
             self.write_type(document_type, &mut writer)?;
         }
@@ -366,7 +365,11 @@ impl SealRun<'_> {
 
     fn write_type(&self, document_type: &str, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
         let columns = columns::stored_columns(self.layout, document_type);
-        writer.begin_section(document_type, columns.clone())?;
+        let new_column = |key: &ColumnKey| NewColumn {
+            key: key.clone(),
+            compression: columns::compression(self.layout, document_type, key),
+        };
+        writer.begin_section(document_type, columns.iter().map(new_column).collect())?;
         let mut chunk = ChunkRows::new(self, document_type, &columns);
         let mut last_key: Vec<u8> = Vec::new();
         self.rows(&mut |key, value| {

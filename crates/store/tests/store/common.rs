@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use millrace_column::{Column, ColumnForm, ColumnKey, TokensBuilder, ValueBuilder, View, value};
+use millrace_column::{Column, ColumnForm, ColumnKey, Compression, TokensBuilder, ValueBuilder, View, value};
 use millrace_document::{DataType, Document, DocumentId, DocumentValue, Timestamp};
 use millrace_store::{
     CommittedWrite, DocumentWrite, Error, Store, StoreChange, StoreLayout, StoreOptions, StoreVisit,
@@ -42,6 +42,14 @@ impl StoreLayout for TestLayout {
             tokens.end_document();
         }
         Some(Column::Tokens(tokens.finish()))
+    }
+
+    fn compression(&self, _: &str, key: &ColumnKey) -> Compression {
+        match (key.form, &*key.field) {
+            (ColumnForm::Tokens, _) => Compression::Whole,
+            (ColumnForm::Value, "text") => Compression::Blocks,
+            _ => Compression::Small,
+        }
     }
 
     fn data_type(&self, document_type: &str, field: &str) -> Option<DataType> {

@@ -11,6 +11,7 @@ mod division;
 mod faults;
 mod following;
 mod forgotten;
+mod formats;
 mod groups;
 mod isolation;
 mod late;

@@ -234,7 +234,10 @@ impl ExportParcel {
                 let layout = self.shared.layout().0;
                 // Removals are kept like documents: the other store may have the documents that they remove.
                 let policy = StoreMergePolicy { shared: &self.shared, state: &state, layout, forget: 0 };
-                let mut writer = SegmentWriter::stream(Box::new(SentFile { out, skip: from }))?;
+                let mut writer = SegmentWriter::stream(
+                    Box::new(SentFile { out, skip: from }),
+                    self.shared.segment_format(),
+                )?;
                 let merge = || millrace_segment::merge(inputs, &mut writer, &policy);
                 if !pace::during(of_merging(&self.shared), merge)? {
                     return Err(Error::Closed);
