@@ -3,6 +3,7 @@
 mod bulk;
 mod bulk_beside;
 mod bulk_nodes;
+mod bytes;
 mod cliffs;
 mod drop;
 mod drop_replicas;
@@ -148,6 +149,7 @@ pub const BENCHES: &[Benchmark] = &[
     bulk_nodes::BENCH,
     visible::BENCH,
     fair::BENCH,
+    bytes::BENCH,
     drop::BENCH,
     restart::MEMORY,
     restart::START,

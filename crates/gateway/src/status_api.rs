@@ -7,6 +7,8 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use hyper::{HeaderMap, StatusCode};
+use millrace_column::ColumnForm;
+use millrace_store::StoredColumn;
 use serde_json::{Value, json};
 
 use crate::GatewayState;
@@ -26,6 +28,7 @@ pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {
         .route("/state/v1/config", get(config))
         .route("/state/v1/version", get(version))
         .route("/state/v1/metrics", get(metrics))
+        .route("/state/v1/fields", get(fields))
         .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
         .route("/prometheus/v1/values", get(prometheus))
@@ -43,6 +46,7 @@ pub(crate) fn config_routes() -> Router<Arc<GatewayState>> {
         .route("/state/v1/config", get(config))
         .route("/state/v1/version", get(version))
         .route("/state/v1/metrics", get(metrics))
+        .route("/state/v1/fields", get(fields))
         .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
         .route("/prometheus/v1/values", get(prometheus))
@@ -140,7 +144,7 @@ async fn config_status_page() -> Response {
 }
 
 async fn resources() -> Response {
-    let list: Vec<Value> = ["config", "health", "metrics", "version"]
+    let list: Vec<Value> = ["config", "fields", "health", "metrics", "version"]
         .iter()
         .map(|name| json!({ "url": format!("/state/v1/{name}") }))
         .collect();
@@ -191,6 +195,48 @@ async fn metrics(State(node): State<Arc<GatewayState>>) -> Response {
     let now = millrace_env::unix_time().as_millis() as u64;
     let metrics = node.metrics().state(&node.gauges());
     http::json_lines(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
+}
+
+/// Bytes of the columns in the segment files of the node.
+async fn fields(State(node): State<Arc<GatewayState>>) -> Response {
+    let store = node.node().store().clone();
+    let read =
+        tokio::task::spawn_blocking(move || Ok((store.stored_columns()?, store.status().segment_bytes)));
+    let failed =
+        |message: String| http::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "message": message }));
+    match read.await {
+        Ok(Ok((columns, all))) => http::json(StatusCode::OK, &fields_value(&columns, all)),
+        Ok(Err::<_, millrace_store::Error>(error)) => failed(format!("a segment cannot be read: {error}")),
+        Err(_) => failed("the directories of the segments were not read to the end; see the log".to_owned()),
+    }
+}
+
+fn fields_value(columns: &[StoredColumn], all: u64) -> Value {
+    let bytes = |columns: &[StoredColumn]| columns.iter().map(|column| column.bytes).sum::<u64>();
+    let column = |column: &StoredColumn| {
+        let form = match column.key.form {
+            ColumnForm::Value => "values",
+            ColumnForm::Tokens => "words",
+            ColumnForm::Id => "ids",
+            ColumnForm::Timestamp => "timestamps",
+            ColumnForm::Removed => "removals",
+            ColumnForm::Rest => "fields without a column",
+        };
+        let mut value = json!({ "form": form, "bytes": column.bytes });
+        if !column.key.field.is_empty() {
+            value["field"] = json!(column.key.field);
+        }
+        value
+    };
+    let of_type = |columns: &[StoredColumn]| {
+        let name = columns.first().map(|column| &column.document_type);
+        let list: Vec<Value> = columns.iter().map(column).collect();
+        json!({ "type": name, "bytes": bytes(columns), "columns": list })
+    };
+    let types = columns.chunk_by(|a, b| a.document_type == b.document_type).map(of_type);
+    // The files may have changed since their directories were read.
+    let directories = all.saturating_sub(bytes(columns));
+    json!({ "bytes": all, "directories": directories, "types": types.collect::<Vec<Value>>() })
 }
 
 async fn services_metrics(State(node): State<Arc<GatewayState>>) -> Response {

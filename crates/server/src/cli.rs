@@ -265,6 +265,14 @@ Examples:
 
 The exit status is 1 when no application is deployed.")]
     Status(PatienceArguments),
+    /// Show the bytes on a node's disk by document type, field and form.
+    #[command(after_help = "\
+Example:
+  millrace fields
+
+A field has its values, and words if text is searched in it. They are counted as they are stored,
+most of them compressed, with versions that were replaced and are not merged away yet.")]
+    Fields(PatienceArguments),
     /// Set the wanted state of a node of the cluster.
     #[command(
         subcommand,

@@ -9,6 +9,7 @@ pub mod deploy;
 pub mod doctor;
 pub mod document;
 pub mod feed;
+pub mod fields;
 pub mod group;
 pub mod import;
 pub mod index;

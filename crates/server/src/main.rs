@@ -48,6 +48,7 @@ fn run(cli: CommandLine, output: &CommandOutput) -> Result<ExitCode, Error> {
         MillraceCommand::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
         MillraceCommand::Deploy(arguments) => wait(commands::deploy::run(&node, &arguments, output)),
         MillraceCommand::Status(patience) => wait(commands::status::run(&node, &patience, output)),
+        MillraceCommand::Fields(patience) => wait(commands::fields::run(&node, &patience, output)),
         MillraceCommand::Node(command) => wait(commands::cluster::node(&node, &command, output)),
         MillraceCommand::Index(command) => wait(commands::index::run(&node, &command, output)),
         MillraceCommand::Groups(patience) => wait(commands::group::list(&node, &patience, output)),

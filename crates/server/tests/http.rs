@@ -9,7 +9,7 @@ use hyper::Method;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use millrace_client::{HttpProtocol, OutgoingRequest};
-use support::{NOTE, SERVICES, TestServer};
+use support::{NOTE, SERVICES, TestServer, poll};
 
 /// Sends bytes unchanged, and returns everything received until the server closes.
 fn raw(server: &TestServer, request: &[u8]) -> String {
@@ -158,6 +158,35 @@ fn status_is_told_in_every_form() {
     let requests = |health: serde_json::Value| health["metrics"]["values"].as_array().map(Vec::len);
     assert_eq!(requests(server.get("/state/v1/health").1), Some(2));
     assert_eq!(requests(server.config(Method::GET, "/state/v1/health").1), Some(0));
+}
+
+#[test]
+fn the_bytes_of_fields_are_told_by_their_form() {
+    let server = TestServer::with_notes();
+    for number in 0..100 {
+        let text = "a text that is compressed ".repeat(100);
+        server.put(&format!("/document/v1/n/note/group/ann/{number}"), &format!("{{\"title\":\"{text}\"}}"));
+    }
+    let fields = || server.get("/state/v1/fields").1;
+    poll("it is sealed", || fields()["bytes"].as_u64() > Some(0));
+    let fields = fields();
+    let of_type = &fields["types"][0];
+    assert_eq!(of_type["type"], "note");
+    let column = |form: &str| {
+        let columns = of_type["columns"].as_array().into_iter().flatten();
+        let mut columns = columns.filter(|column| column["field"] == "title" && column["form"] == form);
+        columns.next().and_then(|column| column["bytes"].as_u64()).unwrap_or(0)
+    };
+    // There are 260,000 bytes of text, five words 100 times in each.
+    assert!((1..60_000).contains(&column("values")), "{fields}");
+    assert!((1..200_000).contains(&column("words")), "{fields}");
+    let sum: u64 =
+        of_type["columns"].as_array().into_iter().flatten().filter_map(|of| of["bytes"].as_u64()).sum();
+    assert_eq!(of_type["bytes"].as_u64(), Some(sum));
+    assert_eq!(fields["bytes"].as_u64(), Some(sum + fields["directories"].as_u64().unwrap_or(0)));
+    let shown = server.millrace(&["fields"]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("title: words") && shown.contains("all segments"), "{shown}");
 }
 
 #[test]
