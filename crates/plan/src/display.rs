@@ -164,9 +164,7 @@ impl Display for Predicate {
             }
             Predicate::GeoBox([south, west, north, east]) => write!(f, "BOX({south} {west} {north} {east})"),
             Predicate::Conditions(attributes) => {
-                let values = attributes.values.iter().map(|(key, value)| format!("{key}={value}"));
-                let numbers = attributes.numbers.iter().map(|(key, number)| format!("{key}={number}"));
-                write!(f, "PREDICATE({})", values.chain(numbers).collect::<Vec<_>>().join(" "))
+                write!(f, "PREDICATE({attributes})")
             }
             Predicate::Present => f.write_str("PRESENT"),
         }

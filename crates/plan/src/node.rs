@@ -1,7 +1,8 @@
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use millrace_document::PredicateExpression;
-use millrace_query::ItemAnnotations;
+use millrace_query::{ItemAnnotations, PredicateAttribute};
 use millrace_schema::DistanceMetric;
 use millrace_tensor::Tensor;
 
@@ -145,23 +146,59 @@ pub enum Predicate {
 }
 
 /// Attributes that a query sends to predicates.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryAttributes {
-    /// Attributes and values.
-    pub values: Vec<(String, String)>,
-    /// Attributes and numbers, which ranges are asked for.
-    pub numbers: Vec<(String, i64)>,
+    values: Vec<PredicateAttribute<String>>,
+    /// Attributes with numbers, which ranges are asked for.
+    numbers: Vec<PredicateAttribute<i64>>,
+    /// Disjoint sets of subqueries, all 64 together; those of a set have the same attributes.
+    classes: Vec<u64>,
 }
 
 impl QueryAttributes {
-    /// True if a predicate, given as text, holds for the attributes; false if the text is not a predicate.
+    /// Attributes with values, and attributes with numbers.
+    pub fn new(values: Vec<PredicateAttribute<String>>, numbers: Vec<PredicateAttribute<i64>>) -> Self {
+        let sets = values.iter().map(|of| of.subqueries).chain(numbers.iter().map(|of| of.subqueries));
+        let mut classes = vec![u64::MAX];
+        for set in sets {
+            let parts = classes.iter().flat_map(|class| [class & set, class & !set]);
+            classes = parts.filter(|part| *part != 0).collect();
+        }
+        QueryAttributes { values, numbers, classes }
+    }
+
+    /// True if a predicate, given as text, holds for the attributes of a subquery; false if the text is not a
+    /// predicate.
     pub fn satisfy(&self, predicate: &str) -> bool {
-        let has =
-            |key: &str, value: &str| self.values.iter().any(|(known, has)| known == key && has == value);
-        let has_within = |key: &str, low: i64, high: i64| {
-            self.numbers.iter().any(|(known, number)| known == key && (low..=high).contains(number))
+        self.subqueries(predicate) != 0
+    }
+
+    /// The bits of the subqueries for whose attributes a predicate, given as text, holds; none if the text is
+    /// not a predicate.
+    pub fn subqueries(&self, predicate: &str) -> u64 {
+        let Ok(predicate) = PredicateExpression::parse(predicate) else { return 0 };
+        let holds = |class: &&u64| {
+            let has = |name: &str, value: &str| {
+                self.values
+                    .iter()
+                    .any(|of| of.subqueries & **class != 0 && of.name == name && of.value == value)
+            };
+            let has_within = |name: &str, low: i64, high: i64| {
+                let numbers =
+                    self.numbers.iter().filter(|of| of.subqueries & **class != 0 && of.name == name);
+                numbers.into_iter().any(|of| (low..=high).contains(&of.value))
+            };
+            predicate.holds(&has, &has_within)
         };
-        PredicateExpression::parse(predicate).is_ok_and(|predicate| predicate.holds(&has, &has_within))
+        self.classes.iter().filter(holds).fold(0, |bits, class| bits | class)
+    }
+}
+
+impl Display for QueryAttributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.values.iter().map(ToString::to_string);
+        let numbers = self.numbers.iter().map(ToString::to_string);
+        f.write_str(&values.chain(numbers).collect::<Vec<_>>().join(" "))
     }
 }
 

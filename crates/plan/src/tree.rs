@@ -150,7 +150,7 @@ impl<'a> TreeBuilder<'a> {
                 self.geo_box(field, *corners, annotations)?
             }
             QueryItem::Predicate { field, attributes, ranges } => {
-                let attributes = QueryAttributes { values: attributes.clone(), numbers: ranges.clone() };
+                let attributes = QueryAttributes::new(attributes.clone(), ranges.clone());
                 self.conditions(field, &attributes)?
             }
         }))

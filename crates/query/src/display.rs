@@ -137,8 +137,8 @@ impl Display for QueryItem {
             }
             QueryItem::Predicate { field, attributes, ranges } => {
                 name(f, field)?;
-                let attributes = attributes.iter().map(|(key, value)| format!("{key}={value}"));
-                let ranges = ranges.iter().map(|(key, number)| format!("{key}={number}"));
+                let attributes = attributes.iter().map(ToString::to_string);
+                let ranges = ranges.iter().map(ToString::to_string);
                 write!(f, "PREDICATE({})", attributes.chain(ranges).collect::<Vec<_>>().join(" "))
             }
             QueryItem::Text(text) => write!(f, "{text}"),

@@ -159,10 +159,10 @@ pub enum QueryItem {
     Predicate {
         /// The field.
         field: String,
-        /// Attribute and value.
-        attributes: Vec<(String, String)>,
-        /// Attribute and number.
-        ranges: Vec<(String, i64)>,
+        /// Attributes with values.
+        attributes: Vec<PredicateAttribute<String>>,
+        /// Attributes with numbers.
+        ranges: Vec<PredicateAttribute<i64>>,
     },
     /// Text typed by a user, not yet split into words by the field's settings: `userInput`, `text`,
     /// `userQuery`.
@@ -451,5 +451,32 @@ impl QueryItem {
             QueryItem::Typed(inner) => inner.find_empty(),
             _ => None,
         }
+    }
+}
+
+/// An attribute that a query sends to predicates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PredicateAttribute<V> {
+    /// Name of the attribute.
+    pub name: String,
+    /// Its value.
+    pub value: V,
+    /// The subqueries that have it: a bit for each, 64 in all.
+    pub subqueries: u64,
+}
+
+impl<V> PredicateAttribute<V> {
+    /// The bits of all subqueries.
+    pub const ALL_SUBQUERIES: u64 = u64::MAX;
+}
+
+/// `name=value`, with the subqueries if they are not all: `name=value@3`, in hexadecimal.
+impl<V: std::fmt::Display> std::fmt::Display for PredicateAttribute<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.name, self.value)?;
+        if self.subqueries != Self::ALL_SUBQUERIES {
+            write!(f, "@{:x}", self.subqueries)?;
+        }
+        Ok(())
     }
 }

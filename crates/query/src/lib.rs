@@ -31,8 +31,8 @@ pub use embed::EmbedCall;
 pub use encoding::double_encoded;
 pub use error::Error;
 pub use item::{
-    ItemAnnotations, NearestNeighbor, PhraseWord, QueryGrammar, QueryItem, QueryNumber, RangeBound,
-    TermMatch, TermText, TextSyntax, TextTokenization, UserText, WeightedOperator, WordComposite,
+    ItemAnnotations, NearestNeighbor, PhraseWord, PredicateAttribute, QueryGrammar, QueryItem, QueryNumber,
+    RangeBound, TermMatch, TermText, TextSyntax, TextTokenization, UserText, WeightedOperator, WordComposite,
 };
 pub use parameters::{
     FederatedPart, QueryLimits, flatten, is_parameter, is_same_parameter, parameter_names, value_of,

@@ -25,6 +25,7 @@ mod segments;
 mod similarity;
 mod similarity_output;
 mod stored_tensors;
+mod subqueries;
 mod table;
 mod tensor_from;
 mod term;

@@ -221,6 +221,8 @@ fn words() {
     check("fieldTermMatch(title,1).firstPosition", [1.0, 1.0, 0.0]);
     check("fieldTermMatch(title,1).occurrences", [1.0, 1.0, 2.0]);
     check("fieldTermMatch(title,0).firstPosition", [0.0, 1e6, 4.0]);
+    check("fieldTermMatch(title,1).lastPosition", [1.0, 1.0, 2.0]);
+    check("fieldTermMatch(title,0).lastPosition", [0.0, 1e6, 4.0]);
     check("termDistance(title,0,1).forward", [1.0, 1e6, 1e6]);
     check("termDistance(title,0,1).reverse", [1e6, 1e6, 2.0]);
     check("termDistance(title,0,1).reverseTermPosition", [1e6, 1e6, 2.0]);

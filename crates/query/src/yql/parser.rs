@@ -95,11 +95,24 @@ impl<'a> YqlParser<'a> {
         if self.take_keyword("sources")? && (self.take_mark("*")? || self.is_keyword("where")) {
             return Ok(QuerySources::All);
         }
-        let mut names = vec![self.name("from sources mail, notes")?];
+        let mut names = vec![self.source()?];
         while self.take_mark(",")? {
-            names.push(self.name("from sources mail, notes")?);
+            names.push(self.source()?);
         }
         Ok(QuerySources::Named(names))
+    }
+
+    /// A source by name; `name.*` is the same.
+    fn source(&mut self) -> Parsed<String> {
+        let mut name = self.word("from sources mail, notes")?.to_owned();
+        while self.at == self.previous_end && self.take_mark(".")? {
+            if self.take_mark("*")? {
+                break;
+            }
+            name.push('.');
+            name.push_str(self.word("from sources mail.*, notes")?);
+        }
+        Ok(name)
     }
 
     /// Sort keys of `order by`, each a name or call with its annotations.

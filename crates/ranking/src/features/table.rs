@@ -2,8 +2,8 @@ use millrace_expression::FeatureName;
 
 use super::{
     FeatureSetup, RankFeature, attribute, bm25, bm25_tensors, closest, distance, distance_to_path,
-    field_info, lengths, multivalue, native, phases, query, random, segments, similarity, tensor_from, terms,
-    time, whole,
+    field_info, lengths, multivalue, native, phases, query, random, segments, similarity, subqueries,
+    tensor_from, terms, time, whole,
 };
 use crate::Error;
 
@@ -55,7 +55,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "fieldLength", "fieldLength(field)", "The words in a field, or in the longest element, that some term matches, else 1000000.", lengths::field_length;
     "fieldMatch", "fieldMatch(field), fieldMatch(field).proximity|completeness|queryCompleteness|fieldCompleteness|orderness|relatedness|earliness|longestSequenceRatio|segmentProximity|unweightedProximity|absoluteProximity|occurrence|absoluteOccurrence|weightedOccurrence|weightedAbsoluteOccurrence|significantOccurrence|weight|significance|importance|segments|matches|outOfOrder|gaps|gapLength|longestSequence|head|tail|segmentDistance|degradedMatches",
         "How well a field matches the query as text: what is found, how near together, in which order.", segments::setup;
-    "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|occurrences|weight", "Where and how often term n occurs in a field, and with which weight.", terms::field_term_match;
+    "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|lastPosition|occurrences|weight", "Where and how often term n occurs in a field, and with which weight.", terms::field_term_match;
     "firstPhaseMax", "firstPhaseMax", "The highest score of the first phase.", phases::max;
     "firstPhaseRank", "firstPhaseRank", "The place of the document in the first phase, from 1.", phases::rank;
     "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
@@ -78,6 +78,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "randomNormal", "randomNormal(mean,stddev)", "A number drawn for each document, spread as a bell around the mean.", random::normal;
     "randomNormalStable", "randomNormalStable(mean,stddev)", "As randomNormal, the same for every query.", random::normal_stable;
     "rawScore", "rawScore(field)", "The sum of the raw scores of the operators on a field.", distance::raw_score;
+    "subqueries", "subqueries(field).lsb|msb", "The subqueries of the query that a predicate field matches, as the number of their bits: 0 to 31 (lsb), 32 to 63 (msb).", subqueries::setup;
     "tensorFromLabels", "tensorFromLabels(attribute(field),dimension)", "A cell of 1 for each value of a field.", multivalue::from_labels;
     "tensorFromLabelsWithOffset", "tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)", "A cell of 1 for each value of an array and its place.", tensor_from::labels_with_offset;
     "tensorFromStructs", "tensorFromStructs(attribute(field),key,value,type)", "A cell for each struct of an array.", tensor_from::structs;
@@ -109,6 +110,7 @@ const FIRST_OUTPUTS: &[(&str, &str)] = &[
     ("nativeFieldMatch", "score"),
     ("nativeProximity", "score"),
     ("nativeRank", "score"),
+    ("subqueries", "lsb"),
     ("tensorFromLabels", "tensor"),
     ("tensorFromLabelsWithOffset", "tensor"),
     ("tensorFromStructs", "tensor"),
@@ -121,7 +123,7 @@ const FIRST_OUTPUTS: &[(&str, &str)] = &[
 
 /// Features whose setup takes the name of the first output.
 const NAMED_OUTPUTS: &[&str] =
-    &["distanceToPath", "elementCompleteness", "fieldTermMatch", "term", "termDistance"];
+    &["distanceToPath", "elementCompleteness", "fieldTermMatch", "subqueries", "term", "termDistance"];
 
 /// Sets a feature up. Its first output may be named or not.
 pub(crate) fn set_up(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {

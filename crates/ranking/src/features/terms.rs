@@ -32,6 +32,7 @@ enum TermCount {
     Matched,
     Total,
     FirstPosition,
+    LastPosition,
     Occurrences,
     Weight,
 }
@@ -63,7 +64,7 @@ pub(crate) fn match_count(
     }))
 }
 
-/// `fieldTermMatch(field,n).firstPosition`, `.occurrences`, `.weight`
+/// `fieldTermMatch(field,n).firstPosition`, `.lastPosition`, `.occurrences`, `.weight`
 pub(crate) fn field_term_match(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
@@ -72,11 +73,12 @@ pub(crate) fn field_term_match(
     let (weighted, field) = (WeightedWords::of(setup, field), field.name.to_string());
     let of = match name.output.as_deref() {
         Some("firstPosition") => TermCount::FirstPosition,
+        Some("lastPosition") => TermCount::LastPosition,
         Some("occurrences") => TermCount::Occurrences,
         Some("weight") => TermCount::Weight,
         _ => {
             return Err(Error::setup(format!(
-                "{name}: fieldTermMatch has the outputs firstPosition, occurrences and weight"
+                "{name}: fieldTermMatch has the outputs firstPosition, lastPosition, occurrences and weight"
             )));
         }
     };
@@ -89,7 +91,7 @@ impl RankFeature for CountedTerms {
             TermCount::Matched | TermCount::Total | TermCount::Occurrences => {
                 RankingDemands { counts: true, ..RankingDemands::default() }
             }
-            TermCount::FirstPosition | TermCount::Weight => {
+            TermCount::FirstPosition | TermCount::LastPosition | TermCount::Weight => {
                 RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
             }
         }
@@ -107,7 +109,10 @@ impl RankFeature for CountedTerms {
             .collect();
         let weights = self.weighted.as_ref().map(|weighted| weighted.bind(request));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            let missing = if matches!(self.of, TermCount::FirstPosition) { FAR } else { 0.0 };
+            let missing = match self.of {
+                TermCount::FirstPosition | TermCount::LastPosition => FAR,
+                _ => 0.0,
+            };
             let out = values.numbers(chunk.len(), missing);
             for FieldTerm { leaf, .. } in &terms {
                 let found = chunk.matches.leaf(*leaf);
@@ -120,6 +125,10 @@ impl RankFeature for CountedTerms {
                         TermCount::Total | TermCount::Occurrences => *out += f64::from(count),
                         TermCount::FirstPosition => {
                             positions.first().into_iter().for_each(|first| *out = out.min(f64::from(*first)));
+                        }
+                        TermCount::LastPosition => {
+                            let last = positions.last().map(|last| f64::from(*last));
+                            *out = last.map_or(*out, |last| if *out == FAR { last } else { out.max(last) });
                         }
                         TermCount::Weight => {
                             let place = usize::from(chunk.matches.documents[document]);

@@ -3,7 +3,9 @@
 use super::{KILOMETRES_PER_DEGREE, NEAR_DISTANCE, OperatorCall, TARGET_HITS};
 use crate::build::{Built, ItemBuilder};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
-use crate::{NearestNeighbor, QueryItem, QueryNumber, RangeBound, UserText, WeightedOperator};
+use crate::{
+    NearestNeighbor, PredicateAttribute, QueryItem, QueryNumber, RangeBound, UserText, WeightedOperator,
+};
 
 /// `rank(a, b)`
 pub(super) fn rank(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
@@ -174,35 +176,83 @@ pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
     })
 }
 
-/// `predicate(conditions, {"gender": "female"}, {"age": 20})`
+/// `predicate(conditions, {"gender": "female"}, {"age": 20})`, with attributes of some of 64 subqueries in
+/// maps: `{"0x3": {"gender": "female"}, "[0, 5]": {"country": "no"}}`
 pub(super) fn predicate(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    let entries = |node: &SyntaxNode| match &node.form {
+    let (mut attributes, mut ranges) = (Vec::new(), Vec::new());
+    each_attribute(call, &call.arguments[1], &mut |name, value, subqueries| {
+        let value = builder.text(value)?.text;
+        attributes.push(PredicateAttribute { name, value, subqueries });
+        Ok(())
+    })?;
+    each_attribute(call, &call.arguments[2], &mut |name, value, subqueries| match builder.number(value)? {
+        QueryNumber::Integer(value) => {
+            ranges.push(PredicateAttribute { name, value, subqueries });
+            Ok(())
+        }
+        QueryNumber::Float(_) => Err(SyntaxFault::new(value.at, "expected a whole number")),
+    })?;
+    Ok(QueryItem::Predicate { field: builder.field(&call.arguments[0])?.0.to_owned(), attributes, ranges })
+}
+
+/// Receives the name and a value of an attribute, and its subqueries.
+type AttributeVisitor<'v> = dyn FnMut(String, &SyntaxNode, u64) -> Built<()> + 'v;
+
+/// Visits the values in a map of attributes; `0` stands for an empty one.
+fn each_attribute(call: &OperatorCall<'_>, map: &SyntaxNode, visit: &mut AttributeVisitor<'_>) -> Built<()> {
+    for (key, value) in attribute_entries(call, map)? {
+        let SyntaxForm::Map(_) = &value.form else {
+            each_value(key, &value, PredicateAttribute::<()>::ALL_SUBQUERIES, visit)?;
+            continue;
+        };
+        let subqueries = subqueries(&key).ok_or_else(|| {
+            let reason = format!(
+                "'{key}' names no subqueries: write their bits in hexadecimal, \"0x3\", or their numbers from 0 to 63, \"[0, 1]\""
+            );
+            SyntaxFault::new(value.at, reason)
+        })?;
+        for (name, of_subqueries) in attribute_entries(call, &value)? {
+            each_value(name, &of_subqueries, subqueries, visit)?;
+        }
+    }
+    Ok(())
+}
+
+fn attribute_entries(call: &OperatorCall<'_>, map: &SyntaxNode) -> Built<Vec<(String, SyntaxNode)>> {
+    match &map.form {
         SyntaxForm::Map(entries) => Ok(entries.clone()),
         SyntaxForm::Number(QueryNumber::Integer(0)) => Ok(Vec::new()),
         _ => Err(SyntaxFault::new(
-            node.at,
+            map.at,
             format!("expected a map, or 0 for none; for example: {}", call.operator.example),
         )),
-    };
-    let mut attributes = Vec::new();
-    for (key, value) in entries(&call.arguments[1])? {
-        match &value.form {
-            SyntaxForm::List(values) => {
-                for value in values {
-                    attributes.push((key.clone(), builder.text(value)?.text));
-                }
-            }
-            _ => attributes.push((key, builder.text(&value)?.text)),
-        }
     }
-    let mut ranges = Vec::new();
-    for (key, value) in entries(&call.arguments[2])? {
-        match builder.number(&value)? {
-            QueryNumber::Integer(number) => ranges.push((key, number)),
-            QueryNumber::Float(_) => return Err(SyntaxFault::new(value.at, "expected a whole number")),
+}
+
+fn each_value(
+    name: String,
+    value: &SyntaxNode,
+    subqueries: u64,
+    visit: &mut AttributeVisitor<'_>,
+) -> Built<()> {
+    match &value.form {
+        SyntaxForm::List(values) => {
+            values.iter().try_for_each(|value| visit(name.clone(), value, subqueries))
         }
+        _ => visit(name, value, subqueries),
     }
-    Ok(QueryItem::Predicate { field: builder.field(&call.arguments[0])?.0.to_owned(), attributes, ranges })
+}
+
+/// The bits of subqueries: `0x3`, or `[0, 1]` for the same.
+fn subqueries(key: &str) -> Option<u64> {
+    if let Some(bits) = key.strip_prefix("0x") {
+        return u64::from_str_radix(bits, 16).ok();
+    }
+    let numbers = key.strip_prefix('[')?.strip_suffix(']')?;
+    numbers.split(',').map(str::trim).filter(|number| !number.is_empty()).try_fold(0, |bits, number| {
+        let bit = 1_u64.checked_shl(number.parse().ok()?)?;
+        Some(bits | bit)
+    })
 }
 
 /// Parses a distance with its unit; returns kilometres.
