@@ -24,8 +24,8 @@ const GROUP_SIZES: [u64; 10] = [1, 1, 2, 2, 3, 4, 8, 20, 60, 400];
 const VECTORS: u64 = 50_000;
 /// Level of the compression of JSON lines.
 const LEVEL: i32 = 3;
-/// Bytes on the disk for a byte of a vector. Text has no goal here: its words are drawn at random, without the
-/// quotations and phrases that compression finds in mail.
+/// Bytes on the disk for a byte of a vector. Text has no goal here: its words are drawn at random, without
+/// the quotations and phrases that compression finds in mail.
 const PER_VECTOR_BYTE_MAX: f64 = 1.05;
 
 fn bytes(settings: &Settings) -> Result<BenchReport, Error> {
