@@ -424,7 +424,9 @@ impl TestNodes {
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {
             let mut settings = Settings::new(directory.path().join(key.to_string()));
-            (settings.port, settings.config_port, settings.node.threads) = (0, 0, 2);
+            // No other test gets the port of a node that was stopped: the others still ask there.
+            let port = || millrace_env::free_port().expect("a port is free");
+            (settings.port, settings.config_port, settings.node.threads) = (port(), port(), 2);
             settings.drain = Duration::from_millis(200);
             change(&mut settings);
             let node = Node::open(settings.node.clone()).expect("a node");
