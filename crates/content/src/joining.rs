@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, NodeKey};
+use millrace_cluster::{ClusterVersion, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_membership::ClusterMembership;
 use millrace_node::cluster::{
@@ -56,6 +56,10 @@ impl ClusterView for JoiningCluster {
 
     fn me(&self) -> Result<NodeKey, ClusterError> {
         self.node()?.me()
+    }
+
+    fn incarnation(&self) -> Result<Incarnation, ClusterError> {
+        self.node()?.incarnation()
     }
 
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {

@@ -14,7 +14,8 @@ use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, L
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
     BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, RemoteNode,
+    SharedNote,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
 use millrace_store::{DocumentWrite, SegmentFormat, Store};
@@ -68,6 +69,7 @@ pub type HandedOn = Box<dyn Fn(Connection) + Send + Sync>;
 /// A node's part in its cluster. Dropping it ends the participation; [`ContentNode::stop`] does so in order.
 pub struct ContentNode {
     me: NodeKey,
+    incarnation: Incarnation,
     store: Store,
     machine: Arc<ContentMachine>,
     throttle: Arc<TransferThrottle>,
@@ -128,6 +130,7 @@ impl ContentNode {
         ];
         Ok(Arc::new(ContentNode {
             me,
+            incarnation,
             store,
             machine,
             throttle,
@@ -215,12 +218,13 @@ impl ContentNode {
         if node == self.me {
             return Ok(NodeAddress::Here);
         }
+        let unknown = || ClusterError::Unavailable(format!("node {node} is not of this cluster"));
+        let entry = state.nodes().get(&node).ok_or_else(unknown)?;
+        let incarnation = entry.incarnation;
         if self.is_encrypted {
-            let unknown = || ClusterError::Unavailable(format!("node {node} is not of this cluster"));
-            let entry = state.nodes().get(&node).ok_or_else(unknown)?;
-            return Ok(NodeAddress::At(entry.address.clone()));
+            return Ok(NodeAddress::At(RemoteNode { address: entry.address.clone(), incarnation }));
         }
-        let name = state.nodes().get(&node).map(|node| node.name.as_str()).unwrap_or_default();
+        let name = entry.name.as_str();
         let pictures = self.membership.pictures();
         let picture = pictures.borrow();
         let url = picture.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
@@ -229,7 +233,7 @@ impl ContentNode {
                 let reason = format!("node {node} ({name}) has not said where it serves documents");
                 Err(ClusterError::Unavailable(reason))
             }
-            address => Ok(NodeAddress::At(address.to_owned())),
+            address => Ok(NodeAddress::At(RemoteNode { address: address.to_owned(), incarnation })),
         }
     }
 }
@@ -333,6 +337,10 @@ impl ClusterView for ContentNode {
 
     fn me(&self) -> Result<NodeKey, ClusterError> {
         Ok(self.me)
+    }
+
+    fn incarnation(&self) -> Result<Incarnation, ClusterError> {
+        Ok(self.incarnation)
     }
 
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {

@@ -99,6 +99,9 @@ impl DataPort {
             let refused = http::json(StatusCode::FORBIDDEN, &serde_json::json!({ "message": message }));
             return Box::pin(async move { Ok(refused) });
         }
+        if !forwarding::is_for(self.node.cluster().map(|cluster| &**cluster), request.headers()) {
+            return Box::pin(async { Ok(forwarding::not_for_this_node()) });
+        }
         if !self.is_of_documents(&request) {
             return Box::pin(self.others.call(request));
         }

@@ -20,7 +20,7 @@ use hyper::StatusCode;
 
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
-pub(crate) use self::hop::{HOP, hop_of, is_unsettled, unsettled};
+pub(crate) use self::hop::{HOP, hop_of, is_for, is_unsettled, unsettled};
 use self::hop::{ask_others, others};
 pub(crate) use self::readers::{READERS_PATH, tell_readers};
 pub(crate) use self::share::answer_share;
@@ -28,8 +28,8 @@ use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
     self, AccessKind, BucketReaders, ForwardAnswer, ForwardKind, ForwardableRequest, GroupSizesQuestion,
-    NodeAnswer, NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RouteSubject, RoutingDecision,
-    ShareStart,
+    NodeAnswer, NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RemoteNode, RouteSubject,
+    RoutingDecision, ShareStart,
 };
 use millrace_store::StoredGroupPage;
 
@@ -71,6 +71,14 @@ pub(crate) fn ask_readers(version: ClusterVersion, readers: &BucketReaders) -> R
     answer
 }
 
+/// Response to a node that asks another run, or a node of another cluster, at this address: it looks for the
+/// run that it wants, or waits for the cluster state that names this one.
+pub(crate) fn not_for_this_node() -> Response {
+    let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
+    unsettled(answer.headers_mut());
+    answer
+}
+
 /// A request with the connections over which it is sent.
 pub(crate) struct SendableRequest<'a> {
     pub(crate) forwarder: &'a NodeForwarder,
@@ -80,8 +88,8 @@ pub(crate) struct SendableRequest<'a> {
 impl ForwardableRequest for SendableRequest<'_> {
     type Answer = Response;
 
-    async fn send(&self, address: &str, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
-        let answer = self.forwarder.send(address, ForwardedRequest::clone(&self.request), hop).await?;
+    async fn send(&self, node: &RemoteNode, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
+        let answer = self.forwarder.send(node, ForwardedRequest::clone(&self.request), hop).await?;
         Ok(match others(answer.headers()) {
             _ if is_unsettled(answer.headers()) => ForwardAnswer::Unsettled,
             Some((version, readers)) => ForwardAnswer::Readers(version, readers),
@@ -98,15 +106,15 @@ impl ForwardableRequest for SendableRequest<'_> {
 pub(crate) struct HttpTransport(pub(crate) Arc<NodeForwarder>);
 
 impl NodeTransport for HttpTransport {
-    fn readers(&self, address: String, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>> {
-        Box::pin(async move { readers::ask(&self.0, &address, question).await })
+    fn readers(&self, node: RemoteNode, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>> {
+        Box::pin(async move { readers::ask(&self.0, &node, question).await })
     }
 
-    fn group_sizes(&self, address: String, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage> {
-        Box::pin(async move { group_sizes::ask(&self.0, &address, question).await })
+    fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage> {
+        Box::pin(async move { group_sizes::ask(&self.0, &node, question).await })
     }
 
-    fn open_share(&self, address: String, start: ShareStart) -> NodeAnswer<'_, OpenedShare> {
-        Box::pin(share::open(&self.0, address, start))
+    fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare> {
+        Box::pin(share::open(&self.0, node, start))
     }
 }

@@ -408,6 +408,37 @@ fn coverage_says_what_is_missing() {
     assert!((1..30).contains(&count(&answer)), "{answer}");
 }
 
+/// The address of a node may be that of another process by now, even of one of another cluster.
+#[test]
+fn a_process_does_not_answer_what_another_is_asked_at_its_address() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    nodes.world.restarted.lock().insert(owner as u16);
+    let note = "/document/v1/notes/note/group/even/2?timeout=300ms";
+    let all = "/document/v1/notes/note/group/even?cluster=notes&timeout=300ms";
+    let changed = r#"{"fields": {"title": "changed"}}"#;
+    let query =
+        r#"{"yql": "select * from note where true", "streaming.groupname": "even", "timeout": "300ms"}"#;
+    let put = r#"{"put": "id:notes:note:g=even:2", "fields": {"title": "changed"}}"#;
+    for (method, path, body) in [
+        (Method::GET, note, ""),
+        (Method::POST, note, changed),
+        (Method::PUT, note, changed),
+        (Method::DELETE, note, ""),
+        (Method::GET, all, ""),
+        (Method::DELETE, all, ""),
+        (Method::POST, "/search/", query),
+        (Method::GET, "/group/v1/even?timeout=300ms", ""),
+    ] {
+        refused(nodes.call(stranger, method, path, body));
+    }
+    let fed = nodes.text(stranger, Method::POST, "/feed/v1?timeout=300ms", put);
+    assert!(fed.contains("\"status\":503"), "{fed}");
+    nodes.world.restarted.lock().clear();
+    let (status, answer) = nodes.call(stranger, Method::GET, note, "");
+    assert_eq!((status, &answer["fields"]["title"]), (200, &json!("a note")), "nothing was written");
+}
+
 #[test]
 fn a_query_that_has_no_time_returns_what_it_has_or_an_error() {
     let nodes = with_notes();

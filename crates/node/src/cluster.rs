@@ -18,13 +18,14 @@ mod readers;
 mod route;
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, DroppedTypes, NodeKey};
+use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Location};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
@@ -47,8 +48,24 @@ pub use crate::metrics::MetricGauge;
 pub enum NodeAddress {
     /// This node.
     Here,
-    /// A node that takes requests from other nodes at this `host:port`.
-    At(String),
+    /// Another node.
+    At(RemoteNode),
+}
+
+/// Another node that takes requests from nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RemoteNode {
+    /// Its `host:port`.
+    pub address: String,
+    /// Its run in the cluster state. A process that is not this run, perhaps one of another cluster that has
+    /// got the address, does not answer.
+    pub incarnation: Incarnation,
+}
+
+impl Display for RemoteNode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
 }
 
 /// Callback for the outcome of a write.
@@ -151,6 +168,12 @@ pub trait ClusterView: Send + Sync + 'static {
     /// # Errors
     /// It has no part in the cluster yet.
     fn me(&self) -> Result<NodeKey, ClusterError>;
+
+    /// Run of this node's process, as the cluster state has it.
+    ///
+    /// # Errors
+    /// As for [`ClusterView::me`].
+    fn incarnation(&self) -> Result<Incarnation, ClusterError>;
 
     /// Address of a node for requests.
     ///

@@ -16,11 +16,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use millrace_trust::NodeTrust;
 
 use super::encrypted::TrustedConnector;
-use super::hop::{HOP, hop_value};
+use super::hop::{HOP, RECIPIENT, hop_value};
 use crate::GatewayState;
 use crate::http::{self, BodyBounds, BudgetReservation};
 use millrace_node::Error;
-use millrace_node::cluster::ForwardKind;
+use millrace_node::cluster::{ForwardKind, RemoteNode};
 
 /// Headers that belong to one connection, and are not forwarded.
 const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
@@ -108,18 +108,18 @@ impl NodeForwarder {
         NodeForwarder { ways: std::iter::repeat_with(way).take(WAYS).collect(), next: AtomicUsize::new(0) }
     }
 
-    /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it arrives.
+    /// Sends a request to a node. The answer's body is passed on as it arrives.
     ///
     /// # Errors
     /// The node cannot be reached: [`Error::Unreachable`], which tells if the node may have seen the request.
     pub(crate) async fn send(
         &self,
-        address: &str,
+        remote: &RemoteNode,
         request: ForwardedRequest,
         hop: &ForwardKind,
     ) -> Result<Response, Error> {
         let ForwardedRequest { method, target, headers, body, room: _room } = request;
-        self.stream(address, (method, &target), headers, Body::from(body), hop).await
+        self.stream(remote, (method, &target), headers, Body::from(body), hop).await
     }
 
     /// Sends a request whose body is still being written.
@@ -128,15 +128,15 @@ impl NodeForwarder {
     /// As [`NodeForwarder::send`].
     pub(crate) async fn stream(
         &self,
-        address: &str,
+        remote: &RemoteNode,
         (method, target): (Method, &str),
         headers: HeaderMap,
         body: Body,
         hop: &ForwardKind,
     ) -> Result<Response, Error> {
         let unreachable =
-            |reason: String, sent| Error::Unreachable { address: address.to_owned(), reason, sent };
-        let uri: Uri = format!("http://{address}{target}")
+            |reason: String, sent| Error::Unreachable { address: remote.address.clone(), reason, sent };
+        let uri: Uri = format!("http://{remote}{target}")
             .parse()
             .map_err(|error: hyper::http::uri::InvalidUri| unreachable(error.to_string(), false))?;
         let mut outgoing = Request::new(body);
@@ -147,6 +147,7 @@ impl NodeForwarder {
             outgoing.headers_mut().remove(name);
         }
         outgoing.headers_mut().extend(hop_value(hop).map(|value| (HOP, value)));
+        outgoing.headers_mut().insert(RECIPIENT, remote.incarnation.number().into());
         let answer = match &self.ways[self.next.fetch_add(1, Ordering::Relaxed) % WAYS] {
             ForwardWay::Plain(client) => client.request(outgoing).await,
             ForwardWay::Encrypted(client) => client.request(outgoing).await,

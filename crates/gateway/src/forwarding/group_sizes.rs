@@ -7,7 +7,9 @@ use axum::response::Response;
 use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_node::Error;
-use millrace_node::cluster::{GroupSizesQuestion, WantedSizes, bucket_of, own_group_sizes, parts_of};
+use millrace_node::cluster::{
+    GroupSizesQuestion, RemoteNode, WantedSizes, bucket_of, own_group_sizes, parts_of,
+};
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
@@ -93,17 +95,17 @@ impl SizesAnswerMessage {
     }
 }
 
-/// Asks the node at `address` for the sizes of groups in buckets that it has.
+/// Asks a node for the sizes of groups in buckets that it has.
 ///
 /// # Errors
 /// The node cannot be reached, does not have the buckets, or is of an older version without the question.
 pub(super) async fn ask(
     forwarder: &NodeForwarder,
-    address: &str,
+    remote: &RemoteNode,
     question: GroupSizesQuestion,
 ) -> Result<StoredGroupPage, Error> {
     let message = SizesQuestionMessage::of(question);
-    let answer: SizesAnswerMessage = question::ask(forwarder, address, GROUP_SIZES_PATH, &message).await?;
+    let answer: SizesAnswerMessage = question::ask(forwarder, remote, GROUP_SIZES_PATH, &message).await?;
     answer.page()
 }
 

@@ -6,11 +6,23 @@ use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterVersion, NodeKey};
 
 use millrace_node::Error;
-use millrace_node::cluster::{BucketReaders, ForwardKind, ReplicaCompleteness};
+use millrace_node::cluster::{BucketReaders, ClusterView, ForwardKind, ReplicaCompleteness};
 
 /// Header with the purpose of a forwarded request, and with the kind of its answer. Used only between nodes
 /// of a cluster: a request from outside does not have it.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("millrace-hop");
+
+/// Header with the run of the process that a request of a node is for.
+pub(crate) const RECIPIENT: HeaderName = HeaderName::from_static("millrace-recipient");
+
+/// True unless a request is for another process: its sender knows an earlier run of this node, or a node of
+/// another cluster that had this address. Nodes of protocol 1 do not say whom they ask.
+pub(crate) fn is_for(cluster: Option<&dyn ClusterView>, headers: &HeaderMap) -> bool {
+    let Some(recipient) = headers.get(RECIPIENT) else { return true };
+    let recipient = recipient.to_str().ok().and_then(|number| number.parse().ok());
+    let own = cluster.and_then(|cluster| cluster.incarnation().ok());
+    own.is_some_and(|own| recipient == Some(own.number()))
+}
 
 /// Value in an answer: the cluster is about to agree on the node that answers; try again.
 /// Nothing was changed.

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_node::Error;
-use millrace_node::cluster::ForwardKind;
+use millrace_node::cluster::{ForwardKind, RemoteNode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -18,14 +18,14 @@ use crate::{GatewayState, http};
 /// groups as a credential has.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Sends a question to the path of the node at `address`, and reads its answer.
+/// Sends a question to a path of a node, and reads its answer.
 ///
 /// # Errors
 /// [`Error::Unsettled`] where the node says so, or its answer cannot be read; [`Error::Remote`] for another
 /// refusal, also that of an older version, which does not have the path.
 pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
     forwarder: &NodeForwarder,
-    address: &str,
+    remote: &RemoteNode,
     path: &str,
     question: &Q,
 ) -> Result<A, Error> {
@@ -36,21 +36,21 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
         body: written(question)?.into(),
         room: None,
     };
-    let answer = forwarder.send(address, request, &ForwardKind::Share).await?;
+    let answer = forwarder.send(remote, request, &ForwardKind::Share).await?;
     if is_unsettled(answer.headers()) {
-        return Err(Error::Unsettled(format!("node {address} does not have the documents")));
+        return Err(Error::Unsettled(format!("node {remote} does not have the documents")));
     }
     let status = answer.status();
     let body = to_bytes(answer.into_body(), BYTES_MAX)
         .await
-        .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
+        .map_err(|error| Error::Unsettled(format!("the answer of node {remote} broke off: {error}")))?;
     if status != StatusCode::OK {
         let reason = String::from_utf8_lossy(&body);
-        let message = format!("node {address} does not answer {path}: {status} {reason}");
+        let message = format!("node {remote} does not answer {path}: {status} {reason}");
         return Err(Error::Remote { kind: kind_of(status), message });
     }
     ciborium::from_reader(&*body)
-        .map_err(|error| Error::Unsettled(format!("the answer of node {address} cannot be read: {error}")))
+        .map_err(|error| Error::Unsettled(format!("the answer of node {remote} cannot be read: {error}")))
 }
 
 /// Reads the question of another node.

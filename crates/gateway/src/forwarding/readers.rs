@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{NodeForwarder, question};
 use crate::GatewayState;
 use millrace_node::Error;
-use millrace_node::cluster::{BucketReaders, ReadersQuestion, bucket_of, own_readers, parts_of};
+use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, bucket_of, own_readers, parts_of};
 
 /// Path at which a node reports the readers of the buckets that it owns.
 pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
@@ -43,16 +43,16 @@ impl QuestionMessage {
     }
 }
 
-/// Asks the node at `address` for the readers of buckets that it owns.
+/// Asks a node for the readers of buckets that it owns.
 ///
 /// # Errors
 /// The node cannot be reached, or does not know them yet.
 pub(super) async fn ask(
     forwarder: &NodeForwarder,
-    address: &str,
+    remote: &RemoteNode,
     question: ReadersQuestion,
 ) -> Result<Vec<BucketReaders>, Error> {
-    let answer = question::ask(forwarder, address, READERS_PATH, &QuestionMessage::of(question)).await;
+    let answer = question::ask(forwarder, remote, READERS_PATH, &QuestionMessage::of(question)).await;
     let answer: AnswerMessage = answer.map_err(|error| match error {
         // The owner may be starting, or of an older version: the readers are looked for again.
         Error::Remote { message, .. } => Error::Unsettled(message),

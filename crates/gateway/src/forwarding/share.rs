@@ -21,7 +21,7 @@ use crate::GatewayState;
 use crate::http::{BodyValueReader, FrameMemory, frame};
 use crate::status::kind_of;
 use millrace_node::cluster::{
-    ForwardKind, NodeAnswer, OpenedShare, ShareStart, ShareTalk, bucket_of, parts_of,
+    ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk, bucket_of, parts_of,
 };
 use millrace_node::search::{self, StartedShare};
 use millrace_node::{CompiledApplication, Error, ErrorKind};
@@ -45,30 +45,30 @@ struct ShareBegin {
     ask: ShareRequest,
 }
 
-/// Opens the conversation with the node at `address`.
+/// Opens the conversation with a node.
 ///
 /// # Errors
 /// The node cannot be reached, refuses, or does not have the documents.
 pub(super) async fn open(
     forwarder: &NodeForwarder,
-    address: String,
+    remote: RemoteNode,
     ShareStart { parameters, buckets, version, ask, memory }: ShareStart,
 ) -> Result<OpenedShare, Error> {
     let buckets = buckets.into_iter().map(parts_of).collect();
     let begin = ShareBegin { parameters, buckets, version, ask };
     let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);
     let first = frame(&begin).map_err(|fault| Error::Internal(fault.to_string()))?;
-    asks.send_data(first).await.map_err(|_| broke_off(&address, "it was not asked"))?;
+    asks.send_data(first).await.map_err(|_| broke_off(&remote, "it was not asked"))?;
     let what = (Method::POST, "/search/");
     let answer =
-        forwarder.stream(&address, what, HeaderMap::new(), Body::new(body), &ForwardKind::Share).await?;
+        forwarder.stream(&remote, what, HeaderMap::new(), Body::new(body), &ForwardKind::Share).await?;
     if is_unsettled(answer.headers()) {
-        return Err(Error::Unsettled(format!("node {address} does not have the documents")));
+        return Err(Error::Unsettled(format!("node {remote} does not have the documents")));
     }
     let status = answer.status();
     if status != StatusCode::OK {
         let body = to_bytes(answer.into_body(), REFUSAL_BYTES_MAX).await;
-        let body = body.map_err(|error| broke_off(&address, &error.to_string()))?;
+        let body = body.map_err(|error| broke_off(&remote, &error.to_string()))?;
         let message = String::from_utf8_lossy(&body).into_owned();
         return Err(Error::Remote { kind: kind_of(status), message });
     }
@@ -77,14 +77,14 @@ pub(super) async fn open(
         MESSAGE_BYTES_MAX,
         FrameMemory::Results(Arc::clone(&memory)),
     );
-    let mut talk = HttpShareTalk { address, asks, replies, memory };
+    let mut talk = HttpShareTalk { remote, asks, replies, memory };
     let reply = talk.reply().await?;
     Ok(OpenedShare { talk: Box::new(talk), reply })
 }
 
 /// An open conversation with another node.
 struct HttpShareTalk {
-    address: String,
+    remote: RemoteNode,
     asks: Sender<Bytes, Infallible>,
     replies: BodyValueReader,
     memory: Arc<QueryMemory>,
@@ -94,9 +94,9 @@ impl HttpShareTalk {
     async fn reply(&mut self) -> Result<ShareReply, Error> {
         let reply = self.replies.next().await.map_err(|fault| match self.memory.refused() {
             Some(refused) => Error::Memory(refused),
-            None => broke_off(&self.address, &fault.to_string()),
+            None => broke_off(&self.remote, &fault.to_string()),
         })?;
-        let reply: ShareReply = reply.ok_or_else(|| broke_off(&self.address, "it ended"))?;
+        let reply: ShareReply = reply.ok_or_else(|| broke_off(&self.remote, "it ended"))?;
         if let ShareReply::Refused { is_overload, message } = reply {
             let kind = if is_overload { ErrorKind::Overloaded } else { ErrorKind::BadRequest };
             return Err(Error::Remote { kind, message });
@@ -110,15 +110,15 @@ impl ShareTalk for HttpShareTalk {
     fn ask(&mut self, ask: ShareRequest) -> NodeAnswer<'_, ShareReply> {
         Box::pin(async move {
             let bytes = frame(&ask).map_err(|fault| Error::Internal(fault.to_string()))?;
-            self.asks.send_data(bytes).await.map_err(|_| broke_off(&self.address, "it has left"))?;
+            self.asks.send_data(bytes).await.map_err(|_| broke_off(&self.remote, "it has left"))?;
             self.reply().await
         })
     }
 }
 
-fn broke_off(address: &str, reason: &str) -> Error {
+fn broke_off(remote: &RemoteNode, reason: &str) -> Error {
     Error::Unreachable {
-        address: address.to_owned(),
+        address: remote.address.clone(),
         reason: format!("its answer broke off: {reason}"),
         sent: true,
     }

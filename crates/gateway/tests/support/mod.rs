@@ -13,12 +13,13 @@ use hyper::Method;
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, DroppedTypes, NodeKey};
+use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
     BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, RemoteNode,
+    SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -55,6 +56,8 @@ pub struct TestCluster {
     pub vouched: AtomicUsize,
     /// Nodes that the cluster does not count on.
     pub away: Mutex<BTreeSet<u16>>,
+    /// Nodes whose addresses now belong to other processes.
+    pub restarted: Mutex<BTreeSet<u16>>,
     /// Nodes that have given up their replicas.
     pub emptied: Mutex<BTreeSet<u16>>,
     /// Number of times that the buckets of a group were listed.
@@ -148,6 +151,11 @@ impl TestCluster {
     }
 }
 
+/// Run of a node in the cluster state.
+fn incarnation_of(node: NodeKey) -> Incarnation {
+    Incarnation::new(u64::from(node.0) + 1)
+}
+
 struct TestMember {
     world: Arc<TestCluster>,
     me: u16,
@@ -183,11 +191,19 @@ impl ClusterView for TestMember {
         Ok(NodeKey(self.me))
     }
 
+    fn incarnation(&self) -> Result<Incarnation, ClusterError> {
+        Ok(match self.world.restarted.lock().contains(&self.me) {
+            false => incarnation_of(NodeKey(self.me)),
+            true => Incarnation::new(1_000),
+        })
+    }
+
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node.0 == self.me {
             return Ok(NodeAddress::Here);
         }
-        Ok(NodeAddress::At(self.world.addresses.lock()[usize::from(node.0)].clone()))
+        let address = self.world.addresses.lock()[usize::from(node.0)].clone();
+        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node) }))
     }
 
     fn advertised(&self) -> Vec<String> {
@@ -405,6 +421,7 @@ impl TestNodes {
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             away: Mutex::default(),
+            restarted: Mutex::default(),
             emptied: Mutex::default(),
             listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),

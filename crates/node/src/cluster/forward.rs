@@ -10,7 +10,7 @@ use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 use millrace_store::StoredGroupPage;
 
-use super::{BucketReaders, GroupSizesQuestion};
+use super::{BucketReaders, GroupSizesQuestion, RemoteNode};
 use crate::Error;
 
 /// Completeness of the requested documents on a node.
@@ -54,13 +54,13 @@ pub trait ForwardableRequest: Sync {
     /// Answer as it goes back to the client.
     type Answer: Send;
 
-    /// Sends the request to the node at `address` (`host:port`).
+    /// Sends the request to a node.
     ///
     /// # Errors
     /// The node cannot be reached: [`Error::Unreachable`], which tells if the node may have seen the request.
     fn send(
         &self,
-        address: &str,
+        node: &RemoteNode,
         hop: &ForwardKind,
     ) -> impl Future<Output = Result<ForwardAnswer<Self::Answer>, Error>> + Send;
 
@@ -83,14 +83,14 @@ pub type NodeAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Sen
 
 /// Means to ask other nodes: the process that serves requests gives it to the node.
 pub trait NodeTransport: Send + Sync + 'static {
-    /// Asks the node at `address` (`host:port`) for the readers of buckets that it owns.
-    fn readers(&self, address: String, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>>;
+    /// Asks a node for the readers of buckets that it owns.
+    fn readers(&self, node: RemoteNode, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>>;
 
-    /// Asks the node at `address` (`host:port`) for the sizes of groups in buckets that it has.
-    fn group_sizes(&self, address: String, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage>;
+    /// Asks a node for the sizes of groups in buckets that it has.
+    fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage>;
 
-    /// Opens the conversation with the node at `address` about its share of a query, by the first request.
-    fn open_share(&self, address: String, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;
+    /// Opens the conversation with a node about its share of a query, by the first request.
+    fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;
 }
 
 /// Question of a node for the readers of buckets.

@@ -174,13 +174,13 @@ impl SizesAttempt<'_> {
             asked.spawn(async move {
                 match place {
                     NodeAddress::Here => own_group_sizes(&node, question).await,
-                    NodeAddress::At(address) => {
+                    NodeAddress::At(remote) => {
                         let silent = || Error::Unreachable {
-                            address: address.clone(),
+                            address: remote.address.clone(),
                             reason: "it does not count its groups in time".to_owned(),
                             sent: true,
                         };
-                        let answer = node.transport()?.group_sizes(address.clone(), question);
+                        let answer = node.transport()?.group_sizes(remote.clone(), question);
                         let answer = tokio::time::timeout_at(deadline.into(), answer).await;
                         answer.map_err(|_| silent())?
                     }

@@ -44,14 +44,14 @@ pub async fn readers_of_all(
             NodeAddress::Here => {
                 found.readers.extend(own_readers(cluster, owners.version, buckets.as_deref(), near)?)
             }
-            NodeAddress::At(address) => {
+            NodeAddress::At(remote) => {
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
                     let question = ReadersQuestion { version, near, buckets };
-                    let answer = async { node.transport()?.readers(address.clone(), question).await };
+                    let answer = async { node.transport()?.readers(remote.clone(), question).await };
                     let answer = tokio::time::timeout_at(until.into(), answer).await.unwrap_or_else(|_| {
                         let reason = "it does not say in time who has its documents".to_owned();
-                        Err(Error::Unreachable { address, reason, sent: true })
+                        Err(Error::Unreachable { address: remote.address, reason, sent: true })
                     });
                     (owner, answer)
                 });

@@ -8,7 +8,7 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Location};
 
 use super::{
-    BucketReaders, ClusterView, ForwardAnswer, ForwardKind, ForwardableRequest, NodeAddress,
+    BucketReaders, ClusterView, ForwardAnswer, ForwardKind, ForwardableRequest, NodeAddress, RemoteNode,
     ReplicaCompleteness,
 };
 use crate::{Error, Node};
@@ -224,9 +224,9 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         };
         match (owner?, hop) {
             (NodeAddress::Here, _) => self.as_owner().await,
-            (NodeAddress::At(address), ForwardKind::Client) => {
+            (NodeAddress::At(remote), ForwardKind::Client) => {
                 let me = cluster.me()?;
-                match self.send(&address, &ForwardKind::Owner(me, self.part)).await? {
+                match self.send(&remote, &ForwardKind::Owner(me, self.part)).await? {
                     SentAnswer::Readers(version, readers) => self.read_at(Some(version), &readers).await,
                     SentAnswer::Answer(answer) => Ok(RoutingDecision::There(answer)),
                 }
@@ -345,9 +345,9 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                     let (bucket, partial) = (Some(readers.bucket), !readers.full);
                     return Ok(RoutingDecision::Here(ReadFence { version, bucket, partial }));
                 }
-                Ok(NodeAddress::At(address)) => {
+                Ok(NodeAddress::At(remote)) => {
                     let part = self.part.zip(version);
-                    self.send(&address, &ForwardKind::Reader(all, part)).await
+                    self.send(&remote, &ForwardKind::Reader(all, part)).await
                 }
                 Err(error) => Err(error.into()),
             };
@@ -365,11 +365,11 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         Err(last)
     }
 
-    async fn send(&self, address: &str, hop: &ForwardKind) -> Result<SentAnswer<R::Answer>, Error> {
-        let answer = self.request.send(address, hop);
+    async fn send(&self, remote: &RemoteNode, hop: &ForwardKind) -> Result<SentAnswer<R::Answer>, Error> {
+        let answer = self.request.send(remote, hop);
         let answer = tokio::time::timeout_at((self.deadline + GRACE).into(), answer).await;
         let silent = |_| Error::Unreachable {
-            address: address.to_owned(),
+            address: remote.address.clone(),
             reason: "it has not answered in time".to_owned(),
             sent: true,
         };
@@ -377,7 +377,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
             ForwardAnswer::Answer(answer) => Ok(SentAnswer::Answer(answer)),
             ForwardAnswer::Readers(version, readers) => Ok(SentAnswer::Readers(version, readers)),
             ForwardAnswer::Unsettled => {
-                Err(Error::Unsettled(format!("node {address} cannot answer for the documents yet")))
+                Err(Error::Unsettled(format!("node {remote} cannot answer for the documents yet")))
             }
         }
     }

@@ -202,7 +202,7 @@ impl NodeTalk {
                 self.state = TalkState::Here(local);
                 reply
             }
-            (TalkState::Silent, NodeAddress::At(address)) => {
+            (TalkState::Silent, NodeAddress::At(remote)) => {
                 let start = ShareStart {
                     parameters: with_timeout(&self.prepared.request.query, left),
                     buckets: self.buckets.clone(),
@@ -211,7 +211,7 @@ impl NodeTalk {
                     memory: Arc::clone(&self.prepared.request.memory),
                 };
                 let transport = self.prepared.request.node.transport()?;
-                let OpenedShare { talk, reply } = transport.open_share(address.clone(), start).await?;
+                let OpenedShare { talk, reply } = transport.open_share(remote.clone(), start).await?;
                 self.state = TalkState::There(talk);
                 Ok(reply)
             }

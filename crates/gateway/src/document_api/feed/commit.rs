@@ -21,6 +21,7 @@ use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
 use crate::status::HttpError;
+use millrace_node::cluster::RemoteNode;
 use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{Error, ErrorKind};
@@ -75,8 +76,8 @@ struct OperationWave {
     writes: Vec<DocumentWrite>,
     /// Origins of the writes, in their order.
     origins: Vec<WaveWrite>,
-    /// Operations for other nodes, by address.
-    relayed: BTreeMap<String, Vec<ForwardedOperation>>,
+    /// Operations for other nodes.
+    relayed: BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
     forwarded: Vec<ForwardedOperation>,
     /// Operations that were finished before.
     finished: Vec<StreamOutcome>,
@@ -96,9 +97,9 @@ impl OperationWave {
                 self.origins.push(WaveWrite { number, place, kind, id: write.id.clone(), again });
                 self.writes.push(write);
             }
-            PreparedStep::Relay { address, operation: single } => {
+            PreparedStep::Relay { remote, operation: single } => {
                 let operation = ForwardedOperation { number, place, single };
-                self.relayed.entry(address).or_default().push(operation);
+                self.relayed.entry(remote).or_default().push(operation);
             }
             PreparedStep::Forward(single) => {
                 self.forwarded.push(ForwardedOperation { number, place, single });
@@ -210,7 +211,11 @@ impl FeedCommitter {
     }
 
     /// Waits until the quotas of the groups admit their operations.
-    async fn await_quotas(&self, origins: &[WaveWrite], relayed: &BTreeMap<String, Vec<ForwardedOperation>>) {
+    async fn await_quotas(
+        &self,
+        origins: &[WaveWrite],
+        relayed: &BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
+    ) {
         if self.call.hop != ForwardKind::Client {
             // The node that the client sent them to has counted them.
             return;
@@ -369,11 +374,11 @@ async fn replicate_batch(
 /// Sends operations to the nodes that own their documents, a batch to each.
 async fn relay(
     call: &Arc<DocumentCall>,
-    relayed: BTreeMap<String, Vec<ForwardedOperation>>,
+    relayed: BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
 ) -> CommittedWave {
     let mut under_way = JoinSet::new();
-    for (address, operations) in relayed {
-        under_way.spawn(RelayedPart { address, operations }.run(Arc::clone(call)));
+    for (remote, operations) in relayed {
+        under_way.spawn(RelayedPart { remote, operations }.run(Arc::clone(call)));
     }
     let mut all = CommittedWave::default();
     while let Some(joined) = under_way.join_next().await {

@@ -17,7 +17,7 @@ use crate::document_api::retry::RetryPause;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
 use crate::status::HttpError;
-use millrace_node::cluster::{ForwardKind, NodeAddress};
+use millrace_node::cluster::{ForwardKind, NodeAddress, RemoteNode};
 use millrace_node::deployment::CompiledDocumentType;
 use millrace_node::pool::{WorkFlow, pause};
 use millrace_node::work::WorkKind;
@@ -41,9 +41,9 @@ pub(super) enum PreparedStep {
         write: DocumentWrite,
         again: Option<SingleOperation>,
     },
-    /// An operation for the node at this address, sent with others for that node.
+    /// An operation for another node, sent with others for that node.
     Relay {
-        address: String,
+        remote: RemoteNode,
         operation: SingleOperation,
     },
     /// An operation whose statements wait for models, or that needs a request of its own for another reason.
@@ -156,7 +156,7 @@ enum StepDestination {
     /// This node, in a batch.
     Here,
     /// The node at this address, in a batch.
-    There(String),
+    There(RemoteNode),
     /// Like a single request.
     Single,
     /// Nowhere: another node has sent it here, and no longer to the owner.
@@ -174,7 +174,7 @@ fn destination(call: &DocumentCall, kind: &CompiledDocumentType, id: &DocumentId
         Ok(NodeAddress::Here) => StepDestination::Here,
         // Nodes that disagree about an owner must not send an operation to and fro.
         _ if call.hop != ForwardKind::Client => StepDestination::Moved,
-        Ok(NodeAddress::At(address)) => StepDestination::There(address),
+        Ok(NodeAddress::At(remote)) => StepDestination::There(remote),
         Err(_) => StepDestination::Single,
     }
 }
@@ -286,7 +286,7 @@ fn prepared_step(
 /// Step of an operation that is not executed here.
 fn elsewhere(destination: StepDestination, operation: SingleOperation) -> PreparedStep {
     match destination {
-        StepDestination::There(address) => PreparedStep::Relay { address, operation },
+        StepDestination::There(remote) => PreparedStep::Relay { remote, operation },
         StepDestination::Here | StepDestination::Single | StepDestination::Moved => {
             PreparedStep::Forward(operation)
         }

@@ -23,7 +23,7 @@ use super::forward::{ForwardedOperation, parameters_of};
 use crate::document_api::retry::RetryPause;
 use crate::forwarding::ForwardedRequest;
 use millrace_node::Error;
-use millrace_node::cluster::ForwardKind;
+use millrace_node::cluster::{ForwardKind, RemoteNode};
 
 /// Maximum size in bytes of the answer to a piece.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -33,8 +33,8 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Operations for one node.
 pub(super) struct RelayedPart {
-    /// Address of the node.
-    pub(super) address: String,
+    /// The node.
+    pub(super) remote: RemoteNode,
     pub(super) operations: Vec<ForwardedOperation>,
 }
 
@@ -103,12 +103,12 @@ enum RelayFailure {
 impl RelayedPart {
     /// Executes the operations. Those that were certainly not executed are returned.
     pub(super) async fn run(self, call: Arc<DocumentCall>) -> CommittedWave {
-        let RelayedPart { address, operations } = self;
+        let RelayedPart { remote, operations } = self;
         let mut list = OperationList::of(&operations);
         let text = Bytes::from(std::mem::take(&mut list.text));
         let mut retry = RetryPause::until(Instant::now() + call.timeout);
         loop {
-            let error = match ask(&call, &address, text.clone()).await {
+            let error = match ask(&call, &remote, text.clone()).await {
                 Ok(answer) => return outcomes(&list, operations, &answer),
                 Err(RelayFailure::NotTaken) => {
                     return CommittedWave { finished: Vec::new(), again: operations };
@@ -130,7 +130,11 @@ impl RelayedPart {
 }
 
 /// Sends a list of operations to a node, and reads its answer.
-async fn ask(call: &DocumentCall, address: &str, body: Bytes) -> Result<Vec<RelayAnswerLine>, RelayFailure> {
+async fn ask(
+    call: &DocumentCall,
+    remote: &RemoteNode,
+    body: Bytes,
+) -> Result<Vec<RelayAnswerLine>, RelayFailure> {
     let cluster = call.node.cluster().expect("only a node of a cluster has others to send operations to");
     let me = cluster.me().map_err(|error| RelayFailure::Passing(error.into()))?;
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
@@ -138,10 +142,10 @@ async fn ask(call: &DocumentCall, address: &str, body: Bytes) -> Result<Vec<Rela
     let request = ForwardedRequest { method: Method::POST, target, headers, body, room: None };
     let exchange = async {
         let hop = ForwardKind::Owner(me, None);
-        let response = match call.node.forwarder().send(address, request, &hop).await {
+        let response = match call.node.forwarder().send(remote, request, &hop).await {
             Ok(response) => response,
             Err(Error::Unreachable { sent: false, .. }) => return Err(RelayFailure::NotTaken),
-            Err(error) => return Err(unknown(address, &error.message())),
+            Err(error) => return Err(unknown(remote, &error.message())),
         };
         match response.status() {
             StatusCode::OK => {}
@@ -149,19 +153,19 @@ async fn ask(call: &DocumentCall, address: &str, body: Bytes) -> Result<Vec<Rela
             _ => return Err(RelayFailure::NotTaken),
         }
         let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let answer = answer.map_err(|error| unknown(address, &error.to_string()))?.to_bytes();
+        let answer = answer.map_err(|error| unknown(remote, &error.to_string()))?.to_bytes();
         let lines = answer.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let lines: Result<Vec<RelayAnswerLine>, _> = lines.map(serde_json::from_slice).collect();
-        lines.map_err(|error| unknown(address, &error.to_string()))
+        lines.map_err(|error| unknown(remote, &error.to_string()))
     };
     match tokio::time::timeout(call.timeout + GRACE, exchange).await {
         Ok(answer) => answer,
-        Err(_) => Err(unknown(address, "no answer in time")),
+        Err(_) => Err(unknown(remote, "no answer in time")),
     }
 }
 
-fn unknown(address: &str, reason: &str) -> RelayFailure {
-    RelayFailure::Unknown(Error::Unknown(format!("node {address} was asked, and cannot be heard: {reason}")))
+fn unknown(remote: &RemoteNode, reason: &str) -> RelayFailure {
+    RelayFailure::Unknown(Error::Unknown(format!("node {remote} was asked, and cannot be heard: {reason}")))
 }
 
 /// Outcomes of the operations by the lines of an answer.
