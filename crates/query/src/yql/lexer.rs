@@ -112,11 +112,12 @@ impl<'a> YqlLexer<'a> {
             self.at += rest.len() - trimmed.len();
             if trimmed.starts_with("//") {
                 self.at += trimmed.find('\n').unwrap_or(trimmed.len());
-            } else if trimmed.starts_with("/*") {
-                let end = trimmed
+            } else if let Some(comment) = trimmed.strip_prefix("/*") {
+                // The star that opens it does not close it.
+                let end = comment
                     .find("*/")
                     .ok_or_else(|| SyntaxFault::new(self.at, "this comment is not closed; expected '*/'"))?;
-                self.at += end + 2;
+                self.at += 2 + end + 2;
             } else {
                 return Ok(());
             }
