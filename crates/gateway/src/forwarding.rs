@@ -74,7 +74,11 @@ pub(crate) fn ask_readers(version: ClusterVersion, readers: &BucketReaders) -> R
 /// Response to a node that asks another run, or a node of another cluster, at this address: it looks for the
 /// run that it wants, or waits for the cluster state that names this one.
 pub(crate) fn not_for_this_node() -> Response {
-    let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
+    let message = format!(
+        "the request is for another run of a node, by its header {}, which only nodes of the cluster send",
+        hop::RECIPIENT
+    );
+    let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", message.into_bytes());
     unsettled(answer.headers_mut());
     answer
 }

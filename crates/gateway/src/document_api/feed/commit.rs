@@ -21,8 +21,7 @@ use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
 use crate::status::HttpError;
-use millrace_node::cluster::RemoteNode;
-use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind};
+use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind, RemoteNode};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{Error, ErrorKind};
 

@@ -155,7 +155,7 @@ fn work_of(call: &DocumentCall, deployment: &CompiledApplication, item: &FeedIte
 enum StepDestination {
     /// This node, in a batch.
     Here,
-    /// The node at this address, in a batch.
+    /// Another node, in a batch.
     There(RemoteNode),
     /// Like a single request.
     Single,
