@@ -38,8 +38,8 @@ impl MachineDriver {
             let _ = inputs.send(MachineInput::Finished { finishing, reply });
         };
         let fence = RequestFence { from: self.parts.me, version, number: 0, void_below: 0 };
-        match owner.and_then(|owner| self.address(owner)) {
-            Some(address) => self.parts.peers.send(&address, fence, request, answered),
+        match owner.and_then(|owner| self.peer(owner)) {
+            Some(peer) => self.parts.peers.send(&peer, fence, request, answered),
             None => answered(None),
         }
     }

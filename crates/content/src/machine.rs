@@ -1,7 +1,7 @@
 //! The thread that drives the distributor and the keeper of a node: all events arrive through one queue, and
 //! all effects are passed on to threads where they may take long.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use millrace_cluster::distributor::{
 };
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest,
-    NodeResponse, RequestFence,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NAMED_RECEIVERS, NodeEntry, NodeFailure, NodeKey,
+    NodeReply, NodeRequest, NodeResponse, RequestFence,
 };
 use millrace_document::{DocumentId, DocumentVersion, WriteRefusal};
 use millrace_env::{ThreadClass, run_or_exit};
 use millrace_membership::ClusterMembership;
-use millrace_peer::PeerConnections;
+use millrace_peer::{PeerAddress, PeerConnections};
 use millrace_trust::NodeTrust;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -295,7 +295,9 @@ impl MachineDriver {
     pub(crate) fn take(&mut self, input: MachineInput) {
         match input {
             MachineInput::State(state) => {
-                self.parts.peers.keep(&|address| state.nodes().values().any(|node| node.address == address));
+                let peers: HashSet<PeerAddress> =
+                    state.nodes().values().map(|entry| peer_address(&state, entry)).collect();
+                self.parts.peers.keep(&|peer| peers.contains(peer));
                 self.state = Some(Arc::clone(&state));
                 self.keep([replica::KeeperEvent::State(Arc::clone(&state))]);
                 self.events.push(DistributorEvent::State(state));
@@ -442,7 +444,7 @@ impl MachineDriver {
         from: NodeKey,
         pull: millrace_cluster::PullMode,
     ) {
-        let Some(address) = self.address(from) else {
+        let Some(peer) = self.peer(from) else {
             let reason = format!("node {from} is not in the cluster state");
             return self.keep([replica::KeeperEvent::Fetched {
                 job,
@@ -454,7 +456,7 @@ impl MachineDriver {
             // The machine may have stopped.
             let _ = inputs.send(MachineInput::Fetched { job, outcome });
         };
-        let wanted = WantedReplica { bucket, from, address, pull };
+        let wanted = WantedReplica { bucket, from, peer, pull };
         let before = self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(told)));
         assert!(before.is_none(), "a job fetches once; what goes on is not begun again");
     }
@@ -488,8 +490,10 @@ impl MachineDriver {
         });
     }
 
-    pub(crate) fn address(&self, node: NodeKey) -> Option<String> {
-        Some(self.state.as_ref()?.nodes().get(&node)?.address.clone())
+    /// Address of a node of the state; `None` if it has no such node.
+    pub(crate) fn peer(&self, node: NodeKey) -> Option<PeerAddress> {
+        let state = self.state.as_ref()?;
+        Some(peer_address(state, state.nodes().get(&node)?))
     }
 
     pub(crate) fn fetch_state(&self) {
@@ -517,8 +521,8 @@ impl MachineDriver {
                     // The machine may have stopped.
                     let _ = inputs.send(MachineInput::Answer { from: to, number, reply });
                 };
-                match self.address(to) {
-                    Some(address) => self.parts.peers.send(&address, fence, request, answered),
+                match self.peer(to) {
+                    Some(peer) => self.parts.peers.send(&peer, fence, request, answered),
                     None => answered(None),
                 }
             }
@@ -553,4 +557,10 @@ impl MachineDriver {
             distributor::DistributorEffect::FetchState { .. } => self.fetch_state(),
         }
     }
+}
+
+/// Address of a node of a state, with its run if all nodes read it.
+fn peer_address(state: &ClusterState, entry: &NodeEntry) -> PeerAddress {
+    let is_named = state.protocol() >= NAMED_RECEIVERS;
+    PeerAddress { address: entry.address.clone(), incarnation: is_named.then_some(entry.incarnation) }
 }

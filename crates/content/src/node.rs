@@ -119,8 +119,12 @@ impl ContentNode {
         let (stop, stopped) = watch::channel(false);
         let growth = growth::watch(Arc::clone(&replicas), membership.clone());
         let source = Arc::new(StoreSource::new(replicas, Arc::clone(&throttle)));
-        let answers =
-            Arc::new(PeerAnswers { machine: Arc::clone(&machine), source: Arc::clone(&source), handed_on });
+        let answers = Arc::new(PeerAnswers {
+            incarnation,
+            machine: Arc::clone(&machine),
+            source: Arc::clone(&source),
+            handed_on,
+        });
         let is_encrypted = trust.is_some();
         let tasks = vec![
             tokio::spawn(millrace_peer::serve(listener, trust, answers, stopped)),
@@ -311,12 +315,17 @@ async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttl
 
 /// Sources of the answers to other nodes.
 struct PeerAnswers {
+    incarnation: Incarnation,
     machine: Arc<ContentMachine>,
     source: Arc<StoreSource>,
     handed_on: HandedOn,
 }
 
 impl PeerService for PeerAnswers {
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
     fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>) {
         self.machine.send(MachineInput::Request { fence, request, reply });
     }

@@ -9,7 +9,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::{NodeFailure, NodeKey, PullMode};
 use millrace_document::{DocumentId, DocumentVersion, DroppedScope};
 use millrace_env::ThreadClass;
-use millrace_peer::TransferConnection;
+use millrace_peer::{PeerAddress, TransferConnection};
 use millrace_store::{ArrivedSegment, Store};
 use millrace_trust::NodeTrust;
 
@@ -69,8 +69,7 @@ pub(crate) enum FetchHandle {
 pub(crate) struct WantedReplica {
     pub(crate) bucket: BucketId,
     pub(crate) from: NodeKey,
-    /// Address of the node, `host:port`.
-    pub(crate) address: String,
+    pub(crate) peer: PeerAddress,
     pub(crate) pull: PullMode,
 }
 
@@ -114,7 +113,7 @@ impl NodeFetches {
     /// Begins a fetch; reports when the first part is there.
     pub(crate) fn begin(&self, wanted: WantedReplica, told: Arc<Told>) -> FetchHandle {
         if wanted.pull == PullMode::Whole {
-            let from = (wanted.from, &*wanted.address);
+            let from = (wanted.from, &wanted.peer);
             let live = self.sessions.fetch(from, wanted.bucket, Arc::clone(&told));
             return FetchHandle::Whole { told, _wanted: live };
         }
@@ -122,7 +121,7 @@ impl NodeFetches {
         let telling = Arc::clone(&told);
         let missing = MissingVersions {
             bucket: wanted.bucket,
-            address: wanted.address,
+            peer: wanted.peer,
             replicas: Arc::clone(&self.replicas),
             throttle: Arc::clone(&self.throttle),
             trust: self.trust.clone(),
@@ -166,7 +165,7 @@ pub(crate) fn broke_off() -> NodeFailure {
 /// Fetch of the missing part of a replica.
 struct MissingVersions {
     bucket: BucketId,
-    address: String,
+    peer: PeerAddress,
     replicas: Arc<StoreReplicas>,
     throttle: Arc<TransferThrottle>,
     trust: Option<Arc<NodeTrust>>,
@@ -228,7 +227,10 @@ impl MissingVersions {
             let Some(at) = ids.iter().position(|id| *id == last.id) else {
                 // To go on would leave documents out, and count the replica as complete.
                 return Err(FetchEnd::Failed(NodeFailure::Storage {
-                    reason: format!("{} sent document {}, which was not requested", self.address, last.id),
+                    reason: format!(
+                        "{} sent document {}, which was not requested",
+                        self.peer.address, last.id
+                    ),
                 }));
             };
             ids = &ids[at + 1..];
@@ -243,7 +245,7 @@ impl MissingVersions {
 
     /// Fetches versions that are newer there, or missing here: compares both lists of versions in parallel.
     fn fetch(&self) -> Result<(), FetchEnd> {
-        let mut bulk = TransferConnection::connect(&self.address, self.trust.as_deref())?;
+        let mut bulk = TransferConnection::connect(&self.peer, self.trust.as_deref())?;
         self.drops(&mut bulk)?;
         let mut after = None;
         loop {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeFailure;
 use millrace_document::DroppedScope;
-use millrace_peer::{ParcelHead, TransferConnection};
+use millrace_peer::{ParcelHead, PeerAddress, TransferConnection};
 use millrace_store::{ArrivedSegment, ParcelBucket, SegmentImport, Store};
 use millrace_trust::NodeTrust;
 
@@ -31,8 +31,8 @@ pub(crate) struct ReceiveRequest<'a> {
     pub(crate) throttle: &'a TransferThrottle,
     pub(crate) trust: Option<&'a NodeTrust>,
     pub(crate) transfer: &'a IncomingTransfer,
-    /// Address of the node that has them, `host:port`.
-    pub(crate) address: &'a str,
+    /// The node that has them.
+    pub(crate) peer: &'a PeerAddress,
     pub(crate) buckets: &'a [BucketId],
 }
 
@@ -118,7 +118,7 @@ impl ReceiveRequest<'_> {
         progress: &mut ReceiveProgress,
         listener: &dyn ReceiveListener,
     ) -> Result<(), ReceiveEnd> {
-        let mut bulk = TransferConnection::connect(self.address, self.trust)?;
+        let mut bulk = TransferConnection::connect(self.peer, self.trust)?;
         for bucket in self.buckets {
             let known = self.store.drops(*bucket)?;
             let mut drops = bulk.drops(*bucket)?;

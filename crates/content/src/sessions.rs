@@ -11,6 +11,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::{NodeFailure, NodeKey};
 use millrace_document::DroppedScope;
+use millrace_peer::PeerAddress;
 use millrace_store::{ArrivedSegment, ParcelBucket};
 use millrace_trust::NodeTrust;
 use parking_lot::{Mutex, MutexGuard};
@@ -43,8 +44,8 @@ pub(crate) struct FetchSessions {
     throttle: Arc<TransferThrottle>,
     trust: Option<Arc<NodeTrust>>,
     incoming: Arc<IncomingTransfers>,
-    /// Requests by address, while a session is running or about to begin.
-    waiting: Mutex<HashMap<String, Vec<SessionReplica>>>,
+    /// Requests by node, while a session is running or about to begin.
+    waiting: Mutex<HashMap<PeerAddress, Vec<SessionReplica>>>,
 }
 
 impl FetchSessions {
@@ -61,45 +62,45 @@ impl FetchSessions {
     /// complete content, or the failure.
     pub(crate) fn fetch(
         self: &Arc<Self>,
-        (from, address): (NodeKey, &str),
+        (from, peer): (NodeKey, &PeerAddress),
         bucket: BucketId,
         told: Arc<Told>,
     ) -> Arc<()> {
         let live = Arc::new(());
         let wanted = SessionReplica { bucket, told, live: Arc::downgrade(&live) };
         let mut waiting = self.lock();
-        if let Some(others) = waiting.get_mut(address) {
+        if let Some(others) = waiting.get_mut(peer) {
             others.push(wanted);
             return live;
         }
-        waiting.insert(address.to_owned(), vec![wanted]);
+        waiting.insert(peer.clone(), vec![wanted]);
         drop(waiting);
-        let (sessions, to) = (Arc::clone(self), address.to_owned());
+        let (sessions, to) = (Arc::clone(self), peer.clone());
         if let Err(error) = spawn_fetch(move || sessions.run(from, &to)) {
-            let lost = self.lock().remove(address).unwrap_or_default();
+            let lost = self.lock().remove(peer).unwrap_or_default();
             lost.iter().for_each(|wanted| (wanted.told)(Err(no_thread(&error))));
         }
         live
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<SessionReplica>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PeerAddress, Vec<SessionReplica>>> {
         self.waiting.lock()
     }
 
     /// Runs one session after another, until there are no requests.
-    fn run(&self, from: NodeKey, address: &str) {
+    fn run(&self, from: NodeKey, peer: &PeerAddress) {
         thread::sleep(GATHER);
-        while let Some(wanted) = self.next(address) {
-            self.session(from, address, wanted);
+        while let Some(wanted) = self.next(peer) {
+            self.session(from, peer, wanted);
         }
     }
 
-    fn next(&self, address: &str) -> Option<Vec<SessionReplica>> {
+    fn next(&self, peer: &PeerAddress) -> Option<Vec<SessionReplica>> {
         let mut waiting = self.lock();
-        let queue = waiting.get_mut(address).expect("the requests of a node are kept while its session runs");
+        let queue = waiting.get_mut(peer).expect("the requests of a node are kept while its session runs");
         queue.retain(|wanted| wanted.live.strong_count() > 0);
         if queue.is_empty() {
-            waiting.remove(address);
+            waiting.remove(peer);
             return None;
         }
         // The parcels of a bucket go to one request: another for the same bucket waits for the next session.
@@ -109,7 +110,7 @@ impl FetchSessions {
         Some(queue.extract_if(.., is_next).collect())
     }
 
-    fn session(&self, from: NodeKey, address: &str, wanted: Vec<SessionReplica>) {
+    fn session(&self, from: NodeKey, peer: &PeerAddress, wanted: Vec<SessionReplica>) {
         let mut buckets: Vec<BucketId> = wanted.iter().map(|wanted| wanted.bucket).collect();
         buckets.sort_unstable();
         assert!(buckets.is_sorted_by(|one, next| one < next), "a session fetches a bucket for one request");
@@ -121,7 +122,7 @@ impl FetchSessions {
             throttle: &self.throttle,
             trust: self.trust.as_deref(),
             transfer: &transfer,
-            address,
+            peer,
             buckets: &buckets,
         };
         // A waiting caller must always get an answer.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millrace_bucket::BucketId;
 use millrace_cluster::{NodeFailure, NodeKey};
 use millrace_document::DroppedScope;
+use millrace_peer::PeerAddress;
 use millrace_store::{ArrivedSegment, ParcelBucket, Store};
 use parking_lot::Mutex;
 
@@ -24,7 +25,8 @@ pub fn take_over(
     buckets: &[BucketId],
 ) -> Result<u64, NodeFailure> {
     let transfer = IncomingTransfers::default().begin(NodeKey(0), "whole replicas", buckets.len() as u64);
-    let receive = ReceiveRequest { store, throttle, trust: None, transfer: &transfer, address, buckets };
+    let peer = PeerAddress::of_any_run(address);
+    let receive = ReceiveRequest { store, throttle, trust: None, transfer: &transfer, peer: &peer, buckets };
     let all = KeepAllPolicy::default();
     receive.run(&all).map_err(|ended| match ended {
         ReceiveEnd::Cancelled => NodeFailure::Interrupted,

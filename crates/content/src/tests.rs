@@ -10,9 +10,9 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
-    ClusterConfiguration, ClusterState, ClusterVersion, DividedGroups, FenceRefusal, NodeHierarchy, NodeKey,
-    NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaDistribution, ReplicaOrigin,
-    ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    ClusterConfiguration, ClusterState, ClusterVersion, DividedGroups, FenceRefusal, Incarnation,
+    NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
+    ReplicaDistribution, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 use millrace_column::{Column, ColumnKey, ValueBuilder};
 use millrace_coordination::EmbeddedCoordination;
@@ -21,7 +21,7 @@ use millrace_document::{
     Location, Timestamp,
 };
 use millrace_membership::{ClusterMembership, PackagePublication, Settings};
-use millrace_peer::{PeerConnections, PeerService, TransferSource};
+use millrace_peer::{PeerAddress, PeerConnections, PeerService, TransferSource};
 use millrace_sim::ModelStorage;
 use millrace_store::{Store, StoreOptions};
 use millrace_trust::Connection;
@@ -64,6 +64,10 @@ impl millrace_store::StoreLayout for TestNumbers {
 struct FetchedSource(Arc<StoreSource>);
 
 impl PeerService for FetchedSource {
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::new(1)
+    }
+
     fn request(&self, _: RequestFence, _: NodeRequest, _: Box<dyn FnOnce(NodeReply) + Send>) {}
 
     fn source(&self) -> Arc<dyn TransferSource> {
@@ -78,7 +82,7 @@ struct ModelledNode {
     directory: TempDir,
     replicas: Arc<StoreReplicas>,
     model: ModelStorage,
-    address: String,
+    address: PeerAddress,
     /// Ends fetches by other nodes when dropped.
     _serves: watch::Sender<bool>,
 }
@@ -96,9 +100,10 @@ fn open(directory: &TempDir) -> Arc<StoreReplicas> {
     Arc::new(replicas)
 }
 
-fn serve(runtime: &Runtime, replicas: &Arc<StoreReplicas>) -> (String, watch::Sender<bool>) {
+fn serve(runtime: &Runtime, replicas: &Arc<StoreReplicas>) -> (PeerAddress, watch::Sender<bool>) {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
+    let address = PeerAddress { address, incarnation: Some(Incarnation::new(1)) };
     let (stop, stopped) = watch::channel(false);
     let service = FetchedSource(Arc::new(StoreSource::new(
         Arc::clone(replicas),
@@ -138,7 +143,7 @@ impl ModelledNode {
 
     fn pull(&self, bucket: BucketId, source: &ModelledNode, pull: PullMode) {
         let (sender, told) = mpsc::channel();
-        let wanted = WantedReplica { bucket, from: NodeKey(0), address: source.address.clone(), pull };
+        let wanted = WantedReplica { bucket, from: NodeKey(0), peer: source.address.clone(), pull };
         let tell = move |outcome: Result<Option<FetchedPart>, _>| {
             // The receiver is gone if the caller has failed.
             let _ = sender.send(outcome);
@@ -393,7 +398,7 @@ fn a_bucket_that_is_requested_twice_arrives_twice() {
             let wanted = WantedReplica {
                 bucket,
                 from: NodeKey(0),
-                address: nodes[0].address.clone(),
+                peer: nodes[0].address.clone(),
                 pull: PullMode::Whole,
             };
             // The receiver is gone if the test has failed.
@@ -476,14 +481,15 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     let (membership, store, node) = runtime.block_on(alone(&directory, listener));
     let peers = PeerConnections::new(runtime.handle().clone(), None);
     let start = start();
-    let ask = |version: ClusterVersion| {
+    let own = PeerAddress { address, incarnation: Some(membership.incarnation()) };
+    let ask = |peer: &PeerAddress, version: ClusterVersion| {
         let row = version_of(start, 1, 2, 3);
         let bucket =
             membership.states().borrow().as_ref().expect("there is a state").bucket(id(1, 2).location());
         let unfinished = UnfinishedRow { bucket, content: row.content, base: None };
         let fence = RequestFence { from: NodeKey(9), version, number: 0, void_below: 0 };
         let (sender, answer) = mpsc::channel();
-        peers.send(&address, fence, NodeRequest::Finish(unfinished), move |reply| {
+        peers.send(peer, fence, NodeRequest::Finish(unfinished), move |reply| {
             // The receiver is gone if the caller has failed.
             let _ = sender.send(reply);
         });
@@ -495,12 +501,14 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
         state.as_ref().map_or(ClusterVersion::NONE, |state| state.version())
     });
     assert_eq!(
-        ask(version.next()),
+        ask(&own, version.next()),
         Some(NodeResponse::Refused(FenceRefusal::Busy)),
         "it has to fetch that state first"
     );
+    let other = PeerAddress { incarnation: Some(Incarnation::NEVER), ..own.clone() };
+    assert_eq!(ask(&other, version), None, "it is for another process");
     assert_eq!(store.get(&id(1, 2)).expect("it can be read"), None);
-    assert_eq!(ask(version), Some(NodeResponse::Finished(1)));
+    assert_eq!(ask(&own, version), Some(NodeResponse::Finished(1)));
     let (_, timestamp) = store.get(&id(1, 2)).expect("it can be read").expect("it is there");
     assert_eq!(timestamp, Timestamp(start + 3));
     node.stop();

@@ -15,9 +15,10 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
 use millrace_trust::NodeTrust;
 
+use crate::Error;
 use crate::codec::{self, MessageReader};
+use crate::greeting::{Greeting, PeerAddress, PeerChannel};
 use crate::stream::BulkStream;
-use crate::{BULK, Error};
 
 /// A version without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,14 +135,16 @@ pub struct TransferConnection {
 }
 
 impl TransferConnection {
-    /// Connects to the node at `address` (`host:port`); with `trust`, encrypted and to trusted nodes only.
+    /// Connects to a node; with `trust`, encrypted and to trusted nodes only. If another run of a process
+    /// listens at its address, the first question is refused.
     ///
     /// # Errors
     /// It cannot be reached, or is not trusted.
-    pub fn connect(address: &str, trust: Option<&NodeTrust>) -> Result<Self, Error> {
+    pub fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> Result<Self, Error> {
+        let address = &peer.address;
         let connect = || {
             let mut stream = BulkStream::connect(address, trust, CONNECT_PATIENCE, SILENCE_MAX)?;
-            stream.write_all(&BULK)?;
+            stream.write_all(&Greeting::to(PeerChannel::Bulk, peer).encode())?;
             // Small: larger data is read directly to its destination.
             Ok(BufReader::with_capacity(4 << 10, stream))
         };
@@ -277,8 +280,8 @@ impl TransferConnection {
     }
 }
 
-/// Answers the questions of one connection until it ends, on a thread that may block. The first word of the
-/// connection has been read.
+/// Answers the questions of one connection until it ends, on a thread that may block. The first bytes of the
+/// connection, which give its kind, have been read.
 ///
 /// # Errors
 /// The connection broke, or a message is not a question.
@@ -351,6 +354,14 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Resu
         }
         writing.flush()?;
     }
+}
+
+/// Refuses the first question with a reason, and ends the connection.
+pub(crate) fn refuse_all(mut stream: BulkStream, reason: Error) -> io::Result<()> {
+    read_message(&mut stream)?;
+    refuse(&mut stream, &reason.to_string())?;
+    stream.flush()?;
+    Err(io::Error::other(reason))
 }
 
 enum TransferQuestion {

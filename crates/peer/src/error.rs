@@ -1,3 +1,5 @@
+use millrace_cluster::Incarnation;
+
 /// Errors of communication between nodes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -15,6 +17,17 @@ pub enum Error {
     /// The message is of a protocol that is newer than this program's.
     #[error("{0}: the other node runs a newer version than this one, which should be upgraded")]
     Unknown(&'static str),
+    /// The connection is for another process, which had this address before or has it in another cluster.
+    #[error(
+        "run {own} of a process was reached, not run {receiver}: the node has started again, and the next \
+         cluster state names its new run; or its address belongs to another process now"
+    )]
+    OtherRun {
+        /// The run that the connection is for.
+        receiver: Incarnation,
+        /// The run that was reached.
+        own: Incarnation,
+    },
     /// The other node could not answer.
     #[error("node {address}: {reason}")]
     Refused {

@@ -1,9 +1,10 @@
 //! Communication between the nodes of a cluster: the messages of `millrace_cluster`, as bytes over TCP, or
 //! over TLS if nodes have certificates (`millrace_trust`).
 //!
-//! A connection begins with a word for its kind. On one for **requests**, many are in flight at a time, each
-//! with a number, and answers arrive in any order: [`PeerConnections`] is the side that asks, a
-//! [`PeerService`] the one that answers. A connection for **bulk** serves one transfer, one question after
+//! A connection begins with a word for its kind, and the run of the process that it is for
+//! ([`PeerAddress`]): another process at the address refuses it. On one for **requests**, many are in flight
+//! at a time, each with a number, and answers arrive in any order: [`PeerConnections`] is the side that asks,
+//! a [`PeerService`] the one that answers. A connection for **bulk** serves one transfer, one question after
 //! another, and blocks: [`TransferConnection`] asks, a [`TransferSource`] answers.
 //!
 //! Every received length is checked before memory is allocated for it. Decisions are made in
@@ -13,6 +14,7 @@ mod bulk;
 mod codec;
 mod complaints;
 mod error;
+mod greeting;
 mod message;
 mod peers;
 mod server;
@@ -24,14 +26,9 @@ pub use bulk::{
 };
 pub use codec::fuzz;
 pub use error::Error;
+pub use greeting::PeerAddress;
 pub use peers::PeerConnections;
 pub use server::{PeerService, serve};
-
-/// First word of a connection for requests.
-const REQUESTS: [u8; 8] = *b"MILLREQ\x01";
-
-/// First word of a connection for bulk.
-const BULK: [u8; 8] = *b"MILLBLK\x02";
 
 /// Maximum size of one message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;

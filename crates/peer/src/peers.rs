@@ -13,9 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::complaints::RejectedPeerLog;
+use crate::greeting::{Greeting, PeerAddress, PeerChannel};
 use crate::message::{read_reply, write_request};
 use crate::stream::{Halves, PeerStream};
-use crate::{Error, MESSAGE_BYTES_MAX, REQUESTS};
+use crate::{Error, MESSAGE_BYTES_MAX};
 
 /// Callback with the answer; `None` if none will arrive.
 type Answered = Box<dyn FnOnce(Option<NodeReply>) + Send>;
@@ -29,14 +30,18 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Time without an answer to a pending request after which a connection is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Delay after a failed connection before the next attempt; requests sent meanwhile are lost at once.
+/// Number of a message that answers no request: the reason why the connection is refused.
+pub(crate) const NO_REQUEST: u64 = 0;
+
+/// Delay after a failed or refused connection before the next attempt; requests sent meanwhile are lost at
+/// once.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections to other nodes for requests: one to each, made when it is needed.
 pub struct PeerConnections {
     runtime: Handle,
     trust: Option<Arc<NodeTrust>>,
-    links: Mutex<HashMap<String, mpsc::Sender<OutgoingFrame>>>,
+    links: Mutex<HashMap<PeerAddress, mpsc::Sender<OutgoingFrame>>>,
     sent: AtomicU64,
     lost: Arc<AtomicU64>,
 }
@@ -60,12 +65,12 @@ impl PeerConnections {
         }
     }
 
-    /// Sends a request to the node at `address` (`host:port`). `answered` is called with the answer, or with
-    /// `None` if none will arrive: the connection is broken or cannot be made, or too many requests wait for
-    /// it. It is called on a thread of the runtime or on this one.
+    /// Sends a request to a node. `answered` is called with the answer, or with `None` if none will arrive:
+    /// the connection is broken or cannot be made, another run of a process listens there, or too many
+    /// requests wait for it. It is called on a thread of the runtime or on this one.
     pub fn send(
         &self,
-        address: &str,
+        peer: &PeerAddress,
         fence: RequestFence,
         request: NodeRequest,
         answered: impl FnOnce(Option<NodeReply>) + Send + 'static,
@@ -78,7 +83,7 @@ impl PeerConnections {
         };
         let mut outgoing = OutgoingFrame { fence, request, answered: Box::new(answered) };
         let mut links = self.links.lock();
-        let link = links.entry(address.to_owned()).or_insert_with(|| self.link(address));
+        let link = links.entry(peer.clone()).or_insert_with(|| self.link(peer));
         match link.try_send(outgoing) {
             Ok(()) => return,
             Err(mpsc::error::TrySendError::Full(refused)) => outgoing = refused,
@@ -99,27 +104,28 @@ impl PeerConnections {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Drops connections to nodes other than these.
-    pub fn keep(&self, addresses: &dyn Fn(&str) -> bool) {
+    /// Drops connections to nodes other than these; requests that wait there for answers are lost.
+    pub fn keep(&self, peers: &dyn Fn(&PeerAddress) -> bool) {
         let mut links = self.links.lock();
-        links.retain(|address, _| addresses(address));
+        links.retain(|peer, _| peers(peer));
     }
 
-    fn link(&self, address: &str) -> mpsc::Sender<OutgoingFrame> {
+    fn link(&self, peer: &PeerAddress) -> mpsc::Sender<OutgoingFrame> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        self.runtime.spawn(run(address.to_owned(), self.trust.clone(), receiver));
+        self.runtime.spawn(run(peer.clone(), self.trust.clone(), receiver));
         sender
     }
 }
 
 /// Maintains the connection to one node while there are requests.
-async fn run(address: String, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Receiver<OutgoingFrame>) {
+async fn run(peer: PeerAddress, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Receiver<OutgoingFrame>) {
     let complaints = RejectedPeerLog::default();
+    let address = &peer.address;
     while let Some(first) = queue.recv().await {
-        let (reading, writing) = match connect(&address, trust.as_deref()).await {
+        let (reading, writing) = match connect(&peer, trust.as_deref()).await {
             Ok(halves) => halves,
             Err(error) => {
-                complaints.of(&address, error);
+                complaints.of(address, error);
                 (first.answered)(None);
                 lose_for(PAUSE, &mut queue).await;
                 continue;
@@ -130,10 +136,14 @@ async fn run(address: String, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Re
             // The first request is awaited before the connection can be found to have ended.
             biased;
             error = write(writing, first, &mut queue, &waiting) => error,
-            error = read(reading, &waiting, &address, &complaints) => error,
+            error = read(reading, &waiting, address, &complaints) => error,
         };
-        complaints.of(&address, error);
+        let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+        complaints.of(address, error);
         waiting.lose();
+        if is_refused {
+            lose_for(PAUSE, &mut queue).await;
+        }
     }
 }
 
@@ -148,10 +158,10 @@ async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<OutgoingFrame>) {
     let _ = timeout(pause, lose).await;
 }
 
-async fn connect(address: &str, trust: Option<&NodeTrust>) -> io::Result<Halves> {
+async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<Halves> {
     let connecting = async {
-        let (reading, mut writing) = PeerStream::connect(address, trust).await?.split();
-        writing.write_all(&REQUESTS).await?;
+        let (reading, mut writing) = PeerStream::connect(&peer.address, trust).await?.split();
+        writing.write_all(&Greeting::to(PeerChannel::Requests, peer).encode()).await?;
         Ok((reading, writing))
     };
     timeout(CONNECT_PATIENCE, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -189,7 +199,7 @@ async fn write(
 ) -> io::Error {
     let mut stream = BufWriter::with_capacity(64 << 10, stream);
     let mut next = Some(first);
-    let mut id = 0;
+    let mut id = NO_REQUEST;
     loop {
         let OutgoingFrame { fence, request, answered } = match next.take() {
             Some(outgoing) => outgoing,
@@ -236,6 +246,10 @@ async fn read(
             Err(_) if waiting.is_empty() && stream.buffer().is_empty() => continue,
             Err(_) => return io::ErrorKind::TimedOut.into(),
         };
+        if id == NO_REQUEST {
+            let reason = String::from_utf8_lossy(&payload);
+            return io::Error::new(io::ErrorKind::ConnectionRefused, &*reason);
+        }
         let Some(answered) = waiting.take(id) else { continue };
         match read_reply(&payload) {
             Ok(reply) => answered(Some(reply)),

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use millrace_cluster::{FenceRefusal, NodeReply, NodeRequest, NodeResponse, RequestFence};
+use millrace_cluster::{FenceRefusal, Incarnation, NodeReply, NodeRequest, NodeResponse, RequestFence};
 use millrace_env::ThreadClass;
 use millrace_trust::{Connection, ConnectionPurpose, NodeTrust};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
@@ -12,16 +12,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::Error;
 use crate::bulk::{self, TransferSource};
 use crate::codec::MessageReader;
 use crate::complaints::RejectedPeerLog;
+use crate::greeting::PeerChannel;
 use crate::message::{read_fence, read_request, write_reply};
-use crate::peers::{read_frame, write_frame};
+use crate::peers::{NO_REQUEST, read_frame, write_frame};
 use crate::stream::PeerStream;
-use crate::{BULK, Error, REQUESTS};
 
 /// Server side of connections from other nodes.
 pub trait PeerService: Send + Sync + 'static {
+    /// The run of this process. Connections that are for another one are refused.
+    fn incarnation(&self) -> Incarnation;
+
     /// Answers a request: calls `reply` once, on any thread, at any time. Called on a thread that waits for
     /// the network, so it must only pass the request on.
     fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>);
@@ -37,7 +41,7 @@ pub trait PeerService: Send + Sync + 'static {
 /// Maximum number of unanswered requests of one connection: no more are read until one is answered.
 const UNANSWERED_MAX: usize = 4096;
 
-/// Timeout of the first word of a connection.
+/// Timeout of the first bytes of a connection, and of the last ones of a refused one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Serves other nodes at `listener` until `stop` turns true, or its sender is dropped; with `trust`, only
@@ -99,11 +103,23 @@ async fn serve_connection(
             }
         },
     };
-    match timeout(PATIENCE, stream.word()).await.map_err(|_| io::ErrorKind::TimedOut)?? {
-        REQUESTS => serve_requests(stream, service, &address, complaints).await,
-        BULK => serve_bulk(stream, service.source()).await,
-        _ => Err(io::Error::other("it does not begin as one of this protocol")),
+    let greeting = timeout(PATIENCE, stream.greeting()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    match (greeting.channel, greeting.is_for(service.incarnation())) {
+        (PeerChannel::Requests, Ok(())) => serve_requests(stream, service, &address, complaints).await,
+        (PeerChannel::Requests, Err(error)) => refuse_requests(stream, error).await,
+        (PeerChannel::Bulk, allowed) => serve_bulk(stream, service.source(), allowed).await,
     }
+}
+
+/// Sends the reason of a refusal as a message without a request, and drops what arrives until the other side
+/// ends the connection: an end with unread bytes could overtake the reason.
+async fn refuse_requests(stream: PeerStream, reason: Error) -> io::Result<()> {
+    let (mut reading, mut writing) = stream.split();
+    write_frame(&mut writing, NO_REQUEST, reason.to_string().as_bytes()).await?;
+    writing.flush().await?;
+    // The timeout is one of the normal ends.
+    let _ = timeout(PATIENCE, tokio::io::copy(&mut reading, &mut tokio::io::sink())).await;
+    Err(io::Error::other(reason))
 }
 
 async fn serve_requests(
@@ -157,7 +173,11 @@ async fn serve_requests(
     }
 }
 
-async fn serve_bulk(stream: PeerStream, source: Arc<dyn TransferSource>) -> io::Result<()> {
+async fn serve_bulk(
+    stream: PeerStream,
+    source: Arc<dyn TransferSource>,
+    allowed: Result<(), Error>,
+) -> io::Result<()> {
     // The thread does not end with this task, but with its connection.
     let (stream, _ends) = stream.blocking(bulk::SILENCE_MAX, bulk::QUESTION_PATIENCE)?;
     let (ended, end) = oneshot::channel();
@@ -165,7 +185,10 @@ async fn serve_bulk(stream: PeerStream, source: Arc<dyn TransferSource>) -> io::
         // Transfers have lower priority than requests that clients wait for.
         ThreadClass::Background.enter();
         // The result is not needed any more if the server has ended.
-        let _ = ended.send(bulk::serve(stream, &*source));
+        let _ = ended.send(match allowed {
+            Ok(()) => bulk::serve(stream, &*source),
+            Err(reason) => bulk::refuse_all(stream, reason),
+        });
     })?;
     end.await.map_err(io::Error::other)?
 }

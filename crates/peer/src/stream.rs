@@ -6,8 +6,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use millrace_trust::{Blocking, Connection, ConnectionPurpose, NodeTrust};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use crate::greeting::Greeting;
 
 /// A connection for requests, or of a kind that is not known yet.
 pub(crate) enum PeerStream {
@@ -33,14 +35,12 @@ impl PeerStream {
         }
     }
 
-    /// Reads the first word, which gives its kind.
-    pub(crate) async fn word(&mut self) -> io::Result<[u8; 8]> {
-        let mut word = [0; 8];
+    /// Reads its first bytes.
+    pub(crate) async fn greeting(&mut self) -> io::Result<Greeting> {
         match self {
-            PeerStream::Plain(stream) => stream.read_exact(&mut word).await?,
-            PeerStream::Encrypted(stream) => stream.read_exact(&mut word).await?,
-        };
-        Ok(word)
+            PeerStream::Plain(stream) => Greeting::read(stream).await,
+            PeerStream::Encrypted(stream) => Greeting::read(&mut **stream).await,
+        }
     }
 
     pub(crate) fn split(self) -> Halves {

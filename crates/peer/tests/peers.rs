@@ -5,11 +5,13 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{ClusterVersion, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence};
+use millrace_cluster::{
+    ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
+};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_peer::{
-    Error, ParcelHead, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage, TransferConnection,
-    TransferFault, TransferParcel, TransferSource, serve,
+    Error, ParcelHead, PeerAddress, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage,
+    TransferConnection, TransferFault, TransferParcel, TransferSource, serve,
 };
 use millrace_trust::Connection;
 use parking_lot::Mutex;
@@ -35,6 +37,10 @@ struct PingService {
 }
 
 impl PeerService for PingService {
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::new(5)
+    }
+
     fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>) {
         if request != NodeRequest::Ping {
             return;
@@ -124,16 +130,21 @@ fn id_of_removed() -> DocumentId {
     id(2)
 }
 
-/// Starts a node that answers; returns the means to end it.
-fn node(runtime: &Runtime) -> (String, watch::Sender<bool>) {
+/// Starts a node that answers as run 5; returns the means to end it.
+fn node(runtime: &Runtime) -> (PeerAddress, watch::Sender<bool>) {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = PeerAddress::of_any_run(&listener.local_addr().expect("it is bound").to_string());
     let (stop, stopped) = watch::channel(false);
     runtime.spawn(serve(listener, None, Arc::new(PingService::default()), stopped));
     (address, stop)
 }
 
-fn ask(peers: &PeerConnections, address: &str, numbers: &[u64], request: &NodeRequest) -> Vec<Option<u64>> {
+fn ask(
+    peers: &PeerConnections,
+    address: &PeerAddress,
+    numbers: &[u64],
+    request: &NodeRequest,
+) -> Vec<Option<u64>> {
     let (sender, answers) = mpsc::channel();
     for number in numbers {
         let sender = sender.clone();
@@ -163,7 +174,11 @@ fn answers_find_their_requests_in_any_order() {
 fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() {
     let runtime = Runtime::new().expect("a runtime");
     let peers = PeerConnections::new(runtime.handle().clone(), None);
-    assert_eq!(ask(&peers, "127.0.0.1:1", &[1], &NodeRequest::Ping), [None], "nobody is there");
+    assert_eq!(
+        ask(&peers, &PeerAddress::of_any_run("127.0.0.1:1"), &[1], &NodeRequest::Ping),
+        [None],
+        "nobody is there"
+    );
     let (address, stop) = node(&runtime);
     let (sender, lost) = mpsc::channel();
     peers.send(
@@ -184,12 +199,40 @@ fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() 
 }
 
 #[test]
+fn a_process_answers_only_what_is_for_its_own_run() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (anyone, _stop) = node(&runtime);
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
+    for (run, answers) in
+        [(None, true), (Some(5), true), (Some(4), false), (Some(6), false), (Some(0), false)]
+    {
+        let peer = PeerAddress { incarnation: run.map(Incarnation::new), ..anyone.clone() };
+        // Each time: a refused connection is made again, and refused again.
+        for _ in 0..2 {
+            let expected = if answers { [Some(1), Some(2)] } else { [None, None] };
+            assert_eq!(ask(&peers, &peer, &[1, 2], &NodeRequest::Ping), expected, "{run:?}");
+        }
+        let mut bulk = TransferConnection::connect(&peer, None).expect("somebody listens");
+        match bulk.drops(BUCKET) {
+            Ok(drops) => assert!(answers && drops.len() == 1, "{run:?}: {drops:?}"),
+            Err(Error::Refused { reason, .. }) => {
+                let expected =
+                    format!("run 5 of a process was reached, not run {}: ", run.unwrap_or_default());
+                assert!(!answers && reason.starts_with(&expected), "{run:?}: {reason}");
+            }
+            Err(error) => panic!("{run:?}: {error}"),
+        }
+    }
+}
+
+#[test]
 fn bytes_that_are_no_message_end_their_connection_and_no_other() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
     let peers = PeerConnections::new(runtime.handle().clone(), None);
-    let hostile: [&[u8]; 6] = [
+    let hostile: [&[u8]; 7] = [
         b"GET / HTTP/1.1\r\n\r\n",
+        b"MILLREQ\x09",
         b"MILLREQ\x01\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
         b"MILLREQ\x01\x03\0\0\0\0\0\0\0\0\0\0\0abc",
         b"MILLBLK\x02\xff\xff\xff\xff",
@@ -198,7 +241,7 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
     ];
     for bytes in hostile {
         let ended = runtime.block_on(async {
-            let mut stream = TcpStream::connect(&address).await.expect("the node listens");
+            let mut stream = TcpStream::connect(&address.address).await.expect("the node listens");
             stream.write_all(bytes).await.expect("the node reads");
             let mut rest = Vec::new();
             tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await

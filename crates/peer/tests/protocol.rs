@@ -14,13 +14,13 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::{
-    ClusterVersion, FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode,
-    ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    ClusterVersion, FenceRefusal, Incarnation, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse,
+    PullMode, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_peer::{
-    Error, ParcelHead, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage, TransferConnection,
-    TransferFault, TransferParcel, TransferSource, serve,
+    Error, ParcelHead, PeerAddress, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage,
+    TransferConnection, TransferFault, TransferParcel, TransferSource, serve,
 };
 use millrace_trust::Connection;
 use tokio::runtime::Runtime;
@@ -199,6 +199,10 @@ struct ScriptedService {
 }
 
 impl PeerService for ScriptedService {
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::new(0x0102_0304)
+    }
+
     fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>) {
         self.asked.send((fence, request)).expect("the test waits");
         let response = self.responses.lock().next();
@@ -344,7 +348,9 @@ fn requests_are_sent_and_replies_understood_as_ever() {
     let peers = PeerConnections::new(runtime.handle().clone(), None);
     let ask = |request: NodeRequest| {
         let (sender, answer) = mpsc::channel();
-        peers.send(&address, fence(), request, move |reply| drop(sender.send(reply)));
+        peers.send(&PeerAddress::of_any_run(&address), fence(), request, move |reply| {
+            drop(sender.send(reply))
+        });
         answer.recv_timeout(PATIENCE).expect("it is answered").map(|reply| (reply.version, reply.response))
     };
     for request in requests() {
@@ -422,11 +428,41 @@ fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
     let peers = PeerConnections::new(runtime.handle().clone(), None);
     let answers = [(); 3].map(|()| {
         let (sender, answer) = mpsc::channel();
-        peers.send(&address, fence(), NodeRequest::Ping, move |reply| drop(sender.send(reply)));
+        peers.send(&PeerAddress::of_any_run(&address), fence(), NodeRequest::Ping, move |reply| {
+            drop(sender.send(reply))
+        });
         answer.recv_timeout(PATIENCE).expect("it is answered or lost").map(|reply| reply.response)
     });
     assert_eq!(answers, [None, None, Some(NodeResponse::Done)]);
     newer.join().expect("all came over one connection");
+}
+
+#[test]
+fn connections_name_the_run_that_they_are_for_from_protocol_2_on() {
+    let run = b"\x04\x03\x02\x01\0\0\0\0";
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, asked, _stop) = node(&runtime);
+    let mut stream = connect(&address, &[&b"MILLREQ\x02"[..], run].concat());
+    write_frame(&mut stream, 3, &kept("request", "ping"));
+    assert_eq!(read_frame(&mut stream).0, 3);
+    assert_eq!(asked.try_iter().count(), 1);
+    let mut stream = connect(&address, &[&b"MILLBLK\x03"[..], run].concat());
+    write_message(&mut stream, &kept("question", "drops"));
+    assert_eq!(read_message(&mut stream), kept("answer", "drops"));
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let peer = PeerAddress { address, incarnation: Some(Incarnation::new(0x0102_0304)) };
+    let greeting = || {
+        let mut stream = listener.accept().expect("a node connects").0;
+        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+        read(&mut stream, 16)
+    };
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
+    peers.send(&peer, fence(), NodeRequest::Ping, drop);
+    assert_eq!(greeting(), [&b"MILLREQ\x02"[..], run].concat());
+    let _bulk = TransferConnection::connect(&peer, None).expect("the node listens");
+    assert_eq!(greeting(), [&b"MILLBLK\x03"[..], run].concat());
 }
 
 /// A question of a transfer: its name, and the call; the answer must be that of the twin.
@@ -482,7 +518,8 @@ fn transfers_are_asked_for_and_understood_as_ever() {
         }
         written
     });
-    let mut bulk = TransferConnection::connect(&address, None).expect("the node listens");
+    let mut bulk =
+        TransferConnection::connect(&PeerAddress::of_any_run(&address), None).expect("the node listens");
     questions().iter().for_each(|(_, ask)| ask(&mut bulk));
     check(&["question"], &older.join().expect("it has understood"));
 }
