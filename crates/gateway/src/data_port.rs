@@ -63,32 +63,47 @@ impl Service<Request<Body>> for DataPort {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, mut request: Request<Body>) -> Self::Future {
+    fn call(&self, request: Request<Body>) -> Self::Future {
+        let (answer, node) = (self.admitted(request), Arc::clone(&self.node));
+        Box::pin(async move {
+            // It is in flight until the answer begins, or the client leaves.
+            let _in_flight = node.metrics().begin_request();
+            let answer = answer.await;
+            if let Ok(response) = &answer {
+                node.metrics().count_response(response.status().as_u16());
+            }
+            answer
+        })
+    }
+}
+
+impl DataPort {
+    /// Checks a request by its head and its credential, and answers it.
+    fn admitted(&self, mut request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
         self.guard.resolve(&mut request);
         let origin = match self.guard.check(&request) {
             AdmissionDecision::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
             AdmissionDecision::Pass(origin) => origin,
         };
-        let answer: Self::Future = match self.guard.admit(PortKind::Data, &mut request) {
-            Err(refused) => Box::pin(async move { Ok(*refused) }),
-            Ok(None) => self.answer(request),
-            Ok(Some(turn)) => {
-                let answer = self.answer(request);
-                Box::pin(async move {
-                    // It lasts until the answer begins.
-                    let _turn = turn;
-                    answer.await
-                })
-            }
-        };
+        let answer: <Self as Service<Request<Body>>>::Future =
+            match self.guard.admit(PortKind::Data, &mut request) {
+                Err(refused) => Box::pin(async move { Ok(*refused) }),
+                Ok(None) => self.answer(request),
+                Ok(Some(turn)) => {
+                    let answer = self.answer(request);
+                    Box::pin(async move {
+                        // It lasts until the answer begins.
+                        let _turn = turn;
+                        answer.await
+                    })
+                }
+            };
         match origin {
             None => answer,
             Some(origin) => Box::pin(async move { answer.await.map(|answer| shared_with(answer, origin)) }),
         }
     }
-}
 
-impl DataPort {
     /// Answers a request that has passed the guard.
     fn answer(&self, request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
         if self.is_pretended(&request) {

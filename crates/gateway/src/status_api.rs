@@ -31,6 +31,7 @@ pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {
         .route("/state/v1/fields", get(fields))
         .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
+        .route("/metrics", get(prometheus))
         .route("/prometheus/v1/values", get(prometheus))
         .route("/openapi.json", get(openapi::handle))
 }
@@ -49,6 +50,7 @@ pub(crate) fn config_routes() -> Router<Arc<GatewayState>> {
         .route("/state/v1/fields", get(fields))
         .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
+        .route("/metrics", get(prometheus))
         .route("/prometheus/v1/values", get(prometheus))
         .route("/openapi.json", get(openapi::handle))
 }

@@ -3,14 +3,22 @@
 //! Counting is a few atomic additions. Rates are over the time since the start: a poller can take
 //! differences.
 
+mod histogram;
+mod process;
+#[cfg(test)]
+mod tests;
+mod vespa;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace_env::unix_time;
 use serde_json::{Value, json};
 
+use self::histogram::LatencyHistogram;
+use self::vespa::VESPA_NAMES;
 use crate::recent::RecentLatencies;
 
 /// The counters of a node.
@@ -20,7 +28,25 @@ pub struct NodeMetrics {
     series: Vec<MetricSeries>,
     /// Latencies of queries, and of operations.
     recent: [RecentLatencies; 2],
+    /// The same since the start.
+    histograms: [LatencyHistogram; 2],
+    in_flight: AtomicUsize,
 }
+
+/// A request that is counted as in flight until this is dropped.
+pub struct CountedRequest<'m>(&'m NodeMetrics);
+
+impl Drop for CountedRequest<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Names and descriptions of the histograms of [`NodeMetrics`].
+const HISTOGRAMS: [(&str, &str); 2] = [
+    ("millrace_query_duration_seconds", "Time from a query to its answer"),
+    ("millrace_document_operation_duration_seconds", "Time of a document operation that succeeded"),
+];
 
 /// A counted value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,10 +94,28 @@ pub enum CountedMetric {
     GarbagePassesFailed,
     /// Documents looked at by reindexing.
     Reindexed,
+    /// Responses of the data port.
+    Responses,
+    /// Responses with a status of 100 to 199.
+    Informational,
+    /// Responses with a status of 200 to 299.
+    Successful,
+    /// Responses with a status of 300 to 399.
+    Redirected,
+    /// Responses with a status of 400 to 499.
+    ClientErrors,
+    /// Responses with a status of 500 to 599.
+    ServerErrors,
+    /// Responses with the status 429.
+    TooManyRequests,
+    /// Responses with the status 503.
+    ServiceUnavailable,
+    /// Responses with the status 507.
+    InsufficientStorage,
 }
 
 /// Name, unit and description of each metric, in the order of [`CountedMetric`].
-const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 21] = [
+const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 30] = [
     (CountedMetric::Queries, "queries", "operation", "Queries answered"),
     (CountedMetric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
     (CountedMetric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
@@ -138,6 +182,30 @@ const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 21] = [
         "document",
         "Documents looked at by reindexing",
     ),
+    (CountedMetric::Responses, "jdisc.http.requests", "response", "Responses of the data port"),
+    (CountedMetric::Informational, "http.status.1xx", "response", "Responses with a status of 100 to 199"),
+    (CountedMetric::Successful, "http.status.2xx", "response", "Responses with a status of 200 to 299"),
+    (CountedMetric::Redirected, "http.status.3xx", "response", "Responses with a status of 300 to 399"),
+    (CountedMetric::ClientErrors, "http.status.4xx", "response", "Responses with a status of 400 to 499"),
+    (CountedMetric::ServerErrors, "http.status.5xx", "response", "Responses with a status of 500 to 599"),
+    (
+        CountedMetric::TooManyRequests,
+        "millrace.http.status.429",
+        "response",
+        "Responses with the status 429: too many requests, or no memory for them",
+    ),
+    (
+        CountedMetric::ServiceUnavailable,
+        "millrace.http.status.503",
+        "response",
+        "Responses with the status 503: the node cannot serve now",
+    ),
+    (
+        CountedMetric::InsufficientStorage,
+        "millrace.http.status.507",
+        "response",
+        "Responses with the status 507: the disk or a group is full",
+    ),
 ];
 
 #[derive(Default)]
@@ -162,7 +230,52 @@ impl NodeMetrics {
             started: unix_time(),
             series: DESCRIPTIONS.iter().map(|_| MetricSeries::default()).collect(),
             recent: [RecentLatencies::new(), RecentLatencies::new()],
+            histograms: [LatencyHistogram::new(), LatencyHistogram::new()],
+            in_flight: AtomicUsize::new(0),
         }
+    }
+
+    /// Counts a request as in flight until the result is dropped.
+    pub fn begin_request(&self) -> CountedRequest<'_> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        CountedRequest(self)
+    }
+
+    /// Number of requests in flight.
+    pub fn requests_in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Counts a response of the data port by its HTTP status.
+    pub fn count_response(&self, status: u16) {
+        self.count(CountedMetric::Responses);
+        match status {
+            429 => self.count(CountedMetric::TooManyRequests),
+            503 => self.count(CountedMetric::ServiceUnavailable),
+            507 => self.count(CountedMetric::InsufficientStorage),
+            _ => {}
+        }
+        self.count(match status {
+            ..200 => CountedMetric::Informational,
+            200..300 => CountedMetric::Successful,
+            300..400 => CountedMetric::Redirected,
+            400..500 => CountedMetric::ClientErrors,
+            500.. => CountedMetric::ServerErrors,
+        });
+    }
+
+    /// Gauges, and figures under Vespa's further names.
+    fn with_vespa_names(&self, gauges: &[MetricGauge]) -> Vec<MetricGauge> {
+        let mut all = gauges.to_vec();
+        for (name, own) in VESPA_NAMES {
+            let gauge = gauges.iter().find(|gauge| gauge.name == own && gauge.model.is_none()).cloned();
+            let counted = || {
+                let row = DESCRIPTIONS.iter().find(|(_, counted, ..)| *counted == own)?;
+                Some(MetricGauge::counted(name, row.3, self.values(row.0).count))
+            };
+            all.extend(gauge.map(|gauge| MetricGauge { name, ..gauge }).or_else(counted));
+        }
+        all
     }
 
     /// Adds one.
@@ -191,10 +304,15 @@ impl NodeMetrics {
     pub fn time(&self, metric: CountedMetric, time: Duration) {
         self.record(metric, time.as_secs_f64() * 1000.0);
         match metric {
-            CountedMetric::QueryLatency => self.recent[0].record(time),
-            CountedMetric::OperationLatency => self.recent[1].record(time),
+            CountedMetric::QueryLatency => self.record_latency(0, time),
+            CountedMetric::OperationLatency => self.record_latency(1, time),
             _ => {}
         }
+    }
+
+    fn record_latency(&self, place: usize, time: Duration) {
+        self.recent[place].record(time);
+        self.histograms[place].record(time);
     }
 
     /// Returns the 99th percentile of the latency of queries, and of operations, since the last call; `None`
@@ -222,6 +340,7 @@ impl NodeMetrics {
 
     /// Values in the format of `/state/v1/metrics`; with `gauges` read now.
     pub fn state(&self, gauges: &[MetricGauge]) -> Value {
+        let gauges = self.with_vespa_names(gauges);
         let rate = 1.0 / self.uptime_s();
         let counted = DESCRIPTIONS.iter().map(|(metric, name, _, description)| {
             let values = self.values(*metric);
@@ -275,6 +394,7 @@ impl NodeMetrics {
 
     /// The only service of this node; with its values, in the format of `/metrics/v1/values`.
     pub fn services(&self, gauges: &[MetricGauge]) -> Value {
+        let gauges = self.with_vespa_names(gauges);
         let mut values = serde_json::Map::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {
             let series = self.values(*metric);
@@ -289,7 +409,7 @@ impl NodeMetrics {
             }
         }
         let mut of_models: BTreeMap<&str, serde_json::Map<String, Value>> = BTreeMap::new();
-        for gauge in gauges {
+        for gauge in &gauges {
             let values = match &gauge.model {
                 Some(model) => of_models.entry(model).or_default(),
                 None => &mut values,
@@ -335,6 +455,11 @@ impl NodeMetrics {
                 let _ = writeln!(text, "# TYPE {name}_max gauge\n{name}_max {}", values.max);
             }
         }
+        for (histogram, (name, description)) in self.histograms.iter().zip(HISTOGRAMS) {
+            histogram.write(&mut text, name, description);
+        }
+        process::write(&mut text);
+        let gauges = self.with_vespa_names(gauges);
         let mut told = "";
         // Values of one name are adjacent, under one heading.
         let mut gauges: Vec<&MetricGauge> = gauges.iter().collect();
@@ -410,49 +535,4 @@ struct MetricValues {
 
 fn seconds(time: Duration) -> f64 {
     time.as_millis() as f64 / 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_metric_stands_at_its_own_place() {
-        for (index, (metric, name, ..)) in DESCRIPTIONS.iter().enumerate() {
-            assert_eq!(*metric as usize, index, "{name}");
-        }
-    }
-
-    #[test]
-    fn the_three_forms_tell_the_same() {
-        let metrics = NodeMetrics::new();
-        metrics.time(CountedMetric::QueryLatency, Duration::from_millis(4));
-        metrics.time(CountedMetric::QueryLatency, Duration::from_millis(8));
-        let gauge = |name, value| MetricGauge::new(name, "d", value);
-        let gauges = [
-            gauge("content.proton.documentdb.documents.total", 5.0),
-            gauge("millrace.model.runs", 3.0).of_model("a"),
-            gauge("millrace.model.runs", 4.0).of_model("b"),
-            MetricGauge::counted("vds.idealstate.merge_bucket.done_ok", "d", 9),
-        ];
-        let text = metrics.prometheus(&gauges);
-        assert!(text.contains("query_latency_sum 12\n"), "{text}");
-        assert!(text.contains("content_proton_documentdb_documents_total 5\n"), "{text}");
-        let runs = "# TYPE millrace_model_runs gauge\nmillrace_model_runs{model=\"a\"} 3\nmillrace_model_runs{model=\"b\"} 4\n";
-        assert!(text.contains(runs), "{text}");
-        let merges = "# TYPE vds_idealstate_merge_bucket_done_ok_count counter\nvds_idealstate_merge_bucket_done_ok_count 9\n";
-        assert!(text.contains(merges), "{text}");
-        let node = metrics.node("here", &gauges);
-        let values = node.pointer("/nodes/0/services/0/metrics/0/values").expect("the node's own");
-        assert_eq!(values["vds.idealstate.merge_bucket.done_ok.count"], 9.0);
-        let of_b = node.pointer("/nodes/0/services/0/metrics/2").expect("one for each model");
-        assert_eq!(of_b["dimensions"]["model"], "b");
-        assert_eq!(of_b["values"]["millrace.model.runs.last"], 4.0);
-        assert_eq!(
-            node.pointer("/nodes/0/services/0/metrics/0/values/query_latency.average"),
-            Some(&json!(6.0))
-        );
-        let state = metrics.state(&gauges);
-        assert_eq!(state.pointer("/values/1/values/max"), Some(&json!(8.0)));
-    }
 }

@@ -400,6 +400,14 @@ impl Node {
         self.reindexings.clear().map_err(|error| reindexing::kept(&error))
     }
 
+    /// True if an application is active, documents can be written, and the cluster, if any, counts on the
+    /// node.
+    fn is_ready(&self) -> bool {
+        self.deployments.current().is_ok()
+            && self.unfit().is_none()
+            && self.cluster().is_none_or(|cluster| cluster.serves().is_ok())
+    }
+
     /// Gauges that are read when metrics are requested.
     pub fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
@@ -449,6 +457,16 @@ impl Node {
                 "jdisc.thread_pool.work_queue.size",
                 "Requests that wait for a thread",
                 self.pool.waiting() as f64,
+            ),
+            gauge(
+                "millrace.requests.in_flight",
+                "Requests of the data port whose answer has not begun",
+                self.metrics.requests_in_flight() as f64,
+            ),
+            gauge(
+                "millrace.ready",
+                "1 if documents can be written and, in a cluster, the node serves; else 0",
+                f64::from(u8::from(self.is_ready())),
             ),
             gauge(
                 "reindexing.progress",

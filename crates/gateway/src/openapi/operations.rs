@@ -409,6 +409,7 @@ const STATUS: &[ApiOperation] = &[
     both("GET", "/state/v1/fields", "Returns the bytes on the node's disk by document type, field and form"),
     both("GET", "/metrics/v1/values", "Returns the metrics by service"),
     both("GET", "/metrics/v2/values", "Returns the metrics by node"),
+    both("GET", "/metrics", "Returns the metrics for Prometheus").answers(TEXT),
     both("GET", "/prometheus/v1/values", "Returns the metrics for Prometheus").answers(TEXT),
     both("GET", "/ApplicationStatus", "Describes the application and the handlers"),
     both("GET", "/openapi.json", "Returns the description of all operations over HTTP"),
