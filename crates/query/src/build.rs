@@ -10,7 +10,7 @@ pub(crate) mod weights;
 use std::collections::BTreeMap;
 
 pub(crate) use arguments::parse_number;
-pub(crate) use operators::{KILOMETRES_PER_DEGREE, kilometres};
+pub(crate) use operators::{KILOMETRES_PER_DEGREE, kilometres, predicate_subqueries};
 pub use operators::{OPERATORS, OperatorPlace, YqlOperator};
 pub(crate) use order::sort_key;
 

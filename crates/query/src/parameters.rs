@@ -1,5 +1,6 @@
 //! Request parameters to a [`Query`].
 
+mod boolean;
 mod federated;
 mod flatten;
 mod json_text;
@@ -285,7 +286,7 @@ impl<'a> ParameterReader<'a> {
                     distance: 2,
                     annotations: Default::default(),
                 })),
-                None if self.has_wand() => QueryText::of(QueryItem::True),
+                None if self.has_wand() || self.has_predicate() => QueryText::of(QueryItem::True),
                 None => {
                     return Err(parameter(
                         "yql",
@@ -300,7 +301,7 @@ impl<'a> ParameterReader<'a> {
             asked.sources = QuerySources::All;
             asked.fields.clear();
         }
-        asked.root = self.with_position(self.with_wands(asked.root)?)?;
+        asked.root = self.with_position(self.with_predicate(self.with_wands(asked.root)?)?)?;
         asked.grouping.extend(select.grouping);
         if asked.fields.is_empty() {
             asked.fields = select.fields;

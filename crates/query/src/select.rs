@@ -121,7 +121,10 @@ impl SelectReader {
                 let Some((field, rest)) = arguments.split_first() else { return self.fault(path, "expected arguments") };
                 let mut all = vec![self.field(field, path)?];
                 for (index, argument) in rest.iter().enumerate() {
-                    all.push(self.value(argument, &format!("{path}[{}]", index + 1))?);
+                    all.push(match argument {
+                        Value::Null if name == "predicate" => self.node(path, SyntaxForm::Name("null".to_owned())),
+                        _ => self.value(argument, &format!("{path}[{}]", index + 1))?,
+                    });
                 }
                 self.node(path, SyntaxForm::Call(name.to_owned(), all))
             }

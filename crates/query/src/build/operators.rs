@@ -5,7 +5,7 @@ mod terms;
 
 use std::ops::RangeInclusive;
 
-pub(crate) use conditions::kilometres;
+pub(crate) use conditions::{kilometres, predicate_subqueries};
 
 use super::annotations::TextReading;
 use super::{AnnotationScope, Built, ItemBuilder};
@@ -94,7 +94,7 @@ pub static OPERATORS: &[YqlOperator] = operators! {
     "nonEmpty", Condition, 1..=1, "nonEmpty(title contains @text)",
         "The condition; an error where a term in it has no text.", conditions::non_empty;
     "predicate", Condition, 3..=3, "predicate(conditions, {\"gender\": \"female\"}, {\"age\": 20})",
-        "Documents whose predicate is true for these attributes and numbers; `0` stands for none.", conditions::predicate;
+        "Documents whose predicate is true for these attributes and numbers; `0`, `void` or `null` stands for none.", conditions::predicate;
     "phrase", Term, 1..=MANY, "phrase(\"new\", \"york\")",
         "The words one after another; each can be a part of its word, as in `phrase(\"new\", prefix(\"yo\"))`, a phrase, or alternatives.", terms::phrase;
     "near", Term, 1..=MANY, "({distance: 5}near(\"web\", \"search\"))",

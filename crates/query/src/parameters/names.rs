@@ -57,6 +57,9 @@ const ALIASES: &[(&str, &str)] = &[
 
 /// Names that are read in any letter case: all of the query API, with those that have no effect here.
 const NAMES: &[&str] = &[
+    "boolean.attributes",
+    "boolean.field",
+    "boolean.rangeAttributes",
     "collapse.summary",
     "collapsefield",
     "collapsesize",

@@ -64,6 +64,7 @@ impl<'a> YqlLexer<'a> {
                 YqlToken::Parameter(name)
             }
             '0'..='9' => YqlToken::Number(self.number()?),
+            '.' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => YqlToken::Number(self.number()?),
             '-' if rest[1..].starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
                 YqlToken::Number(self.number()?)
             }
@@ -110,7 +111,7 @@ impl<'a> YqlLexer<'a> {
             let rest = &self.text[self.at..];
             let trimmed = rest.trim_start();
             self.at += rest.len() - trimmed.len();
-            if trimmed.starts_with("//") {
+            if trimmed.starts_with("//") || trimmed.starts_with('#') {
                 self.at += trimmed.find('\n').unwrap_or(trimmed.len());
             } else if let Some(comment) = trimmed.strip_prefix("/*") {
                 // The star that opens it does not close it.
@@ -187,7 +188,7 @@ impl<'a> YqlLexer<'a> {
         let sign = usize::from(rest.starts_with('-'));
         let mut end = sign + take(&rest[sign..], |c| c.is_ascii_digit()).len();
         let mut whole = true;
-        if rest[end..].starts_with('.') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit()) {
+        if rest[end..].starts_with('.') {
             whole = false;
             end += 1 + take(&rest[end + 1..], |c| c.is_ascii_digit()).len();
         }

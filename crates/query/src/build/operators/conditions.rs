@@ -198,14 +198,14 @@ pub(super) fn predicate(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> B
 /// Receives the name and a value of an attribute, and its subqueries.
 type AttributeVisitor<'v> = dyn FnMut(String, &SyntaxNode, u64) -> Built<()> + 'v;
 
-/// Visits the values in a map of attributes; `0` stands for an empty one.
+/// Visits the values in a map of attributes; `0`, `void` and `null` stand for an empty one.
 fn each_attribute(call: &OperatorCall<'_>, map: &SyntaxNode, visit: &mut AttributeVisitor<'_>) -> Built<()> {
     for (key, value) in attribute_entries(call, map)? {
         let SyntaxForm::Map(_) = &value.form else {
             each_value(key, &value, PredicateAttribute::<()>::ALL_SUBQUERIES, visit)?;
             continue;
         };
-        let subqueries = subqueries(&key).ok_or_else(|| {
+        let subqueries = predicate_subqueries(&key).ok_or_else(|| {
             let reason = format!(
                 "'{key}' names no subqueries: write their bits in hexadecimal, \"0x3\", or their numbers from 0 to 63, \"[0, 1]\""
             );
@@ -222,6 +222,9 @@ fn attribute_entries(call: &OperatorCall<'_>, map: &SyntaxNode) -> Built<Vec<(St
     match &map.form {
         SyntaxForm::Map(entries) => Ok(entries.clone()),
         SyntaxForm::Number(QueryNumber::Integer(0)) => Ok(Vec::new()),
+        SyntaxForm::Name(none) | SyntaxForm::String(none) if matches!(none.as_str(), "void" | "null") => {
+            Ok(Vec::new())
+        }
         _ => Err(SyntaxFault::new(
             map.at,
             format!("expected a map, or 0 for none; for example: {}", call.operator.example),
@@ -244,7 +247,7 @@ fn each_value(
 }
 
 /// The bits of subqueries: `0x3`, or `[0, 1]` for the same.
-fn subqueries(key: &str) -> Option<u64> {
+pub(crate) fn predicate_subqueries(key: &str) -> Option<u64> {
     if let Some(bits) = key.strip_prefix("0x") {
         return u64::from_str_radix(bits, 16).ok();
     }

@@ -1,0 +1,191 @@
+//! Parameters that add a predicate to a query: `boolean.field`, with the attributes of `boolean.attributes` and
+//! the numbers of `boolean.rangeAttributes`.
+
+use super::{ParameterReader, parameter};
+use crate::build::predicate_subqueries;
+use crate::{Error, PredicateAttribute, QueryItem};
+
+const ATTRIBUTES: &str = "boolean.attributes";
+const RANGE_ATTRIBUTES: &str = "boolean.rangeAttributes";
+
+impl ParameterReader<'_> {
+    /// True if the request has a predicate, which is a query by itself.
+    pub(super) fn has_predicate(&self) -> bool {
+        let given = |name| self.get(name).is_some();
+        self.text("boolean.field").is_some() && (given(ATTRIBUTES) || given(RANGE_ATTRIBUTES))
+    }
+
+    /// Adds the predicate to the tree.
+    pub(super) fn with_predicate(&self, root: QueryItem) -> Result<QueryItem, Error> {
+        let Some(field) = self.text("boolean.field").filter(|_| self.has_predicate()) else {
+            return Ok(root);
+        };
+        let predicate = QueryItem::Predicate {
+            field,
+            attributes: attributes(self.get(ATTRIBUTES).unwrap_or_default())
+                .map_err(|error| wrong(ATTRIBUTES, &error, "{gender: female, hobby: [music, hiking]}"))?,
+            ranges: attributes(self.get(RANGE_ATTRIBUTES).unwrap_or_default())
+                .and_then(|ranges| ranges.into_iter().map(numbered).collect())
+                .map_err(|error| wrong(RANGE_ATTRIBUTES, &error, "{age: 23, height: 170:[2, 3]}"))?,
+        };
+        Ok(match root {
+            QueryItem::True => predicate,
+            root => QueryItem::And(vec![root, predicate]),
+        })
+    }
+}
+
+fn wrong(name: &str, error: &Error, example: &str) -> Error {
+    parameter(name, format!("{error}; for example: {example}"))
+}
+
+fn numbered(attribute: PredicateAttribute<String>) -> Result<PredicateAttribute<i64>, Error> {
+    let PredicateAttribute { name, value, subqueries } = attribute;
+    match value.parse() {
+        Ok(value) => Ok(PredicateAttribute { name, value, subqueries }),
+        Err(_) => Err(Error::value(format!("the value {value:?} of {name:?} is not a whole number"))),
+    }
+}
+
+/// Parses `{name: value, name: [value, value]}`, where a value can be followed by its subqueries: `value:0x3`,
+/// or `value:[0, 1]` for the same. Only names can be quoted: quotes around a value belong to it.
+fn attributes(text: &str) -> Result<Vec<PredicateAttribute<String>>, Error> {
+    let mut reader = AttributeReader { text, at: 0 };
+    let mut attributes = Vec::new();
+    if text.is_empty() {
+        return Ok(attributes);
+    }
+    reader.skip_blanks();
+    reader.expect('{')?;
+    loop {
+        reader.skip_blanks();
+        if reader.take('}') {
+            break;
+        }
+        let name = reader.name()?;
+        reader.expect(':')?;
+        reader.skip_blanks();
+        if reader.take('[') {
+            loop {
+                reader.skip_blanks();
+                if reader.take(']') {
+                    break;
+                }
+                attributes.push(reader.attribute(&name, ']')?);
+                reader.take(',');
+            }
+            reader.skip_blanks();
+            if !reader.rest().starts_with([',', '}']) {
+                return Err(reader.unexpected("',' or '}'"));
+            }
+        } else {
+            attributes.push(reader.attribute(&name, '}')?);
+        }
+        reader.take(',');
+    }
+    match reader.rest() {
+        "" => Ok(attributes),
+        _ => Err(reader.unexpected("the end")),
+    }
+}
+
+struct AttributeReader<'a> {
+    text: &'a str,
+    /// Offset of the unread text.
+    at: usize,
+}
+
+impl<'a> AttributeReader<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip_blanks(&mut self) {
+        self.at += self.rest().len() - self.rest().trim_start().len();
+    }
+
+    fn take(&mut self, mark: char) -> bool {
+        let found = self.rest().starts_with(mark);
+        if found {
+            self.at += mark.len_utf8();
+        }
+        found
+    }
+
+    fn expect(&mut self, mark: char) -> Result<(), Error> {
+        if self.take(mark) { Ok(()) } else { Err(self.unexpected(&format!("'{mark}'"))) }
+    }
+
+    /// The text up to the first of `ends`.
+    fn take_until(&mut self, ends: &[char], expected: &str) -> Result<&'a str, Error> {
+        let Some(length) = self.rest().find(ends) else {
+            self.at = self.text.len();
+            return Err(self.unexpected(expected));
+        };
+        let taken = &self.rest()[..length];
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn name(&mut self) -> Result<String, Error> {
+        for quote in ['"', '\''] {
+            if self.take(quote) {
+                let name = self.take_until(&[quote], &format!("{quote} after a name"))?;
+                self.expect(quote)?;
+                return Ok(name.to_owned());
+            }
+        }
+        let start = self.at;
+        let name = self.take_until(&[':', ',', '}'], "':' after a name")?.trim_end();
+        if name.is_empty() {
+            self.at = start;
+            return Err(self.unexpected("a name"));
+        }
+        Ok(name.to_owned())
+    }
+
+    /// A value up to `close` or a comma, with its subqueries.
+    fn attribute(&mut self, name: &str, close: char) -> Result<PredicateAttribute<String>, Error> {
+        let (start, mut in_list) = (self.at, false);
+        let end = self.rest().find(|c| {
+            if in_list {
+                in_list = c != ']';
+                return false;
+            }
+            in_list = c == '[';
+            c == ',' || c == close
+        });
+        let Some(length) = end else {
+            self.at = self.text.len();
+            return Err(self.unexpected(&format!("',' or '{close}' after a value")));
+        };
+        let given = self.rest()[..length].trim_end();
+        self.at += length;
+        let (value, subqueries) = match given.split_once(':') {
+            None => (given, PredicateAttribute::<()>::ALL_SUBQUERIES),
+            Some((value, bits)) => match predicate_subqueries(bits.trim()) {
+                Some(bits) => (value, bits),
+                None => {
+                    return Err(Error::value(format!(
+                        "at character {} {bits:?} names no subqueries of {name:?}: write their bits in hexadecimal, 0x3, or their numbers from 0 to 63, [0, 1]",
+                        self.character(start),
+                    )));
+                }
+            },
+        };
+        Ok(PredicateAttribute { name: name.to_owned(), value: value.to_owned(), subqueries })
+    }
+
+    /// Number of the character at an offset, from 1.
+    fn character(&self, at: usize) -> usize {
+        self.text[..at].chars().count() + 1
+    }
+
+    fn unexpected(&self, expected: &str) -> Error {
+        let found = match self.rest().chars().next() {
+            Some(found) => format!("{found:?}"),
+            None => "the end".to_owned(),
+        };
+        Error::value(format!("expected {expected} at character {}, found {found}", self.character(self.at)))
+    }
+}
