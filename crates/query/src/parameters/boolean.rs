@@ -1,5 +1,5 @@
-//! Parameters that add a predicate to a query: `boolean.field`, with the attributes of `boolean.attributes` and
-//! the numbers of `boolean.rangeAttributes`.
+//! Parameters that add a predicate to a query: `boolean.field`, with the attributes of `boolean.attributes`
+//! and the numbers of `boolean.rangeAttributes`.
 
 use super::{ParameterReader, parameter};
 use crate::build::predicate_subqueries;
@@ -47,8 +47,8 @@ fn numbered(attribute: PredicateAttribute<String>) -> Result<PredicateAttribute<
     }
 }
 
-/// Parses `{name: value, name: [value, value]}`, where a value can be followed by its subqueries: `value:0x3`,
-/// or `value:[0, 1]` for the same. Only names can be quoted: quotes around a value belong to it.
+/// Parses `{name: value, name: [value, value]}`, where a value can be followed by its subqueries:
+/// `value:0x3`, or `value:[0, 1]` for the same. Only names can be quoted: quotes around a value belong to it.
 fn attributes(text: &str) -> Result<Vec<PredicateAttribute<String>>, Error> {
     let mut reader = AttributeReader { text, at: 0 };
     let mut attributes = Vec::new();
