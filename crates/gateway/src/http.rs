@@ -14,7 +14,7 @@ mod received;
 mod server;
 mod tls;
 
-pub(crate) use answer::{counted_page, observed};
+pub(crate) use answer::{UncountedAnswer, counted_page, observed};
 pub(crate) use body::{BodyBounds, BodyReader, ReadBody, collect, read_body};
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};

@@ -196,7 +196,15 @@ async fn version() -> Response {
 async fn metrics(State(node): State<Arc<GatewayState>>) -> Response {
     let now = millrace_env::unix_time().as_millis() as u64;
     let metrics = node.metrics().state(&node.gauges());
-    http::json_lines(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
+    let status = json!({ "time": now, "status": { "code": "up" }, "metrics": metrics });
+    uncounted(http::json_lines(StatusCode::OK, &status))
+}
+
+/// The response, which is sent although no memory is left for answers. Its size depends on the number of
+/// metrics and models alone.
+fn uncounted(mut response: Response) -> Response {
+    response.extensions_mut().insert(http::UncountedAnswer);
+    response
 }
 
 /// Bytes of the columns in the segment files of the node.
@@ -242,14 +250,14 @@ fn fields_value(columns: &[StoredColumn], all: u64) -> Value {
 }
 
 async fn services_metrics(State(node): State<Arc<GatewayState>>) -> Response {
-    http::json(StatusCode::OK, &json!({ "services": node.metrics().services(&node.gauges()) }))
+    uncounted(http::json(StatusCode::OK, &json!({ "services": node.metrics().services(&node.gauges()) })))
 }
 
 async fn node_metrics(State(node): State<Arc<GatewayState>>) -> Response {
-    http::json(StatusCode::OK, &node.metrics().node("localhost", &node.gauges()))
+    uncounted(http::json(StatusCode::OK, &node.metrics().node("localhost", &node.gauges())))
 }
 
 async fn prometheus(State(node): State<Arc<GatewayState>>) -> Response {
     let text = node.metrics().prometheus(&node.gauges());
-    answer(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes())
+    uncounted(answer(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes()))
 }

@@ -71,10 +71,18 @@ impl AsRef<[u8]> for CountedPage {
     }
 }
 
+/// Mark of a response, as an extension, that is not counted: figures are wanted most when no memory is left
+/// for answers. Its size must have a bound.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UncountedAnswer;
+
 /// Returns the response with its share of the memory of answers, if it is large and in memory; 429 if there
 /// is no room for it. A client that does not read its answer holds this share, and nothing that other
 /// requests need.
 pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response) -> Response {
+    if response.extensions().get::<UncountedAnswer>().is_some() {
+        return response;
+    }
     let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes >= COUNTED_BYTES_MIN) else {
         return response;
     };
@@ -158,6 +166,13 @@ mod tests {
         let other = counted(&budget, Response::new(Body::from(bytes.clone()))).await;
         assert_eq!(other.status(), hyper::StatusCode::TOO_MANY_REQUESTS);
         assert!(other.headers().contains_key(RETRY_AFTER));
+        let mut figures = Response::new(Body::from(bytes.clone()));
+        figures.extensions_mut().insert(UncountedAnswer);
+        assert_eq!(
+            counted(&budget, figures).await.status(),
+            hyper::StatusCode::OK,
+            "figures are not counted"
+        );
         let small = counted(&budget, Response::new(Body::from(vec![1; 1000]))).await;
         assert_eq!(small.status(), hyper::StatusCode::OK, "a small one is not counted");
         let mut read = Vec::new();
