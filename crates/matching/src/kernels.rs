@@ -1,8 +1,10 @@
 //! Inner loops, each with a plain implementation that defines its result. This is the only module with unsafe
 //! code.
 
+mod anchors;
 mod brain;
 mod scan;
 
+pub(crate) use anchors::{NeedleAnchors, begins_wide};
 pub(crate) use brain::Bfloat16Query;
 pub(crate) use scan::{RANGES, find_in_table, find_narrow, find_wide};

@@ -214,9 +214,19 @@ impl ReadyLeaf {
         Some(reader.column(rows.iter().map(|row| values.get(usize::from(*row)))))
     }
 
+    /// The documents of `within` whose values have to be read, if the column has them in their wire form: the
+    /// bytes of the others show that they do not match.
+    pub(crate) fn narrow(&self, column: &Column, within: &DocumentBits) -> DocumentBits {
+        let prefilter = self.leaves.as_ref().and(self.test.as_ref()).and_then(ValueTest::prefilter);
+        match prefilter.zip(millrace_column::encoded_values(column)) {
+            Some((prefilter, values)) => prefilter.narrow(values, within),
+            None => *within,
+        }
+    }
+
     /// Matches values of any type.
     fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
-        let (rows, mut buffer) = (within.rows(), String::new());
+        let (rows, mut buffer) = (self.narrow(column, within).rows(), String::new());
         let encoded = self.test.as_ref().zip(self.leaf_column(column, &rows));
         let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, listed, &mut buffer)?));
         let found: Vec<(u16, i64)> = match encoded {
@@ -269,7 +279,7 @@ impl ReadyLeaf {
 
     /// Matching values, as positions in a text with an element boundary after each value.
     fn value_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
-        let (rows, mut by_row) = (within.rows(), BTreeMap::new());
+        let (rows, mut by_row) = (self.narrow(column, within).rows(), BTreeMap::new());
         let encoded = self.test.as_ref().zip(self.leaf_column(column, &rows));
         let general = |row: &u16| {
             let mut found = Vec::new();

@@ -29,6 +29,7 @@ mod nearest;
 mod nested;
 mod outcome;
 mod pattern;
+mod prefilter;
 mod run;
 mod scan;
 mod tree;

@@ -11,6 +11,7 @@ use crate::listed::ListedNumbers;
 use crate::matched::MatchedValues;
 use crate::nested::NestedValue;
 use crate::pattern::{WordMatcher, WordShape};
+use crate::prefilter::TextPrefilter;
 
 /// A prepared predicate over one value.
 pub(crate) struct ValueTest {
@@ -19,6 +20,7 @@ pub(crate) struct ValueTest {
     folding: Option<FieldAnalyzer>,
     /// The condition on texts of ASCII, if it is one that ignores case and needs no folding.
     ascii: Option<AsciiCondition>,
+    prefilter: Option<TextPrefilter>,
 }
 
 enum ValueMatchKind {
@@ -83,7 +85,11 @@ impl ValueTest {
             ValueMatchKind::Pattern(matcher) if folding.is_some() => AsciiCondition::new(matcher),
             _ => None,
         };
-        Ok(Some(ValueTest { kind, folding, ascii }))
+        let prefilter = match &kind {
+            ValueMatchKind::Pattern(matcher) => TextPrefilter::new(matcher, folding.is_none()),
+            _ => None,
+        };
+        Ok(Some(ValueTest { kind, folding, ascii, prefilter }))
     }
 
     /// The query's weight of a matching value; 1 if the query gives none. `buffer` is reused, so that many
@@ -157,6 +163,11 @@ impl ValueTest {
     /// The condition on texts of ASCII, which needs no folding.
     pub(crate) fn ascii(&self) -> Option<&AsciiCondition> {
         self.ascii.as_ref()
+    }
+
+    /// A search for the documents with texts that can match, for predicates that no other values match.
+    pub(crate) fn prefilter(&self) -> Option<&TextPrefilter> {
+        self.prefilter.as_ref()
     }
 
     /// A regular expression that may be searched in all texts at once, if they are ASCII and need no folding.

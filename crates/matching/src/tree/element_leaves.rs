@@ -52,7 +52,7 @@ impl<'r, 'n> ElementLeaves<'r, 'n> {
     /// The documents among `within` in which the condition holds; `None` if the column's values are not in
     /// their wire form.
     pub(super) fn find(&self, column: &Column, within: &DocumentBits) -> Option<ElementMatches> {
-        let rows = within.rows();
+        let rows = self.narrow(self.child, column, *within).rows();
         let (leaves, matched) = self.ready.leaves[self.first.0].matching_values(column, &rows)?;
         let elements: Vec<Range<usize>> = (0..rows.len()).map(|row| leaves.elements(row)).collect();
         let mut irregular = DocumentBits::NONE;
@@ -68,6 +68,23 @@ impl<'r, 'n> ElementLeaves<'r, 'n> {
             }
         });
         Some(ElementMatches { documents, irregular })
+    }
+
+    /// The documents of `within` with an element in which the condition `node` can hold.
+    fn narrow(&self, node: &PlanNode, column: &Column, within: DocumentBits) -> DocumentBits {
+        match node {
+            PlanNode::Leaf(leaf) => self.ready.leaves[leaf.0].narrow(column, &within),
+            PlanNode::And(children) => {
+                children.iter().fold(within, |within, child| self.narrow(child, column, within))
+            }
+            PlanNode::Or(children) => {
+                let narrow = |child| self.narrow(child, column, within);
+                children.iter().map(narrow).fold(DocumentBits::NONE, |any, one| any.or(&one))
+            }
+            PlanNode::AndNot(first, _) | PlanNode::Rank(first, _) => self.narrow(first, column, within),
+            PlanNode::False => DocumentBits::NONE,
+            PlanNode::True | PlanNode::Near { .. } | PlanNode::SameElement { .. } => within,
+        }
     }
 }
 
