@@ -17,7 +17,7 @@ use millrace_trust::NodeTrust;
 
 use crate::Error;
 use crate::codec::{self, MessageReader};
-use crate::greeting::{Greeting, PeerAddress, PeerChannel};
+use crate::greeting::{ConnectionGreeting, PeerAddress, PeerChannel};
 use crate::stream::BulkStream;
 
 /// A version without its body.
@@ -144,7 +144,7 @@ impl TransferConnection {
         let address = &peer.address;
         let connect = || {
             let mut stream = BulkStream::connect(address, trust, CONNECT_PATIENCE, SILENCE_MAX)?;
-            stream.write_all(&Greeting::to(PeerChannel::Bulk, peer).encode())?;
+            stream.write_all(&ConnectionGreeting::to(PeerChannel::Bulk, peer).encode())?;
             // Small: larger data is read directly to its destination.
             Ok(BufReader::with_capacity(4 << 10, stream))
         };

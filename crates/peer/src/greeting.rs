@@ -37,14 +37,14 @@ pub(crate) enum PeerChannel {
 
 /// First bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub(crate) struct ConnectionGreeting {
     pub(crate) channel: PeerChannel,
     pub(crate) receiver: Option<Incarnation>,
 }
 
-impl Greeting {
+impl ConnectionGreeting {
     pub(crate) fn to(channel: PeerChannel, peer: &PeerAddress) -> Self {
-        Greeting { channel, receiver: peer.incarnation }
+        ConnectionGreeting { channel, receiver: peer.incarnation }
     }
 
     pub(crate) fn encode(self) -> Vec<u8> {
@@ -71,7 +71,7 @@ impl Greeting {
         };
         let receiver =
             if names_receiver { Some(Incarnation::new(stream.read_u64_le().await?)) } else { None };
-        Ok(Greeting { channel, receiver })
+        Ok(ConnectionGreeting { channel, receiver })
     }
 
     /// Checks that the connection is for the run `own`.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::complaints::RejectedPeerLog;
-use crate::greeting::{Greeting, PeerAddress, PeerChannel};
+use crate::greeting::{ConnectionGreeting, PeerAddress, PeerChannel};
 use crate::message::{read_reply, write_request};
 use crate::stream::{Halves, PeerStream};
 use crate::{Error, MESSAGE_BYTES_MAX};
@@ -161,7 +161,7 @@ async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<OutgoingFrame>) {
 async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<Halves> {
     let connecting = async {
         let (reading, mut writing) = PeerStream::connect(&peer.address, trust).await?.split();
-        writing.write_all(&Greeting::to(PeerChannel::Requests, peer).encode()).await?;
+        writing.write_all(&ConnectionGreeting::to(PeerChannel::Requests, peer).encode()).await?;
         Ok((reading, writing))
     };
     timeout(CONNECT_PATIENCE, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))

@@ -9,7 +9,7 @@ use millrace_trust::{Blocking, Connection, ConnectionPurpose, NodeTrust};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::greeting::Greeting;
+use crate::greeting::ConnectionGreeting;
 
 /// A connection for requests, or of a kind that is not known yet.
 pub(crate) enum PeerStream {
@@ -36,10 +36,10 @@ impl PeerStream {
     }
 
     /// Reads its first bytes.
-    pub(crate) async fn greeting(&mut self) -> io::Result<Greeting> {
+    pub(crate) async fn greeting(&mut self) -> io::Result<ConnectionGreeting> {
         match self {
-            PeerStream::Plain(stream) => Greeting::read(stream).await,
-            PeerStream::Encrypted(stream) => Greeting::read(&mut **stream).await,
+            PeerStream::Plain(stream) => ConnectionGreeting::read(stream).await,
+            PeerStream::Encrypted(stream) => ConnectionGreeting::read(&mut **stream).await,
         }
     }
 
