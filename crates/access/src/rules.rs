@@ -68,6 +68,8 @@ impl AccessRule {
             PortKind::Data => match () {
                 () if below("/document/v1") && is_safe => AccessRule::AnyOf(&[Read]),
                 () if below("/group/v1") && (is_safe || is_export) => AccessRule::AnyOf(&[Read]),
+                // The columns of a table.
+                () if below("/feed/v1") && is_safe => AccessRule::AnyOf(&[Read, Write]),
                 () if ["/document/v1", "/feed/v1", "/group/v1", "/v1/logs"].into_iter().any(below) => {
                     AccessRule::AnyOf(&[Write])
                 }

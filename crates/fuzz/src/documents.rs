@@ -4,10 +4,11 @@ use std::io::{self, Read};
 
 use millrace_document::json::{self, FeedReader, ParseOptions};
 use millrace_document::{
-    Document, DocumentId, DocumentOperation, FieldSet, OperationAction, OperationKind, wire,
+    Document, DocumentId, DocumentOperation, DocumentType, FieldSet, OperationAction, OperationKind, wire,
 };
 use millrace_gateway::ZstdReader;
 use millrace_selection::DocumentSelection;
+use millrace_table::{RowMapping, TableBounds, TableReader};
 
 use crate::world::schema;
 use crate::{tells, text};
@@ -36,6 +37,28 @@ pub(crate) fn feed(input: &[u8]) {
         }
     }
 }
+
+/// A stream of Arrow: a row is a put, or tells why it is none.
+pub(crate) fn table(input: &[u8]) {
+    let bounds = TableBounds { message_bytes: 1 << 20, row_bytes: 1 << 20 };
+    let mapping = RowMapping { ignores_unknown_columns: true, ..RowMapping::default() };
+    let document_type: &DocumentType = &schema().document_type;
+    let type_of = |_: &_| Ok::<_, millrace_table::Error>(document_type);
+    let rows = match TableReader::new(input, &mapping, bounds, type_of) {
+        Ok(rows) => rows,
+        Err(error) => return tells(&error),
+    };
+    for row in rows.take(ROWS) {
+        match row.map(|row| row.operation) {
+            Ok(Ok(operation)) => parse(&operation.json, operation.kind, operation.id),
+            Ok(Err(reason)) => tells(&reason),
+            Err(error) => tells(&error),
+        }
+    }
+}
+
+/// Rows of a table that are read.
+const ROWS: usize = 1000;
 
 /// Bytes of an unpacked stream that are read.
 const UNPACKED_BYTES: u64 = 1 << 20;

@@ -31,9 +31,10 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 25] = [
+pub const TARGETS: [FuzzTarget; 26] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
+    FuzzTarget { name: "table", run: documents::table },
     FuzzTarget { name: "zstd", run: documents::zstd },
     FuzzTarget { name: "row", run: documents::row },
     FuzzTarget { name: "column", run: columns::column },

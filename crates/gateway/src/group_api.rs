@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 use crate::GatewayState;
 use crate::document_api::feed;
 use crate::edge::caller_of;
-use crate::http::{self, RequestParameters, percent_decode};
+use crate::http::{self, RequestParameters, form_encode, percent_decode};
 use crate::status::HttpError;
 
 /// Number of groups in a page, unless the request says otherwise; and the maximum.
@@ -82,6 +82,8 @@ struct GroupCall {
     parameters: RequestParameters,
     /// Headers by which other nodes know the caller.
     headers: HeaderMap,
+    /// All headers of the request.
+    request_headers: HeaderMap,
     deadline: Instant,
 }
 
@@ -178,7 +180,8 @@ async fn answer(node: Arc<GatewayState>, request: Request) -> Result<Response, E
     let mut headers = HeaderMap::new();
     headers.extend(request.headers().get(AUTHORIZATION).map(|value| (AUTHORIZATION, value.clone())));
     let method = request.method().clone();
-    let call = GroupCall { node, caller, parameters, headers, deadline };
+    let request_headers = request.headers().clone();
+    let call = GroupCall { node, caller, parameters, headers, request_headers, deadline };
     match (target, method.as_str()) {
         (GroupTarget::All, "GET") => list(&call).await,
         (GroupTarget::One(name), "GET") => show(&call, &group_of(name, &call.parameters)?).await,
@@ -309,7 +312,12 @@ async fn restore(
     caller: Arc<RequestCaller>,
     mut request: Request,
 ) -> Result<Response, Error> {
-    *request.uri_mut() = Uri::from_static("/feed/v1");
+    // Only what says what the rows of a table are: a feed has parameters that a restoration has not.
+    let most = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let table = feed::TABLE_PARAMETERS.into_iter().filter_map(|name| Some((name, parameters.get(name)?)));
+    let uri: Result<Uri, _> = format!("/feed/v1?{}", form_encode(table)).parse();
+    *request.uri_mut() = uri.map_err(|error| Error::Internal(error.to_string()))?;
     *request.method_mut() = Method::POST;
     request.extensions_mut().insert(caller);
     Ok(feed::handle(State(node), request).await)

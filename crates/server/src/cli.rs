@@ -3,6 +3,7 @@
 mod cluster;
 mod group;
 mod index;
+mod table;
 mod token;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 pub use self::cluster::{ClusterCommand, NodeChange, NodeCommand, WaitArguments};
 pub use self::group::{GroupArguments, GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup};
 pub use self::index::{IndexCommand, NamedIndex};
+pub use self::table::{TableArguments, TableKind};
 pub use self::token::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::settings::ServeArguments;
 
@@ -359,7 +361,8 @@ pub struct DeployArguments {
 
 #[derive(Args)]
 pub struct FeedArguments {
-    /// Files, or - for standard input; they may be packed by gzip or zstd.
+    /// Files of JSON lines, or - for standard input; they may be packed by gzip or zstd. Or tables: files of
+    /// Arrow (Feather) or Parquet, which their first bytes show.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// Connections to the node, if each operation is a request.
@@ -391,6 +394,8 @@ pub struct FeedArguments {
     pub quiet: bool,
     #[command(flatten)]
     pub within: GroupArguments,
+    #[command(flatten)]
+    pub table: TableArguments,
 }
 
 #[derive(Args)]
@@ -487,8 +492,11 @@ pub struct VisitArguments {
     #[arg(long)]
     pub group: Option<String>,
     /// Also list recently removed documents.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "table")]
     pub removes: bool,
+    /// Write a table of the documents of one type instead of JSON lines.
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "document_type")]
+    pub table: Option<TableKind>,
     /// Seconds that the node may stay silent.
     #[arg(long, value_name = "SECONDS", default_value = "200", value_parser = seconds)]
     pub timeout: Duration,

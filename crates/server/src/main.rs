@@ -14,6 +14,7 @@ mod output;
 mod overview;
 mod settings;
 mod standing;
+mod table_file;
 
 use std::process::ExitCode;
 

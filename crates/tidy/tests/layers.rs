@@ -9,7 +9,8 @@ const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 
 /// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line
 /// in a manifest.
-const OWNED_LIBRARIES: [(&str, &[&str]); 24] = [
+const OWNED_LIBRARIES: [(&str, &[&str]); 26] = [
+    ("arrow-ipc", &["table", "server"]),
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["render", "gateway", "bench"]),
     ("clap", &["bench", "server"]),
@@ -24,6 +25,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 24] = [
     ("mail-parser", &["mail"]),
     ("mimalloc", &["bench", "server"]),
     ("ort", &["model"]),
+    ("parquet", &["server"]),
     ("quick-xml", &["render"]),
     ("roxmltree", &["schema"]),
     ("rust-stemmers", &["linguistics"]),

@@ -126,7 +126,7 @@ pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error))
 
 /// Checks that the node responds and has an application, so that a wrong address or a missing deployment is
 /// not reported for each operation.
-async fn greet(client: &NodeClient) -> Result<(), Error> {
+pub(super) async fn greet(client: &NodeClient) -> Result<(), Error> {
     let request = OutgoingRequest::new(Method::GET, "/state/v1/health").timeout(GREETING);
     let answer = client.send(request).await?;
     let health = answer.json();

@@ -34,10 +34,10 @@ const PART_BYTES: usize = 128 << 10;
 const TAKEN_MAX: usize = 128;
 
 /// Time beyond that of an operation after which the node is not expected to answer.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Shortest and longest pause before another stream begins.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// Time for which the node is asked if it takes streams.
 const QUESTION: Duration = Duration::from_secs(20);
@@ -53,22 +53,23 @@ pub(super) async fn is_streaming(client: &NodeClient) -> bool {
 /// Line of the answer, of any kind.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct StreamAnswerLine {
-    operation: Option<u64>,
-    line: u64,
+pub(super) struct StreamAnswerLine {
+    pub(super) operation: Option<u64>,
+    pub(super) line: u64,
     column: u64,
-    status: u16,
-    message: String,
-    through: Option<u64>,
-    complete: Option<bool>,
-    ignored: IgnoredOperations,
-    unlisted: u64,
+    pub(super) id: String,
+    pub(super) status: u16,
+    pub(super) message: String,
+    pub(super) through: Option<u64>,
+    pub(super) complete: Option<bool>,
+    pub(super) ignored: IgnoredOperations,
+    pub(super) unlisted: u64,
 }
 
 /// Operations whose documents no cluster takes: the first is listed, and all are counted.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum IgnoredOperations {
+pub(super) enum IgnoredOperations {
     This(bool),
     Count(u64),
 }
@@ -110,12 +111,19 @@ pub(super) struct StreamedFeed<'a> {
 }
 
 /// One request.
-struct OpenStream {
+pub(super) struct OpenStream {
     /// Sender of the body, until all is sent.
-    body: Option<mpsc::Sender<Bytes>>,
-    answer: mpsc::Receiver<Result<Bytes, Error>>,
+    pub(super) body: Option<mpsc::Sender<Bytes>>,
+    pub(super) answer: mpsc::Receiver<Result<Bytes, Error>>,
+    address: String,
     /// Bytes of the answer after its last whole line.
     rest: Vec<u8>,
+    pub(super) heard: Instant,
+}
+
+/// One request with operations as JSON lines.
+struct OpenFeed {
+    stream: OpenStream,
     /// Operations to be sent next, as text.
     outgoing: Vec<u8>,
     /// Line on which the next operation begins.
@@ -124,11 +132,10 @@ struct OpenStream {
     answered: u64,
     /// Ignored operations, and failures without a line, that were counted.
     counted: (u64, u64),
-    heard: Instant,
 }
 
 /// End of a stream.
-enum StreamEnd {
+pub(super) enum StreamEnd {
     /// The node has executed all.
     Complete,
     /// The node has ended it.
@@ -264,37 +271,35 @@ impl<'a> StreamedFeed<'a> {
         resume: &mut Option<&mut ResumeFile>,
         progress: &mut impl FnMut(&FeedProgress),
     ) -> Result<StreamEnd, Error> {
-        let mut stream = OpenStream::begin(&self.client, self.options.timeout);
-        self.unanswered.iter_mut().for_each(|unanswered| stream.write(unanswered));
+        let stream = OpenStream::begin(&self.client, self.options.timeout, "application/jsonl", &[]);
+        let mut feed = OpenFeed { stream, outgoing: Vec::new(), line: 1, answered: 0, counted: (0, 0) };
+        self.unanswered.iter_mut().for_each(|unanswered| feed.write(unanswered));
         let mut tick = tokio::time::interval(TICK);
         let mut taken = Vec::new();
         loop {
-            if !self.is_open && stream.outgoing.is_empty() {
-                stream.body = None;
+            if !self.is_open && feed.outgoing.is_empty() {
+                feed.stream.body = None;
             }
             let reads = self.is_open
-                && stream.outgoing.len() < PART_BYTES
+                && feed.outgoing.len() < PART_BYTES
                 && self.unanswered_bytes < UNANSWERED_BYTES_MAX;
-            let body = stream.body.clone();
-            let silence = stream.heard + self.options.timeout + GRACE;
+            let body = feed.stream.body.clone();
+            let silence = feed.stream.heard + self.options.timeout + GRACE;
             tokio::select! {
                 biased;
-                part = stream.answer.recv() => match part {
+                part = feed.stream.answer.recv() => match part {
                     Some(Ok(part)) => {
-                        if let Some(end) = self.hear(&mut stream, &part) {
+                        if let Some(end) = self.hear(&mut feed, &part) {
                             return Ok(end);
                         }
                     }
                     Some(Err(error)) => return Ok(StreamEnd::Lost(error)),
-                    None => {
-                        let (address, reason) = (self.client.base().to_owned(), "the answer has no end".to_owned());
-                        return Ok(StreamEnd::Lost(Error::Broken { address, reason }));
-                    }
+                    None => return Ok(feed.stream.broken("the answer has no end")),
                 },
-                room = reserve(body.as_ref()), if !stream.outgoing.is_empty() => match room {
-                    Some(room) => room.send(Bytes::from(std::mem::take(&mut stream.outgoing))),
+                room = reserve(body.as_ref()), if !feed.outgoing.is_empty() => match room {
+                    Some(room) => room.send(Bytes::from(std::mem::take(&mut feed.outgoing))),
                     // The request has ended; its answer says why.
-                    None => stream.outgoing.clear(),
+                    None => feed.outgoing.clear(),
                 },
                 count = self.receiver.recv_many(&mut taken, TAKEN_MAX), if reads => {
                     self.is_open &= count > 0;
@@ -305,10 +310,10 @@ impl<'a> StreamedFeed<'a> {
                         }
                         let before = self.unanswered.len();
                         if before == 0 {
-                            stream.heard = Instant::now();
+                            feed.stream.heard = Instant::now();
                         }
                         self.keep(next);
-                        self.unanswered.iter_mut().skip(before).for_each(|unanswered| stream.write(unanswered));
+                        self.unanswered.iter_mut().skip(before).for_each(|unanswered| feed.write(unanswered));
                     }
                 },
                 _ = tick.tick() => {
@@ -316,41 +321,23 @@ impl<'a> StreamedFeed<'a> {
                     progress(&self.progress());
                 }
                 () = tokio::time::sleep_until(silence.into()), if !self.unanswered.is_empty() => {
-                    let (address, seconds) = (self.client.base().to_owned(), self.options.timeout.as_secs_f64());
-                    return Ok(StreamEnd::Lost(Error::Timeout { address, seconds }));
+                    return Ok(feed.stream.silent(self.options.timeout));
                 }
             }
         }
     }
 
     /// Takes in a part of the answer. Returns the end of the stream, if it has come.
-    fn hear(&mut self, stream: &mut OpenStream, part: &[u8]) -> Option<StreamEnd> {
-        stream.heard = Instant::now();
-        stream.rest.extend_from_slice(part);
-        let whole = stream.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let rest = stream.rest.split_off(whole);
-        let lines = std::mem::replace(&mut stream.rest, rest);
-        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let line: StreamAnswerLine = match serde_json::from_slice(line) {
-                Ok(line) => line,
-                Err(error) => {
-                    let reason = format!("a line of its answer is not known: {error}");
-                    return Some(StreamEnd::Lost(Error::Broken {
-                        address: self.client.base().to_owned(),
-                        reason,
-                    }));
-                }
-            };
-            if let Some(end) = self.hear_line(stream, line) {
-                return Some(end);
-            }
+    fn hear(&mut self, feed: &mut OpenFeed, part: &[u8]) -> Option<StreamEnd> {
+        match feed.stream.lines(part) {
+            Ok(lines) => lines.into_iter().find_map(|line| self.hear_line(feed, line)),
+            Err(error) => Some(StreamEnd::Lost(error)),
         }
-        None
     }
 
-    fn hear_line(&mut self, stream: &mut OpenStream, line: StreamAnswerLine) -> Option<StreamEnd> {
+    fn hear_line(&mut self, feed: &mut OpenFeed, line: StreamAnswerLine) -> Option<StreamEnd> {
         if let Some(number) = line.operation {
-            let at = number.checked_sub(stream.answered + 1).and_then(|at| usize::try_from(at).ok());
+            let at = number.checked_sub(feed.answered + 1).and_then(|at| usize::try_from(at).ok());
             let unanswered = at.and_then(|at| self.unanswered.get_mut(at))?;
             let UnansweredOperation { operation, line: start, failure, .. } = unanswered;
             if matches!(line.ignored, IgnoredOperations::This(true)) {
@@ -367,13 +354,13 @@ impl<'a> StreamedFeed<'a> {
             return None;
         }
         let through = line.through.unwrap_or_default();
-        while stream.answered < through {
+        while feed.answered < through {
             let Some(unanswered) = self.unanswered.pop_front() else { break };
-            stream.answered += 1;
+            feed.answered += 1;
             self.answer(unanswered);
         }
         if let IgnoredOperations::Count(ignored) = line.ignored {
-            self.count_unlisted(&mut stream.counted, (ignored, line.unlisted));
+            self.count_unlisted(&mut feed.counted, (ignored, line.unlisted));
         }
         match line.complete? {
             true if self.unanswered.is_empty() => Some(StreamEnd::Complete),
@@ -449,24 +436,32 @@ impl<'a> StreamedFeed<'a> {
 }
 
 /// True if a request with this status may succeed later as it is.
-fn is_passing(status: u16) -> bool {
+pub(super) fn is_passing(status: u16) -> bool {
     matches!(status, 408 | 429 | 502 | 503 | 504)
 }
 
 /// Waits until the connection takes a further part of a body; `None` if it takes no more.
-async fn reserve(body: Option<&mpsc::Sender<Bytes>>) -> Option<mpsc::Permit<'_, Bytes>> {
+pub(super) async fn reserve(body: Option<&mpsc::Sender<Bytes>>) -> Option<mpsc::Permit<'_, Bytes>> {
     body?.reserve().await.ok()
 }
 
 impl OpenStream {
     /// Begins a request, whose answer is received by a task of its own.
-    fn begin(client: &NodeClient, timeout: Duration) -> Self {
+    pub(super) fn begin(
+        client: &NodeClient,
+        timeout: Duration,
+        content_type: &'static str,
+        parameters: &[(&str, String)],
+    ) -> Self {
         let (body, streamed) = StreamedBody::new(2);
         let (parts, answer) = mpsc::channel(16);
-        let client = client.clone();
-        let request = OutgoingRequest::new(Method::POST, PATH)
+        let (client, address) = (client.clone(), client.base().to_owned());
+        let mut request = OutgoingRequest::new(Method::POST, PATH)
             .parameter("timeout", &format!("{}ms", timeout.as_millis()))
-            .body("application/jsonl", Bytes::new());
+            .body(content_type, Bytes::new());
+        for (name, value) in parameters {
+            request = request.parameter(name, value);
+        }
         tokio::spawn(async move {
             let mut answer = match client.exchange(request, streamed).await {
                 Ok(answer) => answer,
@@ -479,18 +474,39 @@ impl OpenStream {
                 }
             }
         });
-        OpenStream {
-            body: Some(body),
-            answer,
-            rest: Vec::new(),
-            outgoing: Vec::new(),
-            line: 1,
-            answered: 0,
-            counted: (0, 0),
-            heard: Instant::now(),
-        }
+        OpenStream { body: Some(body), answer, address, rest: Vec::new(), heard: Instant::now() }
     }
 
+    /// Takes in a part of the answer, and returns the lines that have ended.
+    pub(super) fn lines(&mut self, part: &[u8]) -> Result<Vec<StreamAnswerLine>, Error> {
+        self.heard = Instant::now();
+        self.rest.extend_from_slice(part);
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let rest = self.rest.split_off(whole);
+        let lines = std::mem::replace(&mut self.rest, rest);
+        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines
+            .map(|line| {
+                serde_json::from_slice(line).map_err(|error| Error::Broken {
+                    address: self.address.clone(),
+                    reason: format!("a line of its answer is not known: {error}"),
+                })
+            })
+            .collect()
+    }
+
+    /// The end of a stream whose answer is not whole.
+    pub(super) fn broken(&self, reason: &str) -> StreamEnd {
+        StreamEnd::Lost(Error::Broken { address: self.address.clone(), reason: reason.to_owned() })
+    }
+
+    /// The end of a stream whose node says nothing.
+    pub(super) fn silent(&self, timeout: Duration) -> StreamEnd {
+        StreamEnd::Lost(Error::Timeout { address: self.address.clone(), seconds: timeout.as_secs_f64() })
+    }
+}
+
+impl OpenFeed {
     /// Appends an operation to what is sent next.
     fn write(&mut self, unanswered: &mut UnansweredOperation) {
         let UnansweredOperation { operation, line, failure, .. } = unanswered;

@@ -1,13 +1,13 @@
 use std::fmt;
 
-/// A position in text that is read in pieces.
+/// A position in text that is read in pieces, or a row of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedPosition {
     /// Number of bytes before it.
     pub offset: u64,
-    /// Line, from 1.
+    /// Line, or row, from 1.
     pub line: u64,
-    /// Column in characters, from 1, as in editors.
+    /// Column in characters, from 1, as in editors; 0 for a row.
     pub column: u64,
 }
 
@@ -19,6 +19,11 @@ impl Default for FeedPosition {
 }
 
 impl FeedPosition {
+    /// True for a row of a table.
+    pub const fn is_row(&self) -> bool {
+        self.column == 0
+    }
+
     /// Advances over `bytes`, which may be cut anywhere.
     pub fn advance(&mut self, bytes: &[u8]) {
         self.offset += bytes.len() as u64;
@@ -42,9 +47,12 @@ impl FeedPosition {
     }
 
     /// Converts a position reported for `json` alone to one in the surrounding text. `json` starts here; the
-    /// line and the column in bytes count from 1.
+    /// line and the column in bytes count from 1. A row stays as it is: its JSON is not in the table.
     #[must_use]
     pub fn within(self, json: &[u8], line: usize, column: usize) -> Self {
+        if self.is_row() {
+            return self;
+        }
         let start = match line.checked_sub(2) {
             Some(newline) => memchr::memchr_iter(b'\n', json).nth(newline).map_or(json.len(), |at| at + 1),
             None => 0,
@@ -56,7 +64,10 @@ impl FeedPosition {
 
 impl fmt::Display for FeedPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
+        match self.is_row() {
+            true => write!(f, "row {}", self.line),
+            false => write!(f, "line {}, column {}", self.line, self.column),
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The body is read, split, parsed and committed piece by piece, each step on its own:
 //!
-//! 1. `input` receives the body, unpacks it, and splits it into operations. A piece ends when it is large, or
-//!    when no more of the body has arrived.
+//! 1. `input` receives the body, unpacks it, and splits it into operations; the rows of a table become puts
+//!    (`table`). A piece ends when it is large, or when no more of the body has arrived.
 //! 2. `prepare` parses the operations of a piece and runs their indexing statements.
 //! 3. `commit` writes them: what needs no other node and no model as one batch of the store, with one sync.
 //!    In a cluster, what other nodes own is sent to them as streams of their own (`relay`). Operations on one
@@ -23,6 +23,7 @@ mod key;
 mod prepare;
 mod relay;
 mod source;
+mod table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,8 +34,8 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
-use hyper::{HeaderMap, Method, StatusCode};
-use millrace_access::WantedGroups;
+use hyper::{Method, StatusCode};
+use millrace_access::{AccessRight, WantedGroups};
 use tokio::sync::{mpsc, oneshot};
 
 use self::answer::FeedAnswer;
@@ -45,11 +46,13 @@ use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
 use self::source::PackedForm;
+use self::table::FeedFormat;
+pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
 use super::{DocumentCall, render};
 use crate::GatewayState;
 use crate::edge::caller_of;
 use crate::forwarding;
-use crate::http::{BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
+use crate::http::{self, BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
 use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
 use millrace_store::WriteDurability;
@@ -72,7 +75,7 @@ const STREAMS_MAX: usize = 32;
 /// Time during which the rest of the body of a stopped stream is read.
 const DISCARD: Duration = Duration::from_secs(5);
 
-const ALLOWED: &str = "POST, OPTIONS";
+const ALLOWED: &str = "GET, POST, OPTIONS";
 
 /// Header of an answer that was kept for the key of the stream.
 const REPLAYED: &str = "idempotency-replayed";
@@ -86,6 +89,12 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         return response;
     }
     let mut call = DocumentCall::new(node, request.uri().path());
+    if request.method() == Method::GET {
+        return match columns(&mut call, &request) {
+            Ok(table) => http::answer(StatusCode::OK, ARROW, table),
+            Err(error) => render(&call, None, &error),
+        };
+    }
     match begin(&mut call, request).await {
         Ok(AdmittedFeed::Stream(start)) => start.run(call),
         Ok(AdmittedFeed::Answered(answer)) => {
@@ -94,6 +103,17 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         }
         Err(error) => render(&call, None, &error),
     }
+}
+
+/// The columns of a table of the document type that a request names, as a table without rows.
+///
+/// # Errors
+/// It names none that exists.
+fn columns(call: &mut DocumentCall, request: &Request) -> Result<Vec<u8>, Error> {
+    caller_of(request)?.check_right(&[AccessRight::Read, AccessRight::Write])?;
+    let most = call.node.settings().limits.parameters_max;
+    call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    table::empty_table(call)
 }
 
 /// Returns the response with an answer. `is_replayed` is true if it was kept for a key.
@@ -120,6 +140,7 @@ struct FeedStart {
     reader: Option<BodyReader>,
     first: Option<Bytes>,
     form: PackedForm,
+    format: FeedFormat,
     key: Option<StartedKey>,
     place: StreamPlace,
     /// Memory of the stream, and of a body that was read before.
@@ -158,7 +179,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     } else {
         call.hop = forwarding::hop_of(request.headers())?;
     }
-    check_media_type(request.headers())?;
+    let format = FeedFormat::of(request.headers(), &call.parameters)?;
     let form = PackedForm::of(request.headers().get(CONTENT_ENCODING))?;
     let requested = match call.hop {
         ForwardKind::Client => RequestedKey::of(request.headers(), &call.parameters)?,
@@ -175,7 +196,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     let mut room = call.node.budget().share();
     room.grow(STREAM_BYTES + form.bytes()).await?;
     if requested == RequestedKey::Body {
-        return begin_whole(call, request.into_body(), digest, FeedRoom { form, place, room }).await;
+        return begin_whole(call, request.into_body(), digest, FeedRoom { form, format, place, room }).await;
     }
     // A stream may be of any length; its memory is bounded by that of its pieces.
     let bounds = BodyBounds { bytes: usize::MAX, ..call.node.body_bounds() };
@@ -190,12 +211,13 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     // A client that waits for '100 Continue' gets it before the head of the answer.
     let first = reader.next().await?;
     let (reader, room) = (Some(reader), [Some(room), None]);
-    Ok(AdmittedFeed::Stream(Box::new(FeedStart { reader, first, form, key, place, room })))
+    Ok(AdmittedFeed::Stream(Box::new(FeedStart { reader, first, form, format, key, place, room })))
 }
 
 /// What was reserved for a stream.
 struct FeedRoom {
     form: PackedForm,
+    format: FeedFormat,
     place: StreamPlace,
     room: BudgetReservation,
 }
@@ -210,7 +232,7 @@ async fn begin_whole(
     digest: BodyDigest,
     reserved: FeedRoom,
 ) -> Result<AdmittedFeed, Error> {
-    let FeedRoom { form, place, room } = reserved;
+    let FeedRoom { form, format, place, room } = reserved;
     let ReadBody { bytes, share } = collect(&call.node, body, call.node.body_bounds()).await?;
     let (mut whole, read) = (digest.clone(), bytes.clone());
     let whole = tokio::task::spawn_blocking(move || {
@@ -226,7 +248,7 @@ async fn begin_whole(
             let key = Some(StartedKey { key, digest });
             let first = Some(bytes).filter(|bytes| !bytes.is_empty());
             let room = [Some(room), Some(share)];
-            let start = FeedStart { reader: None, first, form, key, place, room };
+            let start = FeedStart { reader: None, first, form, format, key, place, room };
             Ok(AdmittedFeed::Stream(Box::new(start)))
         }
     }
@@ -273,22 +295,6 @@ fn durability_of(call: &DocumentCall) -> Result<WriteDurability, Error> {
     }
 }
 
-/// Checks that the body is not in a format that is certainly something else.
-fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
-    const KNOWN: [&str; 5] =
-        ["application/json", "application/jsonl", "application/x-ndjson", "application/x-jsonlines", "*/*"];
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let text = String::from_utf8_lossy(value.as_bytes());
-    let media_type = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if KNOWN.contains(&&*media_type) || media_type.is_empty() || media_type == "application/octet-stream" {
-        return Ok(());
-    }
-    Err(Error::BadRequest(format!(
-        "content-type '{media_type}' is not known here; send JSON lines or a JSON list of operations as application/jsonl \
-         or application/json"
-    )))
-}
-
 /// Number of streams of clients under way in this process.
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
@@ -323,13 +329,13 @@ impl Drop for StreamPlace {
 impl FeedStart {
     /// Starts the steps of the stream, and returns the answer that they write.
     fn run(self, call: DocumentCall) -> Response {
-        let FeedStart { reader, first, form, key, place, room } = self;
+        let FeedStart { reader, first, form, format, key, place, room } = self;
         let (answer, body) = FeedAnswer::new(call.parameters.get("durability").map(|_| call.durability));
         let (frames, received) = mpsc::channel(2);
         let (pieces, split) = mpsc::channel(1);
         let (prepared, to_commit) = mpsc::channel(1);
         let call = Arc::new(call);
-        let splitter = OperationSplitter::new(&call, received, form, pieces);
+        let splitter = OperationSplitter::new(&call, received, form, format, pieces);
         let (key, digest) = match key {
             None => (None, None),
             Some(StartedKey { key, digest }) => {

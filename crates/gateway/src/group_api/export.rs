@@ -1,4 +1,4 @@
-//! Export of a group: its documents as JSON lines, as a feed takes them.
+//! Export of a group: its documents as JSON lines, or those of one type as a table, as a feed takes them.
 
 use std::io;
 use std::sync::Arc;
@@ -14,24 +14,56 @@ use hyper::{HeaderMap, StatusCode};
 use millrace_access::RequestCaller;
 use millrace_document::DocumentGroup;
 use millrace_node::Error;
+use millrace_table::{TableColumns, TableWriter};
 use serde_json::Value;
 
 use super::GroupCall;
 use crate::GatewayState;
-use crate::document_api;
+use crate::document_api::{self, feed};
 use crate::http::form_encode;
 
-/// Streams the documents of the caller's only group, in all content clusters.
+/// Format of an export.
+enum ExportFormat {
+    /// JSON lines.
+    Lines,
+    /// A table of the documents of one type.
+    Table(Box<TableWriter>),
+}
+
+/// Streams the documents of the caller's only group, in all content clusters; with a parameter `type`, those
+/// of one document type.
 ///
 /// # Errors
-/// No application is deployed.
+/// No application is deployed; the document type does not exist, or is missing for a table.
 pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Response, Error> {
     let caller = Arc::new(call.caller.within(group.clone())?);
+    let document_type = call.parameters.get("type").map(str::to_owned);
+    let is_table = feed::accepts_table(&call.request_headers);
     let GroupCall { node, headers, .. } = call;
-    node.deployments().current()?;
+    let deployment = node.deployments().current()?;
+    let kind = document_type.as_deref().map(|name| deployment.kind(name)).transpose()?;
+    let format = match (is_table, kind) {
+        (false, _) => ExportFormat::Lines,
+        (true, Some(kind)) => {
+            let columns = TableColumns::new(&kind.schema.document_type, |_| true);
+            ExportFormat::Table(Box::new(TableWriter::new(columns).map_err(table_error)?))
+        }
+        (true, None) => {
+            let reason = "is missing: a table has the documents of one type";
+            return Err(Error::parameter("type", reason.to_owned()));
+        }
+    };
     let mut clusters = node.content_clusters().into_iter();
     let Some(cluster) = clusters.next() else { return Ok(Response::new(Body::empty())) };
-    let mut export = GroupExport { node, caller, headers, cluster, continuation: None };
+    let mut export = GroupExport {
+        node,
+        caller,
+        headers,
+        document_type,
+        cluster,
+        continuation: None,
+        format: Some(format),
+    };
     // A refusal is answered before the export begins.
     let first = export.visit().await?;
     if first.status() != StatusCode::OK {
@@ -46,7 +78,8 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
         }
     });
     let mut response = Response::new(Body::new(body));
-    let content_type = HeaderValue::from_static("application/jsonl;charset=utf-8");
+    let content_type =
+        HeaderValue::from_static(if is_table { feed::ARROW } else { "application/jsonl;charset=utf-8" });
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     Ok(response)
 }
@@ -63,9 +96,17 @@ struct GroupExport {
     node: Arc<GatewayState>,
     caller: Arc<RequestCaller>,
     headers: HeaderMap,
+    /// Type of the wanted documents.
+    document_type: Option<String>,
     cluster: String,
     /// Start of the next visit.
     continuation: Option<String>,
+    /// `None` while documents are written.
+    format: Option<ExportFormat>,
+}
+
+fn table_error(error: millrace_table::Error) -> Error {
+    Error::Internal(error.to_string())
 }
 
 impl GroupExport {
@@ -86,6 +127,8 @@ impl GroupExport {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| ExportEnd::Failed(error.to_string()))?;
                 let documents = lines.push(frame.data_ref().map_or(&[][..], |data| data));
+                let written = self.written(documents).await;
+                let documents = written.map_err(|error| ExportEnd::Failed(error.message()))?;
                 if !documents.is_empty() && sender.send_data(Bytes::from(documents)).await.is_err() {
                     return Err(ExportEnd::Left);
                 }
@@ -96,7 +139,7 @@ impl GroupExport {
             match (lines.token, lines.is_complete) {
                 (_, true) => match clusters.next() {
                     Some(cluster) => (self.cluster, self.continuation) = (cluster, None),
-                    None => return Ok(()),
+                    None => return self.finish(sender).await,
                 },
                 (Some(token), false) if self.continuation.as_ref() != Some(&token) => {
                     self.continuation = Some(token);
@@ -107,11 +150,38 @@ impl GroupExport {
         }
     }
 
+    /// Documents in the format of the export, made by a thread of the pool.
+    async fn written(&mut self, lines: Vec<u8>) -> Result<Vec<u8>, Error> {
+        let mut table = match self.format.take() {
+            Some(ExportFormat::Table(table)) if !lines.is_empty() => table,
+            format => {
+                self.format = format;
+                return Ok(lines);
+            }
+        };
+        let write = move || {
+            let documents = table.columns().documents(&lines);
+            let batch = documents.and_then(|documents| table.batch(&documents));
+            (table, batch)
+        };
+        let (table, batch) = self.node.pool().run(write).await?;
+        self.format = Some(ExportFormat::Table(table));
+        batch.map_err(table_error)
+    }
+
+    /// Sends the end of a table.
+    async fn finish(&mut self, sender: &mut Sender<Bytes, io::Error>) -> Result<(), ExportEnd> {
+        let Some(ExportFormat::Table(table)) = self.format.take() else { return Ok(()) };
+        let end = table.finish().map_err(|error| ExportEnd::Failed(error.to_string()))?;
+        sender.send_data(Bytes::from(end)).await.map_err(|_| ExportEnd::Left)
+    }
+
     /// Visits the group, from the continuation on.
     async fn visit(&self) -> Result<Response, Error> {
         let continuation = self.continuation.as_deref().map(|token| ("continuation", token));
         let parameters = [("cluster", self.cluster.as_str()), ("stream", "true")];
-        let query = form_encode(parameters.into_iter().chain(continuation));
+        let selection = self.document_type.as_deref().map(|name| ("selection", name));
+        let query = form_encode(parameters.into_iter().chain(selection).chain(continuation));
         let request = Request::get(format!("/document/v1/?{query}"));
         let request = request.extension(Arc::clone(&self.caller)).body(Body::empty());
         let mut request = request.map_err(|error| Error::Internal(error.to_string()))?;

@@ -68,6 +68,7 @@ const fn both(method: &'static str, path: &'static str, summary: &'static str) -
 
 const JSON: &str = "application/json";
 const LINES: &str = "application/jsonl";
+const ARROW: &str = "application/vnd.apache.arrow.stream";
 const TEXT: &str = "text/plain";
 const HTML: &str = "text/html";
 const SCRIPT: &str = "text/javascript";
@@ -115,6 +116,8 @@ const VISIT: &[&str] = &[
 const SWEEP: &[&str] = &["cluster", "selection", "continuation", "timeChunk", "timeout", "tracelevel"];
 const GROUP: &[&str] = &["kind", "timeout"];
 
+const FEED: &[&str] = &["timeout", "durability", "dedupe", "type", "namespace", "id", "group", "groupname"];
+
 /// Description of a parameter.
 pub(super) struct ApiParameter {
     pub(super) name: &'static str,
@@ -156,13 +159,17 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("format.tensors", "Form of tensors: short, long, short-value, long-value, hex"),
     text("from", "Active application from which the package is copied"),
     number("fromTimestamp", "Minimum time of the documents, in microseconds since 1970"),
+    text("group", "Column of a table with the groups of its rows"),
+    text("groupname", "Group of all rows of a table"),
     number("hits", "Maximum number of hits; 10 by default"),
+    text("id", "Column of a table with the ids of its rows, or their names; id by default"),
     flag("includeRemoves", "Returns removals as well"),
     flag("indexedOnly", "Restricts it to indexed types"),
     text("input.query(NAME)", "Input of the rank profile: a number, a tensor, or embed(…)"),
     text("kind", "Kind of the group in the path: name (default) or number"),
     text("model.restrict", "Schemas to search, with commas between them"),
     text("model.sources", "Content clusters to search, with commas between them"),
+    text("namespace", "Namespace of the rows of a table; the document type by default"),
     number("offset", "Number of hits to skip"),
     text("presentation.format", "Format of the result: json, cbor, xml"),
     text("presentation.summary", "Document summary of the hits"),
@@ -183,6 +190,7 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     number("toTimestamp", "Maximum time of the documents, in microseconds since 1970"),
     number("trace.level", "Detail of the trace in the result"),
     number("tracelevel", "Detail of the trace in the answer"),
+    text("type", "Document type of the rows of a table"),
     number("wantedDocumentCount", "Minimum number of documents in an answer, if there are so many"),
     text("yql", "Query in YQL"),
 ];
@@ -284,9 +292,16 @@ const DOCUMENTS: &[ApiOperation] = &[
 
 const FEEDS: &[ApiOperation] = &[
     data("POST", "/feed/v1", "Executes a stream of operations, and answers with one line for each failure")
-        .takes(&["timeout", "durability", "dedupe"])
+        .takes(FEED)
         .body(LINES)
         .answers(LINES),
+    data(
+        "GET",
+        "/feed/v1",
+        "Returns the columns of a table of a document type, as an Arrow table without rows",
+    )
+    .takes(&["type"])
+    .answers(ARROW),
     data("POST", "/v1/logs", "Stores log records of OpenTelemetry").body("application/x-protobuf"),
 ];
 
@@ -300,10 +315,10 @@ const GROUPS: &[ApiOperation] = &[
     data("DELETE", "/group/v1/{group}", "Removes all documents of a group")
         .takes(&["kind", "erase", "timeout"]),
     data("POST", "/group/v1/{group}/export", "Returns the documents of a group as JSON lines")
-        .takes(&["kind"])
+        .takes(&["kind", "type"])
         .answers(LINES),
     data("POST", "/group/v1/{group}/restore", "Executes a stream of operations for documents of a group")
-        .takes(&["kind", "timeout"])
+        .takes(&["kind", "timeout", "type", "namespace", "id"])
         .body(LINES)
         .answers(LINES),
 ];

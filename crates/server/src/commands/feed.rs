@@ -1,18 +1,22 @@
 //! `millrace feed`.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use millrace_client::FeedPosition;
-use millrace_client::feed::{FeedOptions, FeedProgress, FeedReport, FeedStop, ResumeFile, feed, reach};
+use millrace_client::feed::{
+    FeedOptions, FeedProgress, FeedReport, FeedStop, ResumeFile, TableInput, feed, feed_table, reach,
+};
 use serde_json::{Value, json};
 
 use crate::cli::{FeedArguments, NodeArguments};
 use crate::error::Error;
 use crate::input::CommandInput;
 use crate::output::CommandOutput;
+use crate::table_file::TableFile;
 
 /// Number of failures with the same reason that are listed individually.
 const ALIKE_MAX: usize = 3;
@@ -34,17 +38,29 @@ pub async fn run(
     let mut resume = arguments.resume.as_deref().map(ResumeFile::open).transpose()?;
     let mut clean = true;
     for path in &arguments.files {
-        let CommandInput { name, size, stream } = CommandInput::open(path)?;
+        let source = match TableFile::open(path)? {
+            Some(table) => FeedFile::Table(table),
+            None => FeedFile::Lines(CommandInput::open(path)?),
+        };
         reach(&node.url, options.patience, |away| {
             eprintln!("note: {away}; trying for {} seconds (--patience)", arguments.patience);
         })
         .await?;
-        let bar = FeedBar::new(size, arguments.quiet || output.is_json());
-        let report =
-            feed(&arguments.within.url(node), &name, stream, &options, resume.as_mut(), |progress| {
-                bar.show(progress)
-            })
-            .await;
+        let bar = FeedBar::new(source.size(), arguments.quiet || output.is_json());
+        let (url, show) = (arguments.within.url(node), |progress: &FeedProgress| bar.show(progress));
+        let name = source.name(path);
+        let report = match source {
+            FeedFile::Lines(CommandInput { name, stream, .. }) => {
+                feed(&url, &name, stream, &options, resume.as_mut(), show).await
+            }
+            FeedFile::Table(table) => {
+                let first_row = resume.as_ref().map_or(0, |resume| resume.offset(&name));
+                let (parameters, columns) = (arguments.table.parameters(), table.columns()?.into());
+                let (name, parts) = (name.clone(), table.parts(first_row));
+                let table = TableInput { name, parameters, columns, first_row, parts };
+                feed_table(&url, table, &options, resume.as_mut(), show).await
+            }
+        };
         bar.end();
         let report = report?;
         clean &= report.progress.failed == 0 && report.stop.is_none();
@@ -58,6 +74,28 @@ pub async fn run(
         _ => {}
     }
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A file to be fed.
+enum FeedFile {
+    Lines(CommandInput),
+    Table(TableFile),
+}
+
+impl FeedFile {
+    fn name(&self, path: &Path) -> String {
+        match self {
+            FeedFile::Lines(input) => input.name.clone(),
+            FeedFile::Table(_) => path.display().to_string(),
+        }
+    }
+
+    fn size(&self) -> Option<u64> {
+        match self {
+            FeedFile::Lines(input) => input.size,
+            FeedFile::Table(table) => table.size,
+        }
+    }
 }
 
 /// Progress of a feed, for people.
@@ -120,6 +158,7 @@ pub enum FeedSource {
 /// Formats a report for people.
 pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
     let place_in = |place: FeedPosition| match source {
+        FeedSource::File if place.is_row() => format!("{name}: row {}", place.line),
         FeedSource::File => format!("{name}:{}:{}", place.line, place.column),
         FeedSource::Made => name.to_owned(),
     };
@@ -142,7 +181,8 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
     }
     match report.stop {
         Some(FeedStop::Unreadable(place)) => lines.push(format!(
-            "{name} was not read from line {} on: mend it there, and feed the rest",
+            "{name} was not read from {} {} on: mend it there, and feed the rest",
+            if place.is_row() { "row" } else { "line" },
             place.line
         )),
         Some(FeedStop::AtFailure) => {

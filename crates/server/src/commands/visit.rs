@@ -1,15 +1,20 @@
 //! `millrace visit`.
 
+use std::io::{self, IsTerminal as _, Stdout};
 use std::process::ExitCode;
 
+use arrow_ipc::reader::StreamReader;
 use hyper::header::ACCEPT;
 use hyper::{Method, StatusCode};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use millrace_document::FieldSet;
+use millrace_table::TableColumns;
 use serde_json::Value;
 
-use crate::cli::{NodeArguments, VisitArguments};
+use crate::cli::{NodeArguments, TableKind, VisitArguments};
 use crate::error::Error;
 use crate::output::print_all;
+use crate::table_file::TableOutput;
 
 /// Writes all documents of all clusters, or of one.
 pub async fn run(node: &NodeArguments, arguments: &VisitArguments) -> Result<ExitCode, Error> {
@@ -23,10 +28,95 @@ pub async fn run(node: &NodeArguments, arguments: &VisitArguments) -> Result<Exi
         None if of_type(arguments).is_some() => vec![None],
         None => clusters(&client).await?.into_iter().map(Some).collect(),
     };
+    let mut output = match arguments.table {
+        None => VisitOutput::Lines,
+        Some(kind) => {
+            if io::stdout().is_terminal() {
+                let reason =
+                    "a table is no text: redirect it to a file, as in millrace visit … > notes.parquet";
+                return Err(Error::Argument(reason.to_owned()));
+            }
+            VisitOutput::Table(Box::new(VisitedTable::new(&client, arguments, kind).await?))
+        }
+    };
     for cluster in clusters {
-        visit(&client, arguments, cluster.as_deref()).await?;
+        visit(&client, arguments, cluster.as_deref(), &mut output).await?;
     }
+    output.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Destination of the documents.
+enum VisitOutput {
+    /// JSON lines on standard output.
+    Lines,
+    Table(Box<VisitedTable>),
+}
+
+impl VisitOutput {
+    /// Writes lines with a document each.
+    fn write(&mut self, lines: &[u8]) -> Result<(), Error> {
+        match self {
+            VisitOutput::Lines => print_all(lines),
+            VisitOutput::Table(table) => table.write(lines)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        match self {
+            VisitOutput::Lines => Ok(()),
+            VisitOutput::Table(table) => table.output.finish(),
+        }
+    }
+}
+
+/// A table of documents on standard output.
+struct VisitedTable {
+    columns: TableColumns,
+    output: TableOutput<Stdout>,
+}
+
+impl VisitedTable {
+    /// Asks the node for the columns of the document type.
+    async fn new(client: &NodeClient, arguments: &VisitArguments, kind: TableKind) -> Result<Self, Error> {
+        let document_type = arguments.document_type.as_deref().unwrap_or_default();
+        let request = OutgoingRequest::new(Method::GET, "/feed/v1").parameter("type", document_type);
+        let table = client.send(request).await?.checked()?.body;
+        let wrong = |reason: String| Error::Argument(format!("the columns of {document_type}: {reason}"));
+        let table = StreamReader::try_new(&table[..], None).map_err(|error| wrong(error.to_string()))?;
+        let shown = shown_fields(arguments.fields.as_deref(), document_type)?;
+        let columns = TableColumns::of_schema(&table.schema(), |field| {
+            shown.as_ref().is_none_or(|shown| shown.iter().any(|name| name == field))
+        });
+        let columns = columns.map_err(|error| wrong(error.to_string()))?;
+        let output = match kind {
+            TableKind::Arrow => TableOutput::arrow(io::stdout(), columns.schema())?,
+            TableKind::Parquet => TableOutput::parquet(io::stdout(), columns.schema())?,
+        };
+        Ok(VisitedTable { columns, output })
+    }
+
+    fn write(&mut self, lines: &[u8]) -> Result<(), Error> {
+        let batch = self.columns.documents(lines).and_then(|documents| self.columns.batch(&documents));
+        self.output.write(&batch.map_err(|error| Error::Argument(error.to_string()))?)
+    }
+}
+
+/// Fields that are shown; `None` for all.
+fn shown_fields(field_set: Option<&str>, document_type: &str) -> Result<Option<Vec<String>>, Error> {
+    match field_set
+        .map(str::parse::<FieldSet>)
+        .transpose()
+        .map_err(|error| Error::Argument(error.to_string()))?
+    {
+        None | Some(FieldSet::All | FieldSet::Document) => Ok(None),
+        Some(FieldSet::Id | FieldSet::None) => Ok(Some(Vec::new())),
+        Some(FieldSet::Fields { document_type: of, fields }) if of == document_type => Ok(Some(fields)),
+        Some(FieldSet::Fields { document_type: of, .. }) => {
+            Err(Error::Argument(format!("--fields has fields of {of}, and --type is {document_type}")))
+        }
+    }
 }
 
 /// Refuses a document type that does not exist, with a list of the existing ones; a selection would silently
@@ -53,7 +143,12 @@ async fn clusters(client: &NodeClient) -> Result<Vec<String>, Error> {
     }
 }
 
-async fn visit(client: &NodeClient, arguments: &VisitArguments, cluster: Option<&str>) -> Result<(), Error> {
+async fn visit(
+    client: &NodeClient,
+    arguments: &VisitArguments,
+    cluster: Option<&str>,
+    output: &mut VisitOutput,
+) -> Result<(), Error> {
     let selection = selection(arguments);
     let mut continuation: Option<String> = None;
     loop {
@@ -73,7 +168,16 @@ async fn visit(client: &NodeClient, arguments: &VisitArguments, cluster: Option<
             }
         }
         let mut lines = VisitLines::default();
-        client.stream(request, |bytes| lines.push(bytes)).await?;
+        let mut written = Ok(());
+        client
+            .stream(request, |bytes| {
+                let documents = lines.push(bytes);
+                if written.is_ok() && !documents.is_empty() {
+                    written = output.write(&documents);
+                }
+            })
+            .await?;
+        written?;
         if let Some(message) = lines.failure {
             return Err(Error::Argument(message));
         }
@@ -124,7 +228,7 @@ fn selection(arguments: &VisitArguments) -> Option<String> {
     }
 }
 
-/// Lines of a streamed visit: documents go to standard output, the others show the progress.
+/// Lines of a streamed visit: documents are passed on, the others show the progress.
 #[derive(Default)]
 struct VisitLines {
     pending: Vec<u8>,
@@ -134,9 +238,10 @@ struct VisitLines {
 }
 
 impl VisitLines {
-    fn push(&mut self, bytes: &[u8]) {
+    /// Adds bytes, and returns the lines of documents that are complete.
+    fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(bytes);
-        let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return };
+        let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
         let rest = self.pending.split_off(end + 1);
         let whole = std::mem::replace(&mut self.pending, rest);
         let mut documents = Vec::new();
@@ -147,7 +252,7 @@ impl VisitLines {
                 self.control(line);
             }
         }
-        print_all(&documents);
+        documents
     }
 
     fn control(&mut self, line: &[u8]) {

@@ -6,14 +6,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_document::json::{FeedOperation, FeedPosition, FeedReader};
+use millrace_table::ReadRow;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::answer::FeedBreak;
 use super::key::{BodyDigest, Sha256Digest};
 use super::source::{BodyFrame, FrameSource, PackedForm, SourceFailure};
+use super::table::FeedFormat;
 use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
 use crate::GatewayState;
 use crate::http::{BodyReader, BudgetReservation};
@@ -91,17 +94,17 @@ pub(super) struct FeedPiece {
     pub(super) is_end: bool,
     /// Size of the operations, in bytes.
     bytes: usize,
-    /// Memory of operations that are larger than a piece.
+    /// Memory of operations that are larger than a piece, or of a batch of rows.
     _room: Option<BudgetReservation>,
 }
 
 /// Splits a body into pieces, on a thread of its own.
 pub(super) struct OperationSplitter {
-    node: Arc<GatewayState>,
+    call: Arc<DocumentCall>,
     frames: mpsc::Receiver<BodyFrame>,
     form: PackedForm,
+    format: FeedFormat,
     pieces: mpsc::Sender<FeedPiece>,
-    patience: Duration,
     handle: Handle,
 }
 
@@ -114,6 +117,8 @@ struct GatheredPiece {
     /// Offset of the end of the last operation.
     end: u64,
     room: Option<BudgetReservation>,
+    /// True while further rows of a batch follow: its memory is held until the last one.
+    is_within_batch: bool,
 }
 
 impl GatheredPiece {
@@ -123,7 +128,7 @@ impl GatheredPiece {
             return Ok(());
         }
         let mut piece = std::mem::take(&mut self.piece);
-        piece._room = self.room.take();
+        piece._room = self.room.take_if(|_| !self.is_within_batch);
         let is_gone = |_| io::Error::other("the stream was stopped");
         self.pieces.blocking_send(piece).map_err(is_gone)
     }
@@ -131,77 +136,136 @@ impl GatheredPiece {
 
 impl OperationSplitter {
     pub(super) fn new(
-        call: &DocumentCall,
+        call: &Arc<DocumentCall>,
         frames: mpsc::Receiver<BodyFrame>,
         form: PackedForm,
+        format: FeedFormat,
         pieces: mpsc::Sender<FeedPiece>,
     ) -> Self {
-        let (node, patience) = (Arc::clone(&call.node), call.timeout);
-        OperationSplitter { node, frames, form, pieces, patience, handle: Handle::current() }
+        OperationSplitter { call: Arc::clone(call), frames, form, format, pieces, handle: Handle::current() }
     }
 
     /// Runs until the body ends, cannot be read further, or the pieces are no longer taken.
     pub(super) fn run(self) {
-        let limit = self.node.settings().request_bytes_max;
+        let OperationSplitter { call, frames, form, format, pieces, handle } = self;
         let failure = SourceFailure::default();
         let gathered = Rc::new(RefCell::new(GatheredPiece {
             piece: FeedPiece::default(),
-            pieces: self.pieces,
+            pieces,
             read: 0,
             end: 0,
             room: None,
+            is_within_batch: false,
         }));
         let waiting = Rc::clone(&gathered);
         let before_wait = Box::new(move || waiting.borrow_mut().hand_on());
-        let frames = FrameSource::new(self.frames, failure.clone(), before_wait);
+        let frames = FrameSource::new(frames, failure.clone(), before_wait);
         let source = ReservingSource {
-            source: self.form.unpack(frames),
+            source: form.unpack(frames),
             gathered: Rc::clone(&gathered),
-            node: self.node,
-            patience: self.patience,
-            handle: self.handle,
+            node: Arc::clone(&call.node),
+            patience: call.timeout,
+            handle,
             failure: failure.clone(),
         };
-        let mut number = 0;
-        for next in FeedReader::with_limit(source, limit) {
-            number += 1;
+        let is_taken = match format {
+            FeedFormat::Json => {
+                let limit = call.node.settings().request_bytes_max;
+                let mut operations = FeedReader::with_limit(source, limit);
+                gather(&gathered, || operations.next(), GatheredPiece::take, &failure)
+            }
+            FeedFormat::Table(table) => match table.rows(&call, source) {
+                Ok(mut rows) => gather(&gathered, || rows.next(), GatheredPiece::take_row, &failure),
+                Err(refused) => {
+                    gathered.borrow_mut().piece.stopped = Some(failure.take().unwrap_or(refused));
+                    true
+                }
+            },
+        };
+        if is_taken {
             let mut gathered = gathered.borrow_mut();
-            match next {
-                Ok(operation) => gathered.take(number, operation),
-                Err(millrace_document::Error::Operation { place, reason }) => {
-                    gathered.end = gathered.end.max(place.offset);
-                    let end = gathered.end;
-                    let operation = Err(FeedBreak { status: 400, message: reason });
-                    gathered.piece.items.push(FeedItem { number, place, end, operation });
-                }
-                Err(error) => {
-                    gathered.piece.stopped = Some(
-                        failure
-                            .take()
-                            .unwrap_or_else(|| FeedBreak { status: 400, message: error.to_string() }),
-                    );
-                }
-            }
-            let piece = &gathered.piece;
-            let is_full = piece.bytes >= PIECE_BYTES || piece.items.len() >= PIECE_OPERATIONS;
-            if (is_full || piece.stopped.is_some()) && gathered.hand_on().is_err() {
-                return;
-            }
+            gathered.piece.is_end = true;
+            // If it is not taken, the stream was stopped.
+            let _ = gathered.hand_on();
         }
-        let mut gathered = gathered.borrow_mut();
-        gathered.piece.is_end = true;
-        // If it is not taken, the stream was stopped.
-        let _ = gathered.hand_on();
     }
 }
 
-impl GatheredPiece {
-    fn take(&mut self, number: u64, operation: FeedOperation) {
-        let place = operation.place;
-        self.end = place.offset + operation.json.len() as u64;
-        self.piece.bytes += operation.json.len();
-        self.piece.items.push(FeedItem { number, place, end: self.end, operation: Ok(operation) });
+/// Gathers the operations of a source in pieces. Returns false if a piece is not taken.
+fn gather<T>(
+    gathered: &RefCell<GatheredPiece>,
+    mut next: impl FnMut() -> Option<T>,
+    take: impl Fn(&mut GatheredPiece, u64, T) -> Result<(), FeedBreak>,
+    failure: &SourceFailure,
+) -> bool {
+    let mut number = 0;
+    while let Some(next) = next() {
+        number += 1;
+        let mut gathered = gathered.borrow_mut();
+        if let Err(unreadable) = take(&mut gathered, number, next) {
+            gathered.piece.stopped = Some(failure.take().unwrap_or(unreadable));
+        }
+        let piece = &gathered.piece;
+        let is_full = piece.bytes >= PIECE_BYTES || piece.items.len() >= PIECE_OPERATIONS;
+        if (is_full || piece.stopped.is_some()) && gathered.hand_on().is_err() {
+            return false;
+        }
     }
+    true
+}
+
+impl GatheredPiece {
+    /// Takes an operation, or text that is not one.
+    ///
+    /// # Errors
+    /// The text cannot be read further.
+    fn take(
+        &mut self,
+        number: u64,
+        operation: Result<FeedOperation, millrace_document::Error>,
+    ) -> Result<(), FeedBreak> {
+        let (place, operation) = match operation {
+            Ok(operation) => {
+                let place = operation.place;
+                self.end = place.offset + operation.json.len() as u64;
+                self.piece.bytes += operation.json.len();
+                (place, Ok(operation))
+            }
+            Err(millrace_document::Error::Operation { place, reason }) => {
+                self.end = self.end.max(place.offset);
+                (place, Err(unreadable(reason)))
+            }
+            Err(error) => return Err(unreadable(error.to_string())),
+        };
+        self.piece.items.push(FeedItem { number, place, end: self.end, operation });
+        Ok(())
+    }
+
+    /// Takes a row, or one that is no document.
+    ///
+    /// # Errors
+    /// The table cannot be read further.
+    fn take_row(
+        &mut self,
+        number: u64,
+        row: Result<ReadRow, millrace_table::Error>,
+    ) -> Result<(), FeedBreak> {
+        let ReadRow { operation, place, end, is_last } =
+            row.map_err(|error| unreadable(error.to_string()))?;
+        (self.end, self.is_within_batch) = (end, !is_last);
+        self.piece.bytes += operation.as_ref().map_or(0, |operation| operation.json.len());
+        self.piece.items.push(FeedItem {
+            number,
+            place,
+            end,
+            operation: operation.map_err(|error| unreadable(error.to_string())),
+        });
+        Ok(())
+    }
+}
+
+fn unreadable(message: String) -> FeedBreak {
+    FeedBreak { status: StatusCode::BAD_REQUEST.as_u16(), message }
 }
 
 /// A source that reserves memory for operations that are larger than a piece.

@@ -6,6 +6,7 @@ use millrace_access::RequestCaller;
 use millrace_node::Error;
 use ring::digest::{Context, SHA256};
 
+use super::table::TABLE_PARAMETERS;
 use crate::http::RequestParameters;
 
 /// Digest by SHA-256.
@@ -94,6 +95,13 @@ impl BodyDigest {
         digest.part(headers.get(CONTENT_ENCODING).map_or(&b""[..], |value| value.as_bytes()));
         for name in PARAMETERS {
             digest.part(parameters.get(name).unwrap_or_default().as_bytes());
+        }
+        // Only those that are there: the digests of other streams stay what they were.
+        for name in TABLE_PARAMETERS {
+            if let Some(value) = parameters.get(name) {
+                digest.part(name.as_bytes());
+                digest.part(value.as_bytes());
+            }
         }
         BodyDigest(digest)
     }

@@ -84,6 +84,7 @@ impl OperationList {
     /// Place in the stream of a place in the list, which lies in the operation `at`, begun at `start`.
     fn place(&self, at: usize, start: FeedPosition, line: u64, column: u64) -> FeedPosition {
         match line.saturating_sub(self.lines[at]) {
+            _ if start.is_row() => start,
             0 => FeedPosition { column: start.column + column.saturating_sub(1), ..start },
             further => FeedPosition { line: start.line + further, column, ..start },
         }

@@ -1,0 +1,22 @@
+//! Arrow tables as documents, and documents as Arrow tables.
+//!
+//! A table has a row for each document: a column with the id or the name, perhaps one with the group, and a
+//! column for each field. [`TableReader`] reads the stream form of Arrow IPC as operations of a feed;
+//! [`TableWriter`] makes such a stream of documents.
+//!
+//! - `column` has the table of types: which Arrow types a field takes, and the one that is written.
+//! - `cell` reads one value of a column, `row` a whole document.
+//! - `array` makes a column of values.
+
+mod array;
+mod cell;
+mod column;
+mod error;
+mod reader;
+mod row;
+mod writer;
+
+pub use error::Error;
+pub use reader::{ReadRow, TableBounds, TableReader};
+pub use row::RowMapping;
+pub use writer::{TableColumns, TableWriter};

@@ -1,0 +1,182 @@
+//! Rows of a table as documents.
+
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentType};
+
+use crate::Error;
+use crate::cell::{CellReader, RowMemory, is_label, name_of};
+use crate::column::{TYPE_METADATA, id_column, taken};
+
+/// Way in which the rows of a table become documents of one type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowMapping {
+    /// Namespace of the ids; the name of the document type if there is none.
+    pub namespace: Option<String>,
+    /// Column with the ids of the documents, or their names.
+    pub id: Option<String>,
+    /// Column with the groups of the documents.
+    pub group_column: Option<String>,
+    /// Group of all documents.
+    pub group: Option<DocumentGroup>,
+    /// True to leave out columns that are no fields.
+    pub ignores_unknown_columns: bool,
+}
+
+impl RowMapping {
+    /// Name of the document type that a table was written from.
+    pub fn document_type_of(schema: &Schema) -> Option<&str> {
+        schema.metadata().get(TYPE_METADATA).map(String::as_str)
+    }
+}
+
+/// Reader of the rows of a table.
+#[derive(Debug)]
+pub(crate) struct TableRowReader {
+    document_type: String,
+    namespace: String,
+    id: usize,
+    group: RowGroup,
+    fields: Vec<FieldColumn>,
+}
+
+/// Group of the documents whose row has only a name.
+#[derive(Debug)]
+enum RowGroup {
+    Same(DocumentGroup),
+    Column(usize),
+}
+
+/// Column with the values of a field.
+#[derive(Debug)]
+struct FieldColumn {
+    /// Number of the column.
+    column: usize,
+    name: std::sync::Arc<str>,
+    reader: CellReader,
+}
+
+impl TableRowReader {
+    /// Compares the columns with the fields of the document type.
+    ///
+    /// # Errors
+    /// A column is missing, or has a type that its field does not take; the text lists all of them.
+    pub(crate) fn new(
+        schema: &Schema,
+        document_type: &DocumentType,
+        mapping: &RowMapping,
+    ) -> Result<Self, Error> {
+        let type_name = document_type.name();
+        let id_name = mapping.id.as_deref().unwrap_or_else(|| id_column(document_type));
+        let id = name_column(schema, id_name, "id")?;
+        let group = match (&mapping.group_column, &mapping.group) {
+            (Some(name), None) => RowGroup::Column(name_column(schema, name, "group")?),
+            (None, group) => RowGroup::Same(group.clone().unwrap_or(DocumentGroup::None)),
+            (Some(_), Some(_)) => {
+                let reason = "group names a column with the groups, and groupname one group for all rows: leave out one of them";
+                return Err(Error::Columns(reason.to_owned()));
+            }
+        };
+        let (mut fields, mut refused, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, column) in schema.fields().iter().enumerate() {
+            let name = column.name();
+            if names.contains(&name) {
+                refused.push(format!("there are two columns '{name}'; leave out one of them"));
+                continue;
+            }
+            names.push(name);
+            let Some(field) = document_type.field(name) else {
+                let is_used = at == id || matches!(group, RowGroup::Column(group) if group == at);
+                if !is_used && !mapping.ignores_unknown_columns {
+                    refused.push(format!(
+                        "column '{name}' is no field of {type_name}; leave it out, or rename it"
+                    ));
+                }
+                continue;
+            };
+            match CellReader::new(column.data_type(), &field.data_type) {
+                Some(reader) => {
+                    fields.push(FieldColumn { column: at, name: std::sync::Arc::clone(&field.name), reader });
+                }
+                None => refused.push(format!(
+                    "column '{name}' is {}, and the field is {}; cast it to {}",
+                    column.data_type(),
+                    field.data_type,
+                    taken(&field.data_type)
+                )),
+            }
+        }
+        match refused.is_empty() {
+            true => Ok(TableRowReader {
+                document_type: type_name.to_string(),
+                namespace: mapping.namespace.clone().unwrap_or_else(|| type_name.to_string()),
+                id,
+                group,
+                fields,
+            }),
+            false => Err(Error::Columns(refused.join(". "))),
+        }
+    }
+
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// It has no id, or a value that its field does not take.
+    pub(crate) fn read(&self, batch: &RecordBatch, row: usize, memory_max: usize) -> Result<Document, Error> {
+        let id = self.id(batch, row)?;
+        let mut memory = RowMemory::new(memory_max);
+        let mut fields = Vec::with_capacity(self.fields.len());
+        for FieldColumn { column, name, reader } in &self.fields {
+            let value = reader.read(batch.column(*column).as_ref(), row, &mut memory);
+            match value {
+                Ok(Some(value)) => fields.push((std::sync::Arc::clone(name), value)),
+                Ok(None) => {}
+                Err(error) => return Err(Error::value(format!("column '{name}': {error}"))),
+            }
+        }
+        Ok(Document { id, fields })
+    }
+
+    fn id(&self, batch: &RecordBatch, row: usize) -> Result<DocumentId, Error> {
+        let name = name_of(batch.column(self.id).as_ref(), row);
+        let name = name.ok_or_else(|| Error::value("the row has no id: its cell is null"))?;
+        let id = match name.starts_with("id:") {
+            true => DocumentId::parse(&name),
+            false => DocumentId::new(&self.namespace, &self.document_type, &self.group(batch, row)?, &name),
+        };
+        let id = id.map_err(|error| Error::value(error.to_string()))?;
+        if id.document_type() != self.document_type {
+            let reason = format!("{id} is a document of another type than {}", self.document_type);
+            return Err(Error::value(reason));
+        }
+        Ok(id)
+    }
+
+    fn group(&self, batch: &RecordBatch, row: usize) -> Result<DocumentGroup, Error> {
+        match &self.group {
+            RowGroup::Same(group) => Ok(group.clone()),
+            RowGroup::Column(column) => match name_of(batch.column(*column).as_ref(), row) {
+                Some(name) if !name.is_empty() => Ok(DocumentGroup::Name(name)),
+                _ => Err(Error::value("the row has no group: its cell is null or empty")),
+            },
+        }
+    }
+}
+
+/// Number of a column with names.
+fn name_column(schema: &Schema, name: &str, part: &str) -> Result<usize, Error> {
+    let Some((at, column)) = schema.fields().find(name) else {
+        let known: Vec<&str> = schema.fields().iter().map(|column| column.name().as_str()).collect();
+        return Err(Error::Columns(format!(
+            "there is no column '{name}' for the {part}; name one by the parameter {part}: the table has {}",
+            known.join(", ")
+        )));
+    };
+    match is_label(column.data_type()) {
+        true => Ok(at),
+        false => Err(Error::Columns(format!(
+            "column '{name}' is {}, and the {part} is a string or an integer",
+            column.data_type()
+        ))),
+    }
+}
