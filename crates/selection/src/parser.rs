@@ -224,6 +224,7 @@ impl<'t> SelectionParser<'t> {
             Some('"' | '\'') => self.text_literal().map(SelectionOperand::Text),
             Some(c) if c.is_ascii_digit() || c == '-' || c == '+' || c == '.' => self.number(),
             Some(c) if c.is_alphabetic() || c == '_' => self.named_value(),
+            Some('$') => Err(self.fail("a variable stands in a field path, as in music.tags[$x]")),
             Some(c) => Err(self.fail(&format!("expected a value, got '{c}'"))),
             None => Err(self.fail("expected a value before the end")),
         }
@@ -246,10 +247,11 @@ impl<'t> SelectionParser<'t> {
             }
             _ => {}
         }
-        if !self.rest().starts_with('.') {
+        if !self.sees_dot() {
             return Ok(SelectionOperand::Type(name.to_owned()));
         }
         self.at += 1;
+        self.skip_space();
         let field = self.name();
         if field.is_empty() {
             return Err(self.fail(&format!("expected a field after '{name}.'")));
@@ -264,6 +266,7 @@ impl<'t> SelectionParser<'t> {
         let steps = self.steps()?;
         Ok(SelectionOperand::Field(FieldReference {
             document_type: name.to_owned(),
+            heirs: Vec::new(),
             field: field.to_owned(),
             steps,
         }))
@@ -276,10 +279,12 @@ impl<'t> SelectionParser<'t> {
             if steps.len() > DEPTH {
                 return Err(self.fail(&format!("a field path has more than {DEPTH} steps")));
             }
+            let _ = self.sees_dot();
             match self.rest().chars().next() {
                 Some('.') => {
                     let start = self.at;
                     self.at += 1;
+                    self.skip_space();
                     let member = self.name();
                     if member.is_empty() || self.rest().starts_with('(') {
                         // A function of the value, not a member.
@@ -290,35 +295,43 @@ impl<'t> SelectionParser<'t> {
                 }
                 Some('{') => {
                     self.at += 1;
-                    steps.push(SelectionStep::Key(self.key()?));
+                    steps.push(self.key()?);
                 }
                 Some('[') => {
                     self.at += 1;
-                    let inner = self.until(']')?;
-                    if inner.starts_with('$') {
-                        return Err(self.variables());
-                    }
-                    let index =
-                        inner.trim().parse().map_err(|_| self.fail(&format!("'{inner}' is not an index")))?;
-                    steps.push(SelectionStep::Index(index));
+                    let inner = self.until(']')?.trim();
+                    steps.push(match inner.strip_prefix('$') {
+                        Some(variable) => self.variable(variable)?,
+                        None => SelectionStep::Index(
+                            inner.parse().map_err(|_| self.fail(&format!("'{inner}' is not an index")))?,
+                        ),
+                    });
                 }
                 _ => return Ok(steps),
             }
         }
     }
 
-    fn key(&mut self) -> Result<String, Error> {
+    /// Parses the text after `{`: a key, with or without quotes, or a variable.
+    fn key(&mut self) -> Result<SelectionStep, Error> {
+        self.skip_space();
         if self.rest().starts_with('"') {
             let key = self.text_literal()?;
             self.expect("}")?;
-            return Ok(key);
+            return Ok(SelectionStep::Key(key));
         }
-        let key = self.until('}')?;
-        if key.starts_with('$') { Err(self.variables()) } else { Ok(key.to_owned()) }
+        let key = self.until('}')?.trim_end();
+        match key.strip_prefix('$') {
+            Some(variable) => self.variable(variable),
+            None => Ok(SelectionStep::Key(key.to_owned())),
+        }
     }
 
-    fn variables(&self) -> Error {
-        self.fail("variables in field paths are not supported; name the key or index, or leave it out to mean any element")
+    fn variable(&self, name: &str) -> Result<SelectionStep, Error> {
+        if name.is_empty() || name.contains(|c: char| !c.is_alphanumeric() && c != '_') {
+            return Err(self.fail(&format!("'${name}' is not a variable: expected a name after '$'")));
+        }
+        Ok(SelectionStep::Variable(name.to_owned()))
     }
 
     fn until(&mut self, end: char) -> Result<&'t str, Error> {
@@ -346,20 +359,23 @@ impl<'t> SelectionParser<'t> {
             "specific" => Ok(IdPart::Specific),
             "user" => Ok(IdPart::User),
             "group" => Ok(IdPart::Group),
+            "bucket" => Ok(IdPart::Bucket),
+            "gid" => Ok(IdPart::GlobalId),
             _ => {
                 self.at = start + 1;
-                Err(self.fail("an id has scheme, namespace, type, specific, user and group"))
+                Err(self.fail("an id has scheme, namespace, type, specific, user, group, bucket and gid"))
             }
         }
     }
 
     /// Parses `.name()` after a value.
     fn function(&mut self) -> Result<Option<SelectionFunction>, Error> {
-        if !self.rest().starts_with('.') {
+        if !self.sees_dot() {
             return Ok(None);
         }
         let start = self.at;
         self.at += 1;
+        self.skip_space();
         let function = match self.name().to_ascii_lowercase().as_str() {
             "abs" => SelectionFunction::Abs,
             "hash" => SelectionFunction::Hash,
@@ -462,6 +478,12 @@ impl<'t> SelectionParser<'t> {
                             code.and_then(char::from_u32)
                                 .ok_or_else(|| self.fail("\\x needs two hexadecimal digits"))?
                         }
+                        Some((_, 'u')) => {
+                            let digits = chars.by_ref().take(4).map(|(_, c)| c.to_digit(16));
+                            let code = digits.collect::<Option<Vec<u32>>>().filter(|all| all.len() == 4);
+                            code.and_then(|all| char::from_u32(all.iter().fold(0, |code, c| code << 4 | c)))
+                                .ok_or_else(|| self.fail("\\u needs four hexadecimal digits of a character"))?
+                        }
                         Some((_, other)) => other,
                         None => break,
                     };
@@ -545,6 +567,15 @@ impl<'t> SelectionParser<'t> {
     fn eat_here(&mut self, symbol: &str) -> bool {
         let seen = self.rest().starts_with(symbol);
         self.at += if seen { symbol.len() } else { 0 };
+        seen
+    }
+
+    /// True if a dot is next; spaces before it are passed over.
+    fn sees_dot(&mut self) -> bool {
+        let seen = self.rest().trim_start().starts_with('.');
+        if seen {
+            self.skip_space();
+        }
         seen
     }
 
