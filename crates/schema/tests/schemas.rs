@@ -422,6 +422,19 @@ fn schemas_inherit() {
 }
 
 #[test]
+fn rank_profiles_inherit_those_of_inherited_documents() {
+    let parent = "schema parent { document parent { field n type int { indexing: attribute } }
+        rank-profile p { first-phase { expression: attribute(n) } match-features: attribute(n) } }";
+    let child = "schema x { document x inherits parent { }
+        rank-profile q inherits p { match-features inherits p { attribute(n) } }
+        rank-profile default inherits default { } }";
+    let application = application(child, &[("schemas/parent.sd", parent)]).unwrap();
+    let profiles = &application.schemas["x"].rank_profiles;
+    assert!(profiles["q"].first_phase.expression.is_some() && !profiles.contains_key("p"));
+    refuses("schema x { document x {} rank-profile q inherits p {} }", "'p', which is not declared");
+}
+
+#[test]
 fn refusals_name_place_cause_and_cure() {
     refuses("", "1:1: expected 'schema name { … }', found the end of the file");
     refuses("schema x {", "the '{' of this schema is not closed");
@@ -458,7 +471,12 @@ fn refusals_name_place_cause_and_cure() {
     );
     refuses("schema x { document x {} fieldset f { fields: nme } }", "names 'nme', which is not a field");
     refuses("schema x { document x {} document-summary s { summary a {} } }", "no field 'a' to show");
-    refuses("schema x { document x { struct s { field t type s {} } } }", "struct 's' contains itself");
+    refuses(
+        "schema x { document x { struct s inherits t {} struct t inherits s {} } }",
+        "struct 's' inherits itself",
+    );
+    let pair = "struct s { field a type s {} field b type s {} field c type s {} field d type s {} }";
+    refuses(&format!("schema x {{ document x {{ {pair} }} }}"), "struct 's' contains itself too often");
     refuses("schema x { document x { field a type int { bolding: on } } }", "bolding is for strings");
     refuses(
         "schema x { document x { field a type int { indexing: attribute\nattribute: distance-metric: angular } } }",
