@@ -124,6 +124,11 @@ fn matched<'t>(TermText { text, .. }: &'t TermText, matching: &TermMatch) -> Cow
         TermMatch::Suffix => format!("*{text}").into(),
         TermMatch::Substring => format!("*{text}*").into(),
         TermMatch::Regex => format!("/{text}/").into(),
+        TermMatch::Uri { start, end } => {
+            let (start, end) =
+                (if *start { "^" } else { "" }, end.map_or("", |end| if end { "$" } else { "*" }));
+            format!("{start}{text}{end}").into()
+        }
     }
 }
 

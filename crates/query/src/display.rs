@@ -186,6 +186,11 @@ fn matched(f: &mut Formatter<'_>, text: &TermText, matching: &TermMatch) -> fmt:
         TermMatch::Substring => write!(f, "SUBSTRING({text})"),
         TermMatch::Regex => write!(f, "REGEX({text})"),
         TermMatch::Fuzzy { max_edit_distance, prefix_length, prefix } => {
+        TermMatch::Uri { start, end } => {
+            let (start, end) =
+                (if *start { "^" } else { "" }, end.map_or("", |end| if end { "$" } else { "*" }));
+            write!(f, "URI({start}{text}{end})")
+        }
             let prefix = if *prefix { " prefix" } else { "" };
             write!(f, "FUZZY({text} {max_edit_distance} {prefix_length}{prefix})")
         }

@@ -316,6 +316,13 @@ pub enum TermMatch {
         /// True to compare only the start of the word.
         prefix: bool,
     },
+    /// The words of an address, one after another: `uri`.
+    Uri {
+        /// True if it must begin at the start of the hostname.
+        start: bool,
+        /// True if it must end at the end of the hostname; `None` for the default, which is true for hostnames.
+        end: Option<bool>,
+    },
 }
 
 /// One end of a range.

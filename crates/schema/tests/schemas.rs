@@ -42,6 +42,7 @@ fn describe(schema: &Schema, name: &str) -> String {
         MatchMode::Word => "word".to_owned(),
         MatchMode::Exact => "exact".to_owned(),
         MatchMode::Gram { size } => format!("gram{size}"),
+        MatchMode::Uri(part) => format!("uri {part:?}"),
     };
     for (flag, word) in [
         (field.index.is_some(), format!("index:{mode}")),
@@ -74,6 +75,9 @@ fn fields_get_their_defaults_by_type() {
     check("string { indexing: summary | attribute }", "string attribute:word summary");
     check("string { indexing: index | attribute }", "string index:text attribute Best");
     check("string {}", "string");
+    check("uri { indexing: index }", "uri index:uri All None");
+    check("array<uri> { indexing: summary | index }", "array<uri> index:uri All summary None");
+    check("uri { indexing: attribute }", "uri attribute:word");
     check("string", "string");
     check("string { indexing: index\n match: exact }", "string index:exact filter");
     check("string { indexing: index\n match: exact\n rank: normal }", "string index:exact");

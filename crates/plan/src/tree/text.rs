@@ -101,7 +101,7 @@ impl TreeBuilder<'_> {
     fn words_of(&self, text: &UserText, place: ItemPosition<'_>) -> Result<Option<QueryItem>, Error> {
         let targets = self.targets(&text.field, place)?;
         let matching = match targets.iter().find(|target| target.is_text()) {
-            Some(target) => target.matching().clone(),
+            Some(target) => target.matching().of_queries(),
             None => plain_matching(),
         };
         let language = text.annotations.language.as_deref().or(self.query.language.as_deref());
