@@ -81,6 +81,7 @@ CONDITIONS = [
     ('link.path contains "1"', ""),
     ('link.scheme contains "http"', "b"),
     ('userInput("link.hostname:^other.org")', "b"),
+    ('labeled(link.path contains "path", "mine", 3)', "b"),
     ('domain contains "http://other.org/path"', "b"),
     # Numbers.
     ("year = 2010", "cd"),

@@ -29,6 +29,9 @@ pub fn parsed(item: &QueryItem, schemas: &[&Schema]) -> QueryItem {
         QueryItem::And(items) => QueryItem::And(all(items)),
         QueryItem::Or(items) => QueryItem::Or(all(items)),
         QueryItem::Rank(items) => QueryItem::Rank(all(items)),
+        QueryItem::Labeled { item, label, score } => {
+            QueryItem::Labeled { item: Box::new(parsed(item, schemas)), label: label.clone(), score: *score }
+        }
         QueryItem::Not { positive, negatives } => {
             QueryItem::Not { positive: Box::new(parsed(positive, schemas)), negatives: all(negatives) }
         }
