@@ -54,9 +54,9 @@ impl UriPart {
 
 /// Calls `emit` with the byte range of each word of a part of an address, in order.
 ///
-/// A word consists of letters, digits, `_` and `-`. It is in the part in which it ends. The parts are found as
-/// Vespa's index does: a host follows `http…://`, or begins with `www.`; addresses of other schemes have no
-/// parts besides the scheme.
+/// A word consists of letters, digits, `_` and `-`. It is in the part in which it ends. The parts are found
+/// as Vespa's index does: a host follows `http…://`, or begins with `www.`; addresses of other schemes have
+/// no parts besides the scheme.
 pub(crate) fn words(text: &str, wanted: UriPart, mut emit: impl FnMut(Range<usize>)) {
     let starts = part_starts(text);
     let mut start = None;

@@ -322,7 +322,8 @@ pub enum TermMatch {
     Uri {
         /// True if it must begin at the start of the hostname.
         start: bool,
-        /// True if it must end at the end of the hostname; `None` for the default, which is true for hostnames.
+        /// True if it must end at the end of the hostname; `None` for the default, which is true for
+        /// hostnames.
         end: Option<bool>,
     },
     /// Within a number of edits: `fuzzy`.

@@ -39,8 +39,8 @@ impl DocumentSelection {
     }
 
     /// Binds the selection to a document type, which inherits the types `ancestors`: fields that are named by
-    /// an ancestor are those of its documents as well. The fields and paths of the type and its ancestors must
-    /// exist; parts about other types are ignored.
+    /// an ancestor are those of its documents as well. The fields and paths of the type and its ancestors
+    /// must exist; parts about other types are ignored.
     ///
     /// # Errors
     /// [`Error::Schema`] for the first one that does not exist.

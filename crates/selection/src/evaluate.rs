@@ -188,8 +188,8 @@ impl SelectionComparison {
     }
 }
 
-/// True if a location is in the bucket with this id: its highest 6 bits are the number of the lowest ones that
-/// count. The id of no bucket contains nothing.
+/// True if a location is in the bucket with this id: its highest 6 bits are the number of the lowest ones
+/// that count. The id of no bucket contains nothing.
 fn is_in_bucket(location: Location, bucket: i128) -> bool {
     let bits = bucket as u64;
     let used = (bits >> Location::BITS) as u32;

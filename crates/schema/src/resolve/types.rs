@@ -44,7 +44,8 @@ pub(super) struct StructTypes<'a> {
 }
 
 impl<'a> StructTypes<'a> {
-    /// Resolves all structs. Reports those that inherit themselves, have an unknown type, or a duplicate name.
+    /// Resolves all structs. Reports those that inherit themselves, have an unknown type, or a duplicate
+    /// name.
     pub(super) fn new(structs: &'a [StructDecl], findings: &mut PackageFindings) -> Self {
         let mut types =
             StructTypes { declared: BTreeMap::new(), resolved: BTreeMap::new(), has_cut: false, nested: 0 };
