@@ -21,7 +21,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("badparse.sd", WRONG),
     ("badstruct.sd", WRONG),
     ("child.sd", FILES),
-    ("complex", "an index inside a field has the name of a fieldset"),
     ("documents.sd", "several documents in one file"),
     ("fieldoftypedocument.sd", "a field whose type is a document"),
     ("flickr", UNKNOWN_SUMMARY),
