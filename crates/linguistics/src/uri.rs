@@ -137,8 +137,8 @@ mod tests {
     /// Words with the names of their parts; those of none by themselves.
     fn parts(text: &str) -> String {
         let mut all: Vec<(usize, String)> = Vec::new();
-        let in_host = |name: &str| name == "hostname";
-        for (name, part) in UriPart::NAMED.into_iter().filter(|(name, _)| !in_host(name)) {
+        // The words of the hostname are those of the host.
+        for (name, part) in UriPart::NAMED.into_iter().filter(|(name, _)| *name != "hostname") {
             words(text, part, |range| all.push((range.start, format!("{name}:{}", &text[range]))));
         }
         words(text, UriPart::All, |range| {

@@ -1,12 +1,16 @@
 //! Outcomes under assignments of variables: `music.people[$x].name == "Ann" and music.people[$x].age > 30` is
 //! true if both conditions are for the same element.
 
-use millrace_document::DocumentValue;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use millrace_document::{DocumentValue, scalar};
 
 use crate::SelectionOutcome;
 
-/// Maximum number of assignments that are kept for one condition. With more, its outcome is invalid.
-const ASSIGNMENTS: usize = 100_000;
+/// Maximum number of pairs of assignments that are compared for one condition. With more, its outcome is
+/// invalid.
+const COMPARED: usize = 100_000;
 
 /// An element that a variable stands for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,6 +19,19 @@ pub(crate) enum BoundElement<'d> {
     Index(usize),
     /// Key of a map or a weighted set.
     Key(&'d DocumentValue),
+}
+
+impl BoundElement<'_> {
+    /// A number that equal elements have in common.
+    fn hash(self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        match self {
+            BoundElement::Index(index) => index.hash(&mut hasher),
+            BoundElement::Key(DocumentValue::String(text)) => text.hash(&mut hasher),
+            BoundElement::Key(value) => scalar::to_text(value).hash(&mut hasher),
+        }
+        hasher.finish()
+    }
 }
 
 /// Variables with their elements, in the order of their names.
@@ -57,8 +74,11 @@ impl<'d> VariableAssignment<'d> {
 #[derive(Debug, Clone)]
 pub(crate) enum BoundOutcome<'d> {
     Plain(SelectionOutcome),
-    Assigned(Vec<(VariableAssignment<'d>, SelectionOutcome)>),
+    Assigned(Vec<AssignedOutcome<'d>>),
 }
+
+/// Outcome under one assignment.
+type AssignedOutcome<'d> = (VariableAssignment<'d>, SelectionOutcome);
 
 impl<'d> BoundOutcome<'d> {
     /// The outcome as a whole: true if it is for one assignment, invalid if it is for all of them.
@@ -87,19 +107,55 @@ impl<'d> BoundOutcome<'d> {
                 BoundOutcome::Assigned(all)
             }
             (BoundOutcome::Assigned(one), BoundOutcome::Assigned(other)) => {
-                let mut all = Vec::new();
+                let candidates = JoinCandidates::new(&one, &other);
+                let (mut all, mut compared) = (Vec::new(), 0);
                 for (left, first) in &one {
-                    for (right, second) in &other {
-                        let Some(joined) = left.joined(right) else { continue };
-                        if all.len() == ASSIGNMENTS {
+                    for (right, second) in candidates.of(left).map(|at| &other[at]) {
+                        compared += 1;
+                        if compared > COMPARED {
                             return BoundOutcome::Plain(SelectionOutcome::Invalid);
                         }
-                        all.push((joined, join(*first, *second)));
+                        all.extend(left.joined(right).map(|joined| (joined, join(*first, *second))));
                     }
                 }
                 BoundOutcome::Assigned(all)
             }
         }
+    }
+}
+
+/// Assignments by the element of one variable, so that only those with the same one are compared.
+struct JoinCandidates<'o> {
+    variable: Option<&'o str>,
+    by_element: HashMap<u64, Vec<usize>>,
+    /// Assignments without the variable.
+    others: Vec<usize>,
+}
+
+impl<'o> JoinCandidates<'o> {
+    /// Candidates among `other`, by a variable that both have.
+    fn new(one: &'o [AssignedOutcome<'_>], other: &[AssignedOutcome<'_>]) -> Self {
+        let has = |variable: &str| other.first().is_some_and(|(first, _)| first.get(variable).is_some());
+        let of_one = one.first().into_iter().flat_map(|(first, _)| first.0.iter().map(|(name, _)| *name));
+        let variable = of_one.into_iter().find(|variable| has(variable));
+        let mut candidates = JoinCandidates { variable, by_element: HashMap::new(), others: Vec::new() };
+        for (at, (assignment, _)) in other.iter().enumerate() {
+            match variable.and_then(|variable| assignment.get(variable)) {
+                Some(element) => candidates.by_element.entry(element.hash()).or_default().push(at),
+                None => candidates.others.push(at),
+            }
+        }
+        candidates
+    }
+
+    /// Places of the assignments that may agree with this one.
+    fn of(&self, assignment: &VariableAssignment<'_>) -> impl Iterator<Item = usize> + '_ {
+        let element = self.variable.and_then(|variable| assignment.get(variable)).map(BoundElement::hash);
+        let same: Vec<&Vec<usize>> = match element {
+            Some(element) => self.by_element.get(&element).into_iter().collect(),
+            None => self.by_element.values().collect(),
+        };
+        same.into_iter().flatten().chain(&self.others).copied()
     }
 }
 

@@ -124,9 +124,8 @@ impl SelectionComparison {
             return SelectionOutcome::from(self.operator.holds(left.len().cmp(&right.len())));
         }
         let pairs = left.iter().zip(right);
-        let outcomes = pairs.map(|(left, right)| self.compare(&left.value, &right.value));
-        let decides = |outcome: &SelectionOutcome| *outcome != SelectionOutcome::True;
-        outcomes.into_iter().find(decides).unwrap_or(SelectionOutcome::True)
+        let mut outcomes = pairs.map(|(left, right)| self.compare(&left.value, &right.value));
+        outcomes.find(|outcome| *outcome != SelectionOutcome::True).unwrap_or(SelectionOutcome::True)
     }
 
     /// Compares two single values.

@@ -278,7 +278,7 @@ fn a_type_by_itself_is_exact() {
 
 #[test]
 fn assignments_are_bounded() {
-    let numbers = (0..400).map(DocumentValue::Int).collect();
+    let numbers = (0..20_000).map(DocumentValue::Int).collect();
     let document = Document {
         id: DocumentId::parse("id:mine:heir:g=me:n1").unwrap(),
         fields: vec![("numbers".into(), DocumentValue::Array(numbers))],
