@@ -98,12 +98,8 @@ impl CheckedField {
                     Some(GroupingPathStep::Name(name)) if name == "key" => FieldReach::Keys,
                     Some(GroupingPathStep::Name(name)) if name == "value" => FieldReach::Values,
                     Some(GroupingPathStep::Key(key)) => FieldReach::At(key.clone()),
-                    Some(GroupingPathStep::KeyOf(name)) => {
-                        FieldReach::AtKeyOf(Box::new(CheckedField::resolve(
-                            &GroupingPath { field: name.clone(), steps: Vec::new() },
-                            schema,
-                            reads,
-                        )?))
+                    Some(GroupingPathStep::KeyOf(key)) => {
+                        FieldReach::AtKeyOf(Box::new(CheckedField::resolve(key, schema, reads)?))
                     }
                     _ => {
                         return Err(wrong(

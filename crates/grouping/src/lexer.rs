@@ -85,7 +85,7 @@ impl<'a> GroupingLexer<'a> {
         if len == 0 {
             return Ok(None);
         }
-        if unsigned[len..].starts_with('.') && digits(&unsigned[len + 1..]) > 0 {
+        if unsigned[len..].starts_with('.') {
             len += 1 + digits(&unsigned[len + 1..]);
             float = true;
         }
@@ -103,6 +103,11 @@ impl<'a> GroupingLexer<'a> {
             return Err(self.expected("a number"));
         };
         self.at += text.len();
+        // The suffix of a type, as in Java.
+        let rest = &self.text[self.at..];
+        if float && rest.starts_with(['f', 'F', 'd', 'D']) && !rest[1..].starts_with(char::is_alphanumeric) {
+            self.at += 1;
+        }
         Ok(Some(number))
     }
 

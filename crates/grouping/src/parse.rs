@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_PARTS: usize = 10_000;
 
 impl GroupingRequest {
-    /// Parses one or several requests, with `|` or nothing between them:
+    /// Parses one or several requests, with `|`, `;` or nothing between them:
     /// `all(group(a) each(output(count()))) | all(…)`. A request may begin with its continuations:
     /// `{ 'continuations': ['BGAAABEBCA'] } all(…)`.
     ///
@@ -40,7 +40,7 @@ impl GroupingRequest {
             GroupingParser { lexer: GroupingLexer::new(text), aliases: HashMap::new(), depth: 0, parts: 0 };
         let mut requests = Vec::new();
         loop {
-            while parser.lexer.take_symbol('|') {}
+            while parser.lexer.take_symbol('|') || parser.lexer.take_symbol(';') {}
             if parser.lexer.at_end() {
                 break;
             }
@@ -117,6 +117,11 @@ impl GroupingParser<'_> {
                 parser.clause(&mut operation)?;
             }
             if parser.lexer.take_word("as") {
+                if each == OperationTarget::All {
+                    return Err(parser
+                        .lexer
+                        .wrong("as(…) names what an each(…) lists, not all(…)".to_owned()));
+                }
                 operation.label = Some(parser.parenthesised_name()?);
             }
             Ok(operation)
@@ -128,7 +133,12 @@ impl GroupingParser<'_> {
         match self.lexer.word() {
             Some("all") => operation.children.push(self.operation(OperationTarget::All)?),
             Some("each") => operation.children.push(self.operation(OperationTarget::Each)?),
-            Some("group") => operation.group_by = Some(self.parenthesised(Self::grouped)?),
+            Some("group") if operation.group_by.is_some() => {
+                return Err(self.lexer.wrong(
+                    "an operation groups once; write group(…) in an all(…) or each(…) of its own".to_owned(),
+                ));
+            }
+            Some("group") => operation.group_by = Some(self.parenthesised(Self::expression)?),
             Some("filter" | "keep") => operation.filter = Some(self.parenthesised(Self::filter)?),
             Some("order") => operation.order = self.list(Self::order)?,
             Some("output") => operation.outputs.extend(self.list(Self::output)?),
@@ -185,15 +195,6 @@ impl GroupingParser<'_> {
         self.lexer.symbol(')')
     }
 
-    /// What documents are grouped by. A label is of no use: the list has that of its operation.
-    fn grouped(&mut self) -> Result<GroupingExpression, Error> {
-        let expression = self.expression()?;
-        if self.lexer.take_word("as") {
-            self.parenthesised_name()?;
-        }
-        Ok(expression)
-    }
-
     fn order(&mut self) -> Result<OrderKey, Error> {
         let descending = self.lexer.take_symbol('-');
         if !descending {
@@ -203,8 +204,7 @@ impl GroupingParser<'_> {
     }
 
     fn output(&mut self) -> Result<OutputEntry, Error> {
-        let expression = self.expression()?;
-        let label = if self.lexer.take_word("as") { Some(self.parenthesised_name()?) } else { None };
+        let (expression, label) = self.labelled()?;
         Ok(OutputEntry { expression, label })
     }
 
@@ -235,7 +235,7 @@ impl GroupingParser<'_> {
                 Some("not") => Ok(ValueFilter::Not(Box::new(parser.filter_primary()?))),
                 Some("regex") => parser.parenthesised(|parser| {
                     let pattern =
-                        parser.string("a regular expression in quotes, as in regex(\"foo.*\", field)")?;
+                        parser.text_or_name("a regular expression, as in regex(\"foo.*\", field)")?;
                     parser.lexer.symbol(',')?;
                     Ok(ValueFilter::Regex(pattern, parser.expression()?))
                 }),
@@ -276,21 +276,19 @@ impl GroupingParser<'_> {
         }
     }
 
-    fn string(&mut self, what: &str) -> Result<String, Error> {
+    /// Parses a text in quotes, or a name.
+    fn text_or_name(&mut self, what: &str) -> Result<String, Error> {
         match self.lexer.string()? {
             Some(text) => Ok(text),
-            None => Err(self.lexer.expected(what)),
+            None => match self.lexer.dashed_word() {
+                Some(name) => Ok(name.to_owned()),
+                None => Err(self.lexer.expected(what)),
+            },
         }
     }
 
     fn parenthesised_name(&mut self) -> Result<String, Error> {
-        self.lexer.symbol('(')?;
-        let name = match self.lexer.dashed_word() {
-            Some(name) => name.to_owned(),
-            None => return Err(self.lexer.expected("a name")),
-        };
-        self.lexer.symbol(')')?;
-        Ok(name)
+        self.parenthesised(|parser| parser.text_or_name("a name"))
     }
 
     fn parenthesised<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {

@@ -138,7 +138,7 @@ pub enum GroupingPathStep {
     /// `{"key"}`: the map's value for a key.
     Key(String),
     /// `{attribute(field)}`: the map's value for the key in another field of the document.
-    KeyOf(String),
+    KeyOf(GroupingPath),
 }
 
 /// Aggregate over the documents of a group.

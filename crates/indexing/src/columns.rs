@@ -7,7 +7,7 @@ use millrace_column::{
 use millrace_document::{DataType, Document, DocumentValue};
 use millrace_env::pace;
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
-use millrace_schema::{Application, FieldMatching, Schema, SchemaField};
+use millrace_schema::{Application, FieldMatching, MatchMode, Schema, SchemaField};
 
 use crate::languages::{FieldLanguage, languages};
 
@@ -87,7 +87,7 @@ impl StoreLayout for DocumentColumns {
                 let mut builder = TokensBuilder::new();
                 let mut analyzer = field.analyzer(TextLanguage::Unknown);
                 let mut of = TextLanguage::Unknown;
-                let path = path_in_value(key);
+                let path = field.path_in_value(key);
                 for document in documents {
                     pace::step();
                     let language = field.spoken.of(document);
@@ -125,7 +125,7 @@ impl StoreLayout for DocumentColumns {
             FieldLanguage::AsSaidBy(_) => TextLanguage::Unknown,
         });
         let whole = self.field(document_type, key.root())?;
-        let path = path_in_value(key);
+        let path = field.path_in_value(key);
         let mut builder = TokensBuilder::new();
         for index in 0..values.len() {
             pace::step();
@@ -165,11 +165,15 @@ impl FieldColumns {
     fn analyzer(&self, language: TextLanguage) -> FieldAnalyzer {
         FieldAnalyzer::new(&self.matching, language)
     }
-}
 
-/// Names of members from a field's value to the text of a column.
-fn path_in_value(key: &ColumnKey) -> Vec<&str> {
-    key.field.split('.').skip(1).collect()
+    /// Names of members from a field's value to the text of a column. The parts of an address are made of the
+    /// whole text.
+    fn path_in_value<'k>(&self, key: &'k ColumnKey) -> Vec<&'k str> {
+        match self.matching.mode {
+            MatchMode::Uri(_) => Vec::new(),
+            _ => key.field.split('.').skip(1).collect(),
+        }
+    }
 }
 
 /// Adds the words at the end of `path` in one document's value; elements of collections are separated.

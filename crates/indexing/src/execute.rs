@@ -178,6 +178,9 @@ impl ScriptExecution<'_> {
             IndexingExpression::Hostname => {
                 Ok(Some(DocumentValue::String(self.surroundings.hostname().to_owned())))
             }
+            IndexingExpression::DocumentId(part) => {
+                Ok(Some(DocumentValue::String(part.of(&self.document.id))))
+            }
             IndexingExpression::ClearState => {
                 self.variables.clear();
                 Ok(None)

@@ -121,6 +121,17 @@ fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), Literal
 
 fn number(text: &str) -> Result<(IndexingTokenKind, usize), LiteralFault> {
     let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    if let Some(hexadecimal) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        let length = hexadecimal.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hexadecimal.len());
+        let written = &text[..length + 2];
+        let number = i64::from_str_radix(&hexadecimal[..length], 16)
+            .map_err(|_| LiteralFault::Range(written.to_owned()))?;
+        return Ok(match hexadecimal[length..].starts_with(['l', 'L']) {
+            true => (IndexingTokenKind::Long(number), written.len() + 1),
+            false if i32::try_from(number).is_ok() => (IndexingTokenKind::Integer(number), written.len()),
+            false => (IndexingTokenKind::Long(number), written.len()),
+        });
+    }
     let mut length = digits(text);
     let mut fraction = false;
     if text[length..].starts_with('.') && text[length + 1..].starts_with(|c: char| c.is_ascii_digit()) {

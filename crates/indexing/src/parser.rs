@@ -17,8 +17,8 @@ use regex::Regex;
 
 use crate::lexer::{self, IndexingToken, IndexingTokenKind};
 use crate::script::{
-    BinaryOperator, IfComparison, IfExpression, IndexingExpression, IndexingScript, IndexingStatement,
-    IndexingStep, SwitchExpression, ValueFunction,
+    BinaryOperator, DocumentIdPart, IfComparison, IfExpression, IndexingExpression, IndexingScript,
+    IndexingStatement, IndexingStep, SwitchExpression, ValueFunction,
 };
 use crate::{ComponentCall, Error, GeneratorTarget};
 
@@ -161,8 +161,9 @@ impl IndexingParser<'_> {
         self.at += 1;
         let expression = match token.kind {
             IndexingTokenKind::Text(text) => IndexingExpression::Constant(DocumentValue::String(text)),
-            IndexingTokenKind::Symbol("-") => {
-                let negated = number(&self.peek().kind, true).ok_or_else(|| self.unexpected("a number"))?;
+            IndexingTokenKind::Symbol(sign @ ("-" | "+")) => {
+                let negated =
+                    number(&self.peek().kind, sign == "-").ok_or_else(|| self.unexpected("a number"))?;
                 self.at += 1;
                 IndexingExpression::Constant(negated)
             }
@@ -213,6 +214,7 @@ impl IndexingParser<'_> {
             "get_language" => Ok(IndexingExpression::GetLanguage),
             "now" => Ok(IndexingExpression::Now),
             "hostname" => Ok(IndexingExpression::Hostname),
+            "documentid" => self.document_id(),
             "clear_state" => Ok(IndexingExpression::ClearState),
             "echo" => Ok(IndexingExpression::Echo),
             // Pauses and the form of predicates have no effect on the value.
@@ -304,6 +306,20 @@ impl IndexingParser<'_> {
                 Err(self.fail(format!(
                     "unknown expression '{name}'; a pipe is written as in: input title | lowercase | index"
                 )))
+            }
+        }
+    }
+
+    /// Parses the part after `documentid`, if there is one.
+    fn document_id(&mut self) -> Result<IndexingExpression, Error> {
+        let Some(name) = self.optional_name() else {
+            return Ok(IndexingExpression::DocumentId(DocumentIdPart::Whole));
+        };
+        match DocumentIdPart::NAMED.iter().find(|(known, _)| *known == name) {
+            Some((_, part)) => Ok(IndexingExpression::DocumentId(*part)),
+            None => {
+                self.at -= 1;
+                Err(self.unexpected("namespace, documenttype, group, number or specific"))
             }
         }
     }

@@ -232,7 +232,9 @@ impl StatementResolver<'_> {
                 self.want_text("set_language", input, &place)?;
                 Ok(input.clone())
             }
-            IndexingExpression::GetLanguage | IndexingExpression::Hostname => Ok(Some(DataType::String)),
+            IndexingExpression::GetLanguage
+            | IndexingExpression::Hostname
+            | IndexingExpression::DocumentId(_) => Ok(Some(DataType::String)),
             IndexingExpression::Now => Ok(Some(DataType::Long)),
             IndexingExpression::Random(_) => Ok(Some(DataType::Int)),
             IndexingExpression::ClearState => {

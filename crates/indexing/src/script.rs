@@ -1,4 +1,4 @@
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, DocumentGroup, DocumentId, DocumentValue};
 use millrace_schema::SourcePosition;
 use millrace_tensor::TensorType;
 use regex::Regex;
@@ -64,9 +64,43 @@ pub(crate) enum IndexingExpression {
     Now,
     Random(Option<u32>),
     Hostname,
+    DocumentId(DocumentIdPart),
     ClearState,
     /// Writes the value to the log.
     Echo,
+}
+
+/// Part of a document id that `documentid` gives; empty if the id does not have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DocumentIdPart {
+    Whole,
+    Namespace,
+    DocumentType,
+    Group,
+    Number,
+    Specific,
+}
+
+impl DocumentIdPart {
+    pub const NAMED: [(&str, DocumentIdPart); 5] = [
+        ("namespace", DocumentIdPart::Namespace),
+        ("documenttype", DocumentIdPart::DocumentType),
+        ("group", DocumentIdPart::Group),
+        ("number", DocumentIdPart::Number),
+        ("specific", DocumentIdPart::Specific),
+    ];
+
+    pub fn of(self, id: &DocumentId) -> String {
+        match (self, id.group()) {
+            (DocumentIdPart::Whole, _) => id.as_str().to_owned(),
+            (DocumentIdPart::Namespace, _) => id.namespace().to_owned(),
+            (DocumentIdPart::DocumentType, _) => id.document_type().to_owned(),
+            (DocumentIdPart::Specific, _) => id.name().to_owned(),
+            (DocumentIdPart::Group, DocumentGroup::Name(name)) => name.clone(),
+            (DocumentIdPart::Number, DocumentGroup::Number(number)) => number.to_string(),
+            (DocumentIdPart::Group | DocumentIdPart::Number, _) => String::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +195,7 @@ impl IndexingExpression {
             | IndexingExpression::Now
             | IndexingExpression::Random(Some(_))
             | IndexingExpression::Hostname
+            | IndexingExpression::DocumentId(_)
             | IndexingExpression::ClearState => false,
             IndexingExpression::Binary(_, left, right) | IndexingExpression::Concat(left, right) => {
                 left.expression.needs_input() || right.expression.needs_input()

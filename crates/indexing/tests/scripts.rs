@@ -228,6 +228,15 @@ fn values_go_through_pipes() {
     check("long", "input year | attribute", "1999");
     check("long", "now | attribute", "1700000000");
     check("string", "hostname | index", r#""box""#);
+    check("string", "documentid | index", r#""id:a:music::1""#);
+    check(
+        "string",
+        "documentid namespace . documentid documenttype . documentid specific | index",
+        r#""amusic1""#,
+    );
+    check("string", r#"documentid group . documentid number . "-" | index"#, r#""-""#);
+    check("int", "+3 - -4 + 0x10 | attribute", "23");
+    check("double", "1.5f + 2L + 1e1 | attribute", "13.5");
     check("string", "input lang | set_language | get_language | index", r#""de""#);
     check("string", "input title | set_var t; get_var t | index", r#""Best  of Bob""#);
     check(

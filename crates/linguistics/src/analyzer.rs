@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::fold::CharacterFolding;
 use crate::stem::CachedStemmer;
-use crate::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, TextLanguage, split};
+use crate::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, TextLanguage, UriPart, split, uri};
 
 /// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,11 +98,17 @@ impl FieldAnalyzer {
     ///   characters, and for a word's occurrences past `max-occurrences`; the positions of later tokens
     ///   decrease accordingly.
     /// - With `match: word` and `match: exact` the whole text is one token.
+    /// - The words of a hostname are between two tokens without text, [`UriPart::ANCHORS`].
     pub fn tokens(&self, text: &str, mut sink: impl FnMut(TextToken<'_>)) {
         let text = self.cut(text);
         let (mut folded, mut stem) = (String::new(), String::new());
         let mut position = 0;
         let mut limits = TokenLimits::new(self);
+        let anchors = (self.mode == MatchMode::Uri(UriPart::Hostname)).then_some(UriPart::ANCHORS);
+        if let Some([start, _]) = anchors {
+            sink(TextToken { text: start, written: start, range: 0..0, position });
+            position += 1;
+        }
         let mut emit = |range: Range<usize>| {
             folded.clear();
             self.folding.fold(&text[range.clone()], &mut folded);
@@ -123,6 +129,10 @@ impl FieldAnalyzer {
             MatchMode::Word | MatchMode::Exact => emit(0..text.len()),
             MatchMode::Text => split::words(text, emit),
             MatchMode::Gram { size } => split::words(text, |word| split::grams(text, word, size, &mut emit)),
+            MatchMode::Uri(part) => uri::words(text, part, emit),
+        }
+        if let Some([_, end]) = anchors {
+            sink(TextToken { text: end, written: end, range: text.len()..text.len(), position });
         }
     }
 

@@ -38,9 +38,11 @@ mod matching;
 mod segment;
 mod split;
 mod stem;
+mod uri;
 
 pub use analyzer::{FieldAnalyzer, TextToken};
 pub use chunk::{ChunkerFault, TextChunker};
 pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use segment::segments;
+pub use uri::UriPart;

@@ -1,5 +1,7 @@
 //! Settings of a field for the matching of its text, as a schema declares them.
 
+use crate::UriPart;
+
 /// Matching of query terms in a field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldMatching {
@@ -27,6 +29,22 @@ impl FieldMatching {
     /// Text that ends a term of `match: exact` in query strings.
     pub fn terminator(&self) -> &str {
         self.exact_terminator.as_deref().unwrap_or("@@")
+    }
+
+    /// Settings for query text: without limits of length, and of an address all words, independent of their
+    /// part.
+    pub fn of_queries(&self) -> Self {
+        let mode = match self.mode {
+            MatchMode::Uri(_) => MatchMode::Uri(UriPart::All),
+            mode => mode,
+        };
+        FieldMatching {
+            mode,
+            max_length: None,
+            max_occurrences: None,
+            max_token_length: None,
+            ..self.clone()
+        }
     }
 }
 
@@ -58,6 +76,8 @@ pub enum MatchMode {
         /// `gram-size`; 2 by default.
         size: usize,
     },
+    /// The words of a part of an address. The mode of fields of type `uri`, and of their parts.
+    Uri(UriPart),
 }
 
 /// `stemming`.

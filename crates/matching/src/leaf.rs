@@ -50,6 +50,8 @@ pub(crate) enum LeafKind {
     Circle(GeoCircle),
     /// Nearest neighbours, with the number of target hits.
     Nearest(Box<NearestLeaf>, u32),
+    /// Every document.
+    All,
 }
 
 /// Location of a leaf's values: a column, and the path inside its values.
@@ -64,6 +66,9 @@ const TEXT_GAP: u32 = 1_000_000;
 
 impl ReadyLeaf {
     pub(crate) fn new(plan: &Plan, leaf: &PlanLeaf, paths: ExecutionPaths) -> Result<Self, Error> {
+        if matches!(leaf.predicate, Predicate::Labeled { .. }) {
+            return Ok(ReadyLeaf::all(paths));
+        }
         let (name, path) = leaf.field.split_once('.').map_or((&*leaf.field, ""), |(name, path)| (name, path));
         let fail = |reason| Error::Field {
             field: leaf.field.to_string(),
@@ -112,7 +117,8 @@ impl ReadyLeaf {
             | Predicate::Bool(_)
             | Predicate::GeoBox(_)
             | Predicate::Conditions(_)
-            | Predicate::Present => LeafKind::Values { weighted, listed: false },
+            | Predicate::Present
+            | Predicate::Labeled { .. } => LeafKind::Values { weighted, listed: false },
         };
         let key = match kind {
             LeafKind::Words(_) | LeafKind::WordIn(_) => ColumnKey::tokens(&leaf.field),
@@ -135,6 +141,20 @@ impl ReadyLeaf {
         })
     }
 
+    /// A leaf that matches every document, and reads no column.
+    fn all(paths: ExecutionPaths) -> Self {
+        ReadyLeaf {
+            field: LeafPath { key: ColumnKey::id(), data_type: DataType::String, path: Vec::new() },
+            kind: LeafKind::All,
+            test: None,
+            is_value_word: false,
+            leaves: None,
+            dot_product_above: None,
+            absent: false,
+            paths,
+        }
+    }
+
     /// The matcher of a leaf of one word among the field's tokens.
     pub(crate) fn single_word(&self) -> Option<&WordMatcher> {
         match &self.kind {
@@ -151,6 +171,7 @@ impl ReadyLeaf {
             (LeafKind::Values { .. }, ValueLayout::Text | ValueLayout::Raw) => 3,
             (LeafKind::Values { .. } | LeafKind::ValueWords | LeafKind::Circle(_), _) => 4,
             (LeafKind::Nearest(..), _) => 5,
+            (LeafKind::All, _) => 0,
         }
     }
 
@@ -159,6 +180,9 @@ impl ReadyLeaf {
     pub(crate) fn find(&self, column: Option<&Column>, within: &DocumentBits) -> LeafOutcome {
         if self.absent {
             return LeafOutcome::Bits((*within).without(&truths(column)));
+        }
+        if matches!(self.kind, LeafKind::All) {
+            return LeafOutcome::Bits(*within);
         }
         let Some(column) = column else { return self.nothing() };
         match (&self.kind, column) {
@@ -194,7 +218,7 @@ impl ReadyLeaf {
                     _ => self.values(column, within, *weighted, *listed),
                 }
             }
-            (LeafKind::Words(_) | LeafKind::WordIn(_), _) => self.nothing(),
+            (LeafKind::Words(_) | LeafKind::WordIn(_) | LeafKind::All, _) => self.nothing(),
         }
     }
 
@@ -202,7 +226,7 @@ impl ReadyLeaf {
         match self.kind {
             LeafKind::Words(_) | LeafKind::ValueWords => LeafOutcome::Places(ChunkPositions::default()),
             LeafKind::WordIn(_) | LeafKind::Values { weighted: true, .. } => LeafOutcome::Weights(Vec::new()),
-            LeafKind::Values { .. } => LeafOutcome::Bits(DocumentBits::NONE),
+            LeafKind::Values { .. } | LeafKind::All => LeafOutcome::Bits(DocumentBits::NONE),
             LeafKind::Nearest(..) | LeafKind::Circle(_) => LeafOutcome::Distances(LeafDistances::default()),
         }
     }

@@ -337,7 +337,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         positions: bool,
     ) -> Result<LeafMatches, Error> {
         let asked = self.ready.plan.leaves[leaf.0].term.is_some()
-            || matches!(self.ready.leaves[leaf.0].kind, LeafKind::Nearest(..));
+            || matches!(self.ready.leaves[leaf.0].kind, LeafKind::Nearest(..) | LeafKind::All);
         if !asked {
             return Ok(LeafMatches::None);
         }

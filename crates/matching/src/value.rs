@@ -79,7 +79,7 @@ impl ValueTest {
             Predicate::GeoBox(corners) => ValueMatchKind::Box(GeoBox(*corners)),
             Predicate::Conditions(attributes) => ValueMatchKind::Conditions(attributes.clone()),
             Predicate::Present => ValueMatchKind::Present,
-            Predicate::Nearest { .. } => return Ok(None),
+            Predicate::Nearest { .. } | Predicate::Labeled { .. } => return Ok(None),
         };
         let ascii = match &kind {
             ValueMatchKind::Pattern(matcher) if folding.is_some() => AsciiCondition::new(matcher),

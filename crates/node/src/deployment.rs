@@ -431,8 +431,11 @@ fn clusters_of(
 }
 
 fn selection(application: &Application, text: &str) -> Result<DocumentSelection, millrace_selection::Error> {
-    let selection = DocumentSelection::parse(text)?;
+    let mut selection = DocumentSelection::parse(text)?;
     check_selection(application, &selection)?;
+    for schema in application.schemas.values() {
+        selection.bind(&schema.document_type, &schema.ancestors)?;
+    }
     Ok(selection)
 }
 

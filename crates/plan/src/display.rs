@@ -167,6 +167,7 @@ impl Display for Predicate {
                 write!(f, "PREDICATE({attributes})")
             }
             Predicate::Present => f.write_str("PRESENT"),
+            Predicate::Labeled { label, score } => write!(f, "LABEL({label}={score})"),
         }
     }
 }

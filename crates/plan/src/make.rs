@@ -56,9 +56,9 @@ impl Plan {
             schema: schema.name.to_string(),
             hint: did_you_mean(name, known.map(String::as_str)),
         };
-        let scope = StreamedScope::of(&query.streaming)?;
-        if let StreamedScope::All { selection: Some(selection) } = &scope {
-            selection.check_of(&schema.document_type)?;
+        let mut scope = StreamedScope::of(&query.streaming)?;
+        if let StreamedScope::All { selection: Some(selection) } = &mut scope {
+            Arc::make_mut(selection).bind(&schema.document_type, &schema.ancestors)?;
         }
         let profile_name = query.ranking.profile.as_deref().unwrap_or("default");
         let profile = schema

@@ -143,6 +143,13 @@ pub enum Predicate {
     Conditions(QueryAttributes),
     /// The field has a value.
     Present,
+    /// Every document, without a field: a mark that the condition beside it holds.
+    Labeled {
+        /// Name for rank features.
+        label: String,
+        /// Raw score.
+        score: f64,
+    },
 }
 
 /// Attributes that a query sends to predicates.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_document::DataType;
 use millrace_query::ItemAnnotations;
 use millrace_query::simple::TermEnd;
-use millrace_schema::{FieldMatching, FieldStemming, MatchMode, Schema, SchemaField, did_you_mean};
+use millrace_schema::{FieldMatching, FieldStemming, MatchMode, Schema, SchemaField, UriPart, did_you_mean};
 
 use crate::Error;
 
@@ -110,6 +110,9 @@ fn members(target: PredicateTarget<'_>) -> Vec<PredicateTarget<'_>> {
         _ => path.strip_prefix(inside).is_some_and(|rest| rest.starts_with('.')),
     };
     let field = target.field;
+    if field.is_text() {
+        return vec![target];
+    }
     let parts = field
         .struct_fields
         .iter()
@@ -140,11 +143,11 @@ pub(crate) fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
         return Some(TermEnd::Word);
     }
     let mut ends = resolve(schema, name).ok()?.into_iter().map(|target| {
-        if !holds_text(target.value_type) || target.is_text() {
-            return TermEnd::Word;
-        }
         let matching = target.matching();
         match matching.mode {
+            MatchMode::Uri(UriPart::Hostname) => TermEnd::Hostname,
+            MatchMode::Uri(_) => TermEnd::Blank,
+            _ if !holds_text(target.value_type) || target.is_text() => TermEnd::Word,
             MatchMode::Exact => TermEnd::Terminator(matching.terminator().to_owned()),
             _ => TermEnd::Blank,
         }
@@ -158,7 +161,9 @@ fn target<'s>(schema: &'s Schema, name: &str) -> Result<PredicateTarget<'s>, Err
     let (first, rest) = plain.split_once('.').unwrap_or((plain.as_str(), ""));
     let field = find(schema, first).or_else(|| find(schema, &plain).filter(|_| rest.is_empty()));
     let Some(field) = field else { return Err(unknown(schema, name)) };
-    let Some(value_type) = value_type(&field.data_type, rest) else {
+    // The parts of an address are no members of a struct, but have settings.
+    let of_part = || value_type(&field.part(rest)?.data_type, "");
+    let Some(value_type) = value_type(&field.data_type, rest).or_else(of_part) else {
         return Err(Error::Field {
             field: name.to_owned(),
             reason: format!("'{first}' is of type {}, which has no part '{rest}'", field.data_type),

@@ -127,6 +127,15 @@ impl<'a> TreeBuilder<'a> {
                 let others: Vec<PlanNode> = nodes.collect();
                 if others.is_empty() { first } else { PlanNode::Rank(Box::new(first), others) }
             }
+            QueryItem::Labeled { item, label, score } => {
+                let Some(node) = self.node(item, place)? else { return Ok(None) };
+                if place.element.is_some() {
+                    return Err(wrong(label, "labeled(…) is put around sameElement(…), not inside"));
+                }
+                // Ranking sees the mark only where the conjunction takes part.
+                let mark = Predicate::Labeled { label: label.clone(), score: *score };
+                PlanNode::And(vec![node, PlanNode::Leaf(self.mark(mark)?)])
+            }
             QueryItem::Text(text) => return self.user_text(text, place),
             QueryItem::Typed(inner) => return self.typed(inner, place),
             QueryItem::Term { field, .. }
@@ -149,9 +158,9 @@ impl<'a> TreeBuilder<'a> {
             QueryItem::GeoBoundingBox { field, corners, annotations } => {
                 self.geo_box(field, *corners, annotations)?
             }
-            QueryItem::Predicate { field, attributes, ranges } => {
+            QueryItem::Predicate { field, attributes, ranges, annotations } => {
                 let attributes = QueryAttributes::new(attributes.clone(), ranges.clone());
-                self.conditions(field, &attributes)?
+                self.conditions(field, &attributes, annotations)?
             }
         }))
     }
@@ -260,9 +269,6 @@ impl<'a> TreeBuilder<'a> {
         predicate: Predicate,
         term: Option<TermId>,
     ) -> Result<LeafId, Error> {
-        if self.leaves.len() == MAX_LEAVES {
-            return Err(Error::TooLarge { limit: MAX_LEAVES });
-        }
         let is_regex = |predicate: &Predicate| {
             matches!(predicate, Predicate::Value { pattern: WordPattern::Regex(_), .. })
         };
@@ -271,17 +277,24 @@ impl<'a> TreeBuilder<'a> {
         {
             return Err(Error::TooManyExpressions { limit: self.context.regexes_max });
         }
-        let id = LeafId(self.leaves.len());
-        self.leaves.push(PlanLeaf {
-            field: Arc::clone(&target.path),
-            predicate,
-            term,
-            dot_product_above: None,
-        });
+        let id = self.push(Arc::clone(&target.path), predicate, term)?;
         if let Some(TermId(term)) = term {
             self.terms[term].leaves.push(id);
         }
         Ok(id)
+    }
+
+    /// A leaf without a field and a term.
+    fn mark(&mut self, predicate: Predicate) -> Result<LeafId, Error> {
+        self.push("".into(), predicate, None)
+    }
+
+    fn push(&mut self, field: Arc<str>, predicate: Predicate, term: Option<TermId>) -> Result<LeafId, Error> {
+        if self.leaves.len() == MAX_LEAVES {
+            return Err(Error::TooLarge { limit: MAX_LEAVES });
+        }
+        self.leaves.push(PlanLeaf { field, predicate, term, dot_product_above: None });
+        Ok(LeafId(self.leaves.len() - 1))
     }
 
     /// The node of a leaf; for map entries, restricted to their keys.

@@ -4,7 +4,7 @@ use millrace_document::DataType;
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_query::number_text::{self, NumberText};
 use millrace_query::{ItemAnnotations, PhraseWord, TermMatch};
-use millrace_schema::{DefaultTerm, FieldMatching, MatchMode};
+use millrace_schema::{DefaultTerm, FieldMatching, MatchMode, UriPart};
 use regex::RegexBuilder;
 
 use crate::number;
@@ -39,13 +39,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
         annotations: &'t ItemAnnotations,
         languages: PlanLanguages<'_>,
     ) -> Self {
-        // Length limits of documents do not apply to queries.
-        let matching = FieldMatching {
-            max_length: None,
-            max_occurrences: None,
-            max_token_length: None,
-            ..target.matching().clone()
-        };
+        let matching = target.matching().of_queries();
         let tag = annotations.language.as_deref().or(languages.query);
         let language = tag.map_or(TextLanguage::Unknown, TextLanguage::from_tag);
         let mixed = languages.of_documents || language != TextLanguage::Unknown;
@@ -143,6 +137,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
         let written = || self.exact(text, false);
         let mut patterns = match matching {
             TermMatch::Word | TermMatch::Regex => self.exact(text, true),
+            TermMatch::Uri { start, end } => self.address(text, *start, *end),
             TermMatch::Fuzzy { .. } => written(),
             // All words are in their written form; the first and the last may be parts of words.
             TermMatch::Prefix | TermMatch::Suffix | TermMatch::Substring => {
@@ -175,6 +170,20 @@ impl<'t, 's> WordPredicates<'t, 's> {
                     };
                 }
             }
+        }
+        patterns
+    }
+
+    /// Patterns of the words of an address, between those that stand at the start and the end of a hostname.
+    fn address(&self, text: &str, start: bool, end: Option<bool>) -> Vec<WordPattern> {
+        let is_hostname = self.target.matching().mode == MatchMode::Uri(UriPart::Hostname);
+        let [first, last] = UriPart::ANCHORS.map(|anchor| WordPattern::Exact(anchor.to_owned()));
+        let mut patterns = self.exact(text, true);
+        if start {
+            patterns.insert(0, first);
+        }
+        if end.unwrap_or(is_hostname) {
+            patterns.push(last);
         }
         patterns
     }
@@ -218,7 +227,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
     fn value(&self, text: &str, matching: &TermMatch) -> Predicate {
         let value = self.folded(text);
         let pattern = match self.or_default(matching) {
-            TermMatch::Word | TermMatch::Regex => WordPattern::Exact(value),
+            TermMatch::Word | TermMatch::Regex | TermMatch::Uri { .. } => WordPattern::Exact(value),
             TermMatch::Prefix => open(&value, false, true),
             TermMatch::Suffix => open(&value, true, false),
             TermMatch::Substring => open(&value, true, true),

@@ -19,6 +19,7 @@ impl Display for NestedItem<'_> {
             | QueryItem::Or(_)
             | QueryItem::Rank(_)
             | QueryItem::Not { .. }
+            | QueryItem::Labeled { .. }
             | QueryItem::WeakAnd { .. } => {
                 write!(f, "({})", BriefItem(self.0))
             }
@@ -109,6 +110,9 @@ impl Display for BriefItem<'_> {
                 write!(f, "{:?}", text.text)
             }
             QueryItem::Typed(inner) => BriefItem(inner).fmt(f),
+            QueryItem::Labeled { item, label, score } => {
+                write!(f, "LABELED({label}={score}) {}", NestedItem(item))
+            }
             other @ (QueryItem::NearestNeighbor(_)
             | QueryItem::GeoLocation { .. }
             | QueryItem::GeoBoundingBox { .. }
@@ -120,6 +124,11 @@ impl Display for BriefItem<'_> {
 fn matched<'t>(TermText { text, .. }: &'t TermText, matching: &TermMatch) -> Cow<'t, str> {
     match matching {
         TermMatch::Word | TermMatch::Fuzzy { .. } => text.into(),
+        TermMatch::Uri { start, end } => {
+            let (start, end) =
+                (if *start { "^" } else { "" }, end.map_or("", |end| if end { "$" } else { "*" }));
+            format!("{start}{text}{end}").into()
+        }
         TermMatch::Prefix => format!("{text}*").into(),
         TermMatch::Suffix => format!("*{text}").into(),
         TermMatch::Substring => format!("*{text}*").into(),

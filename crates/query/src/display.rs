@@ -15,6 +15,7 @@ impl Display for QueryItem {
             QueryItem::And(children) => list(f, "AND", children),
             QueryItem::Or(children) => list(f, "OR", children),
             QueryItem::Rank(children) => list(f, "RANK", children),
+            QueryItem::Labeled { item, label, score } => write!(f, "LABELED({item} {label:?} {score})"),
             QueryItem::Not { positive, negatives } => {
                 write!(f, "NOT({positive}")?;
                 negatives.iter().try_for_each(|negative| write!(f, " {negative}"))?;
@@ -135,11 +136,12 @@ impl Display for QueryItem {
                 name(f, field)?;
                 write!(f, "BOX({south} {west} {north} {east}){annotations}")
             }
-            QueryItem::Predicate { field, attributes, ranges } => {
+            QueryItem::Predicate { field, attributes, ranges, annotations } => {
                 name(f, field)?;
                 let attributes = attributes.iter().map(ToString::to_string);
                 let ranges = ranges.iter().map(ToString::to_string);
-                write!(f, "PREDICATE({})", attributes.chain(ranges).collect::<Vec<_>>().join(" "))
+                let all = attributes.chain(ranges).collect::<Vec<_>>();
+                write!(f, "PREDICATE({}){annotations}", all.join(" "))
             }
             QueryItem::Text(text) => write!(f, "{text}"),
             QueryItem::Typed(inner) => write!(f, "TYPED({inner})"),
@@ -185,6 +187,11 @@ fn matched(f: &mut Formatter<'_>, text: &TermText, matching: &TermMatch) -> fmt:
         TermMatch::Suffix => write!(f, "SUFFIX({text})"),
         TermMatch::Substring => write!(f, "SUBSTRING({text})"),
         TermMatch::Regex => write!(f, "REGEX({text})"),
+        TermMatch::Uri { start, end } => {
+            let (start, end) =
+                (if *start { "^" } else { "" }, end.map_or("", |end| if end { "$" } else { "*" }));
+            write!(f, "URI({start}{text}{end})")
+        }
         TermMatch::Fuzzy { max_edit_distance, prefix_length, prefix } => {
             let prefix = if *prefix { " prefix" } else { "" };
             write!(f, "FUZZY({text} {max_edit_distance} {prefix_length}{prefix})")

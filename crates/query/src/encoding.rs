@@ -24,7 +24,7 @@ pub fn double_encoded(item: &QueryItem) -> Option<&str> {
         QueryItem::Text(UserText { text, filter, .. }) => {
             looks_so(text).or_else(|| filter.as_deref().and_then(looks_so))
         }
-        QueryItem::Typed(inner) => double_encoded(inner),
+        QueryItem::Typed(inner) | QueryItem::Labeled { item: inner, .. } => double_encoded(inner),
         QueryItem::True
         | QueryItem::False
         | QueryItem::Range { .. }

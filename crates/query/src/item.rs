@@ -21,6 +21,15 @@ pub enum QueryItem {
     },
     /// The first child determines the match; the others only contribute to ranking.
     Rank(Vec<QueryItem>),
+    /// What the item matches; the feature `itemRawScore(label)` then has this score: `labeled`.
+    Labeled {
+        /// The item.
+        item: Box<QueryItem>,
+        /// Name for rank features.
+        label: String,
+        /// Score where the item matches.
+        score: f64,
+    },
     /// A term in a field or fieldset.
     Term {
         /// Field or fieldset; by default `default`.
@@ -163,6 +172,8 @@ pub enum QueryItem {
         attributes: Vec<PredicateAttribute<String>>,
         /// Attributes with numbers.
         ranges: Vec<PredicateAttribute<i64>>,
+        /// Annotations.
+        annotations: ItemAnnotations,
     },
     /// Text typed by a user, not yet split into words by the field's settings: `userInput`, `text`,
     /// `userQuery`.
@@ -307,6 +318,14 @@ pub enum TermMatch {
     Substring,
     /// A regular expression over the whole value or word: `matches`.
     Regex,
+    /// The words of an address, one after another: `uri`.
+    Uri {
+        /// True if it must begin at the start of the hostname.
+        start: bool,
+        /// True if it must end at the end of the hostname; `None` for the default, which is true for
+        /// hostnames.
+        end: Option<bool>,
+    },
     /// Within a number of edits: `fuzzy`.
     Fuzzy {
         /// Maximum number of edits.
@@ -448,7 +467,7 @@ impl QueryItem {
             | QueryItem::SameElement { children, .. }
             | QueryItem::WeakAnd { children, .. } => any(children),
             QueryItem::Not { positive, negatives } => positive.find_empty().or_else(|| any(negatives)),
-            QueryItem::Typed(inner) => inner.find_empty(),
+            QueryItem::Typed(inner) | QueryItem::Labeled { item: inner, .. } => inner.find_empty(),
             _ => None,
         }
     }

@@ -100,7 +100,9 @@ impl SelectReader {
                     return self.fault(path, format!("expected a field and a value, as in {{\"{name}\": [\"title\", \"word\"]}}"));
                 };
                 let field = Box::new(self.field(field, path)?);
-                let operand = Box::new(self.value(operand, &format!("{path}[1]"))?);
+                let mut operand = Box::new(self.value(operand, &format!("{path}[1]"))?);
+                // They are those of the term.
+                operand.annotations.extend(self.annotations(attributes, path)?);
                 self.node(path, if name == "contains" { SyntaxForm::Contains(field, operand) } else { SyntaxForm::Matches(field, operand) })
             }
             "in" => {
@@ -285,10 +287,10 @@ impl SelectReader {
 
     fn equals(&mut self, value: &Value, arguments: &[&Value], path: &str) -> Read<SyntaxNode> {
         const EXAMPLE: &str = "expected {\"equals\": [\"number\", 42]} or {\"equals\": {\"field\": \"numbers\", \"index\": 2, \"value\": 42}}";
-        let (field, index, value) = match (arguments, value) {
-            ([Value::String(field), value], _) => (field, None, *value),
+        let (field, index, number) = match (arguments, value) {
+            ([Value::String(field), number], _) => (field, None, *number),
             (_, Value::Object(entries)) => match (entries.get("field"), entries.get("value")) {
-                (Some(Value::String(field)), Some(value)) => (field, entries.get("index"), value),
+                (Some(Value::String(field)), Some(number)) => (field, entries.get("index"), number),
                 _ => return self.fault(path, EXAMPLE),
             },
             _ => return self.fault(path, EXAMPLE),
@@ -301,8 +303,11 @@ impl SelectReader {
             },
         };
         let field = Box::new(self.node(path, field));
-        let value = Box::new(self.value(value, path)?);
-        Ok(self.node(path, SyntaxForm::Compare(NumberComparison::Equal, field, value)))
+        let mut number = Box::new(self.value(number, path)?);
+        // They are those of the term.
+        let attributes = value.get("attributes").and_then(Value::as_object);
+        number.annotations = self.annotations(attributes, path)?;
+        Ok(self.node(path, SyntaxForm::Compare(NumberComparison::Equal, field, number)))
     }
 }
 

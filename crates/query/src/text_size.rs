@@ -18,7 +18,7 @@ pub(crate) fn text_bytes(item: &QueryItem) -> usize {
         QueryItem::Phrase { words, .. } => words.iter().map(|word| word.text.text.len()).sum(),
         QueryItem::Alternatives { words, .. } => words.iter().map(|(word, _)| word.len()).sum(),
         QueryItem::Text(UserText { text, filter, .. }) => text.len() + filter.as_deref().map_or(0, str::len),
-        QueryItem::Typed(inner) => text_bytes(inner),
+        QueryItem::Typed(inner) | QueryItem::Labeled { item: inner, .. } => text_bytes(inner),
         QueryItem::True
         | QueryItem::False
         | QueryItem::In { .. }

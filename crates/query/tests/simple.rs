@@ -10,6 +10,7 @@ fn fields(name: &str) -> Option<TermEnd> {
             Some(TermEnd::Word)
         }
         "folder" => Some(TermEnd::Blank),
+        "host" => Some(TermEnd::Hostname),
         "tag" => Some(TermEnd::Terminator("@@".to_owned())),
         _ => None,
     }

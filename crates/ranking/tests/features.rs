@@ -2,15 +2,21 @@
 
 mod support;
 
+use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, Predicate};
 use millrace_ranking::CompiledProfile;
 use support::{documents, matches, plan, profile, schema, view};
 
 /// Value of a scoring expression for each matching document.
 fn scores(expression: &str) -> Result<Vec<f64>, String> {
+    scores_of(expression, |plan| plan)
+}
+
+/// Like [`scores`], with another plan.
+fn scores_of(expression: &str, change: impl Fn(Plan) -> Plan) -> Result<Vec<f64>, String> {
     let schema = schema([profile(expression)]);
     let compiled = CompiledProfile::compile(&schema, "default").map_err(|error| error.to_string())?;
     let view = view(&schema, &documents());
-    let plan = plan(schema);
+    let plan = change(plan(schema));
     let matches = matches(&plan, &view, &compiled);
     let scores =
         compiled.first_phase(&plan, &view, &matches, &|| false).map_err(|error| error.to_string())?.scores;
@@ -112,6 +118,32 @@ fn distances() {
     refused("distance(price)", "needs a tensor field or one of positions");
     refused("closeness(field,price)", "needs a tensor field");
     refused("closeness(vectors,x)", "write closeness(field,name) or closeness(label,name)");
+}
+
+#[test]
+fn labelled_conditions_score_where_they_hold() {
+    // Tags "hot" and title "red", each with a mark beside it, and one that never holds.
+    let marked = |mut plan: Plan| {
+        let mut ranked = Vec::new();
+        for (leaf, label, score) in [(3, "mine", 2.5), (0, "mine", 4.0), (2, "other", -1.0)] {
+            let predicate = Predicate::Labeled { label: label.to_owned(), score };
+            plan.leaves.push(PlanLeaf { field: "".into(), predicate, term: None, dot_product_above: None });
+            let mark = LeafId(plan.leaves.len() - 1);
+            ranked.push(PlanNode::And(vec![PlanNode::Leaf(LeafId(leaf)), PlanNode::Leaf(mark)]));
+        }
+        plan.root = PlanNode::Rank(Box::new(plan.root), ranked);
+        plan
+    };
+    for (expression, expected) in [
+        ("itemRawScore(mine)", [6.5, 2.5, 4.0]),
+        ("itemRawScore(other)", [-1.0, 0.0, 0.0]),
+        ("itemRawScore(near)", [1.0 / 6.0, 0.5, 0.0]),
+        ("itemRawScore(nothing)", [0.0; 3]),
+        ("closeness(label,mine)", [0.0; 3]),
+        ("queryTermCount", [5.0; 3]),
+    ] {
+        assert_eq!(scores_of(expression, marked).unwrap(), expected, "{expression}");
+    }
 }
 
 /// Three documents: at the place of the query and a degree north of it, far away, and nowhere.

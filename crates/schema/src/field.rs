@@ -56,7 +56,7 @@ impl SchemaField {
     /// be.
     pub fn is_text(&self) -> bool {
         self.index.is_some()
-            && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. })
+            && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. } | MatchMode::Uri(_))
             && holds_text(&self.data_type)
     }
 

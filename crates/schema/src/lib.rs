@@ -67,7 +67,7 @@ pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use language::{
     FieldGenerator, InvalidAnswerPolicy, LanguageChain, LanguageModelConfig, PromptTemplate, SearchChain,
 };
-pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
+pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, UriPart};
 pub use mistakes::{PackageFindings, PackageMistake, PackageMistakes, UnusableParts};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;

@@ -214,7 +214,13 @@ impl<'a> SchemaResolver<'a> {
         let shown: Vec<&FieldDecl> = document_fields.iter().chain(&outside_fields).collect();
         let inherited_summaries = base.map(|base| base.schema.summaries.clone()).unwrap_or_default();
         let no_profiles = BTreeMap::new();
-        let inherited_profiles = base.map_or(&no_profiles, |base| &base.schema.rank_profiles);
+        let inherited_profiles = profile::InheritedProfiles {
+            of_schema: base.map_or(&no_profiles, |base| &base.schema.rank_profiles),
+            of_documents: ancestors
+                .iter()
+                .filter_map(|ancestor| Some(&self.done.get(&**ancestor)?.schema.rank_profiles))
+                .collect(),
+        };
         let place = &decl.name.place;
 
         let mut fieldsets = base.map(|base| base.schema.fieldsets.clone()).unwrap_or_default();
@@ -233,7 +239,7 @@ impl<'a> SchemaResolver<'a> {
 
         let hybrid = || hybrid::text(&fields, fieldsets.get("default"));
         let rank_profiles =
-            profile::resolve(&decl.profiles, inherited_profiles, place, &self.sources, &hybrid, &mut faults);
+            profile::resolve(&decl.profiles, &inherited_profiles, place, &self.sources, &hybrid, &mut faults);
         let mut schema = Schema {
             name: decl.name.value.as_str().into(),
             document_type: Arc::new(document_type(&document.name, &document_fields, &fields)),

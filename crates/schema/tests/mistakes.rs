@@ -106,16 +106,20 @@ document-summary d { summary a {}
 summary b { source: a } }
 document-summary e inherits made {}";
     check(&[("schemas/x.sd", &schema(broken, beside))], &[&unknown("x.sd:3:14")]);
-    // Parts that use an invalid struct, or one that contains itself.
+    // Parts that use an invalid struct, or one that inherits itself.
     let structs = "struct s { field a type nosuch {} }
 struct t { field s type s {} }
 field f type array<t> { struct-field s { indexing: attribute } }
-struct u { field v type v {} }
-struct v { field u type u {} }
+struct u inherits v {}
+struct v inherits u {}
 field g type u {}";
     check(
         &[("schemas/x.sd", &schema(structs, ""))],
-        &[&unknown("x.sd:3:25"), "schemas/x.sd:6:8: struct 'u' contains itself"],
+        &[
+            &unknown("x.sd:3:25"),
+            "schemas/x.sd:6:8: struct 'u' inherits itself",
+            "schemas/x.sd:7:8: struct 'v' inherits itself",
+        ],
     );
     // Parts that inherit an invalid one, or inherit in a cycle.
     let circles = "rank-profile p inherits nosuch {}

@@ -42,6 +42,7 @@ fn describe(schema: &Schema, name: &str) -> String {
         MatchMode::Word => "word".to_owned(),
         MatchMode::Exact => "exact".to_owned(),
         MatchMode::Gram { size } => format!("gram{size}"),
+        MatchMode::Uri(part) => format!("uri {part:?}"),
     };
     for (flag, word) in [
         (field.index.is_some(), format!("index:{mode}")),
@@ -74,6 +75,9 @@ fn fields_get_their_defaults_by_type() {
     check("string { indexing: summary | attribute }", "string attribute:word summary");
     check("string { indexing: index | attribute }", "string index:text attribute Best");
     check("string {}", "string");
+    check("uri { indexing: index }", "uri index:uri All None");
+    check("array<uri> { indexing: summary | index }", "array<uri> index:uri All summary None");
+    check("uri { indexing: attribute }", "uri attribute:word");
     check("string", "string");
     check("string { indexing: index\n match: exact }", "string index:exact filter");
     check("string { indexing: index\n match: exact\n rank: normal }", "string index:exact");
@@ -422,6 +426,19 @@ fn schemas_inherit() {
 }
 
 #[test]
+fn rank_profiles_inherit_those_of_inherited_documents() {
+    let parent = "schema parent { document parent { field n type int { indexing: attribute } }
+        rank-profile p { first-phase { expression: attribute(n) } match-features: attribute(n) } }";
+    let child = "schema x { document x inherits parent { }
+        rank-profile q inherits p { match-features inherits p { attribute(n) } }
+        rank-profile default inherits default { } }";
+    let application = application(child, &[("schemas/parent.sd", parent)]).unwrap();
+    let profiles = &application.schemas["x"].rank_profiles;
+    assert!(profiles["q"].first_phase.expression.is_some() && !profiles.contains_key("p"));
+    refuses("schema x { document x {} rank-profile q inherits p {} }", "'p', which is not declared");
+}
+
+#[test]
 fn refusals_name_place_cause_and_cure() {
     refuses("", "1:1: expected 'schema name { … }', found the end of the file");
     refuses("schema x {", "the '{' of this schema is not closed");
@@ -458,7 +475,12 @@ fn refusals_name_place_cause_and_cure() {
     );
     refuses("schema x { document x {} fieldset f { fields: nme } }", "names 'nme', which is not a field");
     refuses("schema x { document x {} document-summary s { summary a {} } }", "no field 'a' to show");
-    refuses("schema x { document x { struct s { field t type s {} } } }", "struct 's' contains itself");
+    refuses(
+        "schema x { document x { struct s inherits t {} struct t inherits s {} } }",
+        "struct 's' inherits itself",
+    );
+    let pair = "struct s { field a type s {} field b type s {} field c type s {} field d type s {} }";
+    refuses(&format!("schema x {{ document x {{ {pair} }} }}"), "struct 's' contains itself too often");
     refuses("schema x { document x { field a type int { bolding: on } } }", "bolding is for strings");
     refuses(
         "schema x { document x { field a type int { indexing: attribute\nattribute: distance-metric: angular } } }",

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use millrace_document::{DataType, DocumentType};
 
 use crate::expression::{FieldReference, SelectionOperand, SelectionStep};
@@ -36,16 +38,21 @@ impl DocumentSelection {
         }
     }
 
-    /// Checks the parts of the selection about one document type: its fields and paths must exist. Parts
-    /// about other types are ignored.
+    /// Binds the selection to a document type, which inherits the types `ancestors`: fields that are named by
+    /// an ancestor are those of its documents as well. The fields and paths of the type and its ancestors
+    /// must exist; parts about other types are ignored.
     ///
     /// # Errors
     /// [`Error::Schema`] for the first one that does not exist.
-    pub fn check_of(&self, document_type: &DocumentType) -> Result<(), Error> {
+    pub fn bind(&mut self, document_type: &DocumentType, ancestors: &[Arc<str>]) -> Result<(), Error> {
         let mut wrong: Option<String> = None;
-        self.root.visit_operands(&mut |operand| {
-            if let SelectionOperand::Field(field) = operand
-                && field.document_type == **document_type.name()
+        let name = &**document_type.name();
+        self.root.visit_fields_mut(&mut |field| {
+            let is_inherited = ancestors.iter().any(|ancestor| **ancestor == *field.document_type);
+            if is_inherited && document_type.field(&field.field).is_some() && !field.is_of(name) {
+                field.heirs.push(name.to_owned());
+            }
+            if field.is_of(name)
                 && let Err(fault) = field.check(document_type)
             {
                 wrong.get_or_insert_with(|| fault.to_string());
@@ -79,9 +86,7 @@ impl DocumentSelection {
     pub fn fields(&self, document_type: &str) -> Vec<&str> {
         let mut fields = Vec::new();
         self.root.visit_operands(&mut |operand| match operand {
-            SelectionOperand::Field(field) if field.document_type == document_type => {
-                fields.push(field.field.as_str())
-            }
+            SelectionOperand::Field(field) if field.is_of(document_type) => fields.push(field.field.as_str()),
             _ => {}
         });
         fields.sort_unstable();
@@ -118,7 +123,12 @@ impl FieldReference {
 
 fn inner_type<'t>(data_type: &'t DataType, step: &SelectionStep) -> Option<&'t DataType> {
     match (data_type, step) {
-        (DataType::Array(element), SelectionStep::Index(_)) => Some(element),
+        (DataType::Array(element), SelectionStep::Index(_) | SelectionStep::Variable(_)) => Some(element),
+        (DataType::Map(_, value), SelectionStep::Variable(_)) => Some(value),
+        (DataType::WeightedSet { .. }, SelectionStep::Variable(_)) => Some(&DataType::Int),
+        (DataType::Position, SelectionStep::Member(name)) if name == "x" || name == "y" => {
+            Some(&DataType::Int)
+        }
         (DataType::Array(element), SelectionStep::Member(_)) => inner_type(element, step),
         (DataType::Map(_, value), SelectionStep::Key(_)) => Some(value),
         (DataType::Map(key, _), SelectionStep::Member(name)) if name == "key" => Some(key),
@@ -143,6 +153,7 @@ impl SelectionStep {
             SelectionStep::Member(name) => format!(".{name}"),
             SelectionStep::Key(key) => format!("{{{key}}}"),
             SelectionStep::Index(index) => format!("[{index}]"),
+            SelectionStep::Variable(name) => format!("[${name}]"),
         }
     }
 }

@@ -1,10 +1,11 @@
 use std::cmp::Ordering;
 
-use millrace_document::Document;
+use millrace_document::{Document, Location};
 use regex::Regex;
 
+use crate::bindings::{BoundOutcome, VariableAssignment};
 use crate::expression::{SelectionComparison, SelectionCondition, SelectionOperator};
-use crate::operand::OperandValue;
+use crate::operand::{BoundValue, OperandValue};
 use crate::{DocumentSelection, glob};
 
 /// Result of a selection for a document.
@@ -28,7 +29,7 @@ impl From<bool> for SelectionOutcome {
 impl DocumentSelection {
     /// Evaluates the selection for a document; `now()` is `now_s`, in seconds since 1970.
     pub fn evaluate(&self, document: &Document, now_s: i64) -> SelectionOutcome {
-        self.root.evaluate(document, now_s)
+        self.root.evaluate(document, now_s).combined()
     }
 
     /// True if the document is selected.
@@ -37,77 +38,119 @@ impl DocumentSelection {
     }
 }
 
-impl SelectionCondition {
-    fn evaluate(&self, document: &Document, now_s: i64) -> SelectionOutcome {
+impl std::ops::Not for SelectionOutcome {
+    type Output = Self;
+
+    fn not(self) -> Self {
         match self {
-            SelectionCondition::Constant(value) => SelectionOutcome::from(*value),
-            SelectionCondition::Type(name) => SelectionOutcome::from(document.id.document_type() == name),
-            SelectionCondition::Not(inner) => match inner.evaluate(document, now_s) {
-                SelectionOutcome::True => SelectionOutcome::False,
-                SelectionOutcome::False => SelectionOutcome::True,
-                SelectionOutcome::Invalid => SelectionOutcome::Invalid,
-            },
-            SelectionCondition::And(parts) => junction(parts, SelectionOutcome::False, document, now_s),
-            SelectionCondition::Or(parts) => junction(parts, SelectionOutcome::True, document, now_s),
+            SelectionOutcome::True => SelectionOutcome::False,
+            SelectionOutcome::False => SelectionOutcome::True,
+            SelectionOutcome::Invalid => SelectionOutcome::Invalid,
+        }
+    }
+}
+
+impl SelectionOutcome {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (SelectionOutcome::False, _) | (_, SelectionOutcome::False) => SelectionOutcome::False,
+            (SelectionOutcome::Invalid, _) | (_, SelectionOutcome::Invalid) => SelectionOutcome::Invalid,
+            _ => SelectionOutcome::True,
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        !(!self).and(!other)
+    }
+}
+
+impl SelectionCondition {
+    fn evaluate<'d>(&'d self, document: &'d Document, now_s: i64) -> BoundOutcome<'d> {
+        match self {
+            SelectionCondition::Constant(value) => BoundOutcome::Plain(SelectionOutcome::from(*value)),
+            SelectionCondition::Type(name) => {
+                BoundOutcome::Plain(SelectionOutcome::from(document.id.document_type() == name))
+            }
+            SelectionCondition::Not(inner) => !inner.evaluate(document, now_s),
+            SelectionCondition::And(parts) => {
+                junction(parts, SelectionOutcome::False, SelectionOutcome::and, document, now_s)
+            }
+            SelectionCondition::Or(parts) => {
+                junction(parts, SelectionOutcome::True, SelectionOutcome::or, document, now_s)
+            }
             SelectionCondition::Compare(comparison) => {
                 let left = comparison.left.find(document, now_s);
                 let right = comparison.right.find(document, now_s);
-                comparison.compare(&left, &right)
+                comparison.outcome(&left, &right)
             }
         }
     }
 }
 
-/// Combines conditions: `decisive` if one part is; else invalid if one part is; else the opposite.
-fn junction(
-    parts: &[SelectionCondition],
+/// Combines conditions; one without variables that has the outcome `decisive` decides.
+fn junction<'d>(
+    parts: &'d [SelectionCondition],
     decisive: SelectionOutcome,
-    document: &Document,
+    join: fn(SelectionOutcome, SelectionOutcome) -> SelectionOutcome,
+    document: &'d Document,
     now_s: i64,
-) -> SelectionOutcome {
-    let mut outcome = SelectionOutcome::from(decisive != SelectionOutcome::True);
+) -> BoundOutcome<'d> {
+    let mut outcome = BoundOutcome::Plain(!decisive);
     for part in parts {
-        match part.evaluate(document, now_s) {
-            SelectionOutcome::Invalid => outcome = SelectionOutcome::Invalid,
-            found if found == decisive => return decisive,
-            _ => {}
+        let next = part.evaluate(document, now_s);
+        if matches!(next, BoundOutcome::Plain(found) if found == decisive) {
+            return next;
         }
+        outcome = outcome.join(next, join);
     }
     outcome
 }
 
 impl SelectionComparison {
+    fn outcome<'d>(&self, left: &OperandValue<'d>, right: &OperandValue<'d>) -> BoundOutcome<'d> {
+        match (left, right) {
+            (OperandValue::Any(elements), OperandValue::Any(others)) => {
+                BoundOutcome::Plain(self.compare_all(elements, others))
+            }
+            (OperandValue::Any(elements), _) => any(elements, |element| self.compare(element, right)),
+            (_, OperandValue::Any(elements)) => any(elements, |element| self.compare(left, element)),
+            _ => BoundOutcome::Plain(self.compare(left, right)),
+        }
+    }
+
+    /// Compares two collections element by element; of different sizes, their sizes.
+    fn compare_all(&self, left: &[BoundValue<'_>], right: &[BoundValue<'_>]) -> SelectionOutcome {
+        if left.len() != right.len() {
+            return SelectionOutcome::from(self.operator.holds(left.len().cmp(&right.len())));
+        }
+        let pairs = left.iter().zip(right);
+        let mut outcomes = pairs.map(|(left, right)| self.compare(&left.value, &right.value));
+        outcomes.find(|outcome| *outcome != SelectionOutcome::True).unwrap_or(SelectionOutcome::True)
+    }
+
+    /// Compares two single values.
     fn compare(&self, left: &OperandValue<'_>, right: &OperandValue<'_>) -> SelectionOutcome {
-        let equality = matches!(self.operator, SelectionOperator::Equal | SelectionOperator::NotEqual);
+        let is_glob = self.operator == SelectionOperator::Glob;
+        let equality =
+            is_glob || matches!(self.operator, SelectionOperator::Equal | SelectionOperator::NotEqual);
         match (left, right) {
             (OperandValue::Invalid, _) | (_, OperandValue::Invalid) => SelectionOutcome::Invalid,
+            (OperandValue::Text(left), OperandValue::Text(right)) => self.compare_text(left, right),
+            // A pattern is for texts only.
+            (_, OperandValue::Text(_)) if is_glob => SelectionOutcome::Invalid,
             (OperandValue::Null, OperandValue::Null) if equality => {
-                SelectionOutcome::from(self.operator == SelectionOperator::Equal)
+                SelectionOutcome::from(self.operator != SelectionOperator::NotEqual)
             }
             (OperandValue::Null, _) | (_, OperandValue::Null) if equality => {
                 SelectionOutcome::from(self.operator == SelectionOperator::NotEqual)
             }
-            (OperandValue::Null, _) | (_, OperandValue::Null) => SelectionOutcome::Invalid,
-            // "Not equal" means equal to no element; other comparisons hold if they hold for one element.
-            (OperandValue::Any(_), _) | (_, OperandValue::Any(_))
-                if self.operator == SelectionOperator::NotEqual =>
+            (OperandValue::Location(location), OperandValue::Integer(bucket))
+            | (OperandValue::Integer(bucket), OperandValue::Location(location))
+                if equality =>
             {
-                let equal =
-                    SelectionComparison { operator: SelectionOperator::Equal, pattern: None, ..self.clone() };
-                match equal.compare(left, right) {
-                    SelectionOutcome::True => SelectionOutcome::False,
-                    SelectionOutcome::False => SelectionOutcome::True,
-                    SelectionOutcome::Invalid => SelectionOutcome::Invalid,
-                }
+                let wanted = self.operator != SelectionOperator::NotEqual;
+                SelectionOutcome::from(is_in_bucket(*location, *bucket) == wanted)
             }
-            (OperandValue::Any(elements), _) => SelectionOutcome::from(
-                elements.iter().any(|element| self.compare(element, right) == SelectionOutcome::True),
-            ),
-            (_, OperandValue::Any(elements)) => SelectionOutcome::from(
-                elements.iter().any(|element| self.compare(left, element) == SelectionOutcome::True),
-            ),
-            (OperandValue::Opaque, _) | (_, OperandValue::Opaque) => SelectionOutcome::Invalid,
-            (OperandValue::Text(left), OperandValue::Text(right)) => self.compare_text(left, right),
             _ => self.compare_numbers(left, right),
         }
     }
@@ -126,29 +169,56 @@ impl SelectionComparison {
         }
     }
 
-    /// Compares two numbers, or a number and a text, which are never equal and have no order.
+    /// Compares two numbers. Other values cannot be compared.
     fn compare_numbers(&self, left: &OperandValue<'_>, right: &OperandValue<'_>) -> SelectionOutcome {
         let order = match (left, right) {
             (OperandValue::Integer(left), OperandValue::Integer(right)) => Some(left.cmp(right)),
             (OperandValue::Integer(left), OperandValue::Float(right)) => (*left as f64).partial_cmp(right),
             (OperandValue::Float(left), OperandValue::Integer(right)) => left.partial_cmp(&(*right as f64)),
             (OperandValue::Float(left), OperandValue::Float(right)) => left.partial_cmp(right),
-            _ => {
-                return match self.operator {
-                    SelectionOperator::Equal | SelectionOperator::Glob | SelectionOperator::Regex => {
-                        SelectionOutcome::False
-                    }
-                    SelectionOperator::NotEqual => SelectionOutcome::True,
-                    _ => SelectionOutcome::Invalid,
-                };
-            }
+            _ => return SelectionOutcome::Invalid,
         };
         match (self.operator, order) {
-            (SelectionOperator::Regex, _) => SelectionOutcome::False,
+            (SelectionOperator::Regex, _) => SelectionOutcome::Invalid,
             (operator, Some(order)) => SelectionOutcome::from(operator.holds(order)),
             // NaN is equal to nothing and has no order.
             (operator, None) => SelectionOutcome::from(operator == SelectionOperator::NotEqual),
         }
+    }
+}
+
+/// True if a location is in the bucket with this id: its highest 6 bits are the number of the lowest ones
+/// that count. The id of no bucket contains nothing.
+fn is_in_bucket(location: Location, bucket: i128) -> bool {
+    let bits = bucket as u64;
+    let used = (bits >> Location::BITS) as u32;
+    let mask = (1u64 << used.min(Location::BITS)) - 1;
+    (1..=Location::BITS).contains(&used) && (location.bits() ^ bits) & mask == 0
+}
+
+/// Outcome of a comparison with each of several elements: true if it is for one of them, for each assignment
+/// of variables.
+fn any<'d>(
+    elements: &[BoundValue<'d>],
+    compare: impl Fn(&OperandValue<'d>) -> SelectionOutcome,
+) -> BoundOutcome<'d> {
+    let mut assigned = Vec::new();
+    let mut plain: Option<SelectionOutcome> = None;
+    for element in elements {
+        let outcome = compare(&element.value);
+        if element.assignment.is_empty() {
+            plain = Some(plain.map_or(outcome, |before| before.or(outcome)));
+        } else {
+            assigned.push((element.assignment.clone(), outcome));
+        }
+    }
+    match plain {
+        Some(outcome) if assigned.is_empty() => BoundOutcome::Plain(outcome),
+        Some(outcome) => {
+            assigned.push((VariableAssignment::default(), outcome));
+            BoundOutcome::Assigned(assigned)
+        }
+        None => BoundOutcome::Assigned(assigned),
     }
 }
 

@@ -62,8 +62,17 @@ pub(crate) enum SelectionOperand {
 #[derive(Debug, Clone)]
 pub(crate) struct FieldReference {
     pub document_type: String,
+    /// Types that inherit `document_type`; their documents have the field as well.
+    pub heirs: Vec<String>,
     pub field: String,
     pub steps: Vec<SelectionStep>,
+}
+
+impl FieldReference {
+    /// True if documents of this type have the field.
+    pub fn is_of(&self, document_type: &str) -> bool {
+        self.document_type == document_type || self.heirs.iter().any(|heir| heir == document_type)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -71,6 +80,8 @@ pub(crate) enum SelectionStep {
     Member(String),
     Key(String),
     Index(usize),
+    /// Any element; the same wherever a selection names the variable.
+    Variable(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +93,8 @@ pub(crate) enum IdPart {
     Specific,
     User,
     Group,
+    Bucket,
+    GlobalId,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +142,36 @@ impl SelectionCondition {
     }
 }
 
+impl SelectionCondition {
+    /// Calls `visit` with every reference to a field.
+    pub fn visit_fields_mut(&mut self, visit: &mut impl FnMut(&mut FieldReference)) {
+        match self {
+            SelectionCondition::Constant(_) | SelectionCondition::Type(_) => {}
+            SelectionCondition::Not(inner) => inner.visit_fields_mut(visit),
+            SelectionCondition::And(parts) | SelectionCondition::Or(parts) => {
+                parts.iter_mut().for_each(|part| part.visit_fields_mut(visit));
+            }
+            SelectionCondition::Compare(comparison) => {
+                comparison.left.visit_fields_mut(visit);
+                comparison.right.visit_fields_mut(visit);
+            }
+        }
+    }
+}
+
 impl SelectionOperand {
+    fn visit_fields_mut(&mut self, visit: &mut impl FnMut(&mut FieldReference)) {
+        match self {
+            SelectionOperand::Field(field) => visit(field),
+            SelectionOperand::Arithmetic(_, left, right) => {
+                left.visit_fields_mut(visit);
+                right.visit_fields_mut(visit);
+            }
+            SelectionOperand::Call(_, inner) => inner.visit_fields_mut(visit),
+            _ => {}
+        }
+    }
+
     fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c SelectionOperand)) {
         visit(self);
         match self {

@@ -14,6 +14,7 @@
 //!
 //! This crate is independent of the storage of documents.
 
+mod bindings;
 mod check;
 mod error;
 mod evaluate;

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use md5::{Digest, Md5};
-use millrace_document::{Document, DocumentGroup, DocumentValue, scalar};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Location, scalar};
 
+use crate::bindings::{BoundElement, VariableAssignment};
 use crate::expression::{
     FieldReference, IdPart, SelectionArithmetic, SelectionFunction, SelectionOperand, SelectionStep,
 };
@@ -19,10 +20,20 @@ pub(crate) enum OperandValue<'d> {
     Integer(i128),
     Float(f64),
     Text(Cow<'d, str>),
+    /// The location of a document, which is compared with the id of a bucket.
+    Location(Location),
     /// An existing value that cannot be compared: a tensor, bytes, a position.
     Opaque,
-    /// Elements of a collection, or keys of a map: a comparison holds if it holds for one of them.
-    Any(Vec<OperandValue<'d>>),
+    /// Elements of a collection, keys of a map, members of a struct: a comparison holds if it holds for one
+    /// of them. Several, or under variables.
+    Any(Vec<BoundValue<'d>>),
+}
+
+/// A single value, and the variables under which a path leads to it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BoundValue<'d> {
+    pub assignment: VariableAssignment<'d>,
+    pub value: OperandValue<'d>,
 }
 
 impl SelectionOperand {
@@ -50,51 +61,112 @@ impl SelectionOperand {
 }
 
 impl FieldReference {
-    fn find<'d>(&self, document: &'d Document) -> OperandValue<'d> {
-        if document.id.document_type() != self.document_type {
+    fn find<'d>(&'d self, document: &'d Document) -> OperandValue<'d> {
+        if !self.is_of(document.id.document_type()) {
             return OperandValue::Invalid;
         }
-        match document.get(&self.field) {
-            Some(value) => walk(value, &self.steps),
-            None => OperandValue::Null,
+        let Some(value) = document.get(&self.field) else { return OperandValue::Null };
+        let mut found = Vec::new();
+        walk(value, &self.steps, &VariableAssignment::default(), &mut found);
+        match found.len() {
+            0 => OperandValue::Null,
+            1 if found[0].assignment.is_empty() => found.remove(0).value,
+            _ => OperandValue::Any(found),
         }
     }
 }
 
-fn walk<'d>(value: &'d DocumentValue, steps: &[SelectionStep]) -> OperandValue<'d> {
-    let Some((step, rest)) = steps.split_first() else { return comparable(value) };
+/// Adds the values that the path leads to: arrays are traversed without a step, and at its end collections
+/// are taken apart.
+fn walk<'d>(
+    value: &'d DocumentValue,
+    steps: &'d [SelectionStep],
+    assignment: &VariableAssignment<'d>,
+    found: &mut Vec<BoundValue<'d>>,
+) {
+    let Some((step, rest)) = steps.split_first() else { return add_leaves(value, assignment, found) };
+    let mut add = |value| found.push(BoundValue { assignment: assignment.clone(), value });
     let inner = match (step, value) {
         (SelectionStep::Index(index), DocumentValue::Array(elements)) => elements.get(*index),
         (SelectionStep::Key(key), DocumentValue::Map(entries)) => {
             entries.iter().find(|(name, _)| is_key(name, key)).map(|(_, value)| value)
         }
         (SelectionStep::Key(key), DocumentValue::WeightedSet(elements)) => {
-            let found = elements.iter().find(|(element, _)| is_key(element, key));
-            return found
-                .map_or(OperandValue::Null, |(_, weight)| OperandValue::Integer(i128::from(*weight)));
+            let element = elements.iter().find(|(element, _)| is_key(element, key));
+            return element.into_iter().for_each(|(_, weight)| add(weight_value(*weight)));
         }
         (SelectionStep::Member(name), DocumentValue::Struct(members)) => {
             members.iter().find(|(member, _)| **member == **name).map(|(_, value)| value)
         }
-        (SelectionStep::Member(_), DocumentValue::Array(elements)) => {
-            return any(elements.iter().map(|element| walk(element, steps)));
+        (SelectionStep::Member(name), DocumentValue::Position { latitude, longitude }) => {
+            let degrees = if name == "x" { longitude } else { latitude };
+            return add(OperandValue::Integer(i128::from(*degrees)));
         }
-        (SelectionStep::Member(name), DocumentValue::WeightedSet(elements)) if name == "key" => {
-            return any(elements.iter().map(|(element, _)| walk(element, rest)));
+        (SelectionStep::Member(_), DocumentValue::Array(elements)) => {
+            return elements.iter().for_each(|element| walk(element, steps, assignment, found));
         }
         (SelectionStep::Member(name), DocumentValue::WeightedSet(elements)) if name == "value" => {
-            let weight = |(_, weight): &(DocumentValue, i32)| OperandValue::Integer(i128::from(*weight));
-            return any(elements.iter().map(weight));
+            return elements.iter().for_each(|(_, weight)| add(weight_value(*weight)));
         }
-        (SelectionStep::Member(name), DocumentValue::Map(entries)) if name == "key" => {
-            return any(entries.iter().map(|(key, _)| walk(key, rest)));
+        (SelectionStep::Member(_), DocumentValue::WeightedSet(elements)) => {
+            return elements.iter().for_each(|(element, _)| walk(element, rest, assignment, found));
         }
-        (SelectionStep::Member(name), DocumentValue::Map(entries)) if name == "value" => {
-            return any(entries.iter().map(|(_, value)| walk(value, rest)));
+        (SelectionStep::Member(name), DocumentValue::Map(entries)) => {
+            let part = |entry: &'d (DocumentValue, DocumentValue)| {
+                if name == "value" { &entry.1 } else { &entry.0 }
+            };
+            return entries.iter().for_each(|entry| walk(part(entry), rest, assignment, found));
         }
-        _ => return OperandValue::Invalid,
+        (SelectionStep::Variable(name), _) => return walk_variable(value, name, rest, assignment, found),
+        _ => return add(OperandValue::Invalid),
     };
-    inner.map_or(OperandValue::Null, |inner| walk(inner, rest))
+    if let Some(inner) = inner {
+        walk(inner, rest, assignment, found);
+    }
+}
+
+/// Walks on from each element that the variable can stand for.
+fn walk_variable<'d>(
+    value: &'d DocumentValue,
+    variable: &'d str,
+    rest: &'d [SelectionStep],
+    assignment: &VariableAssignment<'d>,
+    found: &mut Vec<BoundValue<'d>>,
+) {
+    let bound = assignment.get(variable);
+    // The assignment under which the variable is this element, if it can be.
+    let under = |element| match bound {
+        None => Some(assignment.with(variable, element)),
+        Some(same) => (same == element).then(|| assignment.clone()),
+    };
+    match value {
+        DocumentValue::Array(elements) => {
+            for (at, element) in elements.iter().enumerate() {
+                if let Some(assignment) = under(BoundElement::Index(at)) {
+                    walk(element, rest, &assignment, found);
+                }
+            }
+        }
+        DocumentValue::Map(entries) => {
+            for (key, value) in entries {
+                if let Some(assignment) = under(BoundElement::Key(key)) {
+                    walk(value, rest, &assignment, found);
+                }
+            }
+        }
+        DocumentValue::WeightedSet(elements) => {
+            for (key, weight) in elements {
+                if let Some(assignment) = under(BoundElement::Key(key)) {
+                    found.push(BoundValue { assignment, value: weight_value(*weight) });
+                }
+            }
+        }
+        _ => found.push(BoundValue { assignment: assignment.clone(), value: OperandValue::Invalid }),
+    }
+}
+
+fn weight_value<'d>(weight: i32) -> OperandValue<'d> {
+    OperandValue::Integer(i128::from(weight))
 }
 
 fn is_key(value: &DocumentValue, key: &str) -> bool {
@@ -104,12 +176,13 @@ fn is_key(value: &DocumentValue, key: &str) -> bool {
     }
 }
 
-fn any<'d>(found: impl Iterator<Item = OperandValue<'d>>) -> OperandValue<'d> {
-    OperandValue::Any(found.filter(|found| *found != OperandValue::Null).collect())
-}
-
-fn comparable(value: &DocumentValue) -> OperandValue<'_> {
-    match value {
+/// Adds the single values in a value; of maps and weighted sets the keys.
+fn add_leaves<'d>(
+    value: &'d DocumentValue,
+    assignment: &VariableAssignment<'d>,
+    found: &mut Vec<BoundValue<'d>>,
+) {
+    let leaf = match value {
         DocumentValue::Bool(value) => OperandValue::Integer(i128::from(*value)),
         DocumentValue::Byte(value) => OperandValue::Integer(i128::from(*value)),
         DocumentValue::Int(value) => OperandValue::Integer(i128::from(*value)),
@@ -120,11 +193,20 @@ fn comparable(value: &DocumentValue) -> OperandValue<'_> {
         DocumentValue::Raw(_) | DocumentValue::Position { .. } | DocumentValue::Tensor(_) => {
             OperandValue::Opaque
         }
-        DocumentValue::Array(elements) => any(elements.iter().map(comparable)),
-        DocumentValue::WeightedSet(elements) => any(elements.iter().map(|(element, _)| comparable(element))),
-        DocumentValue::Map(entries) => any(entries.iter().map(|(key, _)| comparable(key))),
-        DocumentValue::Struct(members) => any(members.iter().map(|(_, value)| comparable(value))),
-    }
+        DocumentValue::Array(elements) => {
+            return elements.iter().for_each(|element| add_leaves(element, assignment, found));
+        }
+        DocumentValue::WeightedSet(elements) => {
+            return elements.iter().for_each(|(element, _)| add_leaves(element, assignment, found));
+        }
+        DocumentValue::Map(entries) => {
+            return entries.iter().for_each(|(key, _)| add_leaves(key, assignment, found));
+        }
+        DocumentValue::Struct(members) => {
+            return members.iter().for_each(|(_, value)| add_leaves(value, assignment, found));
+        }
+    };
+    found.push(BoundValue { assignment: assignment.clone(), value: leaf });
 }
 
 impl IdPart {
@@ -139,9 +221,23 @@ impl IdPart {
             (IdPart::Specific, _) => text(id.name()),
             (IdPart::User, DocumentGroup::Number(number)) => OperandValue::Integer(i128::from(*number)),
             (IdPart::Group, DocumentGroup::Name(name)) => text(name),
-            (IdPart::User | IdPart::Group, _) => OperandValue::Null,
+            (IdPart::User | IdPart::Group, _) => OperandValue::Invalid,
+            (IdPart::Bucket, _) => OperandValue::Location(id.location()),
+            (IdPart::GlobalId, _) => OperandValue::Text(Cow::Owned(global_id(id))),
         }
     }
+}
+
+/// Text of the global id: the low 32 bits of the location, and the next eight bytes of the MD5 of the id.
+fn global_id(id: &DocumentId) -> String {
+    let low = (id.location().bits() as u32).to_le_bytes();
+    let digest = Md5::digest(id.as_str().as_bytes());
+    let mut text = "gid(0x".to_owned();
+    for byte in low.iter().chain(&digest[4..12]) {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text.push(')');
+    text
 }
 
 impl SelectionArithmetic {
@@ -185,11 +281,12 @@ impl SelectionFunction {
             }
             (SelectionFunction::Abs, OperandValue::Float(number)) => OperandValue::Float(number.abs()),
             (SelectionFunction::Lowercase, OperandValue::Text(text)) => {
-                OperandValue::Text(Cow::Owned(text.to_ascii_lowercase()))
+                OperandValue::Text(Cow::Owned(text.to_lowercase()))
             }
             (SelectionFunction::Hash, OperandValue::Text(text)) => hash(text.as_bytes()),
-            (SelectionFunction::Hash, OperandValue::Integer(number)) => hash(number.to_string().as_bytes()),
-            (SelectionFunction::Hash, OperandValue::Float(number)) => hash(number.to_string().as_bytes()),
+            // Numbers are hashed as eight bytes, lowest first.
+            (SelectionFunction::Hash, OperandValue::Integer(number)) => hash(&(number as i64).to_le_bytes()),
+            (SelectionFunction::Hash, OperandValue::Float(number)) => hash(&number.to_le_bytes()),
             _ => OperandValue::Invalid,
         }
     }

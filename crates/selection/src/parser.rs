@@ -12,6 +12,8 @@
 //! value      = ( literal | "id" part | type path | "now()" | "(" or ")" ) { "." function "()" }
 //! ```
 
+mod literals;
+
 use regex::RegexBuilder;
 
 use crate::expression::{
@@ -224,6 +226,7 @@ impl<'t> SelectionParser<'t> {
             Some('"' | '\'') => self.text_literal().map(SelectionOperand::Text),
             Some(c) if c.is_ascii_digit() || c == '-' || c == '+' || c == '.' => self.number(),
             Some(c) if c.is_alphabetic() || c == '_' => self.named_value(),
+            Some('$') => Err(self.fail("a variable stands in a field path, as in music.tags[$x]")),
             Some(c) => Err(self.fail(&format!("expected a value, got '{c}'"))),
             None => Err(self.fail("expected a value before the end")),
         }
@@ -246,10 +249,11 @@ impl<'t> SelectionParser<'t> {
             }
             _ => {}
         }
-        if !self.rest().starts_with('.') {
+        if !self.skip_to_dot() {
             return Ok(SelectionOperand::Type(name.to_owned()));
         }
         self.at += 1;
+        self.skip_space();
         let field = self.name();
         if field.is_empty() {
             return Err(self.fail(&format!("expected a field after '{name}.'")));
@@ -264,6 +268,7 @@ impl<'t> SelectionParser<'t> {
         let steps = self.steps()?;
         Ok(SelectionOperand::Field(FieldReference {
             document_type: name.to_owned(),
+            heirs: Vec::new(),
             field: field.to_owned(),
             steps,
         }))
@@ -276,10 +281,12 @@ impl<'t> SelectionParser<'t> {
             if steps.len() > DEPTH {
                 return Err(self.fail(&format!("a field path has more than {DEPTH} steps")));
             }
+            self.skip_to_dot();
             match self.rest().chars().next() {
                 Some('.') => {
                     let start = self.at;
                     self.at += 1;
+                    self.skip_space();
                     let member = self.name();
                     if member.is_empty() || self.rest().starts_with('(') {
                         // A function of the value, not a member.
@@ -290,35 +297,43 @@ impl<'t> SelectionParser<'t> {
                 }
                 Some('{') => {
                     self.at += 1;
-                    steps.push(SelectionStep::Key(self.key()?));
+                    steps.push(self.key()?);
                 }
                 Some('[') => {
                     self.at += 1;
-                    let inner = self.until(']')?;
-                    if inner.starts_with('$') {
-                        return Err(self.variables());
-                    }
-                    let index =
-                        inner.trim().parse().map_err(|_| self.fail(&format!("'{inner}' is not an index")))?;
-                    steps.push(SelectionStep::Index(index));
+                    let inner = self.until(']')?.trim();
+                    steps.push(match inner.strip_prefix('$') {
+                        Some(variable) => self.variable(variable)?,
+                        None => SelectionStep::Index(
+                            inner.parse().map_err(|_| self.fail(&format!("'{inner}' is not an index")))?,
+                        ),
+                    });
                 }
                 _ => return Ok(steps),
             }
         }
     }
 
-    fn key(&mut self) -> Result<String, Error> {
+    /// Parses the text after `{`: a key, with or without quotes, or a variable.
+    fn key(&mut self) -> Result<SelectionStep, Error> {
+        self.skip_space();
         if self.rest().starts_with('"') {
             let key = self.text_literal()?;
             self.expect("}")?;
-            return Ok(key);
+            return Ok(SelectionStep::Key(key));
         }
-        let key = self.until('}')?;
-        if key.starts_with('$') { Err(self.variables()) } else { Ok(key.to_owned()) }
+        let key = self.until('}')?.trim_end();
+        match key.strip_prefix('$') {
+            Some(variable) => self.variable(variable),
+            None => Ok(SelectionStep::Key(key.to_owned())),
+        }
     }
 
-    fn variables(&self) -> Error {
-        self.fail("variables in field paths are not supported; name the key or index, or leave it out to mean any element")
+    fn variable(&self, name: &str) -> Result<SelectionStep, Error> {
+        if name.is_empty() || name.contains(|c: char| !c.is_alphanumeric() && c != '_') {
+            return Err(self.fail(&format!("'${name}' is not a variable: expected a name after '$'")));
+        }
+        Ok(SelectionStep::Variable(name.to_owned()))
     }
 
     fn until(&mut self, end: char) -> Result<&'t str, Error> {
@@ -346,20 +361,23 @@ impl<'t> SelectionParser<'t> {
             "specific" => Ok(IdPart::Specific),
             "user" => Ok(IdPart::User),
             "group" => Ok(IdPart::Group),
+            "bucket" => Ok(IdPart::Bucket),
+            "gid" => Ok(IdPart::GlobalId),
             _ => {
                 self.at = start + 1;
-                Err(self.fail("an id has scheme, namespace, type, specific, user and group"))
+                Err(self.fail("an id has scheme, namespace, type, specific, user, group, bucket and gid"))
             }
         }
     }
 
     /// Parses `.name()` after a value.
     fn function(&mut self) -> Result<Option<SelectionFunction>, Error> {
-        if !self.rest().starts_with('.') {
+        if !self.skip_to_dot() {
             return Ok(None);
         }
         let start = self.at;
         self.at += 1;
+        self.skip_space();
         let function = match self.name().to_ascii_lowercase().as_str() {
             "abs" => SelectionFunction::Abs,
             "hash" => SelectionFunction::Hash,
@@ -372,105 +390,6 @@ impl<'t> SelectionParser<'t> {
         self.expect("(")?;
         self.expect(")")?;
         Ok(Some(function))
-    }
-
-    fn number(&mut self) -> Result<SelectionOperand, Error> {
-        let start = self.at;
-        let negative = self.eat_here("-");
-        if negative || self.eat_here("+") {
-            self.skip_space();
-        }
-        let signed = |number: SelectionOperand| match number {
-            SelectionOperand::Integer(number) if negative => SelectionOperand::Integer(-number),
-            SelectionOperand::Float(number) if negative => SelectionOperand::Float(-number),
-            number => number,
-        };
-        let rest = self.rest();
-        if let Some(digits) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
-            let length = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
-            // All 64 bits can be written; the highest is the sign.
-            let Ok(bits) = u64::from_str_radix(&digits[..length], 16) else {
-                return Err(self.fail("expected 1 to 16 hexadecimal digits after 0x"));
-            };
-            self.at += 2 + length;
-            return Ok(signed(SelectionOperand::Integer(i128::from(bits as i64))));
-        }
-        let mut end = 0;
-        let mut exponent = false;
-        for c in rest[end..].chars() {
-            let after_exponent = rest[..end].ends_with(['e', 'E']);
-            if !(c.is_ascii_digit() || c == '.' || (exponent && after_exponent && (c == '-' || c == '+'))) {
-                if exponent || !matches!(c, 'e' | 'E') {
-                    break;
-                }
-                exponent = true;
-            }
-            end += 1;
-        }
-        let written = &rest[..end];
-        let parsed = match written.parse::<i128>() {
-            Ok(number) if written.bytes().any(|byte| byte.is_ascii_digit()) => {
-                Some(SelectionOperand::Integer(number))
-            }
-            _ => written.parse::<f64>().ok().filter(|number| number.is_finite()).map(SelectionOperand::Float),
-        };
-        match parsed {
-            Some(number) => {
-                self.at += end;
-                // Suffixes of types, as in Java.
-                let suffixes: &[&str] = match number {
-                    SelectionOperand::Float(_) if written.contains('.') => &["f", "F", "d", "D"],
-                    SelectionOperand::Integer(_) => &["l", "L"],
-                    _ => &[],
-                };
-                let more = self.rest().chars().nth(1).is_some_and(|c| c.is_alphanumeric() || c == '_');
-                if !more
-                    && let Some(suffix) = suffixes.iter().find(|suffix| self.rest().starts_with(**suffix))
-                {
-                    self.at += suffix.len();
-                }
-                Ok(signed(number))
-            }
-            None => {
-                self.at = start;
-                Err(self.fail("expected a number"))
-            }
-        }
-    }
-
-    fn text_literal(&mut self) -> Result<String, Error> {
-        let rest = self.rest();
-        let mut text = String::new();
-        let mut chars = rest.char_indices();
-        // Single quotes are also valid: they need no escape in JSON.
-        let quote = chars.next().map_or('"', |(_, quote)| quote);
-        while let Some((at, c)) = chars.next() {
-            match c {
-                c if c == quote => {
-                    self.at += at + 1;
-                    return Ok(text);
-                }
-                '\\' => {
-                    let escaped = match chars.next() {
-                        Some((_, 'n')) => '\n',
-                        Some((_, 't')) => '\t',
-                        Some((_, 'f')) => '\u{c}',
-                        Some((_, 'r')) => '\r',
-                        Some((_, 'x')) => {
-                            let mut digit = || chars.next().and_then(|(_, c)| c.to_digit(16));
-                            let code = digit().zip(digit()).map(|(high, low)| high << 4 | low);
-                            code.and_then(char::from_u32)
-                                .ok_or_else(|| self.fail("\\x needs two hexadecimal digits"))?
-                        }
-                        Some((_, other)) => other,
-                        None => break,
-                    };
-                    text.push(escaped);
-                }
-                _ => text.push(c),
-            }
-        }
-        Err(self.fail("the quotes are not closed"))
     }
 
     fn condition(&self, parsed: ParsedPart) -> Result<SelectionCondition, Error> {
@@ -545,6 +464,15 @@ impl<'t> SelectionParser<'t> {
     fn eat_here(&mut self, symbol: &str) -> bool {
         let seen = self.rest().starts_with(symbol);
         self.at += if seen { symbol.len() } else { 0 };
+        seen
+    }
+
+    /// Skips spaces before a dot; returns true if one is next.
+    fn skip_to_dot(&mut self) -> bool {
+        let seen = self.rest().trim_start().starts_with('.');
+        if seen {
+            self.skip_space();
+        }
         seen
     }
 

@@ -10,40 +10,53 @@ use crate::request::{
     LiteralBucket,
 };
 
+/// Operators with their functions, the loosest first: each binds tighter than the one before it.
+const OPERATORS: [(char, &str); 5] = [('+', "add"), ('-', "sub"), ('/', "div"), ('%', "mod"), ('*', "mul")];
+
 impl GroupingParser<'_> {
-    /// Parses a sum; `*`, `/` and `%` bind tighter.
+    /// Parses an expression with its sign and its label; of arguments and parts the label is of no use.
     pub(super) fn expression(&mut self) -> Result<GroupingExpression, Error> {
+        self.labelled().map(|(expression, _)| expression)
+    }
+
+    /// Parses an expression, its sign before it, which is that of the whole sum, and `as(label)` after it.
+    pub(super) fn labelled(&mut self) -> Result<(GroupingExpression, Option<String>), Error> {
         self.nested(|parser| {
-            let mut left = parser.product()?;
-            loop {
-                let name = if parser.lexer.take_symbol('+') {
-                    "add"
-                } else if parser.lexer.take_symbol('-') {
-                    "sub"
-                } else {
-                    return Ok(left);
-                };
-                let right = parser.product()?;
-                left = parser.call(name, vec![left, right])?;
+            let is_negative = parser.lexer.take_symbol('-');
+            if !is_negative {
+                parser.lexer.take_symbol('+');
             }
+            let expression = parser.operators()?;
+            let expression = if is_negative { parser.negated(expression)? } else { expression };
+            let label = if parser.lexer.take_word("as") { Some(parser.parenthesised_name()?) } else { None };
+            Ok((expression, label))
         })
     }
 
-    fn product(&mut self) -> Result<GroupingExpression, Error> {
+    /// Parses values and the [`OPERATORS`] between them.
+    pub(super) fn operators(&mut self) -> Result<GroupingExpression, Error> {
         let mut left = self.value()?;
+        let mut waiting: Vec<(usize, GroupingExpression)> = Vec::new();
         loop {
-            let name = if self.lexer.take_symbol('*') {
-                "mul"
-            } else if self.lexer.take_symbol('/') {
-                "div"
-            } else if self.lexer.take_symbol('%') {
-                "mod"
-            } else {
-                return Ok(left);
-            };
-            let right = self.value()?;
-            left = self.call(name, vec![left, right])?;
+            let next = OPERATORS.iter().position(|(symbol, _)| self.lexer.take_symbol(*symbol));
+            while let Some((operator, first)) =
+                waiting.pop_if(|(operator, _)| next.is_none_or(|next| *operator >= next))
+            {
+                left = self.call(OPERATORS[operator].1, vec![first, left])?;
+            }
+            let Some(next) = next else { return Ok(left) };
+            waiting.push((next, std::mem::replace(&mut left, self.value()?)));
         }
+    }
+
+    fn negated(&mut self, expression: GroupingExpression) -> Result<GroupingExpression, Error> {
+        Ok(match expression {
+            GroupingExpression::Long(value) => GroupingExpression::Long(value.wrapping_neg()),
+            // The lowest whole number has no positive counterpart.
+            GroupingExpression::Double(value) if value == 2f64.powi(63) => GroupingExpression::Long(i64::MIN),
+            GroupingExpression::Double(value) => GroupingExpression::Double(-value),
+            other => self.call("neg", vec![other])?,
+        })
     }
 
     fn value(&mut self) -> Result<GroupingExpression, Error> {
@@ -62,7 +75,7 @@ impl GroupingParser<'_> {
         }
         if self.lexer.take_symbol('-') {
             let operand = self.nested(Self::value)?;
-            return self.call("neg", vec![operand]);
+            return self.negated(operand);
         }
         if let Some(text) = self.lexer.string()? {
             return Ok(GroupingExpression::Text(text));
@@ -79,7 +92,7 @@ impl GroupingParser<'_> {
         let name = self.name()?;
         if self.lexer.take_symbol('=') {
             let before = self.parts;
-            let expression = self.expression()?;
+            let expression = self.operators()?;
             self.aliases.insert(name, (expression.clone(), self.parts - before));
             return Ok(expression);
         }
@@ -157,6 +170,15 @@ impl GroupingParser<'_> {
         Ok(GroupingExpression::Field { path: GroupingPath { field, steps }, wrapped })
     }
 
+    /// Parses `field` or `field.member`.
+    fn path(&mut self) -> Result<GroupingPath, Error> {
+        let mut path = GroupingPath { field: self.name()?, steps: Vec::new() };
+        while self.lexer.take_symbol('.') {
+            path.steps.push(GroupingPathStep::Name(self.name()?));
+        }
+        Ok(path)
+    }
+
     /// Parses a key without quotes: the field that contains the key, a word, or a whole number.
     fn bare_key(&mut self) -> Result<GroupingPathStep, Error> {
         if let Some(GroupingNumber::Long(key)) = self.lexer.number()? {
@@ -164,7 +186,7 @@ impl GroupingParser<'_> {
         }
         match self.lexer.word() {
             Some("attribute") if self.lexer.peek_symbol('(') => {
-                Ok(GroupingPathStep::KeyOf(self.parenthesised_name()?))
+                self.parenthesised(Self::path).map(GroupingPathStep::KeyOf)
             }
             Some(key) => Ok(GroupingPathStep::Key(key.to_owned())),
             None => Err(self.lexer.expected("a key, as in map{\"key\"} or map{attribute(field)}")),
@@ -219,8 +241,11 @@ impl GroupingParser<'_> {
         } else {
             return Err(self.lexer.expected("'(', '[' or '<'"));
         };
-        let from = self.bound()?;
-        let to = if self.lexer.take_symbol(',') { Some(self.bound()?) } else { None };
+        let from = self.bound(true)?;
+        let to = if self.lexer.take_symbol(',') { Some(self.bound(false)?) } else { None };
+        if from == BucketBound::Infinite && to.as_ref().is_none_or(|to| *to == BucketBound::Infinite) {
+            return Err(self.lexer.wrong("one of the two ends of a bucket is a value".to_owned()));
+        }
         let to_inclusive = if self.lexer.take_symbol(']') {
             to.is_some()
         } else if self.lexer.take_symbol(')') || self.lexer.take_symbol('>') {
@@ -231,10 +256,16 @@ impl GroupingParser<'_> {
         Ok(LiteralBucket { from, from_inclusive, to, to_inclusive })
     }
 
-    fn bound(&mut self) -> Result<BucketBound, Error> {
+    /// Parses a bound: `-inf` only as the lower one, `inf` only as the upper one.
+    fn bound(&mut self, is_lower: bool) -> Result<BucketBound, Error> {
         let before = self.lexer.clone();
         let negative = self.lexer.take_symbol('-');
         if self.lexer.take_word("inf") {
+            if negative != is_lower {
+                self.lexer = before;
+                let end = if is_lower { "-inf below" } else { "inf above" };
+                return Err(self.lexer.expected(&format!("a value, or {end}")));
+            }
             return Ok(BucketBound::Infinite);
         }
         if negative {
@@ -290,9 +321,9 @@ impl GroupingParser<'_> {
     pub(super) fn collate(&mut self) -> Result<GroupingExpression, Error> {
         let input = Box::new(self.expression()?);
         self.lexer.symbol(',')?;
-        let locale = self.string("a locale in quotes, as in uca(name, \"sv\")")?;
+        let locale = self.text_or_name("a locale, as in uca(name, \"sv\")")?;
         let strength = if self.lexer.take_symbol(',') {
-            Some(self.string("a strength, as in \"PRIMARY\"")?)
+            Some(self.text_or_name("a strength, as in \"PRIMARY\"")?)
         } else {
             None
         };

@@ -63,7 +63,10 @@ fn aggregate(
 
 fn summary(parser: &mut GroupingParser<'_>) -> Result<GroupingExpression, Error> {
     parser.lexer.symbol('(')?;
-    let class = parser.lexer.dashed_word().map(str::to_owned);
+    let class = match parser.lexer.string()? {
+        Some(class) => Some(class),
+        None => parser.lexer.dashed_word().map(str::to_owned),
+    };
     parser.lexer.symbol(')')?;
     Ok(GroupingExpression::Summary(class))
 }
@@ -76,7 +79,9 @@ fn attribute(parser: &mut GroupingParser<'_>) -> Result<GroupingExpression, Erro
 fn debug_wait(parser: &mut GroupingParser<'_>) -> Result<GroupingExpression, Error> {
     let value = parser.expression()?;
     parser.lexer.symbol(',')?;
-    parser.lexer.float()?;
+    if parser.lexer.float()? < 0.0 {
+        return Err(parser.lexer.wrong("the time of debugwait(…) is at least 0".to_owned()));
+    }
     parser.lexer.symbol(',')?;
     parser.boolean()?;
     Ok(value)

@@ -206,7 +206,7 @@ fn selection(text: &SourcedText<String>, schema: &Schema) -> Result<DocumentSele
         place: text.place.clone(),
         reason: format!("selection '{}': {reason}", text.value),
     };
-    let selection = DocumentSelection::parse(&text.value).map_err(|error| refuse(error.to_string()))?;
+    let mut selection = DocumentSelection::parse(&text.value).map_err(|error| refuse(error.to_string()))?;
     if !selection.is_only_about(&schema.name) {
         let reason =
             format!("it is about documents of other types than '{}', which the index has", schema.name);
@@ -216,6 +216,6 @@ fn selection(text: &SourcedText<String>, schema: &Schema) -> Result<DocumentSele
         let reason = "now() changes without a write: compare with the field in the query instead";
         return Err(refuse(reason.to_owned()));
     }
-    selection.check_of(&schema.document_type).map_err(|error| refuse(error.to_string()))?;
+    selection.bind(&schema.document_type, &schema.ancestors).map_err(|error| refuse(error.to_string()))?;
     Ok(selection)
 }

@@ -39,9 +39,10 @@ impl TreeBuilder<'_> {
         &mut self,
         field: &str,
         attributes: &QueryAttributes,
+        annotations: &ItemAnnotations,
     ) -> Result<PlanNode, Error> {
         let place = ItemPosition { element: None, typed: false };
-        self.each(field, place, &ItemAnnotations::default(), field, |target| match target.value_type {
+        self.each(field, place, annotations, field, |target| match target.value_type {
             DataType::Predicate => Ok(Some(Predicate::Conditions(attributes.clone()))),
             other => Err(wrong(
                 &target.path,

@@ -29,6 +29,9 @@ pub fn parsed(item: &QueryItem, schemas: &[&Schema]) -> QueryItem {
         QueryItem::And(items) => QueryItem::And(all(items)),
         QueryItem::Or(items) => QueryItem::Or(all(items)),
         QueryItem::Rank(items) => QueryItem::Rank(all(items)),
+        QueryItem::Labeled { item, label, score } => {
+            QueryItem::Labeled { item: Box::new(parsed(item, schemas)), label: label.clone(), score: *score }
+        }
         QueryItem::Not { positive, negatives } => {
             QueryItem::Not { positive: Box::new(parsed(positive, schemas)), negatives: all(negatives) }
         }
@@ -101,7 +104,7 @@ impl TreeBuilder<'_> {
     fn words_of(&self, text: &UserText, place: ItemPosition<'_>) -> Result<Option<QueryItem>, Error> {
         let targets = self.targets(&text.field, place)?;
         let matching = match targets.iter().find(|target| target.is_text()) {
-            Some(target) => target.matching().clone(),
+            Some(target) => target.matching().of_queries(),
             None => plain_matching(),
         };
         let language = text.annotations.language.as_deref().or(self.query.language.as_deref());

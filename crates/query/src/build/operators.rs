@@ -73,6 +73,8 @@ pub static OPERATORS: &[YqlOperator] = operators! {
         "Numbers between two bounds, both included unless `bounds` says open, leftOpen or rightOpen.", conditions::range;
     "rank", Condition, 1..=MANY, "rank(title contains \"a\", body contains \"b\")",
         "What the first argument matches; the others only count for ranking.", conditions::rank;
+    "labeled", Condition, 3..=3, "labeled(title contains \"a\", \"mine\", 2.5)",
+        "What the first argument matches; `itemRawScore(mine)` is the number where it does.", conditions::labeled;
     "weakAnd", Condition, 1..=MANY, "({targetHits: 10}weakAnd(title contains \"a\", body contains \"b\"))",
         "What any argument matches, scored by all: or.", conditions::weak_and;
     "wand", Condition, 2..=2, "wand(tags, {\"a\": 1, \"b\": 2}) or wand(tags, @tokens)",

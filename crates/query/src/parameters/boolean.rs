@@ -3,7 +3,7 @@
 
 use super::{ParameterReader, parameter};
 use crate::build::predicate_subqueries;
-use crate::{Error, PredicateAttribute, QueryItem};
+use crate::{Error, ItemAnnotations, PredicateAttribute, QueryItem};
 
 const ATTRIBUTES: &str = "boolean.attributes";
 const RANGE_ATTRIBUTES: &str = "boolean.rangeAttributes";
@@ -27,6 +27,7 @@ impl ParameterReader<'_> {
             ranges: attributes(self.get(RANGE_ATTRIBUTES).unwrap_or_default())
                 .and_then(|ranges| ranges.into_iter().map(numbered).collect())
                 .map_err(|error| wrong(RANGE_ATTRIBUTES, &error, "{age: 23, height: 170:[2, 3]}"))?,
+            annotations: ItemAnnotations::default(),
         };
         Ok(match root {
             QueryItem::True => predicate,

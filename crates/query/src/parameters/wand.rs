@@ -98,6 +98,9 @@ fn weak(item: QueryItem, target_hits: u32) -> QueryItem {
         QueryItem::Not { positive, negatives } => {
             QueryItem::Not { positive: Box::new(weak(*positive, target_hits)), negatives }
         }
+        QueryItem::Labeled { item, label, score } => {
+            QueryItem::Labeled { item: Box::new(weak(*item, target_hits)), label, score }
+        }
         other => other,
     }
 }

@@ -119,6 +119,7 @@ impl<'a> SimpleReader<'a> {
         };
         let item = match (self.peek(), end) {
             (_, TermEnd::Terminator(terminator)) => self.exact(&field, &terminator),
+            (_, TermEnd::Hostname) => self.hostname(&field),
             (Some('"'), TermEnd::Blank) => self.quoted(&field),
             (Some('"'), TermEnd::Word) => self.phrase(&field),
             (Some('[' | '<' | '>'), _) => self.range(&field),
@@ -227,6 +228,23 @@ impl<'a> SimpleReader<'a> {
         let annotations = self.weighted();
         let (value, matching) = stars(chunk);
         self.value(field, value, matching, annotations)
+    }
+
+    /// Reads a hostname, in quotes or up to the next blank, with its anchors and weight.
+    fn hostname(&mut self, field: &str) -> Option<QueryItem> {
+        let is_quoted = self.peek() == Some('"');
+        let item = if is_quoted { self.quoted(field) } else { self.whole(field) };
+        let Some(QueryItem::Term { field, text, matching, annotations }) = item else { return item };
+        let name = text.text.trim_end_matches('$');
+        let is_open = matches!(matching, TermMatch::Prefix | TermMatch::Substring);
+        let matching = TermMatch::Uri { start: name.starts_with('^'), end: Some(!is_open) };
+        let name = name.trim_start_matches('^');
+        is_searchable(name).then(|| QueryItem::Term {
+            field,
+            text: TermText::from(name),
+            matching,
+            annotations,
+        })
     }
 
     fn value(

@@ -3,7 +3,7 @@
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::LeafMatches;
-use millrace_plan::{LeafId, Plan, Predicate};
+use millrace_plan::{LeafId, Plan, PlanLeaf, Predicate};
 use millrace_schema::{DistanceMetric, SchemaField};
 
 use super::nearest_place::{self, has_places};
@@ -22,7 +22,11 @@ enum OperatorSelector {
 impl OperatorSelector {
     fn leaves(&self, plan: &Plan) -> Vec<LeafId> {
         match self {
-            OperatorSelector::Label(label) => leaves_labelled(plan, label),
+            OperatorSelector::Label(label) => {
+                let is_mark = |leaf: &PlanLeaf| matches!(&leaf.predicate, Predicate::Labeled { label: own, .. } if own == label);
+                let marks = plan.leaves.iter().enumerate().filter(|(_, leaf)| is_mark(leaf));
+                leaves_labelled(plan, label).into_iter().chain(marks.map(|(at, _)| LeafId(at))).collect()
+            }
             OperatorSelector::Field(field) => {
                 (0..plan.leaves.len()).map(LeafId).filter(|id| *plan.leaves[id.0].field == **field).collect()
             }
@@ -144,13 +148,18 @@ impl RankFeature for MeasuredDistances {
             .into_iter()
             .filter_map(|id| match &leaf(plan, id)?.predicate {
                 Predicate::Nearest { metric, threshold, .. } => {
-                    Some(MeasuredLeaf { id, metric: *metric, threshold: *threshold })
+                    Some(MeasuredLeaf { id, metric: *metric, threshold: *threshold, score: None })
+                }
+                Predicate::Labeled { score, .. } if matches!(self.of, DistanceOutput::RawScore) => {
+                    let metric = DistanceMetric::DotProduct;
+                    Some(MeasuredLeaf { id, metric, threshold: None, score: Some(*score) })
                 }
                 // A dot product has no metric; its weight is the raw score.
                 _ if matches!(self.of, DistanceOutput::RawScore)
                     && leaf(plan, id)?.dot_product_above.is_some() =>
                 {
-                    Some(MeasuredLeaf { id, metric: DistanceMetric::DotProduct, threshold: None })
+                    let metric = DistanceMetric::DotProduct;
+                    Some(MeasuredLeaf { id, metric, threshold: None, score: None })
                 }
                 _ => None,
             })
@@ -186,6 +195,8 @@ struct MeasuredLeaf {
     metric: DistanceMetric,
     /// Maximum distance of a match.
     threshold: Option<f64>,
+    /// Raw score of every match, if the query gives it.
+    score: Option<f64>,
 }
 
 /// Raises each score to the closeness of the distance, if that is greater.
@@ -201,7 +212,7 @@ fn closest(scores: &mut [f64], distances: &[f64], metric: DistanceMetric) {
 fn raw_scores(leaves: &[MeasuredLeaf], chunk: &FeatureChunk<'_>, values: &mut FeatureValues) {
     let mut one = vec![f64::NEG_INFINITY; chunk.len()];
     let out = values.numbers(chunk.len(), 0.0);
-    for MeasuredLeaf { id, metric, threshold } in leaves {
+    for MeasuredLeaf { id, metric, threshold, score } in leaves {
         let found = chunk.matches.leaf(*id);
         one.fill(f64::NEG_INFINITY);
         match found {
@@ -212,8 +223,9 @@ fn raw_scores(leaves: &[MeasuredLeaf], chunk: &FeatureChunk<'_>, values: &mut Fe
                 let far = one.iter_mut().zip(distances).filter(|(_, distance)| **distance > most);
                 far.for_each(|(score, _)| *score = f64::NEG_INFINITY);
             }
-            other => one.iter_mut().enumerate().for_each(|(at, score)| {
-                *score = match_weight(other, at).unwrap_or(f64::NEG_INFINITY);
+            other => one.iter_mut().enumerate().for_each(|(at, one)| {
+                let weight = match_weight(other, at);
+                *one = weight.map_or(f64::NEG_INFINITY, |weight| score.unwrap_or(weight));
             }),
         }
         out.iter_mut()

@@ -161,6 +161,7 @@ fn own_name(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl, what: &str) ->
             &name.place,
             &format!("an {what} name that differs from the field's is read as an alias; prefer a field '{}' outside the document", name.value),
         );
+        field.index_names.push(name.value.clone());
         field.aliases.push(name.value);
     }
     Ok(())

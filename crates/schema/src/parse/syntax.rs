@@ -75,6 +75,8 @@ pub(crate) struct FieldDecl {
     pub create_if_nonexistent: bool,
     pub remove_if_zero: bool,
     pub aliases: Vec<String>,
+    /// Those of `aliases` that an `index` or `attribute` of another name gave.
+    pub index_names: Vec<String>,
     /// Further names of indexes that are not the field's own: of fieldsets and other fields.
     pub index_aliases: Vec<IndexAliasDecl>,
     pub query_commands: Vec<String>,
@@ -104,6 +106,7 @@ impl FieldDecl {
             create_if_nonexistent: false,
             remove_if_zero: false,
             aliases: Vec::new(),
+            index_names: Vec::new(),
             index_aliases: Vec::new(),
             query_commands: Vec::new(),
             summaries: Vec::new(),

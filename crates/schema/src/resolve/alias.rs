@@ -68,6 +68,12 @@ fn check(
             } else {
                 continue;
             };
+            if decl.index_names.iter().any(|name| name == alias) {
+                // An index of its own elsewhere, which no query can name.
+                let warning = format!("{}: {reason}: it has no effect", name.place);
+                faults.findings.warnings.push(warning);
+                continue;
+            }
             faults.findings.tell(Error::Invalid { place: name.place.clone(), reason });
         }
     }

@@ -7,7 +7,7 @@ use crate::field::holds_text;
 use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl};
 use crate::{
     AttributeSettings, DefaultTerm, DistanceMetric, Error, FieldMatching, FieldStemming, IndexSettings,
-    MatchMode, SchemaField, SourcePosition, SummaryMode,
+    MatchMode, SchemaField, SourcePosition, SummaryMode, UriPart,
 };
 
 /// Words of the indexing language, and names that results use for other purposes.
@@ -52,15 +52,18 @@ pub(super) fn resolve<'a>(
     }
     let Some(type_decl) = &decl.data_type else { return invalid(place, "this field has no type".to_owned()) };
     let data_type = types.resolve(type_decl, decl)?;
-    if matches!(data_type, DataType::Uri) {
-        warnings.push(format!("{place}: the type uri is read as text; prefer string"));
-    }
     let mut field = with_type(decl, name, data_type, synthetic, defaults, warnings)?;
     for part in &decl.struct_fields {
         struct_field(part, "", &mut field, defaults, warnings)?;
     }
     if field.index.is_some() {
         searched_members(decl, &mut field, defaults)?;
+    }
+    if field.is_text()
+        && field.matching.mode == MatchMode::Text
+        && *types::bottom(&field.data_type) == DataType::Uri
+    {
+        uri_parts(&mut field);
     }
     Ok(field)
 }
@@ -82,6 +85,28 @@ fn searched_members(
         field.struct_fields.push((path, SchemaField { aliases: Vec::new(), ..part }));
     }
     Ok(())
+}
+
+/// Makes the words of a field those of addresses, and adds the parts of addresses that have names.
+fn uri_parts(field: &mut SchemaField) {
+    field.matching.stemming = FieldStemming::None;
+    field.matching.mode = MatchMode::Uri(UriPart::All);
+    for (name, part) in UriPart::NAMED {
+        let matching = FieldMatching { mode: MatchMode::Uri(part), ..field.matching.clone() };
+        let settings = SchemaField {
+            name: format!("{}.{name}", field.name).into(),
+            indexing: None,
+            attribute: None,
+            in_summary: false,
+            bolding: false,
+            summary: SummaryMode::Full,
+            aliases: Vec::new(),
+            struct_fields: Vec::new(),
+            matching,
+            ..field.clone()
+        };
+        field.struct_fields.push((name.to_owned(), settings));
+    }
 }
 
 /// Adds the settings of a part of `field` and of its nested parts.

@@ -14,12 +14,20 @@ const HYBRID: &str = "hybrid";
 
 type Profiles = BTreeMap<String, RankProfile>;
 
+/// Profiles that those of a schema can inherit.
+pub(super) struct InheritedProfiles<'a> {
+    /// Profiles of the schema's parent, which are the schema's as well.
+    pub of_schema: &'a Profiles,
+    /// Profiles of the schemas whose documents the schema's document inherits, the nearest first.
+    pub of_documents: Vec<&'a Profiles>,
+}
+
 /// All profiles of a schema: `inherited` from its parent, and declared ones; `default` and `unranked` are
 /// added. `hybrid` is the text of the profile of that name, used if it is inherited but not declared. An
 /// invalid profile is omitted, and so are those that inherit it.
 pub(super) fn resolve(
     declared: &[ProfileDecl],
-    inherited: &Profiles,
+    inherited: &InheritedProfiles<'_>,
     place: &SourcePosition,
     sources: &PackageSources<'_>,
     hybrid: &dyn Fn() -> Result<String, String>,
@@ -50,7 +58,7 @@ pub(super) fn resolve(
     for name in names {
         resolver.declared(name, &mut Vec::new());
     }
-    let mut profiles = inherited.clone();
+    let mut profiles = inherited.of_schema.clone();
     profiles.extend(resolver.done);
     for name in ["default", "unranked"] {
         profiles.entry(name.to_owned()).or_insert_with(|| built_in(name, place));
@@ -93,7 +101,7 @@ fn waits(decl: &ProfileDecl, within: &[&str]) -> Result<(), Error> {
 
 struct ProfileResolver<'a, 'f> {
     pending: BTreeMap<&'a str, &'a ProfileDecl>,
-    inherited: &'a Profiles,
+    inherited: &'a InheritedProfiles<'a>,
     done: Profiles,
     sources: &'a PackageSources<'a>,
     place: &'a SourcePosition,
@@ -139,15 +147,19 @@ impl<'a> ProfileResolver<'a, '_> {
         self.faults.broken.profiles.has(name)
     }
 
-    /// A profile to inherit: of this schema, or else of its parent. A profile that inherits its own name
-    /// refers to the parent's.
+    /// A profile to inherit: of this schema, or else of its parent, or of a schema whose document its own
+    /// inherits. A profile that inherits its own name refers to the parent's.
     fn parent(&self, parent: &Name, child: &str) -> Result<RankProfile, Error> {
         let own = self.done.get(&parent.value).filter(|_| parent.value != child);
-        if let Some(profile) = own.or_else(|| self.inherited.get(&parent.value)) {
+        if let Some(profile) = own.or_else(|| self.inherited.of_schema.get(&parent.value)) {
             return Ok(profile.clone());
         }
         if matches!(parent.value.as_str(), "default" | "unranked") {
             return Ok(built_in(&parent.value, self.place));
+        }
+        let of_documents = || self.inherited.of_documents.iter();
+        if let Some(profile) = of_documents().find_map(|profiles| profiles.get(&parent.value)) {
+            return Ok(profile.clone());
         }
         if parent.value == HYBRID {
             let text = (self.hybrid)().or_else(|reason| invalid(parent, reason))?;
@@ -157,7 +169,8 @@ impl<'a> ProfileResolver<'a, '_> {
         let known = self
             .done
             .keys()
-            .chain(self.inherited.keys())
+            .chain(self.inherited.of_schema.keys())
+            .chain(of_documents().flat_map(|profiles| profiles.keys()))
             .map(String::as_str)
             .chain(self.pending.keys().copied());
         let hint = did_you_mean(&parent.value, known.filter(|name| *name != child));

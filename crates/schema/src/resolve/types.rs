@@ -26,18 +26,29 @@ const PRIMITIVES: &[(&str, DataType)] = &[
     ("predicate", DataType::Predicate),
 ];
 
+/// Levels of structs, at the deepest of which one that contains itself lacks the members that do so.
+const NESTING_MAX: usize = 8;
+
+/// Maximum number of structs inside others, in one schema.
+const NESTED_MAX: usize = 5_000;
+
 /// Struct types of one document type, each resolved once.
 pub(super) struct StructTypes<'a> {
     declared: BTreeMap<&'a str, &'a StructDecl>,
     /// Results so far. An invalid struct makes all that use it invalid, for the same reason.
     resolved: BTreeMap<&'a str, Result<Arc<StructType>, Error>>,
+    /// True if a member was left out at the deepest level of a struct that contains itself.
+    has_cut: bool,
+    /// Number of structs that were resolved inside others.
+    nested: usize,
 }
 
 impl<'a> StructTypes<'a> {
-    /// Resolves all structs. Reports those that contain or inherit themselves, have an unknown type, or a
-    /// duplicate name.
+    /// Resolves all structs. Reports those that inherit themselves, have an unknown type, or a duplicate
+    /// name.
     pub(super) fn new(structs: &'a [StructDecl], findings: &mut PackageFindings) -> Self {
-        let mut types = StructTypes { declared: BTreeMap::new(), resolved: BTreeMap::new() };
+        let mut types =
+            StructTypes { declared: BTreeMap::new(), resolved: BTreeMap::new(), has_cut: false, nested: 0 };
         for decl in structs {
             if PRIMITIVES.iter().any(|(name, _)| *name == decl.name.value) || decl.name.value == "tag" {
                 let reason = format!(
@@ -57,35 +68,44 @@ impl<'a> StructTypes<'a> {
 
     /// Type of a document field.
     pub(super) fn resolve(&mut self, decl: &'a TypeDecl, field: &'a FieldDecl) -> Result<DataType, Error> {
-        self.data_type(decl, &field.name.place, field, &mut Vec::new())
+        match self.data_type(decl, &field.name.place, field, &mut Vec::new())? {
+            Some(data_type) => Ok(data_type),
+            None => {
+                let reason = format!("the type of '{}' contains itself", field.name.value);
+                Err(Error::Invalid { place: field.name.place.clone(), reason })
+            }
+        }
     }
 
+    /// The declared type; `None` for a struct that is nested in itself too deep.
     fn data_type(
         &mut self,
         decl: &'a TypeDecl,
         place: &SourcePosition,
         field: &'a FieldDecl,
         within: &mut Vec<&'a str>,
-    ) -> Result<DataType, Error> {
+    ) -> Result<Option<DataType>, Error> {
         let invalid =
             |place: &SourcePosition, reason: String| Err(Error::Invalid { place: place.clone(), reason });
-        Ok(match decl {
+        Ok(Some(match decl {
             TypeDecl::Tensor(tensor_type) => DataType::Tensor(tensor_type.clone()),
             TypeDecl::Array(element) => {
-                DataType::Array(Box::new(self.data_type(element, place, field, within)?))
+                let Some(element) = self.data_type(element, place, field, within)? else { return Ok(None) };
+                DataType::Array(Box::new(element))
             }
             TypeDecl::Map(key, value) => {
-                let key = self.data_type(key, place, field, within)?;
+                let Some(key) = self.data_type(key, place, field, within)? else { return Ok(None) };
                 if !is_primitive(&key) {
                     return invalid(
                         place,
                         format!("{key} cannot be the key of a map: use string or a number"),
                     );
                 }
-                DataType::Map(Box::new(key), Box::new(self.data_type(value, place, field, within)?))
+                let Some(value) = self.data_type(value, place, field, within)? else { return Ok(None) };
+                DataType::Map(Box::new(key), Box::new(value))
             }
             TypeDecl::WeightedSet(element) => {
-                let element = self.data_type(element, place, field, within)?;
+                let Some(element) = self.data_type(element, place, field, within)? else { return Ok(None) };
                 let is_allowed = matches!(
                     element,
                     DataType::String | DataType::Uri | DataType::Byte | DataType::Int | DataType::Long
@@ -110,25 +130,29 @@ impl<'a> StructTypes<'a> {
                         .to_owned(),
                 );
             }
-            TypeDecl::Named(name) => self.named(name, within)?,
-        })
+            TypeDecl::Named(name) => return self.named(name, within),
+        }))
     }
 
-    fn named(&mut self, name: &'a Name, within: &mut Vec<&'a str>) -> Result<DataType, Error> {
+    fn named(&mut self, name: &'a Name, within: &mut Vec<&'a str>) -> Result<Option<DataType>, Error> {
         if let Some((_, data_type)) = PRIMITIVES.iter().find(|(known, _)| *known == name.value) {
-            return Ok(data_type.clone());
+            return Ok(Some(data_type.clone()));
         }
         if let Some(decl) = self.declared.get(name.value.as_str()).copied() {
-            return Ok(DataType::Struct(self.struct_type(decl, within)?));
+            if within.len() >= NESTING_MAX && within.contains(&name.value.as_str()) {
+                self.has_cut = true;
+                return Ok(None);
+            }
+            return Ok(Some(DataType::Struct(self.struct_type(decl, within)?)));
         }
         let reason = match name.value.as_str() {
             // The former name of a weighted set of tags.
             "tag" => {
-                return Ok(DataType::WeightedSet {
+                return Ok(Some(DataType::WeightedSet {
                     element: Box::new(DataType::String),
                     create_if_nonexistent: true,
                     remove_if_zero: true,
-                });
+                }));
             }
             unknown => {
                 let known = PRIMITIVES.iter().map(|(name, _)| *name).chain(self.declared.keys().copied());
@@ -150,9 +174,30 @@ impl<'a> StructTypes<'a> {
         if let Some(done) = self.resolved.get(name) {
             return done.clone();
         }
+        let cut_before = std::mem::replace(&mut self.has_cut, false);
         let resolved = self.members_of(decl, within);
-        self.resolved.insert(name, resolved.clone());
+        // A struct that was cut has fewer members here than elsewhere.
+        if !self.has_cut || within.is_empty() {
+            self.resolved.insert(name, resolved.clone());
+        }
+        self.has_cut |= cut_before;
         resolved
+    }
+
+    /// True if the struct is among those that it inherits.
+    fn inherits_itself(&self, decl: &StructDecl) -> bool {
+        let mut ancestors: Vec<&str> = decl.inherits.iter().map(|parent| parent.value.as_str()).collect();
+        let mut at = 0;
+        while let Some(name) = ancestors.get(at).copied() {
+            let parents = self.declared.get(name).into_iter().flat_map(|parent| &parent.inherits);
+            for parent in parents.map(|parent| parent.value.as_str()) {
+                if !ancestors.contains(&parent) {
+                    ancestors.push(parent);
+                }
+            }
+            at += 1;
+        }
+        ancestors.contains(&decl.name.value.as_str())
     }
 
     fn members_of(
@@ -163,8 +208,17 @@ impl<'a> StructTypes<'a> {
         let name = decl.name.value.as_str();
         let invalid =
             |place: &SourcePosition, reason: String| Err(Error::Invalid { place: place.clone(), reason });
-        if within.contains(&name) {
-            return invalid(&decl.name.place, format!("struct '{name}' contains itself"));
+        if self.inherits_itself(decl) {
+            return invalid(&decl.name.place, format!("struct '{name}' inherits itself"));
+        }
+        self.nested += usize::from(!within.is_empty());
+        if self.nested > NESTED_MAX {
+            return invalid(
+                &decl.name.place,
+                format!(
+                    "struct '{name}' contains itself too often: each of its fields that do so multiplies it"
+                ),
+            );
         }
         if within.len() == super::INHERITANCE_MAX {
             return invalid(
@@ -189,7 +243,9 @@ impl<'a> StructTypes<'a> {
                 );
             }
             let Some(type_decl) = &field.data_type else { continue };
-            let data_type = self.data_type(type_decl, &field.name.place, field, within)?;
+            let Some(data_type) = self.data_type(type_decl, &field.name.place, field, within)? else {
+                continue;
+            };
             fields.push(DocumentField { name: field.name.value.as_str().into(), data_type });
         }
         within.pop();

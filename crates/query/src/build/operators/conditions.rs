@@ -12,6 +12,18 @@ pub(super) fn rank(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<
     Ok(QueryItem::Rank(builder.children(call)?))
 }
 
+/// `labeled(a, "name", 2.5)`
+pub(super) fn labeled(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    let [item, label, score] = call.arguments else {
+        return Err(SyntaxFault::new(call.at, format!("for example: {}", call.operator.example)));
+    };
+    Ok(QueryItem::Labeled {
+        item: Box::new(builder.item(item, call.scope)?),
+        label: builder.text(label)?.text,
+        score: builder.number(score)?.as_f64(),
+    })
+}
+
 /// `weakAnd(a, b)`
 pub(super) fn weak_and(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     Ok(QueryItem::WeakAnd {
@@ -192,7 +204,12 @@ pub(super) fn predicate(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> B
         }
         QueryNumber::Float(_) => Err(SyntaxFault::new(value.at, "expected a whole number")),
     })?;
-    Ok(QueryItem::Predicate { field: builder.field(&call.arguments[0])?.0.to_owned(), attributes, ranges })
+    Ok(QueryItem::Predicate {
+        field: builder.field(&call.arguments[0])?.0.to_owned(),
+        attributes,
+        ranges,
+        annotations: builder.annotations(call.scope)?,
+    })
 }
 
 /// Receives the name and a value of an attribute, and its subqueries.

@@ -109,7 +109,10 @@ pub(super) fn substring(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> B
 
 /// `uri("example.org/page")`
 pub(super) fn uri(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    term(builder, call, TermMatch::Word)
+    let end = call.scope.annotation("endAnchor").map(|_| builder.truth(call.scope, "endAnchor", false));
+    let matching =
+        TermMatch::Uri { start: builder.truth(call.scope, "startAnchor", false)?, end: end.transpose()? };
+    term(builder, call, matching)
 }
 
 /// The only argument, as a term.
