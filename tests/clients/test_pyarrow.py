@@ -92,7 +92,7 @@ def test_columns_that_do_not_fit_are_refused(notes):
     total = send(notes.data + "/feed/v1?type=note", stream(wrong))
     assert (total["complete"], total["operations"], total["status"]) == (False, 0, 400)
     assert "column 'date' is Timestamp(ms), and the field is long" in total["message"]
-    assert "column 'titel' is no field of note" in total["message"]
+    assert "column 'titel' is not a field of note" in total["message"]
     # The cure: the columns of the document type, to cast to.
     with urllib.request.urlopen(notes.data + "/feed/v1?type=note") as answer:
         schema = pa.ipc.open_stream(answer).read_all().schema

@@ -151,7 +151,7 @@ fn parameters_of_tables_are_checked() {
     };
     assert_eq!(last("/feed/v1"), "parameter 'type': is missing: it names the document type of the rows");
     assert!(last("/feed/v1?type=mail").contains("mail"), "{}", last("/feed/v1?type=mail"));
-    assert!(last("/feed/v1?type=note&id=key").starts_with("there is no column 'key' for the id"));
+    assert!(last("/feed/v1?type=note&id=key").starts_with("the column 'key' for the id is missing"));
     let (status, answer) = server.call(Method::POST, "/feed/v1?groupname=a", "");
     let reason = format!("parameter 'groupname': is for tables, whose content-type is {ARROW}");
     assert_eq!((status, answer["message"].as_str()), (400, Some(reason.as_str())), "{answer}");
@@ -226,7 +226,7 @@ fn files_of_tables_are_fed_and_written() {
     assert_eq!((&report["done"], &report["failed"]), (&json!(2), &json!(0)), "{report}");
     // Columns that do not fit are refused before the first row.
     let (ok, _, error) = run(&["feed", "--quiet", &file("notes.feather"), "--type", "note", "--id", "key"]);
-    assert!(!ok && error.contains("there is no column 'key' for the id"), "{error}");
+    assert!(!ok && error.contains("the column 'key' for the id is missing"), "{error}");
     // Damage is an error, and not the end.
     let whole = std::fs::read(file("notes.arrow")).expect("a file");
     std::fs::write(file("cut.arrow"), &whole[..whole.len() / 2]).expect("a file");

@@ -231,7 +231,7 @@ impl CellReader {
             CellReader::Degrees(members) => {
                 let members = members.map(|at| array.as_struct().column(at));
                 let [Some(lat), Some(lng)] = members.map(|member| micro_degrees(member, row)) else {
-                    return Err(Error::value("its lat or lng is missing, or is no angle"));
+                    return Err(Error::value("its lat or lng is missing, or is not an angle in degrees"));
                 };
                 DocumentValue::Position { latitude: lat, longitude: lng }
             }

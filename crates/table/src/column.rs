@@ -29,14 +29,44 @@ pub(crate) fn id_column(document_type: &DocumentType) -> &'static str {
     }
 }
 
+/// Number of parts of a column beyond which it is not written: structs in themselves can have a great many.
+const PARTS_MAX: usize = 10_000;
+
 /// Returns the columns of a written table: the document id, and each field of the document type that `shown`
 /// takes.
-pub(crate) fn arrow_schema(document_type: &DocumentType, shown: impl Fn(&str) -> bool) -> Schema {
+///
+/// # Errors
+/// [`Error::Columns`]: a field has too many parts.
+pub(crate) fn arrow_schema(
+    document_type: &DocumentType,
+    shown: impl Fn(&str) -> bool,
+) -> Result<Schema, Error> {
     let mut columns = vec![Field::new(id_column(document_type), ArrowType::Utf8, false)];
-    let shown = document_type.fields().iter().filter(|field| shown(&field.name));
-    columns.extend(shown.map(|field| column(&field.name, &field.data_type, true)));
+    for field in document_type.fields().iter().filter(|field| shown(&field.name)) {
+        if !has_few_parts(&field.data_type, &mut PARTS_MAX.clone()) {
+            return Err(Error::Columns(format!(
+                "field '{}' has more than {PARTS_MAX} parts, too many for a column; leave it out, or take JSON lines",
+                field.name
+            )));
+        }
+        columns.push(column(&field.name, &field.data_type, true));
+    }
     let metadata = [(TYPE_METADATA.to_owned(), document_type.name().to_string())];
-    Schema::new_with_metadata(columns, HashMap::from(metadata))
+    Ok(Schema::new_with_metadata(columns, HashMap::from(metadata)))
+}
+
+/// Counts the parts of a type down from `left`; false if there are more.
+fn has_few_parts(data_type: &DataType, left: &mut usize) -> bool {
+    let Some(fewer) = left.checked_sub(1) else { return false };
+    *left = fewer;
+    match data_type {
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => has_few_parts(element, left),
+        DataType::Map(key, value) => has_few_parts(key, left) && has_few_parts(value, left),
+        DataType::Struct(members) => {
+            members.fields.iter().all(|member| has_few_parts(&member.data_type, left))
+        }
+        _ => true,
+    }
 }
 
 /// A column, or a part of one, that says of which type its values are: Arrow has fewer types.

@@ -89,7 +89,7 @@ impl TableRowReader {
                 let is_used = at == id || matches!(group, RowGroup::Column(group) if group == at);
                 if !is_used && !mapping.ignores_unknown_columns {
                     refused.push(format!(
-                        "column '{name}' is no field of {type_name}; leave it out, or rename it"
+                        "column '{name}' is not a field of {type_name}; leave it out, or rename it"
                     ));
                 }
                 continue;
@@ -168,7 +168,7 @@ fn name_column(schema: &Schema, name: &str, part: &str) -> Result<usize, Error> 
     let Some((at, column)) = schema.fields().find(name) else {
         let known: Vec<&str> = schema.fields().iter().map(|column| column.name().as_str()).collect();
         return Err(Error::Columns(format!(
-            "there is no column '{name}' for the {part}; name one by the parameter {part}: the table has {}",
+            "the column '{name}' for the {part} is missing; name another by the parameter {part}: the table has {}",
             known.join(", ")
         )));
     };

@@ -22,10 +22,13 @@ pub struct TableColumns {
 
 impl TableColumns {
     /// A column with the ids, and one for each field of the document type that `shown` takes.
-    pub fn new(document_type: &DocumentType, shown: impl Fn(&str) -> bool) -> Self {
-        let schema = Arc::new(arrow_schema(document_type, &shown));
+    ///
+    /// # Errors
+    /// [`Error::Columns`]: a field cannot be a column.
+    pub fn new(document_type: &DocumentType, shown: impl Fn(&str) -> bool) -> Result<Self, Error> {
+        let schema = Arc::new(arrow_schema(document_type, &shown)?);
         let fields = document_type.fields().iter().filter(|field| shown(&field.name)).cloned().collect();
-        TableColumns { document_type: document_type.clone(), schema, fields }
+        Ok(TableColumns { document_type: document_type.clone(), schema, fields })
     }
 
     /// The columns that a table of the server has.
@@ -33,7 +36,7 @@ impl TableColumns {
     /// # Errors
     /// The table was not written by a server.
     pub fn of_schema(schema: &Schema, shown: impl Fn(&str) -> bool) -> Result<Self, Error> {
-        Ok(Self::new(&document_type_of(schema)?, shown))
+        Self::new(&document_type_of(schema)?, shown)
     }
 
     /// The schema of the table.
@@ -58,7 +61,7 @@ impl TableColumns {
             match parsed.map_err(|error| failed(error.to_string()))?.action {
                 OperationAction::Put(document) => Ok(document),
                 OperationAction::Update(_) | OperationAction::Remove(_) => {
-                    Err(failed("it is no put".to_owned()))
+                    Err(failed("it is not a put".to_owned()))
                 }
             }
         };

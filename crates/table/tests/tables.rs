@@ -162,7 +162,7 @@ fn a_table_of_every_kind_of_field_comes_back() {
             &format!("{{\"{name}\":{}}}", values[0]),
         ));
     }
-    let columns = TableColumns::new(&document_type, |_| true);
+    let columns = TableColumns::new(&document_type, |_| true).expect("columns");
     let mut writer = TableWriter::new(columns).expect("columns");
     let mut table = writer.batch(&documents[..2]).expect("a batch");
     table.extend(writer.batch(&documents[2..]).expect("a batch"));
@@ -381,7 +381,7 @@ fn ids_come_from_columns_and_parameters() {
         assert_eq!(text, expected, "{mapping:?}");
     };
     let some = |text: &str| Some(text.to_owned());
-    check(&RowMapping::default(), "column 'number' is no field of note; leave it out, or rename it");
+    check(&RowMapping::default(), "column 'number' is not a field of note; leave it out, or rename it");
     let all = RowMapping { ignores_unknown_columns: true, ..RowMapping::default() };
     check(
         &RowMapping { group_column: some("user"), namespace: some("n"), ..all.clone() },
@@ -394,7 +394,7 @@ fn ids_come_from_columns_and_parameters() {
     );
     check(
         &RowMapping { id: some("key"), ..all.clone() },
-        "there is no column 'key' for the id; name one by the parameter id: the table has id, user, number",
+        "the column 'key' for the id is missing; name another by the parameter id: the table has id, user, number",
     );
     check(
         &RowMapping { group_column: some("user"), group: Some(DocumentGroup::Name("z".to_owned())), ..all },
@@ -446,5 +446,25 @@ fn a_row_takes_bounded_memory() {
     assert_eq!(
         read(vec![ids(), ("f", column)], &document_type),
         "row: column 'f': the row takes more than 1048576 bytes in memory"
+    );
+}
+
+#[test]
+fn a_column_has_bounded_parts() {
+    // Each struct has ten of the next one.
+    let mut data_type = DataType::Int;
+    for _ in 0..8 {
+        let field =
+            |number: usize| DocumentField { name: format!("m{number}").into(), data_type: data_type.clone() };
+        let members = StructType { name: "s".to_owned(), fields: (0..10).map(field).collect() };
+        data_type = DataType::Struct(Arc::new(members));
+    }
+    let refused = TableColumns::new(&document_type(&[("f", data_type)]), |_| true);
+    assert_eq!(
+        refused.map(drop),
+        Err(Error::Columns(
+            "field 'f' has more than 10000 parts, too many for a column; leave it out, or take JSON lines"
+                .to_owned()
+        ))
     );
 }

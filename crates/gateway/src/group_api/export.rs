@@ -45,8 +45,9 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
     let format = match (is_table, kind) {
         (false, _) => ExportFormat::Lines,
         (true, Some(kind)) => {
-            let columns = TableColumns::new(&kind.schema.document_type, |_| true);
-            ExportFormat::Table(Box::new(TableWriter::new(columns).map_err(table_error)?))
+            let table = TableColumns::new(&kind.schema.document_type, |_| true).and_then(TableWriter::new);
+            let table = table.map_err(|error| Error::BadRequest(error.to_string()))?;
+            ExportFormat::Table(Box::new(table))
         }
         (true, None) => {
             let reason = "is missing: a table has the documents of one type";

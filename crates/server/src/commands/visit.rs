@@ -33,7 +33,7 @@ pub async fn run(node: &NodeArguments, arguments: &VisitArguments) -> Result<Exi
         Some(kind) => {
             if io::stdout().is_terminal() {
                 let reason =
-                    "a table is no text: redirect it to a file, as in millrace visit … > notes.parquet";
+                    "a table is binary: redirect it to a file, as in millrace visit … > notes.parquet";
                 return Err(Error::Argument(reason.to_owned()));
             }
             VisitOutput::Table(Box::new(VisitedTable::new(&client, arguments, kind).await?))

@@ -137,8 +137,8 @@ pub(super) fn empty_table(call: &DocumentCall) -> Result<Vec<u8>, Error> {
     })?;
     let deployment = call.deployment()?;
     let columns = TableColumns::new(&deployment.kind(name)?.schema.document_type, |_| true);
-    let table = TableWriter::new(columns).and_then(TableWriter::finish);
-    table.map_err(|error| Error::Internal(error.to_string()))
+    let table = columns.and_then(TableWriter::new).and_then(TableWriter::finish);
+    table.map_err(|error| Error::BadRequest(error.to_string()))
 }
 
 /// True if the client wants a table.
