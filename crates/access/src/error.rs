@@ -6,6 +6,26 @@ pub enum Error {
     /// The request has no credential.
     #[error("the request has no credential; send the header Authorization: Bearer TOKEN")]
     Missing,
+    /// The request has no credential, and the application declares clients.
+    #[error(
+        "the request has no credential, and the application declares its clients; send the header Authorization: Bearer TOKEN, \
+         or connect with one of its client certificates"
+    )]
+    MissingOfDeclared,
+    /// The application does not declare the certificate of the connection.
+    #[error(
+        "the application does not have the client certificate of this connection; add its file to a <client> of services.xml, \
+         or to security/clients.pem, and deploy"
+    )]
+    UnknownCertificate,
+    /// The certificate of the connection is not valid now.
+    #[error(
+        "the client certificate of this connection {0}; use a certificate that is valid, and compare the clocks of both machines"
+    )]
+    CertificateTime(&'static str),
+    /// A file of certificates cannot be used.
+    #[error("{0}")]
+    Certificates(String),
     /// The header does not have the form of a bearer token.
     #[error(
         "the header Authorization does not have the form 'Bearer TOKEN'; other schemes are not supported"

@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::signed::{TokenClaims, TokenKeys};
-use crate::{ApiKey, Error, KeyRecord, RequestCaller};
+use crate::{ApiKey, DeclaredClients, Error, KeyRecord, RequestCaller};
 
 /// Number of verified signed tokens that are kept.
 const CACHED_MAX: usize = 10_000;
@@ -147,7 +147,22 @@ impl Keyring {
         if self.is_open {
             return Ok(Arc::clone(&self.anonymous));
         }
-        let header = authorization.ok_or(Error::Missing)?;
+        self.caller_of_header(authorization.ok_or(Error::Missing)?, None, now)
+    }
+
+    /// Names of the API keys.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.keys.values().map(|(record, _)| record.name.as_str())
+    }
+
+    /// Returns the caller of a header, also if requests need none. An API key gets the rights that an
+    /// application gives it.
+    pub(crate) fn caller_of_header(
+        &self,
+        header: &str,
+        declared: Option<&DeclaredClients>,
+        now: u64,
+    ) -> Result<Arc<RequestCaller>, Error> {
         let (scheme, token) = header.split_once(' ').ok_or(Error::Scheme)?;
         let token = token.trim();
         if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
@@ -157,7 +172,10 @@ impl Keyring {
             return Err(Error::Malformed("it has more than 8192 bytes"));
         }
         match ApiKey::parse(token) {
-            Some(key) => self.caller_of_key(&key?, now),
+            Some(key) => {
+                let caller = self.caller_of_key(&key?, now)?;
+                Ok(declared.map_or_else(|| Arc::clone(&caller), |declared| declared.extended(&caller)))
+            }
             None => self.caller_of_token(token, now),
         }
     }

@@ -20,7 +20,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
-use millrace_access::RequestCaller;
+use millrace_access::{CertificateHash, RequestCaller};
 use millrace_remote::AddressRange;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -133,6 +133,8 @@ pub(crate) struct ConnectionPeer {
     pub(crate) tls: bool,
     /// True if it is a node of the cluster that has shown its certificate.
     pub(crate) is_node: bool,
+    /// Certificate that a client has shown.
+    pub(crate) certificate: Option<CertificateHash>,
 }
 
 /// An open access log.

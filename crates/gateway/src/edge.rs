@@ -17,6 +17,7 @@
 mod admission;
 mod cors;
 mod credentials;
+mod declared;
 mod fault;
 mod forwarded_groups;
 pub(crate) mod fuzz;
@@ -40,6 +41,7 @@ pub(crate) use self::admission::caller_of;
 pub(crate) use self::cors::shared_with;
 pub(crate) use self::credentials::CredentialDesk;
 pub use self::credentials::CredentialFiles;
+pub(crate) use self::declared::DeclarationObstacle;
 pub use self::fault::EdgeNameFault;
 pub use self::hosts::HostNames;
 use self::hosts::host_of;

@@ -32,7 +32,7 @@ mod zstd;
 
 pub use access_log::LogDetails;
 pub use edge::{CredentialFiles, EdgeNameFault, HostNames, WebOrigins};
-pub use http::{PortLimits, PortService, routed, serve};
+pub use http::{PortLimits, PortService, PortTls, routed, serve};
 pub use openapi::{DescribedPorts, openapi_document, openapi_page};
 pub use server::{ForwardedConnections, NodeServer, runtime};
 pub use settings::{RequestLimits, Settings, TlsFiles};

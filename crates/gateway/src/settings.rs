@@ -36,6 +36,8 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// Files with the credentials of clients.
     pub credentials: CredentialFiles,
+    /// True if the active application may declare clients of the data port.
+    pub application_clients: bool,
     /// Maximum size of a request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
     pub request_bytes_max: usize,
     /// Bounds on the cost of one request and one client, apart from the size of a body.
@@ -164,6 +166,7 @@ impl Settings {
         };
         Settings {
             credentials,
+            application_clients: true,
             node: millrace_node::Settings::new(data_dir),
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             config_listen: IpAddr::V4(Ipv4Addr::LOCALHOST),

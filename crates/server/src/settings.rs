@@ -96,6 +96,10 @@ pub struct ServeArguments {
     /// The audience (aud) that signed tokens must have [default: millrace].
     #[arg(long, value_name = "NAME", env = "MILLRACE_TOKEN_AUDIENCE")]
     pub token_audience: Option<String>,
+    /// Let the active application declare clients of the data port, by certificates and tokens
+    /// (security/clients.pem, and <clients> of services.xml) [default: true].
+    #[arg(long, value_name = "BOOL", env = "MILLRACE_APPLICATION_CLIENTS")]
+    pub application_clients: Option<bool>,
     /// The largest request body in bytes, as sent and unpacked [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_REQUEST_BYTES_MAX")]
     pub request_bytes_max: Option<usize>,
@@ -385,6 +389,7 @@ impl ServeArguments {
             elastic_port: given.elastic_port,
             tls,
             credentials,
+            application_clients: given.application_clients.unwrap_or(defaults.application_clients),
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
             group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
             group_documents_max: given.group_documents_max,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use millrace_access::{Keyring, KeyringSources, RequestCaller};
+use millrace_access::{DeclaredClients, Keyring, KeyringSources, RequestCaller, RequestCredentials};
 
 use crate::PortError;
 
@@ -72,15 +72,25 @@ impl CredentialDesk {
         self.keyring.load().1.is_open()
     }
 
-    /// Returns the caller of a request.
+    /// Returns the caller of a request, which may be one of the clients that an application declares.
     ///
     /// # Errors
     /// The credential is missing or not valid.
     pub(crate) fn caller(
         &self,
-        authorization: Option<&str>,
+        credentials: RequestCredentials<'_>,
+        declared: Option<&DeclaredClients>,
     ) -> Result<Arc<RequestCaller>, millrace_access::Error> {
-        self.keyring.load().1.caller(authorization, millrace_env::unix_time().as_secs())
+        let (keyring, now) = (self.keyring.load(), millrace_env::unix_time().as_secs());
+        match declared {
+            Some(declared) => declared.caller(&keyring.1, credentials, now),
+            None => keyring.1.caller(credentials.authorization, now),
+        }
+    }
+
+    /// Names of the API keys.
+    pub(crate) fn key_names(&self) -> Vec<String> {
+        self.keyring.load().1.names().map(str::to_owned).collect()
     }
 
     /// Loads the files again whenever they change. If that fails, the keyring in use stays: a damaged or

@@ -30,6 +30,7 @@ impl ServeArguments {
             access_file: self.access_file.or(others.access_file),
             token_keys: self.token_keys.or(others.token_keys),
             token_audience: self.token_audience.or(others.token_audience),
+            application_clients: self.application_clients.or(others.application_clients),
             request_bytes_max: self.request_bytes_max.or(others.request_bytes_max),
             query_bytes_max: self.query_bytes_max.or(others.query_bytes_max),
             bodies_bytes_max: self.bodies_bytes_max.or(others.bodies_bytes_max),
