@@ -11,6 +11,7 @@ use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
 use crate::edge::{CredentialFiles, HostNames, WebOrigins};
+use crate::search_api::SlowQuerySettings;
 
 /// The settings of a node and of its ports. [`Settings::new`] has sensible ones for everything but the data
 /// directory.
@@ -58,6 +59,8 @@ pub struct Settings {
     pub access_log: Option<PathBuf>,
     /// Contents of that line.
     pub log_details: LogDetails,
+    /// Slow-query log, if slow queries are logged.
+    pub slow_queries: Option<SlowQuerySettings>,
     /// Time limit for requests in flight after a stop was requested.
     pub drain: Duration,
     /// Certificate of this node in a cluster whose nodes have certificates: requests are forwarded only over
@@ -185,6 +188,7 @@ impl Settings {
             address_rate_max: None,
             access_log: None,
             log_details: LogDetails::default(),
+            slow_queries: None,
             drain: Duration::from_secs(10),
             trust: None,
         }

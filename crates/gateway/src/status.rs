@@ -31,6 +31,14 @@ pub enum PortError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// The slow-query log cannot be written.
+    #[error("slow-query log {}: {source}; choose another place with --slow-query-log", path.display())]
+    SlowQueryLog {
+        /// File of the log.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
     /// The certificate or the key is not usable.
     #[error("TLS: {0}")]
     Tls(String),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use millrace_gateway::{
-    CredentialFiles, HostNames, LogDetails, RequestLimits, Settings, TlsFiles, WebOrigins,
+    CredentialFiles, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings, TlsFiles, WebOrigins,
 };
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
@@ -217,6 +217,17 @@ pub struct ServeArguments {
     /// Include the parameters of requests, and so the texts of queries, in the access log [default: true].
     #[arg(long, value_name = "BOOL", env = "MILLRACE_ACCESS_LOG_QUERIES")]
     pub access_log_queries: Option<bool>,
+    /// Append a line of JSON to this file for each query that takes slow-query-ms or longer: its shape
+    /// without texts, its times and counts [default: no log].
+    #[arg(long, value_name = "FILE", env = "MILLRACE_SLOW_QUERY_LOG")]
+    pub slow_query_log: Option<PathBuf>,
+    /// Milliseconds from which on a query is slow [default: 1000].
+    #[arg(long, value_name = "MILLISECONDS", env = "MILLRACE_SLOW_QUERY_MS")]
+    pub slow_query_ms: Option<u64>,
+    /// Include the parameters of queries, and so their texts and groups, in the slow-query log [default:
+    /// false].
+    #[arg(long, value_name = "BOOL", env = "MILLRACE_SLOW_QUERY_LOG_QUERIES")]
+    pub slow_query_log_queries: Option<bool>,
     /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with
     /// commas between [default: 127.0.0.1,::1].
     #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
@@ -354,6 +365,19 @@ impl ServeArguments {
                 None => defaults.log_details.trusted_proxies,
             },
         };
+        let slow_queries = match given.slow_query_log {
+            Some(log) => Some(SlowQuerySettings {
+                log,
+                threshold: Duration::from_millis(given.slow_query_ms.unwrap_or(1000)),
+                has_parameters: given.slow_query_log_queries.unwrap_or(false),
+            }),
+            None if given.slow_query_ms.is_some() || given.slow_query_log_queries.is_some() => {
+                return Err(Error::Argument(
+                    "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well".to_owned(),
+                ));
+            }
+            None => None,
+        };
         let settings = Settings {
             node: NodeSettings {
                 outbound: parsed("outbound-allow", outbound)?,
@@ -396,6 +420,7 @@ impl ServeArguments {
             group_bytes_max: given.group_bytes_max,
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
             access_log: given.access_log,
+            slow_queries,
             drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
             trust: None,
         };
@@ -538,6 +563,7 @@ mod tests {
         check("trusted-proxies = ['proxy']", "trusted-proxies: 'proxy' is neither an address");
         check("prot = 8080", "prot");
         check("port = 'many'", "port");
+        check("slow-query-ms = 5", "slow-query-log");
         check("tls-key = 'key.pem'", "tls-certificate");
         check("peer-tls-key = 'key.pem'", "peer-tls-authority");
         check("etcd-tls-authority = 'a.pem'\netcd-tls-key = 'key.pem'", "etcd-tls-certificate");
