@@ -52,6 +52,11 @@ pub enum Error {
     /// The signed token names no known key.
     #[error("the token is signed with a key that the server does not have (kid); add it to the key set")]
     UnknownSigner,
+    /// The keys of signed tokens were not received yet.
+    #[error(
+        "the server has not received the keys of signed tokens yet; send the request again, and see the log of the server if this stays"
+    )]
+    KeysAwaited,
     /// The signed token uses another algorithm than its key.
     #[error(
         "the token has another algorithm (alg) than its key; use EdDSA, ES256 or HS256 as the key set says"

@@ -28,7 +28,7 @@ pub use caller::{AccessRight, AccessRights, CallerGroups, CallerLimits, RequestC
 pub use certificate::{CertificateHash, ClientCertificate};
 pub use declared::{DeclaredClient, DeclaredClients, RequestCredentials};
 pub use error::Error;
-pub use keyring::{AccessFile, Keyring, KeyringSources};
+pub use keyring::{AccessFile, Keyring, KeyringSources, TokenKeySet};
 pub use permit::{Permit, WantedGroups};
 pub use rules::{AccessRule, PortKind, RequestMethod};
 pub use signed::LIFETIME_MAX;

@@ -32,7 +32,9 @@ mod status_api;
 mod zstd;
 
 pub use access_log::LogDetails;
-pub use edge::{CredentialFiles, EdgeNameFault, HostNames, WebOrigins};
+pub use edge::{
+    CredentialFiles, EdgeNameFault, HostNames, TokenKeySource, TokenKeyUrl, TokenKeyUrlFault, WebOrigins,
+};
 pub use http::{PortLimits, PortService, PortTls, routed, serve};
 pub use openapi::{DescribedPorts, openapi_document, openapi_page};
 pub use search_api::SlowQuerySettings;

@@ -257,6 +257,7 @@ impl GatewayState {
                 self.slow_queries.as_ref().map_or(0, SlowQueryLog::left_out) as f64,
             ),
         ]);
+        gauges.extend(self.credentials.gauges());
         gauges.extend(self.feed_keys.gauges());
         gauges.extend(self.budget.gauges());
         gauges

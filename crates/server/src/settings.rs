@@ -89,10 +89,10 @@ pub struct ServeArguments {
     /// data directory, if it is there].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_FILE")]
     pub access_file: Option<PathBuf>,
-    /// A file with the public keys of signed tokens (JSON Web Key Set). With it, or with keys of `millrace
-    /// token create`, requests need a credential.
-    #[arg(long, value_name = "FILE", env = "MILLRACE_TOKEN_KEYS")]
-    pub token_keys: Option<PathBuf>,
+    /// The public keys of signed tokens (JSON Web Key Set): a file, or an address (`https://…`) at which they
+    /// are published. With them, or with keys of `millrace token create`, requests need a credential.
+    #[arg(long, value_name = "FILE|URL", env = "MILLRACE_TOKEN_KEYS")]
+    pub token_keys: Option<String>,
     /// The audience (aud) that signed tokens must have [default: millrace].
     #[arg(long, value_name = "NAME", env = "MILLRACE_TOKEN_AUDIENCE")]
     pub token_audience: Option<String>,
@@ -341,7 +341,7 @@ impl ServeArguments {
         let credentials = CredentialFiles {
             is_access_required: given.access_file.is_some(),
             access: given.access_file.unwrap_or(defaults.credentials.access),
-            token_keys: given.token_keys,
+            token_keys: parsed("token-keys", given.token_keys.as_deref().map(str::parse).transpose())?,
             audience: given.token_audience.unwrap_or(defaults.credentials.audience),
         };
         let listening = ListenSettings {
@@ -560,6 +560,10 @@ mod tests {
         check("allowed-origins = ['*']", "allowed-origins: '*' is not the origin of a web page");
         check("outbound-allow = ['none', 'public']", "outbound-allow: 'none'");
         check("secret = ['key']", "secret: 'key' does not bind a secret to a host");
+        check(
+            "token-keys = 'http://id.example.com/jwks'",
+            "token-keys: 'http://id.example.com/jwks' is not encrypted",
+        );
         check("trusted-proxies = ['proxy']", "trusted-proxies: 'proxy' is neither an address");
         check("prot = 8080", "prot");
         check("port = 'many'", "port");
