@@ -77,7 +77,7 @@ pub struct KeyRecord {
     pub name: String,
     /// Hash of the secret (SHA-256), in hexadecimal.
     pub hash: String,
-    /// Rights.
+    /// Rights of its own; an application can give it more by `<token id="NAME"/>`.
     pub rights: Vec<AccessRight>,
     /// Names of groups; with neither names nor numbers, all documents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -118,7 +118,6 @@ impl KeyRecord {
         let is_hash = self.hash.len() == 64 && self.hash.bytes().all(|byte| byte.is_ascii_hexdigit());
         match () {
             () if !is_hash => wrong("the hash is not 64 hexadecimal digits; create the key again"),
-            () if self.rights.is_empty() => wrong("it has no rights; give read, write, deploy or admin"),
             () if self.groups.iter().any(|group| group.is_empty() || group.chars().any(char::is_control)) => {
                 wrong("a group has an empty name or a control character")
             }

@@ -58,6 +58,12 @@ impl AccessRights {
         self.0 & 1 << right as u8 != 0
     }
 
+    /// Returns the rights of both sets.
+    #[must_use]
+    pub const fn union(self, other: AccessRights) -> Self {
+        AccessRights(self.0 | other.0)
+    }
+
     /// Returns true if the set has no right.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

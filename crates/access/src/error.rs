@@ -6,6 +6,26 @@ pub enum Error {
     /// The request has no credential.
     #[error("the request has no credential; send the header Authorization: Bearer TOKEN")]
     Missing,
+    /// The request has no credential, and the application declares clients.
+    #[error(
+        "the request has no credential, and the application declares its clients; send the header Authorization: Bearer TOKEN, \
+         or connect with one of its client certificates"
+    )]
+    MissingOfDeclared,
+    /// The application does not declare the certificate of the connection.
+    #[error(
+        "the application does not have the client certificate of this connection; add its file to a <client> of services.xml, \
+         or to security/clients.pem, and deploy"
+    )]
+    UnknownCertificate,
+    /// The certificate of the connection is not valid now.
+    #[error(
+        "the client certificate of this connection {0}; use a certificate that is valid, and compare the clocks of both machines"
+    )]
+    CertificateTime(&'static str),
+    /// A file of certificates cannot be used.
+    #[error("{0}")]
+    Certificates(String),
     /// The header does not have the form of a bearer token.
     #[error(
         "the header Authorization does not have the form 'Bearer TOKEN'; other schemes are not supported"
@@ -32,6 +52,11 @@ pub enum Error {
     /// The signed token names no known key.
     #[error("the token is signed with a key that the server does not have (kid); add it to the key set")]
     UnknownSigner,
+    /// The keys of signed tokens were not received yet.
+    #[error(
+        "the server has not received the keys of signed tokens yet; send the request again, and see the log of the server if this stays"
+    )]
+    KeysAwaited,
     /// The signed token uses another algorithm than its key.
     #[error(
         "the token has another algorithm (alg) than its key; use EdDSA, ES256 or HS256 as the key set says"

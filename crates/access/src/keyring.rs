@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::signed::{TokenClaims, TokenKeys};
-use crate::{ApiKey, Error, KeyRecord, RequestCaller};
+use crate::{ApiKey, DeclaredClients, Error, KeyRecord, RequestCaller};
 
 /// Number of verified signed tokens that are kept.
 const CACHED_MAX: usize = 10_000;
@@ -64,13 +64,25 @@ impl AccessFile {
     }
 }
 
-/// Texts of the files that a [`Keyring`] is made of.
+/// Keys of signed tokens, as a JSON Web Key Set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenKeySet {
+    /// A file of the operator: each of its keys can be used.
+    File(String),
+    /// A set that another server publishes for all of its clients: keys that cannot be used are passed over,
+    /// and so are shared secrets.
+    Published(String),
+    /// A published set that was not received yet: signed tokens are refused.
+    Awaited,
+}
+
+/// Texts that a [`Keyring`] is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyringSources {
     /// API keys and deny list; `None` if there is no such file.
     pub access_file: Option<String>,
-    /// JSON Web Key Set of signed tokens; `None` if there is no such file.
-    pub token_keys: Option<String>,
+    /// Keys of signed tokens; `None` if the server accepts none.
+    pub token_keys: Option<TokenKeySet>,
     /// Required audience of signed tokens.
     pub audience: String,
 }
@@ -83,6 +95,8 @@ pub struct Keyring {
     keys: BTreeMap<String, (KeyRecord, Arc<RequestCaller>)>,
     denied: BTreeSet<String>,
     tokens: Option<TokenKeys>,
+    /// True if the keys of signed tokens were not received yet.
+    awaits_tokens: bool,
     /// Verified signed tokens by their SHA-256. Times and the deny list are checked at each use.
     verified: Cache<[u8; 32], Arc<VerifiedToken>>,
     anonymous: Arc<RequestCaller>,
@@ -101,12 +115,12 @@ impl Keyring {
     /// [`Error::File`].
     pub fn parse(sources: &KeyringSources) -> Result<Self, Error> {
         let file = sources.access_file.as_deref().map(AccessFile::parse).transpose()?;
-        let tokens = sources
-            .token_keys
-            .as_deref()
-            .map(|text| TokenKeys::parse(text, &sources.audience))
-            .transpose()?;
-        let is_open = file.is_none() && tokens.is_none();
+        let tokens = match &sources.token_keys {
+            Some(TokenKeySet::File(text)) => Some(TokenKeys::parse(text, &sources.audience)?),
+            Some(TokenKeySet::Published(text)) => Some(TokenKeys::parse_published(text, &sources.audience)?),
+            Some(TokenKeySet::Awaited) | None => None,
+        };
+        let is_open = file.is_none() && sources.token_keys.is_none();
         let AccessFile { denied, keys } = file.unwrap_or_default();
         let keys = keys.into_iter().map(|key| {
             let caller = RequestCaller {
@@ -122,6 +136,7 @@ impl Keyring {
             keys: keys.collect(),
             denied: denied.into_iter().collect(),
             tokens,
+            awaits_tokens: sources.token_keys == Some(TokenKeySet::Awaited),
             verified: Cache::new(CACHED_MAX),
             anonymous: Arc::new(RequestCaller::unrestricted("anonymous")),
         })
@@ -147,7 +162,27 @@ impl Keyring {
         if self.is_open {
             return Ok(Arc::clone(&self.anonymous));
         }
-        let header = authorization.ok_or(Error::Missing)?;
+        self.caller_of_header(authorization.ok_or(Error::Missing)?, None, now)
+    }
+
+    /// Reasons for which keys of a published set are not used, each with its key.
+    pub fn passed_over(&self) -> &[String] {
+        self.tokens.as_ref().map_or(&[], TokenKeys::passed_over)
+    }
+
+    /// Names of the API keys.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.keys.values().map(|(record, _)| record.name.as_str())
+    }
+
+    /// Returns the caller of a header, also if requests need none. An API key gets the rights that an
+    /// application gives it.
+    pub(crate) fn caller_of_header(
+        &self,
+        header: &str,
+        declared: Option<&DeclaredClients>,
+        now: u64,
+    ) -> Result<Arc<RequestCaller>, Error> {
         let (scheme, token) = header.split_once(' ').ok_or(Error::Scheme)?;
         let token = token.trim();
         if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
@@ -157,7 +192,10 @@ impl Keyring {
             return Err(Error::Malformed("it has more than 8192 bytes"));
         }
         match ApiKey::parse(token) {
-            Some(key) => self.caller_of_key(&key?, now),
+            Some(key) => {
+                let caller = self.caller_of_key(&key?, now)?;
+                Ok(declared.map_or_else(|| Arc::clone(&caller), |declared| declared.extended(&caller)))
+            }
             None => self.caller_of_token(token, now),
         }
     }
@@ -172,8 +210,10 @@ impl Keyring {
     }
 
     fn caller_of_token(&self, token: &str, now: u64) -> Result<Arc<RequestCaller>, Error> {
-        let tokens =
-            self.tokens.as_ref().ok_or(Error::Malformed("the server has no keys of signed tokens"))?;
+        let tokens = self.tokens.as_ref().ok_or(match self.awaits_tokens {
+            true => Error::KeysAwaited,
+            false => Error::Malformed("the server has no keys of signed tokens"),
+        })?;
         let hash: [u8; 32] =
             digest(&SHA256, token.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes");
         let verified = match self.verified.get(&hash) {

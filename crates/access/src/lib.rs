@@ -6,10 +6,15 @@
 //! request, never on its parameters: [`RequestCaller::permit`] returns a [`Permit`], which only a caller can
 //! make, and which every function that reads or writes documents for a request requires.
 //!
+//! An application can declare clients of its own ([`DeclaredClients`]), which are known by a certificate or
+//! by an API key of the server.
+//!
 //! This crate has no I/O: it parses the text of files, and the caller passes the time.
 
 mod api_key;
 mod caller;
+mod certificate;
+mod declared;
 mod error;
 pub mod fuzz;
 mod keyring;
@@ -20,8 +25,10 @@ mod signed;
 
 pub use api_key::{ApiKey, KeyRecord};
 pub use caller::{AccessRight, AccessRights, CallerGroups, CallerLimits, RequestCaller};
+pub use certificate::{CertificateHash, ClientCertificate};
+pub use declared::{DeclaredClient, DeclaredClients, RequestCredentials};
 pub use error::Error;
-pub use keyring::{AccessFile, Keyring, KeyringSources};
+pub use keyring::{AccessFile, Keyring, KeyringSources, TokenKeySet};
 pub use permit::{Permit, WantedGroups};
 pub use rules::{AccessRule, PortKind, RequestMethod};
 pub use signed::LIFETIME_MAX;

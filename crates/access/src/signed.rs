@@ -18,6 +18,8 @@ const LEEWAY_S: u64 = 30;
 const SECRET_BYTES_MIN: usize = 32;
 /// Maximum number of groups of a token.
 const GROUPS_MAX: usize = 1_000;
+/// Maximum number of reasons in a message.
+const REASONS_MAX: usize = 5;
 /// File of the keys, in messages.
 const FILE: &str = "key set of signed tokens";
 
@@ -25,6 +27,8 @@ const FILE: &str = "key set of signed tokens";
 pub(crate) struct TokenKeys {
     keys: BTreeMap<String, TokenKey>,
     audience: String,
+    /// Reasons for which other keys of a published set are not used.
+    passed_over: Vec<String>,
 }
 
 /// A key, with the only algorithm that its tokens may have.
@@ -135,7 +139,44 @@ impl TokenKeys {
         if keys.is_empty() {
             return Err(wrong("it has no keys; add the public key of the signer".to_owned()));
         }
-        Ok(TokenKeys { keys, audience: audience.to_owned() })
+        Ok(TokenKeys { keys, audience: audience.to_owned(), passed_over: Vec::new() })
+    }
+
+    /// Parses a key set that is published for clients of any kind. Keys that cannot be used are passed over;
+    /// so are shared secrets, which are none once they are published.
+    ///
+    /// # Errors
+    /// [`Error::File`]: the text is not a key set, or no key can be used.
+    pub(crate) fn parse_published(text: &str, audience: &str) -> Result<Self, Error> {
+        provider::install();
+        let wrong = |reason: String| Error::File { file: FILE, reason };
+        let set: PublishedSet = serde_json::from_str(text)
+            .map_err(|error| wrong(format!("it is not a JSON Web Key Set ({{\"keys\": […]}}): {error}")))?;
+        let (mut keys, mut passed_over) = (BTreeMap::new(), Vec::new());
+        for (at, value) in set.keys.into_iter().enumerate() {
+            let name = value["kid"].as_str().unwrap_or_default().to_owned();
+            let key = TokenKey::of_published(value);
+            let reason = match key {
+                Ok(key) if !keys.contains_key(&name) => {
+                    keys.insert(name, key);
+                    continue;
+                }
+                Ok(_) => "another key has the same id".to_owned(),
+                Err(Error::Key { reason, .. }) => reason,
+                Err(error) => error.to_string(),
+            };
+            passed_over.push(format!("key {} ('{name}'): {reason}", at + 1));
+        }
+        if keys.is_empty() {
+            passed_over.truncate(REASONS_MAX);
+            return Err(wrong(format!("it has no key that can be used: {}", passed_over.join("; "))));
+        }
+        Ok(TokenKeys { keys, audience: audience.to_owned(), passed_over })
+    }
+
+    /// Reasons for which keys of a published set are not used.
+    pub(crate) fn passed_over(&self) -> &[String] {
+        &self.passed_over
     }
 
     /// Verifies a token, except for its times and the deny list, which change after it was verified.
@@ -178,7 +219,24 @@ impl TokenKeys {
     }
 }
 
+/// A key set whose keys are parsed one by one.
+#[derive(Deserialize)]
+struct PublishedSet {
+    keys: Vec<serde_json::Value>,
+}
+
 impl TokenKey {
+    fn of_published(value: serde_json::Value) -> Result<Self, Error> {
+        let wrong = |reason: String| Error::Key { id: String::new(), reason };
+        let jwk: Jwk = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+        match jwk.algorithm {
+            AlgorithmParameters::OctetKey(_) => {
+                Err(wrong("it is a shared secret (oct), which is not one once it is published".to_owned()))
+            }
+            _ => TokenKey::of(&jwk),
+        }
+    }
+
     fn of(jwk: &Jwk) -> Result<Self, Error> {
         let wrong = |reason: String| {
             let id = jwk.common.key_id.clone().unwrap_or_default();

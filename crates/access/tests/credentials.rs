@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use millrace_access::{
     AccessFile, AccessRight, AccessRule, ApiKey, CallerGroups, CallerLimits, Error, KeyRecord, Keyring,
-    KeyringSources, PortKind, RequestCaller, RequestMethod, WantedGroups,
+    KeyringSources, PortKind, RequestCaller, RequestMethod, TokenKeySet, WantedGroups,
 };
 use millrace_document::DocumentGroup;
 use ring::rand::SystemRandom;
@@ -63,7 +63,7 @@ impl Signers {
     fn keyring(&self, access_file: Option<&str>) -> Keyring {
         Keyring::parse(&KeyringSources {
             access_file: access_file.map(str::to_owned),
-            token_keys: Some(self.keys().to_string()),
+            token_keys: Some(TokenKeySet::File(self.keys().to_string())),
             audience: "millrace".to_owned(),
         })
         .unwrap()
@@ -186,7 +186,8 @@ fn signed_tokens_that_are_refused() {
 #[test]
 fn keys_of_signers_that_are_refused() {
     let parse = |text: &str| {
-        let sources = KeyringSources { token_keys: Some(text.to_owned()), ..KeyringSources::default() };
+        let token_keys = Some(TokenKeySet::File(text.to_owned()));
+        let sources = KeyringSources { token_keys, ..KeyringSources::default() };
         Keyring::parse(&sources).err().expect("it is not valid").to_string()
     };
     let oct = |more: Value| {
@@ -213,6 +214,58 @@ fn keys_of_signers_that_are_refused() {
         let error = parse(&keys.to_string());
         assert!(error.contains(expected), "{keys}: {error}");
     }
+}
+
+#[test]
+fn published_keys_that_cannot_be_used_are_passed_over() {
+    let signers = Signers::new();
+    let parse = |set: &Value| {
+        let token_keys = Some(TokenKeySet::Published(set.to_string()));
+        let sources =
+            KeyringSources { token_keys, audience: "millrace".to_owned(), ..KeyringSources::default() };
+        Keyring::parse(&sources).map_err(|error| error.to_string())
+    };
+    let mut set = signers.keys();
+    let keys = set["keys"].as_array_mut().unwrap();
+    keys.insert(0, json!({ "kty": "RSA", "kid": "r", "alg": "RS256", "n": "AQAB", "e": "AQAB" }));
+    keys.insert(1, json!({ "kty": "of another time", "kid": "new" }));
+    keys.push(keys[2].clone());
+    let keyring = parse(&set).unwrap();
+    let sign = |algorithm: &str, key: &str| {
+        let token = signers.sign(algorithm, &json!({ "alg": algorithm, "kid": key }), &claims());
+        keyring.caller(Some(&format!("Bearer {token}")), NOW).map(|caller| caller.name.to_string())
+    };
+    assert_eq!(sign("EdDSA", "ed"), Ok("ann".to_owned()));
+    assert_eq!(sign("ES256", "ec"), Ok("ann".to_owned()));
+    assert_eq!(sign("HS256", "hs"), Err(Error::UnknownSigner), "a secret that is published is none");
+    let reasons = keyring.passed_over();
+    for (reason, expected) in reasons.iter().zip([
+        "key 1 ('r'): its kind is not supported",
+        "key 2 ('new'): ",
+        "key 5 ('hs'): it is a shared secret",
+        "key 6 ('ed'): another key has the same id",
+    ]) {
+        assert!(reason.starts_with(expected), "{reasons:?}");
+    }
+    assert_eq!(reasons.len(), 4, "{reasons:?}");
+    for (set, expected) in [
+        (json!({}), "not a JSON Web Key Set"),
+        (json!({ "keys": [] }), "it has no key that can be used"),
+        (json!({ "keys": [{ "kty": "oct", "kid": "hs", "k": encoded(SECRET) }] }), "it is a shared secret"),
+    ] {
+        let error = parse(&set).err().expect("it is not valid");
+        assert!(error.contains(expected), "{set}: {error}");
+    }
+}
+
+#[test]
+fn a_server_that_awaits_its_keys_is_closed() {
+    let sources = KeyringSources { token_keys: Some(TokenKeySet::Awaited), ..KeyringSources::default() };
+    let keyring = Keyring::parse(&sources).unwrap();
+    assert!(!keyring.is_open());
+    assert_eq!(keyring.caller(None, NOW), Err(Error::Missing));
+    assert_eq!(keyring.caller(Some("Bearer a.b.c"), NOW), Err(Error::KeysAwaited));
+    assert!(Error::KeysAwaited.is_unauthenticated());
 }
 
 fn record(key: &ApiKey) -> KeyRecord {

@@ -1,38 +1,23 @@
 //! The access log: a line of JSON for each request, with the fields of Vespa's.
-//!
-//! Requests never wait for it: lines go through a bounded queue to a thread of their own, and if the disk
-//! cannot keep up, lines are left out and counted. A file that was renamed or removed is reopened within a
-//! second, so that `logrotate` needs no signal.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
-use millrace_access::RequestCaller;
+use millrace_access::{CertificateHash, RequestCaller};
 use millrace_remote::AddressRange;
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::http::observed;
+use crate::log_file::LineLog;
 use crate::search_api::QueryFigures;
-
-/// Maximum number of lines that wait for the disk.
-const QUEUE_MAX: usize = 10_000;
-
-/// Interval between checks for a renamed or removed file.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Header in which each proxy adds the address of its client.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -133,54 +118,33 @@ pub(crate) struct ConnectionPeer {
     pub(crate) tls: bool,
     /// True if it is a node of the cluster that has shown its certificate.
     pub(crate) is_node: bool,
+    /// Certificate that a client has shown.
+    pub(crate) certificate: Option<CertificateHash>,
 }
 
 /// An open access log.
 pub(crate) struct AccessLog {
-    lines: Mutex<Option<SyncSender<String>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
-    left_out: AtomicU64,
+    lines: LineLog,
     details: LogDetails,
 }
 
 impl AccessLog {
-    /// Opens the file at `path` for appending. A new file is readable only by its owner.
+    /// Opens the file at `path` for appending.
     ///
     /// # Errors
     /// The file cannot be opened, or the thread cannot be started.
     pub(crate) fn open(path: &Path, details: LogDetails) -> io::Result<Arc<AccessLog>> {
-        let mut file = LogFile::open(path)?;
-        let (lines, waiting) = sync_channel(QUEUE_MAX);
-        let writer = std::thread::Builder::new()
-            .name("access-log".to_owned())
-            .spawn(move || write_lines(&waiting, &mut file))?;
-        Ok(Arc::new(AccessLog {
-            lines: Mutex::new(Some(lines)),
-            writer: Mutex::new(Some(writer)),
-            left_out: AtomicU64::new(0),
-            details,
-        }))
+        Ok(Arc::new(AccessLog { lines: LineLog::open(path, "access log")?, details }))
     }
 
     /// Number of lines left out because the disk was too slow.
     pub(crate) fn left_out(&self) -> u64 {
-        self.left_out.load(Ordering::Relaxed)
+        self.lines.left_out()
     }
 
     /// Writes the queued lines; later requests are not logged.
     pub(crate) fn close(&self) {
-        drop(self.lines.lock().take());
-        if let Some(writer) = self.writer.lock().take() {
-            // A panic of the writer has been printed; there is nothing left to write then.
-            let _ = writer.join();
-        }
-    }
-
-    fn append(&self, line: String) {
-        let lines = self.lines.lock();
-        if lines.as_ref().is_some_and(|lines| lines.try_send(line).is_err()) {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
-        }
+        self.lines.close();
     }
 }
 
@@ -259,73 +223,7 @@ impl Drop for LogLine {
         self.fields.insert("responsesize".to_owned(), json!(self.sent));
         let mut line = Value::Object(std::mem::take(&mut self.fields)).to_string();
         line.push('\n');
-        self.log.append(line);
-    }
-}
-
-fn write_lines(waiting: &Receiver<String>, file: &mut LogFile) {
-    while let Ok(line) = waiting.recv() {
-        file.write(&line);
-        while let Ok(line) = waiting.try_recv() {
-            file.write(&line);
-        }
-        file.flush();
-    }
-}
-
-/// The log file, reopened when another takes its place.
-struct LogFile {
-    path: PathBuf,
-    file: BufWriter<File>,
-    inode: u64,
-    looked: Instant,
-    /// True if a write error was reported.
-    failed: bool,
-    /// True if an error on reopening was reported.
-    lost: bool,
-}
-
-impl LogFile {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-        let inode = file.metadata()?.ino();
-        let file = BufWriter::new(file);
-        Ok(LogFile { path: path.to_owned(), file, inode, looked: Instant::now(), failed: false, lost: false })
-    }
-
-    fn write(&mut self, line: &str) {
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.looked = Instant::now();
-            if std::fs::metadata(&self.path).map_or(true, |found| found.ino() != self.inode) {
-                self.flush();
-                match LogFile::open(&self.path) {
-                    Ok(opened) => *self = opened,
-                    Err(error) => {
-                        if !std::mem::replace(&mut self.lost, true) {
-                            let path = self.path.display();
-                            tracing::error!(%error, %path, "the access log cannot be reopened");
-                        }
-                    }
-                }
-            }
-        }
-        if let Err(error) = self.file.write_all(line.as_bytes()) {
-            self.fail(&error);
-        }
-    }
-
-    fn flush(&mut self) {
-        match self.file.flush() {
-            Ok(()) => self.failed = false,
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    /// Reports an error once.
-    fn fail(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.failed, true) {
-            tracing::error!(%error, path = %self.path.display(), "the access log cannot be written");
-        }
+        self.log.lines.append(line);
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) use lines::json_lines;
 pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;
 pub use server::{PortLimits, PortService, routed, serve};
-pub(crate) use tls::{RenewedCertificate, acceptor};
+pub use tls::PortTls;
+pub(crate) use tls::RenewedCertificate;
 
 use axum::response::Response;
 use hyper::StatusCode;

@@ -17,6 +17,7 @@ mod forwarding;
 pub mod fuzz;
 mod group_api;
 mod http;
+mod log_file;
 mod mcp;
 mod model_evaluation;
 mod openapi;
@@ -31,9 +32,12 @@ mod status_api;
 mod zstd;
 
 pub use access_log::LogDetails;
-pub use edge::{CredentialFiles, EdgeNameFault, HostNames, WebOrigins};
-pub use http::{PortLimits, PortService, routed, serve};
+pub use edge::{
+    CredentialFiles, EdgeNameFault, HostNames, TokenKeySource, TokenKeyUrl, TokenKeyUrlFault, WebOrigins,
+};
+pub use http::{PortLimits, PortService, PortTls, routed, serve};
 pub use openapi::{DescribedPorts, openapi_document, openapi_page};
+pub use search_api::SlowQuerySettings;
 pub use server::{ForwardedConnections, NodeServer, runtime};
 pub use settings::{RequestLimits, Settings, TlsFiles};
 pub(crate) use state::GatewayState;

@@ -271,7 +271,7 @@ mod tests {
         assert_eq!((group("b", 0), group("a", 600)), (Ok(()), Ok(())));
         let address = |text: &str| {
             let address = text.parse().expect("an address");
-            let peer = ConnectionPeer { address, tls: false, is_node: false };
+            let peer = ConnectionPeer { address, tls: false, is_node: false, certificate: None };
             limited.admit_address(Some(&peer), start, &metrics).is_ok()
         };
         let asked = ["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::1]:9", "[2001:db8::3]:1"];

@@ -5,6 +5,7 @@ mod format;
 mod language;
 mod parameters;
 mod render;
+mod slow;
 mod trace;
 
 use std::borrow::Cow;
@@ -19,8 +20,12 @@ use millrace_access::WantedGroups;
 use millrace_query::Query;
 
 pub(crate) use self::benchmark::QueryFigures;
+use self::benchmark::RequestedFigures;
 use self::format::ResultFormat;
 use self::language::PromptRequest;
+use self::slow::QueryNotes;
+pub(crate) use self::slow::SlowQueryLog;
+pub use self::slow::SlowQuerySettings;
 use crate::edge::caller_of;
 use crate::forwarding::{self, ForwardedRequest, SendableRequest};
 use crate::quota::QuotaHints;
@@ -28,7 +33,7 @@ use crate::status::HttpError;
 use crate::{GatewayState, http};
 use millrace_node::ErrorKind;
 use millrace_node::cluster::ForwardKind;
-use millrace_node::metrics::CountedMetric;
+use millrace_node::metrics::{CountedMetric, NodeMetrics};
 use millrace_node::search::{
     self, FederatedQuery, QueryAnswer, RoutedQuery, SearchOutcome, SourceQueries, by_chain, rewritten_query,
 };
@@ -38,11 +43,25 @@ use millrace_node::{CompiledApplication, Error, Node};
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: extract::Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
-    let asked = benchmark::RequestedFigures::of(request.headers());
-    let mut format = ResultFormat::default();
-    let answer = search(&node, request, started, &mut format).await;
+    let asked = RequestedFigures::of(request.headers());
+    let mut notes = QueryNotes::of(&request);
+    let answer = search(&node, request, started, &mut notes).await;
     metrics.time(CountedMetric::QueryLatency, started.elapsed());
     metrics.count(CountedMetric::Queries);
+    let response = response_of(answer, asked, notes.format, metrics);
+    if let Some(log) = node.slow_queries() {
+        log.note(started, &notes, response.status(), response.extensions().get::<QueryFigures>());
+    }
+    response
+}
+
+/// Makes the response of an answer or an error, and counts the error in the metrics.
+fn response_of(
+    answer: Result<SearchAnswer, Error>,
+    asked: RequestedFigures,
+    format: ResultFormat,
+    metrics: &NodeMetrics,
+) -> Response {
     match answer {
         Ok(SearchAnswer::Result(body, figures)) => {
             let mut response = http::answer(StatusCode::OK, &format.content_type(), body);
@@ -117,16 +136,17 @@ struct AnsweredQuery {
     aim: OutputKind,
 }
 
-/// Answers a request; sets `format` as soon as it is known, so that errors are rendered in it too.
+/// Answers a request; notes the format as soon as it is known, so that errors are rendered in it too.
 async fn search(
     node: &Arc<GatewayState>,
     request: extract::Request,
     started: Instant,
-    format: &mut ResultFormat,
+    notes: &mut QueryNotes,
 ) -> Result<SearchAnswer, Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
     let hop = forwarding::hop_of(&headers)?;
+    notes.hop = Some(hop.clone());
     if hop == ForwardKind::Share {
         // Its parameters are those of a query that another node has checked.
         caller_of(&request)?.permit(WantedGroups::All)?;
@@ -135,8 +155,9 @@ async fn search(
         ));
     }
     let SearchRequest { routed, aim } =
-        asked(node, &deployment, &headers, hop, request, started, format).await?;
-    let (format, query) = (*format, Arc::clone(&routed.query));
+        asked(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;
+    let (format, query) = (notes.format, Arc::clone(&routed.query));
+    notes.query = Some(Arc::clone(&query));
     if let OutputKind::Prompt(question) = &aim
         && !question.searches()
     {

@@ -125,12 +125,19 @@ impl NodeServer {
         let (stopped, stopping) = watch::channel(false);
         let drain = self.state.settings().drain;
         let renewing = self.tls.clone().map(|certificate| tokio::spawn(certificate.renew_forever()));
-        let tls = self.tls.as_ref().map(http::acceptor);
+        let tls = self.tls.as_ref().map(http::PortTls::new);
+        // The clients that an application declares use its documents, and administer nothing.
+        let documents_tls = self.tls.as_ref().zip(tls.as_ref()).map(|(certificate, tls)| {
+            let state = Arc::clone(&self.state);
+            let is_wanted =
+                move || state.declared_clients().is_some_and(|clients| clients.has_certificates());
+            tls.asking(certificate, Arc::new(is_wanted))
+        });
         let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever());
         let door = ElasticApi::new(Arc::clone(&self.state));
         let elastic = serve_elastic(ElasticServing {
             listener: self.elastic,
-            tls: tls.clone(),
+            tls: documents_tls.clone(),
             limits: self.state.port_limits()[0].clone(),
             router: door.own_port(),
             stop: stopping.clone(),
@@ -139,7 +146,7 @@ impl NodeServer {
         let data = http::serve_with(
             self.data,
             self.handed.1,
-            tls.clone(),
+            documents_tls,
             self.state.port_limits()[0].clone(),
             DataPort::new(Arc::clone(&self.state), self.beside.0.merge(door.below_data_port())),
             stopping.clone(),
@@ -171,7 +178,7 @@ impl NodeServer {
 /// The port of Elasticsearch's interfaces, as it is served.
 struct ElasticServing {
     listener: Option<TcpListener>,
-    tls: Option<tokio_rustls::TlsAcceptor>,
+    tls: Option<http::PortTls>,
     limits: http::PortLimits,
     router: Router,
     stop: watch::Receiver<bool>,

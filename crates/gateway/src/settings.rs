@@ -11,6 +11,7 @@ use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
 use crate::edge::{CredentialFiles, HostNames, WebOrigins};
+use crate::search_api::SlowQuerySettings;
 
 /// The settings of a node and of its ports. [`Settings::new`] has sensible ones for everything but the data
 /// directory.
@@ -36,6 +37,8 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// Files with the credentials of clients.
     pub credentials: CredentialFiles,
+    /// True if the active application may declare clients of the data port.
+    pub application_clients: bool,
     /// Maximum size of a request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
     pub request_bytes_max: usize,
     /// Bounds on the cost of one request and one client, apart from the size of a body.
@@ -56,6 +59,8 @@ pub struct Settings {
     pub access_log: Option<PathBuf>,
     /// Contents of that line.
     pub log_details: LogDetails,
+    /// Slow-query log, if slow queries are logged.
+    pub slow_queries: Option<SlowQuerySettings>,
     /// Time limit for requests in flight after a stop was requested.
     pub drain: Duration,
     /// Certificate of this node in a cluster whose nodes have certificates: requests are forwarded only over
@@ -164,6 +169,7 @@ impl Settings {
         };
         Settings {
             credentials,
+            application_clients: true,
             node: millrace_node::Settings::new(data_dir),
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             config_listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -182,6 +188,7 @@ impl Settings {
             address_rate_max: None,
             access_log: None,
             log_details: LogDetails::default(),
+            slow_queries: None,
             drain: Duration::from_secs(10),
             trust: None,
         }

@@ -14,6 +14,7 @@ use crate::edge::CredentialDesk;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::ClientQuotas;
+use crate::search_api::SlowQueryLog;
 use crate::{PortError, Settings};
 use millrace_access::{Permit, WantedGroups};
 use millrace_document::{DocumentGroup, DocumentId};
@@ -34,6 +35,7 @@ pub(crate) struct GatewayState {
     /// Limits of the data port, and of the deployment port.
     port_limits: [PortLimits; 2],
     access_log: Option<Arc<AccessLog>>,
+    slow_queries: Option<SlowQueryLog>,
     forwarder: Arc<NodeForwarder>,
     feed_keys: Arc<AnsweredKeys>,
     /// Data port, once it is bound.
@@ -88,6 +90,7 @@ impl GatewayState {
             budget,
             port_limits,
             access_log: access_log.transpose()?,
+            slow_queries: settings.slow_queries.as_ref().map(SlowQueryLog::open).transpose()?,
             forwarder,
             feed_keys,
             port: AtomicU16::new(settings.port),
@@ -170,6 +173,11 @@ impl GatewayState {
         self.access_log.as_ref()
     }
 
+    /// Slow-query log, if slow queries are logged.
+    pub(crate) fn slow_queries(&self) -> Option<&SlowQueryLog> {
+        self.slow_queries.as_ref()
+    }
+
     /// Memory budget of the requests in flight.
     pub(crate) fn budget(&self) -> &Arc<RequestBudget> {
         &self.budget
@@ -207,10 +215,13 @@ impl GatewayState {
         self.port.store(port, Ordering::Relaxed);
     }
 
-    /// Closes the node, and then the access log.
+    /// Closes the node, and then the logs.
     pub(crate) fn close(&self) {
         self.node.close();
         if let Some(log) = &self.access_log {
+            log.close();
+        }
+        if let Some(log) = &self.slow_queries {
             log.close();
         }
     }
@@ -240,7 +251,13 @@ impl GatewayState {
                 "Requests that are not in the access log, since the disk was too slow",
                 self.access_log.as_ref().map_or(0, |log| log.left_out()) as f64,
             ),
+            gauge(
+                "millrace.slow_query_log.left_out",
+                "Queries that are not in the slow-query log, since the disk was too slow",
+                self.slow_queries.as_ref().map_or(0, SlowQueryLog::left_out) as f64,
+            ),
         ]);
+        gauges.extend(self.credentials.gauges());
         gauges.extend(self.feed_keys.gauges());
         gauges.extend(self.budget.gauges());
         gauges

@@ -31,9 +31,27 @@ pub enum PortError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// The slow-query log cannot be written.
+    #[error("slow-query log {}: {source}; choose another place with --slow-query-log", path.display())]
+    SlowQueryLog {
+        /// File of the log.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
     /// The certificate or the key is not usable.
     #[error("TLS: {0}")]
     Tls(String),
+    /// No request for the key set of signed tokens can be made.
+    #[error(
+        "key set {url}: {source}; install the system's certificates (ca-certificates), or put the key set into a file"
+    )]
+    TokenKeys {
+        /// Its address.
+        url: String,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
     /// A file of credentials cannot be read.
     #[error("credentials {}: {source}; let this user read the file", path.display())]
     CredentialFile {

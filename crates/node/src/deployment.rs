@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
 
+use millrace_access::DeclaredClients;
 use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
 use millrace_indexing::{DocumentColumns, IndexingEnvironment, SchemaScripts};
@@ -49,6 +50,8 @@ pub struct CompiledApplication {
     languages: Vec<Arc<DeployedLanguageModel>>,
     rules: RuleBases,
     indexes: Vec<Arc<IndexDefinition>>,
+    /// Clients of the data port that it declares.
+    pub clients: Option<Arc<DeclaredClients>>,
     /// Largest dense block of the tensors that a query may have.
     pub input_block: BlockBytes,
 }
@@ -146,6 +149,8 @@ impl CompiledApplication {
         application.warnings = findings.finish()?;
         let columns = Arc::new(DocumentColumns::new(&application));
         let input_block = input_block(&application);
+        let clients = application.container.clients.as_ref();
+        let clients = clients.map(|declared| Arc::new(DeclaredClients::of(&declared.clients)));
         Ok(CompiledApplication {
             input_block,
             generation,
@@ -160,6 +165,7 @@ impl CompiledApplication {
             languages,
             rules,
             indexes,
+            clients,
         })
     }
 

@@ -8,11 +8,12 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use millrace_cluster::DroppedTypes;
 use millrace_document::Timestamp;
 use millrace_env::{Disk as _, RealDisk};
@@ -32,6 +33,17 @@ pub struct ActiveDeployment {
     /// Held while the active deployment changes.
     change: Mutex<()>,
     removals: Mutex<TypeRemovals>,
+}
+
+/// A deployment that was active when it was looked at.
+struct ActiveGuard(Guard<Option<Arc<CompiledApplication>>>);
+
+impl Deref for ActiveGuard {
+    type Target = Arc<CompiledApplication>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect("a guard is made of a deployment that is there")
+    }
 }
 
 /// Removals of document types.
@@ -100,6 +112,13 @@ impl ActiveDeployment {
     /// There is none.
     pub fn current(&self) -> Result<Arc<CompiledApplication>, Error> {
         self.current.load_full().ok_or(Error::NotDeployed)
+    }
+
+    /// Active deployment, if there is one, for a short time: unlike [`ActiveDeployment::current`], this
+    /// changes no counter that all threads share.
+    pub fn active(&self) -> Option<impl Deref<Target = Arc<CompiledApplication>>> {
+        let current = self.current.load();
+        current.is_some().then(|| ActiveGuard(current))
     }
 
     /// Generation of the active deployment; 0 if there is none.

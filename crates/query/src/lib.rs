@@ -18,6 +18,7 @@ mod parameters;
 mod programmatic;
 mod request;
 mod select;
+mod shape;
 pub mod simple;
 pub mod sorting;
 mod syntax;
@@ -41,3 +42,4 @@ pub use request::{
     CollapseOptions, GroupingDefaults, PresentationOptions, Query, QuerySortKey, QuerySources,
     RankingOptions, RankingTime, SortOrder, StreamingScope, TracingOptions,
 };
+pub use shape::ItemShape;

@@ -1,12 +1,13 @@
 //! Clients of other services: embeddings, answers of language models, and files of models.
 //!
-//! - [`OutboundHttp`] is the only client of a process, with its own thread that waits for answers.
+//! - [`OutboundHttp`] is the client of an application's services, with its own thread that waits for answers;
+//!   the key set of signed tokens has another.
 //! - [`RemoteEmbeddings`] requests embeddings from a service, by OpenAI's protocol or a similar one
 //!   ([`ServiceDialect`]): waiting texts are batched, transient failures are retried, and other errors are
 //!   classified by their remedy ([`Error`]).
 //! - [`ChatModel`] uses a service with the OpenAI chat protocol; its answer arrives in pieces, no faster than
 //!   the caller takes them, or whole.
-//! - [`download`] downloads a file once, completely or not at all.
+//! - [`download`] downloads a file once, completely or not at all; [`fetch_text`] returns a short text.
 //! - [`OutboundPolicy`] determines the addresses that any of them may connect to, and [`SecretBinding`] the
 //!   hosts that a [`secret`] may be sent to.
 //!
@@ -26,6 +27,7 @@ mod queue;
 mod retry;
 mod secrets;
 mod sha256;
+mod text;
 mod usage;
 
 pub use address_range::AddressRange;
@@ -38,4 +40,5 @@ pub use outbound::{OutboundPolicy, OutboundRefusal, fuzz};
 pub use protocol::{ServiceDialect, VectorCells};
 pub use secrets::{SecretBinding, fuzz as fuzz_secrets, secret};
 pub use sha256::Sha256Digest;
+pub use text::fetch_text;
 pub use usage::ServiceUsage;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::fs::File;
 use std::path::Path;
 
+use millrace_access::DeclaredClient;
 use millrace_bucket::ClusterConfiguration;
 use millrace_tensor::TensorType;
 
@@ -266,6 +267,17 @@ pub struct ContainerCluster {
     pub chains: Vec<SearchChain>,
     /// Execution settings of models by name, if `<model-evaluation/>` is present.
     pub model_evaluation: Option<BTreeMap<String, ModelExecution>>,
+    /// Clients of all container clusters; `None` if nothing declares any.
+    pub clients: Option<ApplicationClients>,
+}
+
+/// Clients that an application permits to use the data port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApplicationClients {
+    /// The clients.
+    pub clients: Vec<DeclaredClient>,
+    /// True if services.xml has `<clients>`; false if there is only the file `security/clients.pem`.
+    pub is_explicit: bool,
 }
 
 /// A content cluster of services.xml.

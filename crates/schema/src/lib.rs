@@ -49,8 +49,8 @@ mod unpack;
 mod xml;
 
 pub use application::{
-    Application, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster, ContentTuning,
-    DocumentMode, SnippetLengths, SnippetSettings,
+    Application, ApplicationClients, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster,
+    ContentTuning, DocumentMode, SnippetLengths, SnippetSettings,
 };
 pub use embedder::{
     ColbertTokens, EmbedderConfig, EmbedderImplementation, EmbedderKind, EmbeddingService, ModelExecution,

@@ -55,6 +55,12 @@ impl PackageMistakes {
     }
 }
 
+impl From<PackageMistake> for PackageMistakes {
+    fn from(mistake: PackageMistake) -> Self {
+        PackageMistakes(vec![mistake])
+    }
+}
+
 impl From<Error> for PackageMistakes {
     fn from(error: Error) -> Self {
         PackageMistakes(vec![error.into()])

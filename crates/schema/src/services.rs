@@ -4,6 +4,7 @@
 //! their location. Then the elements with an effect are read.
 
 mod chains;
+mod clients;
 mod container;
 mod content;
 mod elements;
@@ -128,6 +129,9 @@ pub(crate) fn read(
         indexes::check(&services.content, findings);
     }
     let containers = || clusters().filter(|node| node.tag_name().name() == "container");
+    if services.containers_known {
+        services.container.clients = clients::of_clusters(containers(), files, findings);
+    }
     if let Some(significance) = findings.keep(significance(containers(), files)) {
         services.significance = significance;
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use millrace_gateway::{
-    CredentialFiles, HostNames, LogDetails, RequestLimits, Settings, TlsFiles, WebOrigins,
+    CredentialFiles, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings, TlsFiles, WebOrigins,
 };
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
@@ -89,13 +89,17 @@ pub struct ServeArguments {
     /// data directory, if it is there].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_FILE")]
     pub access_file: Option<PathBuf>,
-    /// A file with the public keys of signed tokens (JSON Web Key Set). With it, or with keys of `millrace
-    /// token create`, requests need a credential.
-    #[arg(long, value_name = "FILE", env = "MILLRACE_TOKEN_KEYS")]
-    pub token_keys: Option<PathBuf>,
+    /// The public keys of signed tokens (JSON Web Key Set): a file, or an address (`https://…`) at which they
+    /// are published. With them, or with keys of `millrace token create`, requests need a credential.
+    #[arg(long, value_name = "FILE|URL", env = "MILLRACE_TOKEN_KEYS")]
+    pub token_keys: Option<String>,
     /// The audience (aud) that signed tokens must have [default: millrace].
     #[arg(long, value_name = "NAME", env = "MILLRACE_TOKEN_AUDIENCE")]
     pub token_audience: Option<String>,
+    /// Let the active application declare clients of the data port, by certificates and tokens
+    /// (security/clients.pem, and <clients> of services.xml) [default: true].
+    #[arg(long, value_name = "BOOL", env = "MILLRACE_APPLICATION_CLIENTS")]
+    pub application_clients: Option<bool>,
     /// The largest request body in bytes, as sent and unpacked [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_REQUEST_BYTES_MAX")]
     pub request_bytes_max: Option<usize>,
@@ -213,6 +217,17 @@ pub struct ServeArguments {
     /// Include the parameters of requests, and so the texts of queries, in the access log [default: true].
     #[arg(long, value_name = "BOOL", env = "MILLRACE_ACCESS_LOG_QUERIES")]
     pub access_log_queries: Option<bool>,
+    /// Append a line of JSON to this file for each query that takes slow-query-ms or longer: its shape
+    /// without texts, its times and counts [default: no log].
+    #[arg(long, value_name = "FILE", env = "MILLRACE_SLOW_QUERY_LOG")]
+    pub slow_query_log: Option<PathBuf>,
+    /// Milliseconds from which on a query is slow [default: 1000].
+    #[arg(long, value_name = "MILLISECONDS", env = "MILLRACE_SLOW_QUERY_MS")]
+    pub slow_query_ms: Option<u64>,
+    /// Include the parameters of queries, and so their texts and groups, in the slow-query log [default:
+    /// false].
+    #[arg(long, value_name = "BOOL", env = "MILLRACE_SLOW_QUERY_LOG_QUERIES")]
+    pub slow_query_log_queries: Option<bool>,
     /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with
     /// commas between [default: 127.0.0.1,::1].
     #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
@@ -326,7 +341,7 @@ impl ServeArguments {
         let credentials = CredentialFiles {
             is_access_required: given.access_file.is_some(),
             access: given.access_file.unwrap_or(defaults.credentials.access),
-            token_keys: given.token_keys,
+            token_keys: parsed("token-keys", given.token_keys.as_deref().map(str::parse).transpose())?,
             audience: given.token_audience.unwrap_or(defaults.credentials.audience),
         };
         let listening = ListenSettings {
@@ -349,6 +364,19 @@ impl ServeArguments {
                 Some(proxies) => parsed("trusted-proxies", each(proxies))?,
                 None => defaults.log_details.trusted_proxies,
             },
+        };
+        let slow_queries = match given.slow_query_log {
+            Some(log) => Some(SlowQuerySettings {
+                log,
+                threshold: Duration::from_millis(given.slow_query_ms.unwrap_or(1000)),
+                has_parameters: given.slow_query_log_queries.unwrap_or(false),
+            }),
+            None if given.slow_query_ms.is_some() || given.slow_query_log_queries.is_some() => {
+                return Err(Error::Argument(
+                    "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well".to_owned(),
+                ));
+            }
+            None => None,
         };
         let settings = Settings {
             node: NodeSettings {
@@ -385,12 +413,14 @@ impl ServeArguments {
             elastic_port: given.elastic_port,
             tls,
             credentials,
+            application_clients: given.application_clients.unwrap_or(defaults.application_clients),
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
             group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
             group_documents_max: given.group_documents_max,
             group_bytes_max: given.group_bytes_max,
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
             access_log: given.access_log,
+            slow_queries,
             drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
             trust: None,
         };
@@ -530,9 +560,14 @@ mod tests {
         check("allowed-origins = ['*']", "allowed-origins: '*' is not the origin of a web page");
         check("outbound-allow = ['none', 'public']", "outbound-allow: 'none'");
         check("secret = ['key']", "secret: 'key' does not bind a secret to a host");
+        check(
+            "token-keys = 'http://id.example.com/jwks'",
+            "token-keys: 'http://id.example.com/jwks' is not encrypted",
+        );
         check("trusted-proxies = ['proxy']", "trusted-proxies: 'proxy' is neither an address");
         check("prot = 8080", "prot");
         check("port = 'many'", "port");
+        check("slow-query-ms = 5", "slow-query-log");
         check("tls-key = 'key.pem'", "tls-certificate");
         check("peer-tls-key = 'key.pem'", "peer-tls-authority");
         check("etcd-tls-authority = 'a.pem'\netcd-tls-key = 'key.pem'", "etcd-tls-certificate");

@@ -14,6 +14,7 @@ use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
 use millrace_query::parameter_names;
 use ring::hmac;
 use serde_json::{Map, Value, json};
+use support::endpoints::{ENDPOINTS, Endpoint};
 use support::{MILLRACE, NOTE, TestServer};
 
 const SERVICES: &str = "<services version='1.0'>
@@ -431,6 +432,10 @@ fn interfaces_over_all_groups_refuse_a_caller_of_one() {
     }
 }
 
+fn method_of(name: &str) -> Method {
+    name.parse().expect("a method of HTTP")
+}
+
 #[test]
 fn endpoints_require_rights() {
     let closed = ClosedServer::start();
@@ -439,46 +444,10 @@ fn endpoints_require_rights() {
     closed.until(tokens[0].1, |status| status == 200);
     let data = closed.server.url();
     let config = closed.server.config_url();
-    let tenant = "/application/v2/tenant/default";
-    for (base, method, path, permitted) in [
-        (
-            &data,
-            Method::GET,
-            "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann",
-            "read",
-        ),
-        (&data, Method::POST, "/search/", "read"),
-        (&data, Method::POST, "/mcp/", "read"),
-        (&data, Method::GET, "/model-evaluation/v1/", "read"),
-        (&data, Method::GET, "/document/v1/n/note/group/ann/1", "read"),
-        (&data, Method::POST, "/document/v1/n/note/group/ann/9", "write"),
-        (&data, Method::PUT, "/document/v1/n/note/group/ann/9", "write"),
-        (&data, Method::DELETE, "/document/v1/n/note/group/ann/9", "write"),
-        (&data, Method::POST, "/v1/logs", "write"),
-        (&data, Method::GET, "/group/v1/", "read"),
-        (&data, Method::GET, "/group/v1/ann", "read"),
-        (&data, Method::POST, "/group/v1/ann/export", "read"),
-        (&data, Method::POST, "/group/v1/nobody/restore", "write"),
-        (&data, Method::DELETE, "/group/v1/nobody", "write"),
-        (&data, Method::DELETE, "/group/v1/export", "write"),
-        (&data, Method::GET, "/state/v1/metrics", "read admin"),
-        (&data, Method::GET, "/prometheus/v1/values", "read admin"),
-        (&data, Method::GET, "/ApplicationStatus", "read admin"),
-        (&data, Method::GET, "/page/application", "read"),
-        (&data, Method::GET, "/cluster/v2/?recursive=true", "read admin"),
-        (&data, Method::PUT, "/cluster/v2/c/storage/0", "read admin"),
-        (&data, Method::GET, "/", "read write deploy admin"),
-        (&data, Method::GET, "/nothing", "read write deploy admin"),
-        (&config, Method::GET, "/application/v2/tenant/", "deploy admin"),
-        (&config, Method::POST, format!("{tenant}/session").as_str(), "deploy admin"),
-        (&config, Method::POST, format!("{tenant}/prepareandactivate").as_str(), "deploy admin"),
-        (&config, Method::GET, "/cluster/v2", "admin"),
-        (&config, Method::GET, "/state/v1/metrics", "read deploy admin"),
-        (&config, Method::GET, "/nothing", "admin"),
-        (&config, Method::DELETE, format!("{tenant}/application/none").as_str(), "admin"),
-    ] {
+    for Endpoint { is_config_port, method, path, permitted } in &ENDPOINTS {
+        let (base, method) = (if *is_config_port { &config } else { &data }, method_of(method));
         let send = |token: &'static str| {
-            let request = OutgoingRequest::new(method.clone(), path).body("application/json", "{}");
+            let request = OutgoingRequest::new(method.clone(), *path).body("application/json", "{}");
             closed.server.send(base, HttpProtocol::Http1, with_token(token, request))
         };
         for (right, token) in tokens {
@@ -531,8 +500,13 @@ fn keys_are_listed_revoked_and_limited() {
     closed.until(slow, |status| status == 401);
     let (succeeded, message) = run(&["token", "revoke", "other"]);
     assert!(!succeeded && message.contains("has no key 'other'"), "{message}");
-    let (succeeded, message) = run(&["token", "create", "a"]);
-    assert!(!succeeded && message.contains("--read"), "{message}");
+    let (succeeded, message) = run(&["token", "create", "bare"]);
+    assert!(
+        succeeded && message.contains("no rights of its own") && message.contains("<token id='bare'/>"),
+        "{message}"
+    );
+    let (_, list) = run(&["token", "list"]);
+    assert!(list.contains("bare  (those of the application)"), "{list}");
     // A damaged or removed file does not open the server, and the keys in use stay.
     let path = server.data_dir().join("access.toml");
     std::fs::write(&path, "damaged").expect("it can be written");

@@ -2,16 +2,10 @@
 
 mod support;
 
-use std::path::Path;
 use std::process::{Command, Output};
 
+use support::tls::fixture;
 use support::{MILLRACE, NOTE, SERVICES, TestServer, write_files};
-
-/// A file of this test.
-fn fixture(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name);
-    path.to_str().expect("a path of text").to_owned()
-}
 
 #[test]
 fn both_ports_speak_tls() {

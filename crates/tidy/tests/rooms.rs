@@ -70,7 +70,7 @@ const OWNED_CALLS: [OwnedCall; 5] = [
         rooms: &[
             "store/src/store.rs",
             "model/src/scheduler.rs",
-            "gateway/src/access_log.rs",
+            "gateway/src/log_file.rs",
             "node/src/indexes/service.rs",
             "node/src/pool.rs",
             "node/src/upkeep.rs",

@@ -7,15 +7,15 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_model::SequencePurpose;
-use millrace_schema::ApplicationDraft;
 use millrace_schema::change::ChangeEffect;
+use millrace_schema::{ApplicationDraft, PackageMistake};
 use serde_json::{Value, json};
 
 use super::reindexing::waiting;
 use super::sessions::{PreparedSession, UploadSession};
 use super::{query_parameters, upload};
-use crate::GatewayState;
-use crate::http;
+use crate::edge::DeclarationObstacle;
+use crate::{GatewayState, http};
 use millrace_node::cluster::ClusterDeployment;
 use millrace_node::deployment::pack;
 use millrace_node::pool::WorkFlow;
@@ -206,7 +206,16 @@ async fn compile(
 ) -> Result<Arc<CompiledApplication>, Error> {
     let (current, worker) = (node.deployments().current().ok(), Arc::clone(node));
     let compile = move || {
-        CompiledApplication::compile(draft(), generation, current.as_deref(), worker.models()).map(Arc::new)
+        let compiled =
+            CompiledApplication::compile(draft(), generation, current.as_deref(), worker.models())?;
+        match worker.declaration_obstacle(&compiled) {
+            Some(obstacle @ DeclarationObstacle::Nodes) => {
+                let mistake =
+                    PackageMistake::new(None, format!("{obstacle}, or deploy a package without clients"));
+                Err(Error::Package(mistake.into()))
+            }
+            _ => Ok(Arc::new(compiled)),
+        }
     };
     // Models are loaded, and possibly downloaded first: on a thread that may block.
     node.models().wait(SequencePurpose::Feed, compile).await?
@@ -265,10 +274,12 @@ fn log(node: &GatewayState, deployment: &CompiledApplication) -> Value {
     let now = millrace_env::unix_time().as_millis() as u64;
     let application = &deployment.application;
     let alone = alone_with_replicas(node, application.topology().redundancy);
+    let of_clients = node.declaration_warnings(deployment);
     application
         .warnings
         .iter()
         .chain(&alone)
+        .chain(&of_clients)
         .map(|warning| json!({ "time": now, "level": "WARNING", "message": warning }))
         .collect()
 }

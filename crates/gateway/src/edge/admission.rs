@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::response::Response;
 use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, Method, Request};
-use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestMethod};
+use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestCredentials, RequestMethod};
 use millrace_node::Error;
 
 use super::person::PersonGroup;
@@ -55,10 +55,18 @@ impl RequestGuard {
         if rule == AccessRule::Open || (port == PortKind::Data && page::is_wanted(request)) {
             return Ok(None);
         }
-        let is_node = request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
-        let mut caller = match is_node {
+        let peer = request.extensions().get::<ConnectionPeer>();
+        let mut caller = match peer.is_some_and(|peer| peer.is_node) {
             true => Arc::new(forwarded_groups::caller_from(request.headers())),
-            false => self.node.credentials().caller(authorization(request.headers()))?,
+            false => {
+                let credentials = RequestCredentials {
+                    authorization: authorization(request.headers()),
+                    certificate: peer.and_then(|peer| peer.certificate),
+                };
+                // Those who deploy and administer have credentials of the server itself.
+                let declared = (port != PortKind::Config).then(|| self.node.declared_clients()).flatten();
+                self.node.credentials().caller(credentials, declared.as_deref())?
+            }
         };
         if let Some(PersonGroup(group)) = request.extensions().get() {
             caller = Arc::new(caller.within(group.clone())?);

@@ -3,12 +3,18 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use millrace_access::{Keyring, KeyringSources, RequestCaller};
+use millrace_access::{
+    DeclaredClients, Error as AccessError, Keyring, KeyringSources, RequestCaller, RequestCredentials,
+    TokenKeySet,
+};
+use millrace_node::metrics::MetricGauge;
 
+use super::published::{PublishedKeys, TokenKeyUrl, TokenKeyUrlFault};
 use crate::PortError;
 
 /// Time between two looks at the files.
@@ -21,10 +27,31 @@ pub struct CredentialFiles {
     pub access: PathBuf,
     /// True if that file may not be absent: a setting names it.
     pub is_access_required: bool,
-    /// Keys of signed tokens (JSON Web Key Set), if there is such a file.
-    pub token_keys: Option<PathBuf>,
+    /// Keys of signed tokens (JSON Web Key Set), if the server accepts such tokens.
+    pub token_keys: Option<TokenKeySource>,
     /// Required audience of signed tokens.
     pub audience: String,
+}
+
+/// Place of the keys of signed tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenKeySource {
+    /// A file.
+    File(PathBuf),
+    /// An address at which another server publishes them.
+    Url(TokenKeyUrl),
+}
+
+impl FromStr for TokenKeySource {
+    type Err = TokenKeyUrlFault;
+
+    /// Parses an address, which has `://`, or else a path.
+    fn from_str(text: &str) -> Result<Self, TokenKeyUrlFault> {
+        match text.contains("://") {
+            true => text.parse().map(TokenKeySource::Url),
+            false => Ok(TokenKeySource::File(PathBuf::from(text))),
+        }
+    }
 }
 
 impl CredentialFiles {
@@ -33,7 +60,8 @@ impl CredentialFiles {
         self.token_keys.is_some() || self.is_access_required || self.access.exists()
     }
 
-    /// Reads the files. The file of API keys may be absent, unless a setting names it.
+    /// Reads the files. The file of API keys may be absent, unless a setting names it. Keys that are
+    /// published elsewhere count as awaited.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -44,8 +72,14 @@ impl CredentialFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_access_required => None,
             Err(error) => return Err(failed(&self.access, error)),
         };
-        let keys = |path: &PathBuf| fs::read_to_string(path).map_err(|error| failed(path, error));
-        let token_keys = self.token_keys.as_ref().map(keys).transpose()?;
+        let token_keys = match &self.token_keys {
+            None => None,
+            Some(TokenKeySource::Url(_)) => Some(TokenKeySet::Awaited),
+            Some(TokenKeySource::File(path)) => {
+                let text = fs::read_to_string(path).map_err(|error| failed(path, error))?;
+                Some(TokenKeySet::File(text))
+            }
+        };
         Ok(KeyringSources { access_file, token_keys, audience: self.audience.clone() })
     }
 }
@@ -53,18 +87,28 @@ impl CredentialFiles {
 /// The keyring in use.
 pub(crate) struct CredentialDesk {
     files: CredentialFiles,
+    published: Option<Arc<PublishedKeys>>,
     keyring: ArcSwap<(KeyringSources, Keyring)>,
 }
 
 impl CredentialDesk {
-    /// Loads the keyring.
+    /// Loads the keyring. Published keys that cannot be fetched are fetched later.
     ///
     /// # Errors
     /// A file cannot be read, or is malformed.
     pub(crate) fn load(files: CredentialFiles) -> Result<Self, PortError> {
-        let sources = files.read()?;
-        let keyring = Keyring::parse(&sources)?;
-        Ok(CredentialDesk { files, keyring: ArcSwap::from_pointee((sources, keyring)) })
+        let published = match &files.token_keys {
+            Some(TokenKeySource::Url(url)) => Some(PublishedKeys::new(url.clone())?),
+            Some(TokenKeySource::File(_)) | None => None,
+        };
+        let sources = sources(&files, published.as_deref())?;
+        let keyring = parsed(&sources)?;
+        Ok(CredentialDesk { files, published, keyring: ArcSwap::from_pointee((sources, keyring)) })
+    }
+
+    /// Gauges of published keys.
+    pub(crate) fn gauges(&self) -> [MetricGauge; 2] {
+        PublishedKeys::gauges(self.published.as_deref())
     }
 
     /// Returns true if requests need no credential.
@@ -72,15 +116,29 @@ impl CredentialDesk {
         self.keyring.load().1.is_open()
     }
 
-    /// Returns the caller of a request.
+    /// Returns the caller of a request, which may be one of the clients that an application declares.
     ///
     /// # Errors
     /// The credential is missing or not valid.
     pub(crate) fn caller(
         &self,
-        authorization: Option<&str>,
-    ) -> Result<Arc<RequestCaller>, millrace_access::Error> {
-        self.keyring.load().1.caller(authorization, millrace_env::unix_time().as_secs())
+        credentials: RequestCredentials<'_>,
+        declared: Option<&DeclaredClients>,
+    ) -> Result<Arc<RequestCaller>, AccessError> {
+        let (keyring, now) = (self.keyring.load(), millrace_env::unix_time().as_secs());
+        let caller = match declared {
+            Some(declared) => declared.caller(&keyring.1, credentials, now),
+            None => keyring.1.caller(credentials.authorization, now),
+        };
+        if let (Err(AccessError::UnknownSigner), Some(published)) = (&caller, &self.published) {
+            published.want();
+        }
+        caller
+    }
+
+    /// Names of the API keys.
+    pub(crate) fn key_names(&self) -> Vec<String> {
+        self.keyring.load().1.names().map(str::to_owned).collect()
     }
 
     /// Loads the files again whenever they change. If that fails, the keyring in use stays: a damaged or
@@ -107,7 +165,7 @@ impl CredentialDesk {
     }
 
     fn renew(&self) -> Result<(), PortError> {
-        let sources = self.files.read()?;
+        let sources = sources(&self.files, self.published.as_deref())?;
         let current = self.keyring.load();
         if sources == current.0 {
             return Ok(());
@@ -116,9 +174,29 @@ impl CredentialDesk {
             let source = io::Error::new(io::ErrorKind::NotFound, "it was removed while the server runs");
             return Err(PortError::CredentialFile { path: self.files.access.clone(), source });
         }
-        let keyring = Keyring::parse(&sources)?;
+        let keyring = parsed(&sources)?;
         self.keyring.store(Arc::new((sources, keyring)));
         tracing::info!("the credentials have changed, and the new ones are in use");
         Ok(())
     }
+}
+
+/// Reads the files, and fetches published keys if it is time to.
+fn sources(files: &CredentialFiles, published: Option<&PublishedKeys>) -> Result<KeyringSources, PortError> {
+    // First, so that a damaged file does not keep new keys away.
+    published.inspect(|published| published.renew());
+    let sources = files.read()?;
+    Ok(match published {
+        Some(published) => KeyringSources { token_keys: Some(published.set()), ..sources },
+        None => sources,
+    })
+}
+
+/// Parses the sources. Published keys that are not used are logged.
+fn parsed(sources: &KeyringSources) -> Result<Keyring, PortError> {
+    let keyring = Keyring::parse(sources)?;
+    for reason in keyring.passed_over() {
+        tracing::info!(reason, "a published key of signed tokens is not used");
+    }
+    Ok(keyring)
 }

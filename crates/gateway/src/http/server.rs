@@ -5,6 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::answer::counted;
+use super::budget::RequestBudget;
+use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
+use super::lingering::LingeringConnection;
+use super::received::BodyReception;
+use super::tls::{PortTls, shown_certificate};
+use crate::RequestLimits;
+use crate::access_log::ConnectionPeer;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -19,15 +27,6 @@ use millrace_trust::Connection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio_rustls::TlsAcceptor;
-
-use super::answer::counted;
-use super::budget::RequestBudget;
-use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
-use super::lingering::LingeringConnection;
-use super::received::BodyReception;
-use crate::RequestLimits;
-use crate::access_log::ConnectionPeer;
 
 /// Maximum size of the head of a request (request line and headers), in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;
@@ -89,7 +88,7 @@ pub fn routed(router: Router) -> TowerToHyperService<Router> {
 /// flight end within `drain`.
 pub async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<PortTls>,
     limits: PortLimits,
     service: impl PortService,
     stop: watch::Receiver<bool>,
@@ -104,7 +103,7 @@ pub async fn serve(
 pub(crate) async fn serve_with(
     listener: TcpListener,
     mut handed: mpsc::Receiver<Connection>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<PortTls>,
     limits: PortLimits,
     service: impl PortService,
     mut stop: watch::Receiver<bool>,
@@ -153,12 +152,12 @@ struct ServedClient {
 fn accept(
     stream: TcpStream,
     client: ServedClient,
-    tls: Option<TlsAcceptor>,
+    tls: Option<PortTls>,
     service: impl PortService,
     graceful: &GracefulShutdown,
 ) {
     let ServedClient { address, place, limits } = client;
-    let peer = ConnectionPeer { address, tls: tls.is_some(), is_node: false };
+    let peer = ConnectionPeer { address, tls: tls.is_some(), is_node: false, certificate: None };
     // Without it small responses would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
     let watcher = graceful.watcher();
@@ -166,9 +165,12 @@ fn accept(
         let _place = place;
         match tls {
             None => connection(stream, peer, limits, service, watcher).await,
-            Some(acceptor) => {
-                match tokio::time::timeout(limits.head_patience, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => connection(stream, peer, limits, service, watcher).await,
+            Some(tls) => {
+                match tokio::time::timeout(limits.head_patience, tls.acceptor().accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        let peer = ConnectionPeer { certificate: shown_certificate(&stream), ..peer };
+                        connection(stream, peer, limits, service, watcher).await;
+                    }
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
                 }
@@ -180,7 +182,7 @@ fn accept(
 /// Serves a node of the cluster, which has shown its certificate.
 fn take(stream: Connection, limits: &PortLimits, service: impl PortService, graceful: &GracefulShutdown) {
     let Ok(address) = stream.get_ref().0.peer_addr() else { return };
-    let peer = ConnectionPeer { address, tls: true, is_node: true };
+    let peer = ConnectionPeer { address, tls: true, is_node: true, certificate: None };
     let limits = PortLimits { streams_max: NODE_STREAMS_MAX, ..limits.clone() };
     tokio::spawn(connection(stream, peer, limits, service, graceful.watcher()));
 }

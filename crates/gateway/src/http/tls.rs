@@ -1,16 +1,26 @@
-//! Certificate and key: an acceptor that offers HTTP/2 and HTTP/1.1, and renewal without a restart.
+//! Certificate and key: acceptors that offer HTTP/2 and HTTP/1.1, and renewal without a restart.
+//!
+//! A connection is asked for a certificate of its client while the application declares such certificates. It
+//! may show none, or any: requests are admitted by the certificate, and those that are not get an answer that
+//! says so, which a refused handshake could not.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use millrace_access::CertificateHash;
 use parking_lot::Mutex;
-use rustls::ServerConfig;
-use rustls::crypto::CryptoProvider;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{DigitallySignedStruct, DistinguishedName, Error as TlsError, ServerConfig, SignatureScheme};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::{PortError, TlsFiles};
 
@@ -120,15 +130,118 @@ fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey
     })
 }
 
-/// Creates an acceptor that shows the current certificate to each new connection.
-pub(crate) fn acceptor(certificate: &Arc<RenewedCertificate>) -> TlsAcceptor {
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(&certificate.provider))
+/// TLS of a port.
+#[derive(Clone)]
+pub struct PortTls {
+    plain: TlsAcceptor,
+    asking: Option<AskingAcceptor>,
+}
+
+/// Acceptor that asks for certificates of clients, and the condition under which it is used.
+#[derive(Clone)]
+struct AskingAcceptor {
+    acceptor: TlsAcceptor,
+    is_wanted: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl PortTls {
+    /// Creates the TLS of a port without certificates of clients, which shows the current certificate to each
+    /// new connection.
+    pub(crate) fn new(certificate: &Arc<RenewedCertificate>) -> Self {
+        PortTls { plain: acceptor(certificate, None), asking: None }
+    }
+
+    /// Asks clients for their certificates while `is_wanted` returns true.
+    ///
+    /// The two kinds of connections have a configuration each, and so sessions of their own: one that began
+    /// without a certificate is not resumed where one is asked for.
+    pub(crate) fn asking(
+        &self,
+        certificate: &Arc<RenewedCertificate>,
+        is_wanted: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
+        let verifier = AnyClientCertificate { provider: Arc::clone(&certificate.provider) };
+        let acceptor = acceptor(certificate, Some(verifier));
+        PortTls { plain: self.plain.clone(), asking: Some(AskingAcceptor { acceptor, is_wanted }) }
+    }
+
+    /// Acceptor for the next connection.
+    pub(super) fn acceptor(&self) -> &TlsAcceptor {
+        match &self.asking {
+            Some(asking) if (asking.is_wanted)() => &asking.acceptor,
+            _ => &self.plain,
+        }
+    }
+}
+
+/// Certificate that the client of a connection has shown.
+pub(super) fn shown_certificate(stream: &TlsStream<TcpStream>) -> Option<CertificateHash> {
+    let shown = stream.get_ref().1.peer_certificates()?.first()?;
+    Some(CertificateHash::of(shown))
+}
+
+fn acceptor(certificate: &Arc<RenewedCertificate>, clients: Option<AnyClientCertificate>) -> TlsAcceptor {
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&certificate.provider))
         .with_safe_default_protocol_versions()
-        .expect("the provider has cipher suites for the default protocol versions")
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::clone(certificate) as Arc<dyn ResolvesServerCert>);
+        .expect("the provider has cipher suites for the default protocol versions");
+    let builder = match clients {
+        Some(verifier) => builder.with_client_cert_verifier(Arc::new(verifier)),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::clone(certificate) as Arc<dyn ResolvesServerCert>);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     TlsAcceptor::from(Arc::new(config))
+}
+
+/// Verifier that lets a client show any certificate, whose key it has to have, or none. The application
+/// decides which certificates count, and may change between two requests of a connection.
+#[derive(Debug)]
+struct AnyClientCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for AnyClientCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    /// Without names of authorities a client shows the certificate that it has.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, TlsError> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,16 @@
 //! Figures of a query: as headers for load generators that do not read bodies, requested by
 //! `X-Yahoo-Vespa-Benchmarkdata`; and for the access log.
 
+use std::time::Duration;
+
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use millrace_node::search::SearchOutcome;
 use millrace_result::SearchCoverage;
-use serde_json::{Value, json};
+use millrace_search::SearchTrace;
+use serde_json::{Map, Value, json};
+
+use super::slow::seconds;
 
 /// Figures of a query in headers and in the log.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +24,7 @@ pub(crate) struct QueryFigures {
     pub(super) search_ms: u128,
     pub(super) fill_ms: u128,
     pub(super) coverage: SearchCoverage,
+    pub(super) phases: SearchPhases,
 }
 
 impl QueryFigures {
@@ -29,6 +36,46 @@ impl QueryFigures {
             coverage["degraded"] = json!({ "timeout": true });
         }
         json!({ "totalhits": self.total_count, "hits": self.hits, "coverage": coverage })
+    }
+}
+
+/// Time of each part of a query, as the sum over its schemas.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SearchPhases {
+    plan: Duration,
+    select: Duration,
+    matching: Duration,
+    order: Duration,
+    group: Duration,
+    fill: Duration,
+}
+
+impl SearchPhases {
+    pub(super) fn of(found: &SearchOutcome) -> Self {
+        let sum =
+            |part: fn(&SearchTrace) -> Duration| found.traces.iter().map(|(_, trace)| part(trace)).sum();
+        SearchPhases {
+            plan: found.planned,
+            select: sum(|trace| trace.select),
+            matching: sum(|trace| trace.matching),
+            order: sum(|trace| trace.order),
+            group: sum(|trace| trace.group),
+            fill: sum(|trace| trace.summary),
+        }
+    }
+
+    /// Seconds of each part that took any.
+    pub(super) fn logged(&self) -> Value {
+        let parts = [
+            ("plan", self.plan),
+            ("select", self.select),
+            ("match", self.matching),
+            ("rank", self.order),
+            ("group", self.group),
+            ("fill", self.fill),
+        ];
+        let taken = parts.into_iter().filter(|(_, time)| !time.is_zero());
+        Value::Object(taken.map(|(name, time)| (name.to_owned(), seconds(time))).collect::<Map<_, _>>())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use millrace_query::Query;
 use millrace_render::{ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup};
 
-use super::benchmark::QueryFigures;
+use super::benchmark::{QueryFigures, SearchPhases};
 use super::format::ResultFormat;
 use super::trace;
 use millrace_node::Error;
@@ -60,6 +60,7 @@ pub(super) fn result(
         search_ms: started.elapsed().as_millis(),
         fill_ms: found.traces.iter().map(|(_, trace)| trace.summary.as_millis()).sum(),
         coverage: found.result.coverage,
+        phases: SearchPhases::of(found),
     };
     (body, figures)
 }

@@ -48,6 +48,8 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
         language_models: components.language_models,
         generators: components.generators,
         chains: components.chains,
+        // Those of all clusters are read together.
+        clients: None,
         model_evaluation: xml::child(node, "model-evaluation")
             .and_then(|node| findings.keep(model_evaluation(node))),
     }

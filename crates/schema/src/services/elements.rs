@@ -108,7 +108,7 @@ const CONTAINER: &[KnownElement] = &[
     closed("handler"),
     refused("server", JAVA),
     no_effect("client-authorize", TLS),
-    no_effect("clients", "access is not restricted by services.xml: see the server's own configuration"),
+    known("clients", &[known("client", &[closed("certificate"), closed("token")])]),
     known("model-evaluation", &[known("onnx", &[known("models", &[closed("model")])])]),
     closed("inference"),
     refused("document", "concrete document classes are Java: remove it, documents need no classes here"),

@@ -10,7 +10,8 @@ use super::DurationFault;
 /// Action on API keys.
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Create a key, and print it. It cannot be shown again.
+    /// Create a key, and print it. It cannot be shown again. A key without rights has those that the
+    /// application gives to it: <token id="NAME"/> in a <client> of services.xml.
     Create(TokenCreation),
     /// List the keys, without their secrets.
     List(TokenDirectory),

@@ -29,11 +29,12 @@ fn create(creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error>
     let rights = AccessRight::ALL.into_iter().zip(named).filter(|(_, is_named)| *is_named);
     let rights: Vec<AccessRight> = rights.map(|(right, _)| right).collect();
     let is_name = !creation.name.is_empty() && !creation.name.chars().any(char::is_control);
-    if rights.is_empty() || !is_name {
+    if !is_name {
         return Err(Error::Argument(
-            "a key has a name without control characters, and rights: give --read, --write, --deploy or --admin".to_owned(),
+            "the name of a key is not empty, and has no control characters".to_owned(),
         ));
     }
+    let is_without_rights = rights.is_empty();
     let mut random = [0; ApiKey::RANDOM_BYTES];
     SystemRandom::new()
         .fill(&mut random)
@@ -54,6 +55,16 @@ fn create(creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error>
     let mut file = read(&path)?;
     file.keys.push(record);
     write(&path, &file)?;
+    if is_without_rights {
+        eprintln!(
+            "note: the key has no rights of its own (--read, --write, --deploy, --admin): it has those that the application gives to \
+             <token id='{}'/>",
+            creation.name
+        );
+    }
+    if !file.keys.iter().any(|key| key.rights.contains(&AccessRight::Deploy)) {
+        eprintln!("note: no key may deploy; create one: millrace token create operator --deploy --admin");
+    }
     output.print(|| key.text(), &json!({ "id": key.id(), "name": creation.name, "token": key.text() }));
     Ok(())
 }
@@ -81,6 +92,7 @@ fn list(directory: &TokenDirectory, output: &CommandOutput) -> Result<(), Error>
             let (rights, groups) = shown(key);
             let expires =
                 key.expires.map_or("never".to_owned(), |time| format!("at second {time} since 1970"));
+            let rights = if rights.is_empty() { "(those of the application)" } else { &rights };
             format!("{}  {}  {rights}  groups: {groups}  expires: {expires}", key.id, key.name)
         };
         match file.keys.is_empty() {

@@ -2,6 +2,7 @@
 
 #[path = "../../../trust/tests/support/mod.rs"]
 mod certificates;
+mod clients;
 mod full_disk;
 mod groups;
 mod large_group;

@@ -4,6 +4,8 @@
 // Each test file uses some of this.
 #![allow(dead_code)]
 
+pub mod endpoints;
+pub mod tls;
 pub mod writers;
 
 use std::path::{Path, PathBuf};
@@ -200,6 +202,11 @@ impl TestServer {
     /// Number of the data port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Number of the config port.
+    pub fn config_port(&self) -> u16 {
+        self.config_port
     }
 
     /// Id of its process.

@@ -1,0 +1,112 @@
+//! Clients that an application declares, in a cluster: admitted by the node that they ask, and served by the
+//! others.
+
+use std::process::Command;
+
+use hyper::Method;
+use hyper::header::AUTHORIZATION;
+use millrace_client::{HttpProtocol, OutgoingRequest, pack};
+use millrace_trust::TrustFiles;
+
+use crate::certificates::{TestAuthority, TestCertificate};
+use crate::nodes::{TestEtcd, node, node_with, services, until};
+use crate::support::{MILLRACE, NOTE, TestServer, poll, write_files};
+
+const CLIENTS: &str = "<clients>
+    <client id='all' permissions='read,write'><token id='everyone'/></client>
+    <client id='ann' permissions='read,write'><token id='ann'/></client>
+  </clients></container>";
+
+/// services.xml with clients.
+fn with_clients() -> String {
+    services(1).replace("</container>", CLIENTS)
+}
+
+/// Creates an API key in a file, and returns the value of its header.
+fn create(file: &str, arguments: &[&str]) -> &'static str {
+    let made = Command::new(MILLRACE)
+        .args(["token", "create", "--access-file", file])
+        .args(arguments)
+        .output()
+        .expect("the command runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    format!("Bearer {}", String::from_utf8_lossy(&made.stdout).trim()).leak()
+}
+
+fn ask(server: &TestServer, base: &str, token: &'static str, request: OutgoingRequest) -> u16 {
+    let request = if token.is_empty() { request } else { request.header(AUTHORIZATION, token) };
+    server.send(base, HttpProtocol::Http1, request).status.as_u16()
+}
+
+#[test]
+fn a_client_is_admitted_by_the_node_that_it_asks() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("access.toml");
+    let file = file.to_str().expect("a path of text");
+    let operator = create(file, &["operator", "--deploy", "--admin"]);
+    let everyone = create(file, &["everyone"]);
+    let ann = create(file, &["ann", "--group", "g1"]);
+    let unnamed = create(file, &["unnamed"]);
+    let authority = TestAuthority::new();
+    let files: Vec<TrustFiles> = (0..2).map(|_| authority.sign(&TestCertificate::default())).collect();
+    let start = |(name, files): (&&str, &TrustFiles)| {
+        let text = |path: &std::path::Path| path.to_str().expect("a path of text").to_owned();
+        let (authority, certificate, key) =
+            (text(&files.authority), text(&files.certificate), text(&files.key));
+        let settings = [
+            ("MILLRACE_PEER_TLS_AUTHORITY", authority.as_str()),
+            ("MILLRACE_PEER_TLS_CERTIFICATE", certificate.as_str()),
+            ("MILLRACE_PEER_TLS_KEY", key.as_str()),
+            ("MILLRACE_ACCESS_FILE", file),
+        ];
+        node_with(&etcd, name, &settings)
+    };
+    let nodes: Vec<TestServer> = ["a", "b"].iter().zip(&files).map(start).collect();
+    let package = tempfile::tempdir().expect("a temporary directory");
+    write_files(package.path(), &[("services.xml", &with_clients()), ("schemas/note.sd", NOTE)]);
+    let package = pack(package.path()).expect("a package");
+    let deploy = || {
+        OutgoingRequest::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
+            .body("application/zip", package.clone())
+    };
+    until("deployed", &200, || ask(&nodes[0], &nodes[0].config_url(), operator, deploy()));
+    assert_eq!(ask(&nodes[0], &nodes[0].config_url(), everyone, deploy()), 403);
+    let put = |group: u32| {
+        OutgoingRequest::new(Method::POST, format!("/document/v1/notes/note/group/g{group}/1"))
+            .body("application/json", r#"{"fields":{"stars":1}}"#)
+    };
+    let search = |group: u32| {
+        OutgoingRequest::new(Method::GET, "/search/")
+            .parameter("yql", "select * from note where true")
+            .parameter("streaming.groupname", &format!("g{group}"))
+    };
+    // Of so many groups, each node has some, and forwards the requests for the others.
+    for node in &nodes {
+        for group in 0..12 {
+            until("put", &200, || ask(node, &node.url(), everyone, put(group)));
+            assert_eq!(ask(node, &node.url(), everyone, search(group)), 200);
+            let of_ann = if group == 1 { 200 } else { 403 };
+            assert_eq!(ask(node, &node.url(), ann, put(group)), of_ann);
+            assert_eq!(ask(node, &node.url(), ann, search(group)), of_ann);
+            assert_eq!(ask(node, &node.url(), unnamed, put(group)), 403);
+            assert_eq!(ask(node, &node.url(), "", search(group)), 401);
+        }
+        let everywhere = OutgoingRequest::new(Method::GET, "/search/")
+            .parameter("yql", "select * from note where true limit 0")
+            .parameter("streaming.selection", "true");
+        assert_eq!(ask(node, &node.url(), everyone, everywhere.clone()), 200);
+        assert_eq!(ask(node, &node.url(), ann, everywhere), 403);
+    }
+}
+
+#[test]
+fn a_cluster_without_certificates_of_nodes_refuses_clients() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let node = node(&etcd, "a");
+    let deploy = |services: &str| node.deploy(&[("services.xml", services), ("schemas/note.sd", NOTE)]);
+    poll("the node is in the cluster", || deploy(&services(1)).0 == 200);
+    let (status, answer) = deploy(&with_clients());
+    let message = answer["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && message.contains("--peer-tls-authority"), "{answer}");
+}

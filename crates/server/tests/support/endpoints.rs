@@ -1,0 +1,51 @@
+//! Endpoints of both ports, with the rights that each requires.
+
+/// An endpoint, and the rights of which one suffices.
+pub struct Endpoint {
+    pub is_config_port: bool,
+    pub method: &'static str,
+    pub path: &'static str,
+    /// Names of rights, with spaces between.
+    pub permitted: &'static str,
+}
+
+const fn data(method: &'static str, path: &'static str, permitted: &'static str) -> Endpoint {
+    Endpoint { is_config_port: false, method, path, permitted }
+}
+
+const fn config(method: &'static str, path: &'static str, permitted: &'static str) -> Endpoint {
+    Endpoint { is_config_port: true, method, path, permitted }
+}
+
+pub const ENDPOINTS: [Endpoint; 30] = [
+    data("GET", "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann", "read"),
+    data("POST", "/search/", "read"),
+    data("POST", "/mcp/", "read"),
+    data("GET", "/model-evaluation/v1/", "read"),
+    data("GET", "/document/v1/n/note/group/ann/1", "read"),
+    data("POST", "/document/v1/n/note/group/ann/9", "write"),
+    data("PUT", "/document/v1/n/note/group/ann/9", "write"),
+    data("DELETE", "/document/v1/n/note/group/ann/9", "write"),
+    data("POST", "/v1/logs", "write"),
+    data("GET", "/group/v1/", "read"),
+    data("GET", "/group/v1/ann", "read"),
+    data("POST", "/group/v1/ann/export", "read"),
+    data("POST", "/group/v1/nobody/restore", "write"),
+    data("DELETE", "/group/v1/nobody", "write"),
+    data("DELETE", "/group/v1/export", "write"),
+    data("GET", "/state/v1/metrics", "read admin"),
+    data("GET", "/prometheus/v1/values", "read admin"),
+    data("GET", "/ApplicationStatus", "read admin"),
+    data("GET", "/page/application", "read"),
+    data("GET", "/cluster/v2/?recursive=true", "read admin"),
+    data("PUT", "/cluster/v2/c/storage/0", "read admin"),
+    data("GET", "/", "read write deploy admin"),
+    data("GET", "/nothing", "read write deploy admin"),
+    config("GET", "/application/v2/tenant/", "deploy admin"),
+    config("POST", "/application/v2/tenant/default/session", "deploy admin"),
+    config("POST", "/application/v2/tenant/default/prepareandactivate", "deploy admin"),
+    config("GET", "/cluster/v2", "admin"),
+    config("GET", "/state/v1/metrics", "read deploy admin"),
+    config("GET", "/nothing", "admin"),
+    config("DELETE", "/application/v2/tenant/default/application/none", "admin"),
+];
