@@ -3,6 +3,8 @@ use std::ops::Range;
 use millrace_linguistics::TextToken;
 use millrace_plan::WordPattern;
 use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::literal::{ExtractKind, Extractor};
+use regex_syntax::hir::{Hir, Look};
 
 use crate::Error;
 use crate::fuzzy::FuzzyPattern;
@@ -32,6 +34,7 @@ enum PatternKind {
         regex: Regex,
         /// True if a match does not depend on the surrounding text, and is never empty.
         free: bool,
+        ends: RequiredEnds,
     },
     Fuzzy(FuzzyPattern),
 }
@@ -73,6 +76,7 @@ impl WordMatcher {
                 .build()
                 .map(|regex| PatternKind::Regex {
                     free: !looks_around(pattern) && !regex.is_match(""),
+                    ends: RequiredEnds::of(pattern),
                     regex,
                 })
                 .map_err(|error| Error::Pattern {
@@ -96,7 +100,7 @@ impl WordMatcher {
             PatternKind::Prefix(prefix) => word.starts_with(prefix.as_str()),
             PatternKind::Suffix(suffix) => word.ends_with(suffix.as_str()),
             PatternKind::Substring(part) => word.contains(part.as_str()),
-            PatternKind::Regex { regex, .. } => regex.is_match(word),
+            PatternKind::Regex { regex, ends, .. } => ends.admit(word) && regex.is_match(word),
             PatternKind::Fuzzy(fuzzy) => fuzzy.matches(word),
         }
     }
@@ -161,7 +165,7 @@ impl WordMatcher {
     /// The regular expression, if a match does not depend on the surrounding text and is never empty.
     pub(crate) fn free_regex(&self) -> Option<&Regex> {
         match &self.kind {
-            PatternKind::Regex { regex, free: true } => Some(regex),
+            PatternKind::Regex { regex, free: true, .. } => Some(regex),
             _ => None,
         }
     }
@@ -193,6 +197,55 @@ impl WordMatcher {
     }
 }
 
+/// Literals with which each match of a regular expression begins and ends, where it is tied to the start or
+/// the end of the text: comparing them costs much less than running the expression.
+#[derive(Debug, Default, Clone)]
+struct RequiredEnds {
+    /// One of these begins the text; no condition if there are none.
+    starts: Vec<Box<[u8]>>,
+    /// One of these ends it.
+    ends: Vec<Box<[u8]>>,
+}
+
+impl RequiredEnds {
+    fn of(pattern: &str) -> Self {
+        let Ok(parsed) = regex_syntax::parse(pattern) else { return RequiredEnds::default() };
+        let looks = parsed.properties();
+        let literals = |is_tied: bool, kind: ExtractKind| match is_tied {
+            true => literals(&parsed, kind).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        RequiredEnds {
+            starts: literals(looks.look_set_prefix().contains(Look::Start), ExtractKind::Prefix),
+            ends: literals(looks.look_set_suffix().contains(Look::End), ExtractKind::Suffix),
+        }
+    }
+
+    /// False if the expression certainly does not match, with case or without. Letters beyond ASCII have
+    /// other forms, so that texts with them are left to the expression.
+    fn admit(&self, text: &str) -> bool {
+        let text = text.as_bytes();
+        let starts = |literal: &[u8]| {
+            text.get(..literal.len()).is_some_and(|start| start.eq_ignore_ascii_case(literal))
+        };
+        let ends = |literal: &[u8]| {
+            let end = text.len().checked_sub(literal.len()).map(|at| &text[at..]);
+            end.is_some_and(|end| end.eq_ignore_ascii_case(literal))
+        };
+        let holds = (self.starts.is_empty() || self.starts.iter().any(|literal| starts(literal)))
+            && (self.ends.is_empty() || self.ends.iter().any(|literal| ends(literal)));
+        holds || !text.is_ascii()
+    }
+}
+
+/// Literals with which all matches begin or end; `None` if there are too many, or some say nothing.
+fn literals(parsed: &Hir, kind: ExtractKind) -> Option<Vec<Box<[u8]>>> {
+    let found = Extractor::new().kind(kind).extract(parsed);
+    let literals = found.literals()?.iter().map(|literal| literal.as_bytes());
+    // A letter beyond ASCII can match one of ASCII without case.
+    literals.map(|literal| (!literal.is_empty() && literal.is_ascii()).then(|| literal.into())).collect()
+}
+
 /// True if an expression depends on the start or end of a text or word, or if that cannot be determined.
 fn looks_around(pattern: &str) -> bool {
     regex_syntax::parse(pattern).map_or(true, |parsed| !parsed.properties().look_set().is_empty())
@@ -200,7 +253,60 @@ fn looks_around(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn required_ends_leave_no_match_out(
+            pattern in prop::collection::vec(
+                prop::sample::select(vec![
+                    "^", "$", "a", "b", "K", "é", "\u{212A}", ".", ".*", "[ab]", "[^a]", "(?:a|bb)", "(?i)", "b?", "k+", "|",
+                ]),
+                0..8,
+            ),
+            texts in prop::collection::vec("[abkKAé\u{212A}ſ]{0,5}", 20),
+            cased in any::<bool>(),
+        ) {
+            let pattern = pattern.concat();
+            let plain = RegexBuilder::new(&pattern).case_insensitive(!cased).build();
+            if let (Ok(plain), Ok(matcher)) =
+                (plain, WordMatcher::new("f", &WordPattern::Regex(pattern.clone()), cased))
+            {
+                for text in &texts {
+                    prop_assert_eq!(matcher.matches(text), plain.is_match(text), "{} in {}", pattern, text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn required_ends_of_expressions() {
+        for (pattern, starts, ends) in [
+            ("^uid00.*7$", &["uid00"][..], &["7"][..]),
+            ("e0.7$", &[], &["7"]),
+            ("^(?:ab|cd)x", &["abx", "cdx"], &[]),
+            ("^a|b", &[], &[]),
+            ("^.a", &[], &[]),
+            ("^é", &[], &[]),
+            ("dat[ae]", &[], &[]),
+            ("", &[], &[]),
+        ] {
+            let required = RequiredEnds::of(pattern);
+            let text = |literals: &[Box<[u8]>]| -> Vec<String> {
+                literals.iter().map(|literal| String::from_utf8_lossy(literal).into_owned()).collect()
+            };
+            assert_eq!(
+                (text(&required.starts), text(&required.ends)),
+                (
+                    starts.iter().map(|text| (*text).to_owned()).collect(),
+                    ends.iter().map(|text| (*text).to_owned()).collect(),
+                ),
+                "{pattern}"
+            );
+        }
+    }
 
     #[track_caller]
     fn check(pattern: WordPattern, yes: &[&str], no: &[&str]) {
