@@ -59,13 +59,13 @@ impl Display for ItemShape<'_> {
             }
             QueryItem::GeoLocation { field, .. } => write!(f, "{}CIRCLE", name(field)),
             QueryItem::GeoBoundingBox { field, .. } => write!(f, "{}BOX", name(field)),
-            QueryItem::Predicate { field, attributes, ranges } => {
+            QueryItem::Predicate { field, attributes, ranges, .. } => {
                 write!(f, "{}PREDICATE({})", name(field), attributes.len() + ranges.len())
             }
             QueryItem::Text(text) => {
                 write!(f, "{}TEXT({})", name(&text.field), text.text.split_whitespace().count())
             }
-            QueryItem::Typed(inner) => ItemShape(inner).fmt(f),
+            QueryItem::Typed(inner) | QueryItem::Labeled { item: inner, .. } => ItemShape(inner).fmt(f),
         }
     }
 }
@@ -82,6 +82,7 @@ fn value(matching: &TermMatch) -> &'static str {
         TermMatch::Suffix => "*?",
         TermMatch::Substring => "*?*",
         TermMatch::Regex => "/?/",
+        TermMatch::Uri { .. } => "URI(?)",
         TermMatch::Fuzzy { .. } => "~?",
     }
 }

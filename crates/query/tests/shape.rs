@@ -41,7 +41,8 @@ const SHAPES: &[(&str, &str)] = &[
         "persons contains sameElement(name contains 'sesame', age = 4711)",
         "persons:SAMEELEMENT(name:? age:=?)",
     ),
-    ("title contains uri('http://sesame/4711')", "title:?"),
+    ("title contains uri('http://sesame/4711')", "title:URI(?)"),
+    ("labeled(title contains 'sesame', 'sesame', 4711)", "title:?"),
     ("title contains text('sesame')", "title:TEXT(1)"),
 ];
 
