@@ -213,7 +213,8 @@ fn requests_that_are_not_streams_are_refused_with_the_cure() {
         assert!(found.0 == status && found.1.contains(part), "{found:?} is not {status} {part}");
     };
     let json = "application/json";
-    check(call(Method::GET, "/feed/v1", json, ""), 405, "use POST, OPTIONS");
+    check(call(Method::PUT, "/feed/v1", json, ""), 405, "use GET, POST, OPTIONS");
+    check(call(Method::GET, "/feed/v1", json, ""), 400, "parameter 'type'");
     check(call(Method::POST, "/feed/v1", "text/plain", ""), 415, "application/json");
     check(call(Method::POST, "/feed/v1", "application/xml", ""), 400, "send JSON lines");
     check(call(Method::POST, "/feed/v1", json, "br"), 400, "send the feed with gzip or zstd");

@@ -69,7 +69,7 @@ fn rows_of_a_table_become_documents_and_come_back() {
     let lines = feed(&server, "/feed/v1?type=note&namespace=n&groupname=ann", stream(&[notes(0..10)]));
     let refused = &lines[lines.len() - 1];
     assert_eq!(refused["complete"], false, "{refused}");
-    let reason = "column 'user' is no field of note; leave it out, or rename it";
+    let reason = "column 'user' is not a field of note; leave it out, or rename it";
     assert_eq!((&refused["status"], refused["message"].as_str()), (&json!(400), Some(reason)));
     // The same column says whose a row is. More rows than a piece has operations; the last batch has none.
     let lines = feed(&server, "/feed/v1?type=note&namespace=n&group=user", stream(&[notes(0..10)]));
