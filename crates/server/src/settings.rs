@@ -97,7 +97,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NAME", env = "MILLRACE_TOKEN_AUDIENCE")]
     pub token_audience: Option<String>,
     /// Let the active application declare clients of the data port, by certificates and tokens
-    /// (security/clients.pem, and <clients> of services.xml) [default: true].
+    /// (security/clients.pem, and `<clients>` of services.xml) [default: true].
     #[arg(long, value_name = "BOOL", env = "MILLRACE_APPLICATION_CLIENTS")]
     pub application_clients: Option<bool>,
     /// The largest request body in bytes, as sent and unpacked [default: 67108864].

@@ -228,10 +228,11 @@ impl TableFeed<'_> {
                     Some(Err(error)) => return Ok(StreamEnd::Lost(error)),
                     None => return Ok(table.stream.broken("the answer has no end")),
                 },
-                room = reserve(body.as_ref()), if outgoing.is_some() => match (room, outgoing.take()) {
-                    (Some(room), Some(part)) => room.send(part),
-                    // The request has ended; its answer says why.
-                    _ => {}
+                room = reserve(body.as_ref()), if outgoing.is_some() => {
+                    // Without room the request has ended; its answer says why.
+                    if let (Some(room), Some(part)) = (room, outgoing.take()) {
+                        room.send(part);
+                    }
                 },
                 part = self.receiver.recv(), if reads => match part {
                     Some(Ok(part)) => {

@@ -11,7 +11,7 @@ use super::DurationFault;
 #[derive(Subcommand)]
 pub enum TokenCommand {
     /// Create a key, and print it. It cannot be shown again. A key without rights has those that the
-    /// application gives to it: <token id="NAME"/> in a <client> of services.xml.
+    /// application gives to it: `<token id="NAME"/>` in a `<client>` of services.xml.
     Create(TokenCreation),
     /// List the keys, without their secrets.
     List(TokenDirectory),
