@@ -1,9 +1,26 @@
-use std::fmt::Write;
 use std::ops::Range;
 
 use half::bf16;
 
 use crate::{CellType, Error, TensorType};
+
+/// Hexadecimal digits by their value.
+const HEX_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+
+/// Value of what is not a hexadecimal digit. The values of digits joined by "or" are less.
+const NOT_HEX: u8 = 0xFF;
+
+/// Values of hexadecimal digits in either case, by their bytes.
+const HEX_VALUES: [u8; 256] = {
+    let mut values = [NOT_HEX; 256];
+    let mut value = 0;
+    while value < HEX_DIGITS.len() {
+        values[HEX_DIGITS[value] as usize] = value as u8;
+        values[HEX_DIGITS[value].to_ascii_lowercase() as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
 
 /// Cells of a tensor in their storage type.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,10 +153,14 @@ impl TensorCells {
             return false;
         }
         for cell in digits.as_bytes().chunks_exact(width) {
-            let mut bits = 0u64;
+            let (mut bits, mut all) = (0_u64, 0);
             for digit in cell {
-                let Some(nibble) = char::from(*digit).to_digit(16) else { return false };
-                bits = bits << 4 | u64::from(nibble);
+                let value = HEX_VALUES[usize::from(*digit)];
+                bits = bits << 4 | u64::from(value);
+                all |= value;
+            }
+            if all == NOT_HEX {
+                return false;
             }
             match self {
                 TensorCells::Double(cells) => cells.push(f64::from_bits(bits)),
@@ -163,15 +184,24 @@ impl TensorCells {
 
     /// The bits of the cells in `range` as hexadecimal digits, most significant first.
     pub(crate) fn to_hex(&self, range: Range<usize>) -> String {
+        fn push<const N: usize>(digits: &mut String, cells: impl Iterator<Item = [u8; N]>) {
+            for byte in cells.flatten() {
+                digits.push(char::from(HEX_DIGITS[usize::from(byte >> 4)]));
+                digits.push(char::from(HEX_DIGITS[usize::from(byte & 0xF)]));
+            }
+        }
         let mut digits = String::with_capacity(range.len() * self.cell_type().size() * 2);
-        for index in range {
-            // Writing into a String cannot fail.
-            let _ = match self {
-                TensorCells::Double(cells) => write!(digits, "{:016X}", cells[index].to_bits()),
-                TensorCells::Float(cells) => write!(digits, "{:08X}", cells[index].to_bits()),
-                TensorCells::BFloat16(cells) => write!(digits, "{:04X}", cells[index].to_bits()),
-                TensorCells::Int8(cells) => write!(digits, "{:02X}", cells[index]),
-            };
+        match self {
+            TensorCells::Double(cells) => {
+                push(&mut digits, cells[range].iter().map(|cell| cell.to_bits().to_be_bytes()));
+            }
+            TensorCells::Float(cells) => {
+                push(&mut digits, cells[range].iter().map(|cell| cell.to_bits().to_be_bytes()));
+            }
+            TensorCells::BFloat16(cells) => {
+                push(&mut digits, cells[range].iter().map(|cell| cell.to_bits().to_be_bytes()));
+            }
+            TensorCells::Int8(cells) => push(&mut digits, cells[range].iter().map(|cell| cell.to_be_bytes())),
         }
         digits
     }

@@ -25,6 +25,20 @@ fn check(spec: &str, json: &str, format: &str, expected: &str) {
 }
 
 #[test]
+fn hexadecimal_digits_are_those_of_all_bytes() {
+    let upper: String = (0..=u8::MAX).map(|byte| format!("{byte:02X}")).collect();
+    for digits in [upper.clone(), upper.to_lowercase()] {
+        check("tensor<int8>(x[256])", &format!("\"{digits}\""), "hex-value", &format!("\"{upper}\""));
+    }
+    for other in (b' '..0x7F).map(char::from).filter(|c| !c.is_ascii_hexdigit() && !"\"\\".contains(*c)) {
+        for digits in [format!("{other}0"), format!("0{other}")] {
+            let json = format!("\"{digits}\"");
+            check("tensor<int8>(x[1])", &json, "hex-value", "!2 hexadecimal digits a int8 cell");
+        }
+    }
+}
+
+#[test]
 fn every_json_form_is_read() {
     for json in [
         "[1,2,3,4,5,6]",
