@@ -21,7 +21,7 @@ pub enum QueryItem {
     },
     /// The first child determines the match; the others only contribute to ranking.
     Rank(Vec<QueryItem>),
-    /// What the item matches; the feature `itemRawScore(label)` then has this score: `labeled`.
+    /// A condition that gives the feature `itemRawScore(label)` this score where it matches: `labeled`.
     Labeled {
         /// The item.
         item: Box<QueryItem>,

@@ -14,7 +14,7 @@ use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
 use millrace_query::parameter_names;
 use ring::hmac;
 use serde_json::{Map, Value, json};
-use support::endpoints::{ENDPOINTS, Endpoint};
+use support::endpoints::{ENDPOINTS, GuardedEndpoint};
 use support::{MILLRACE, NOTE, TestServer};
 
 const SERVICES: &str = "<services version='1.0'>
@@ -444,7 +444,7 @@ fn endpoints_require_rights() {
     closed.until(tokens[0].1, |status| status == 200);
     let data = closed.server.url();
     let config = closed.server.config_url();
-    for Endpoint { is_config_port, method, path, permitted } in &ENDPOINTS {
+    for GuardedEndpoint { is_config_port, method, path, permitted } in &ENDPOINTS {
         let (base, method) = (if *is_config_port { &config } else { &data }, method_of(method));
         let send = |token: &'static str| {
             let request = OutgoingRequest::new(method.clone(), *path).body("application/json", "{}");

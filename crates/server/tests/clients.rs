@@ -6,7 +6,7 @@ mod support;
 use std::process::Command;
 
 use millrace_client::pack;
-use support::endpoints::{ENDPOINTS, Endpoint};
+use support::endpoints::{ENDPOINTS, GuardedEndpoint};
 use support::tls::{TestIdentity, TlsAnswer, TlsClient, fixture};
 use support::{MILLRACE, NOTE, TestServer, poll, services_with, write_files};
 
@@ -74,7 +74,7 @@ fn endpoints_require_the_rights_of_declared_clients() {
     assert_eq!(put.status, 200);
     let [by_reader, by_writer, by_stranger] =
         [&reader, &writer, &stranger].map(|identity| TlsClient::new(Some(identity)));
-    for Endpoint { is_config_port, method, path, permitted } in &ENDPOINTS {
+    for GuardedEndpoint { is_config_port, method, path, permitted } in &ENDPOINTS {
         let port = if *is_config_port { server.config_port() } else { server.port() };
         for (client, token, name, right) in [
             (&by_reader, "", "certificate of the reader", "read"),

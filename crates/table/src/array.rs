@@ -23,59 +23,59 @@ use crate::column::{arrow_type, block_type, entry_members};
 /// # Errors
 /// A value is not of the type.
 pub(crate) fn column(data_type: &DataType, values: &[Option<&DocumentValue>]) -> Result<ArrayRef, Error> {
-    let select = Selected { data_type, values };
+    let all = ColumnValues { data_type, values };
     Ok(match data_type {
-        DataType::Bool => Arc::new(BooleanArray::from(select.each(|value| match value {
+        DataType::Bool => Arc::new(BooleanArray::from(all.each(|value| match value {
             DocumentValue::Bool(value) => Some(*value),
             _ => None,
         })?)),
-        DataType::Byte => select.numbers::<Int8Type>(|value| match value {
+        DataType::Byte => all.numbers::<Int8Type>(|value| match value {
             DocumentValue::Byte(number) => Some(*number),
             _ => None,
         })?,
-        DataType::Int => select.numbers::<Int32Type>(|value| match value {
+        DataType::Int => all.numbers::<Int32Type>(|value| match value {
             DocumentValue::Int(number) => Some(*number),
             _ => None,
         })?,
-        DataType::Long => select.numbers::<Int64Type>(|value| match value {
+        DataType::Long => all.numbers::<Int64Type>(|value| match value {
             DocumentValue::Long(number) => Some(*number),
             _ => None,
         })?,
-        DataType::Float16 => select.numbers::<Float16Type>(|value| match value {
+        DataType::Float16 => all.numbers::<Float16Type>(|value| match value {
             DocumentValue::Float(number) => Some(f16::from_f32(*number)),
             _ => None,
         })?,
-        DataType::Float => select.numbers::<Float32Type>(|value| match value {
+        DataType::Float => all.numbers::<Float32Type>(|value| match value {
             DocumentValue::Float(number) => Some(*number),
             _ => None,
         })?,
-        DataType::Double => select.numbers::<Float64Type>(|value| match value {
+        DataType::Double => all.numbers::<Float64Type>(|value| match value {
             DocumentValue::Double(number) => Some(*number),
             _ => None,
         })?,
         DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_) => {
-            Arc::new(StringArray::from(select.each(|value| match value {
+            Arc::new(StringArray::from(all.each(|value| match value {
                 DocumentValue::String(text) => Some(text.as_str()),
                 _ => None,
             })?))
         }
-        DataType::Raw => Arc::new(BinaryArray::from(select.each(|value| match value {
+        DataType::Raw => Arc::new(BinaryArray::from(all.each(|value| match value {
             DocumentValue::Raw(bytes) => Some(&bytes[..]),
             _ => None,
         })?)),
-        DataType::Position => select.positions()?,
+        DataType::Position => all.positions()?,
         DataType::Array(element) => {
-            let lists = select.each(|value| match value {
+            let lists = all.each(|value| match value {
                 DocumentValue::Array(values) => Some(values),
                 _ => None,
             })?;
             let items: Vec<_> = lists.iter().flatten().flat_map(|values| values.iter().map(Some)).collect();
             let items = column(element, &items)?;
             let lengths = lists.iter().map(|list| list.map_or(0, Vec::len));
-            list(&arrow_type(data_type), lengths, items, select.nulls())
+            list(&arrow_type(data_type), lengths, items, all.nulls())
         }
         DataType::WeightedSet { element, .. } => {
-            let sets = select.each(|value| match value {
+            let sets = all.each(|value| match value {
                 DocumentValue::WeightedSet(elements) => Some(elements),
                 _ => None,
             })?;
@@ -85,10 +85,10 @@ pub(crate) fn column(data_type: &DataType, values: &[Option<&DocumentValue>]) ->
                 PrimitiveArray::<Int32Type>::from_iter_values(elements().map(|(_, weight)| *weight));
             let keys = column(element, &keys)?;
             let lengths = sets.iter().map(|set| set.map_or(0, Vec::len));
-            map(&arrow_type(data_type), lengths, keys, Arc::new(weights), select.nulls())
+            map(&arrow_type(data_type), lengths, keys, Arc::new(weights), all.nulls())
         }
         DataType::Map(key, value) => {
-            let maps = select.each(|value| match value {
+            let maps = all.each(|value| match value {
                 DocumentValue::Map(entries) => Some(entries),
                 _ => None,
             })?;
@@ -97,10 +97,10 @@ pub(crate) fn column(data_type: &DataType, values: &[Option<&DocumentValue>]) ->
             let values: Vec<_> = entries().map(|(_, value)| Some(value)).collect();
             let (keys, values) = (column(key, &keys)?, column(value, &values)?);
             let lengths = maps.iter().map(|map| map.map_or(0, Vec::len));
-            map(&arrow_type(data_type), lengths, keys, values, select.nulls())
+            map(&arrow_type(data_type), lengths, keys, values, all.nulls())
         }
         DataType::Struct(struct_type) => {
-            let structs = select.each(|value| match value {
+            let structs = all.each(|value| match value {
                 DocumentValue::Struct(members) => Some(members),
                 _ => None,
             })?;
@@ -115,26 +115,26 @@ pub(crate) fn column(data_type: &DataType, values: &[Option<&DocumentValue>]) ->
                 column(&field.data_type, &values)
             });
             let columns = members.collect::<Result<Vec<_>, _>>()?;
-            structure(&arrow_type(data_type), columns, select.nulls())
+            structure(&arrow_type(data_type), columns, all.nulls())
         }
         DataType::Tensor(tensor_type) => {
-            let tensors = select.each(|value| match value {
+            let tensors = all.each(|value| match value {
                 DocumentValue::Tensor(tensor) if tensor.tensor_type() == tensor_type => Some(tensor),
                 _ => None,
             })?;
-            tensor_column(tensor_type, &tensors, select.nulls())
+            tensor_column(tensor_type, &tensors, all.nulls())
         }
     })
 }
 
 /// The values of a column.
-struct Selected<'v> {
+struct ColumnValues<'v> {
     data_type: &'v DataType,
     values: &'v [Option<&'v DocumentValue>],
 }
 
-impl<'v> Selected<'v> {
-    /// What `part` gives for each value.
+impl<'v> ColumnValues<'v> {
+    /// The part of each value that `part` returns.
     fn each<T>(&self, part: impl Fn(&'v DocumentValue) -> Option<T>) -> Result<Vec<Option<T>>, Error> {
         let of_value = |value: &Option<&'v DocumentValue>| match value {
             None => Ok(None),

@@ -43,7 +43,8 @@ pub(crate) fn arrow_schema(
 ) -> Result<Schema, Error> {
     let mut columns = vec![Field::new(id_column(document_type), ArrowType::Utf8, false)];
     for field in document_type.fields().iter().filter(|field| shown(&field.name)) {
-        if !has_few_parts(&field.data_type, &mut PARTS_MAX.clone()) {
+        let mut left = PARTS_MAX;
+        if !has_few_parts(&field.data_type, &mut left) {
             return Err(Error::Columns(format!(
                 "field '{}' has more than {PARTS_MAX} parts, too many for a column; leave it out, or take JSON lines",
                 field.name

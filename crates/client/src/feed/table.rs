@@ -96,6 +96,7 @@ pub async fn feed_table(
         done_rows: first_row,
         is_open: true,
         report: FeedReport::default(),
+        latency_sum: Duration::ZERO,
         started: Instant::now(),
     };
     let report = feed.run(resume, progress).await?;
@@ -119,7 +120,7 @@ struct TableFeed<'a> {
     columns: Bytes,
     receiver: mpsc::Receiver<io::Result<TablePart>>,
     /// Parts whose rows are not all known to be durable.
-    unanswered: VecDeque<TablePart>,
+    unanswered: VecDeque<UnansweredPart>,
     /// Failures of their rows, by the number of the row in the table, from 0: status, id and message.
     failures: BTreeMap<u64, (u16, String, String)>,
     /// Number of rows before the first of these parts.
@@ -127,7 +128,16 @@ struct TableFeed<'a> {
     /// True while there may be more to read.
     is_open: bool,
     report: FeedReport,
+    /// Sum of the times of all rows.
+    latency_sum: Duration,
     started: Instant,
+}
+
+/// A part whose rows are not all known to be durable.
+struct UnansweredPart {
+    part: TablePart,
+    /// Time at which it was read.
+    read: Instant,
 }
 
 /// One request.
@@ -179,13 +189,13 @@ impl TableFeed<'_> {
                 self.report.stop = Some(FeedStop::NodeAway);
                 break;
             }
-            self.report.progress.retried += self.unanswered.iter().map(|part| part.rows).sum::<u64>();
+            self.report.progress.retried += self.unanswered.iter().map(|kept| kept.part.rows).sum::<u64>();
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
         self.save(&mut resume)?;
         progress(&self.report.progress);
-        let times = FeedTimes { started: self.started, sum: Duration::ZERO };
+        let times = FeedTimes { started: self.started, sum: self.latency_sum };
         self.report.ended(&self.input, None, times)
     }
 
@@ -201,13 +211,13 @@ impl TableFeed<'_> {
         let mut tick = tokio::time::interval(TICK);
         loop {
             if outgoing.is_none() {
-                outgoing = self.unanswered.get(table.sent).map(|part| part.bytes.clone());
+                outgoing = self.unanswered.get(table.sent).map(|kept| kept.part.bytes.clone());
                 table.sent += usize::from(outgoing.is_some());
             }
             if !self.is_open && outgoing.is_none() {
                 table.stream.body = None;
             }
-            let unanswered_bytes: usize = self.unanswered.iter().map(|part| part.bytes.len()).sum();
+            let unanswered_bytes: usize = self.unanswered.iter().map(|kept| kept.part.bytes.len()).sum();
             let reads = self.is_open && outgoing.is_none() && unanswered_bytes < UNANSWERED_BYTES_MAX;
             let body = table.stream.body.clone();
             let silence = table.stream.heard + self.options.timeout + GRACE;
@@ -240,11 +250,11 @@ impl TableFeed<'_> {
                             table.stream.heard = Instant::now();
                         }
                         self.report.progress.read_bytes = part.read_bytes;
-                        self.unanswered.push_back(part);
+                        self.unanswered.push_back(UnansweredPart { part, read: Instant::now() });
                     }
                     Some(Err(error)) => {
                         self.is_open = false;
-                        let rows: u64 = self.unanswered.iter().map(|part| part.rows).sum();
+                        let rows: u64 = self.unanswered.iter().map(|kept| kept.part.rows).sum();
                         let (input, place) = (self.input.clone(), row_place(self.done_rows + rows));
                         let (id, message) = (String::new(), error.to_string());
                         self.report.fail(FeedFailure { input, place, id, status: 0, message });
@@ -276,10 +286,7 @@ impl TableFeed<'_> {
             }
             return None;
         }
-        if let Some(through) = line.through.or_else(|| line.complete.filter(|whole| *whole).map(|_| u64::MAX))
-        {
-            self.answered(table, through);
-        }
+        self.answered(table, line.through.unwrap_or_default());
         if let IgnoredOperations::Count(ignored) = line.ignored {
             let progress = &mut self.report.progress;
             let more_ignored = ignored.saturating_sub(table.counted.0);
@@ -301,10 +308,12 @@ impl TableFeed<'_> {
     fn answered(&mut self, table: &mut OpenTable, through: u64) {
         let end = table.first_row.saturating_add(through);
         while table.sent > 0
-            && let Some(part) = self.unanswered.front()
+            && let Some(UnansweredPart { part, read }) = self.unanswered.front()
             && self.done_rows + part.rows <= end
         {
-            let (rows, bytes) = (part.rows, part.bytes.len());
+            let (rows, bytes, latency) = (part.rows, part.bytes.len(), read.elapsed());
+            self.latency_sum += latency * u32::try_from(rows).unwrap_or(u32::MAX);
+            self.report.latency_max = self.report.latency_max.max(latency);
             self.unanswered.pop_front();
             table.sent -= 1;
             self.done_rows += rows;

@@ -182,7 +182,10 @@ impl GroupExport {
         let continuation = self.continuation.as_deref().map(|token| ("continuation", token));
         let parameters = [("cluster", self.cluster.as_str()), ("stream", "true")];
         let selection = self.document_type.as_deref().map(|name| ("selection", name));
-        let query = form_encode(parameters.into_iter().chain(selection).chain(continuation));
+        // A table is made of the cells as they are.
+        let tensors =
+            matches!(self.format, Some(ExportFormat::Table(_))).then_some(("format.tensors", "hex"));
+        let query = form_encode(parameters.into_iter().chain(selection).chain(tensors).chain(continuation));
         let request = Request::get(format!("/document/v1/?{query}"));
         let request = request.extension(Arc::clone(&self.caller)).body(Body::empty());
         let mut request = request.map_err(|error| Error::Internal(error.to_string()))?;

@@ -161,6 +161,8 @@ async fn visit(
             ("selection", selection.as_deref()),
             ("fieldSet", arguments.fields.as_deref()),
             ("continuation", continuation.as_deref()),
+            // A table is made of the cells as they are.
+            ("format.tensors", arguments.table.map(|_| "hex")),
         ];
         for (name, value) in parameters {
             if let Some(value) = value {

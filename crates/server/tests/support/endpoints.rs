@@ -1,7 +1,7 @@
 //! Endpoints of both ports, with the rights that each requires.
 
 /// An endpoint, and the rights of which one suffices.
-pub struct Endpoint {
+pub struct GuardedEndpoint {
     pub is_config_port: bool,
     pub method: &'static str,
     pub path: &'static str,
@@ -9,15 +9,15 @@ pub struct Endpoint {
     pub permitted: &'static str,
 }
 
-const fn data(method: &'static str, path: &'static str, permitted: &'static str) -> Endpoint {
-    Endpoint { is_config_port: false, method, path, permitted }
+const fn data(method: &'static str, path: &'static str, permitted: &'static str) -> GuardedEndpoint {
+    GuardedEndpoint { is_config_port: false, method, path, permitted }
 }
 
-const fn config(method: &'static str, path: &'static str, permitted: &'static str) -> Endpoint {
-    Endpoint { is_config_port: true, method, path, permitted }
+const fn config(method: &'static str, path: &'static str, permitted: &'static str) -> GuardedEndpoint {
+    GuardedEndpoint { is_config_port: true, method, path, permitted }
 }
 
-pub const ENDPOINTS: [Endpoint; 30] = [
+pub const ENDPOINTS: [GuardedEndpoint; 30] = [
     data("GET", "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann", "read"),
     data("POST", "/search/", "read"),
     data("POST", "/mcp/", "read"),
