@@ -142,10 +142,15 @@ pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<C
         };
         return match node.store().write_batch(writes, WriteDurability::Synced, told) {
             Err(refused) => vec![Err(refused.error.into()); count],
-            Ok(()) => match receiver.recv_timeout(PATIENCE + GRACE) {
-                Ok(outcomes) => outcomes.into_iter().map(|outcome| Ok(outcome?)).collect(),
-                Err(_) => vec![Err(unconfirmed()); count],
-            },
+            Ok(wait) => {
+                let until = Instant::now() + wait;
+                let outcomes = receiver.recv_timeout(PATIENCE + GRACE);
+                std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                match outcomes {
+                    Ok(outcomes) => outcomes.into_iter().map(|outcome| Ok(outcome?)).collect(),
+                    Err(_) => vec![Err(unconfirmed()); count],
+                }
+            }
         };
     };
     let mut receivers = Vec::with_capacity(count);

@@ -23,6 +23,7 @@ use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
+use crate::write::backlog::SealBacklog;
 use crate::write::follow::FollowerSlot;
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
@@ -38,6 +39,7 @@ pub(crate) struct StoreContext {
     pub caches: ReadCaches,
     pub health: StoreHealth,
     pub counters: StoreCounters,
+    pub backlog: SealBacklog,
     pub counts: CountCache,
     pub alarm: BackgroundAlarm,
     pub follower: FollowerSlot,
@@ -118,6 +120,7 @@ impl StoreContext {
             },
             health: StoreHealth::default(),
             counters: StoreCounters::default(),
+            backlog: SealBacklog::new(Instant::now()),
             opened: Instant::now(),
             counts: CountCache::default(),
             alarm: BackgroundAlarm::default(),
