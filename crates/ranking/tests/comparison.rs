@@ -225,6 +225,8 @@ const OF_FILTER: &[(&str, [f64; 3])] = &[
     ("proximity(title,0,1)", [f64::MAX; 3]),
     ("queryCompleteness(title).miss", [2.0; 3]),
     ("flowCompleteness(title).flow", [0.0; 3]),
+    ("termFieldMd(title).termsmatched", [2.0, 1.0, 2.0]),
+    ("termFieldMd(title).occurrences", [0.0; 3]),
     ("nativeFieldMatch(title)", [0.0; 3]),
     ("nativeProximity(title)", [0.0; 3]),
     // Other fields keep theirs.

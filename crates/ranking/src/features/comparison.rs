@@ -8,7 +8,8 @@ use millrace_plan::{LeafId, TermId};
 use super::lengths::{BoundShape, DocumentElements, ElementBoundaries};
 use super::proximity::pair_at_distance;
 use super::term::{
-    LeafPositions, TermPositions, count, leaves_by_term, match_weight, positioned_terms_of, terms_of, weight,
+    LeafPositions, TermPositions, count, is_positioned, leaves_by_term, match_weight, positioned_terms_of,
+    terms_of, weight,
 };
 use super::terms::number;
 use super::{
@@ -328,15 +329,17 @@ impl RankFeature for TermFieldSums {
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let found = leaves_by_term(&terms_of(request.plan, &self.field));
-        let terms: Vec<(f64, Vec<LeafId>)> =
-            found.into_iter().map(|(term, leaves)| (weight(request.plan, term), leaves)).collect();
+        let of_term = |(term, leaves): (TermId, Vec<LeafId>)| {
+            (weight(request.plan, term), is_positioned(request, &self.field, term), leaves)
+        };
+        let terms: Vec<(f64, bool, Vec<LeafId>)> = found.into_iter().map(of_term).collect();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             if matches!(self.output, TermFieldOutput::Terms) {
                 out.fill(terms.len() as f64);
                 return;
             }
-            for (term_weight, leaves) in &terms {
+            for (term_weight, has_positions, leaves) in &terms {
                 let found: Vec<_> = leaves.iter().map(|leaf| chunk.matches.leaf(*leaf)).collect();
                 let mut positions: Vec<_> = found.iter().map(|found| LeafPositions::of(found)).collect();
                 for (document, out) in out.iter_mut().enumerate() {
@@ -355,7 +358,8 @@ impl RankFeature for TermFieldSums {
                         TermFieldOutput::TermsMatched => *out += 1.0,
                         TermFieldOutput::FirstWeight if *out == 0.0 => *out = weight,
                         TermFieldOutput::FirstWeight => {}
-                        TermFieldOutput::Occurrences => *out += occurrences as f64,
+                        TermFieldOutput::Occurrences if *has_positions => *out += occurrences as f64,
+                        TermFieldOutput::Occurrences => {}
                         TermFieldOutput::MaxTermWeight => *out = out.max(*term_weight),
                     }
                 }

@@ -9,7 +9,9 @@ use millrace_schema::SchemaField;
 use super::boost::{BoostTable, of_rank_type};
 use super::lengths::{BoundWords, FieldWords, WeightedWords};
 use super::proximity::NativeProximity;
-use super::term::{LeafPositions, count, match_weight, positioned_terms_of, significance, terms_of, weight};
+use super::term::{
+    LeafPositions, count, is_positioned, match_weight, positioned_terms_of, significance, terms_of, weight,
+};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -323,6 +325,7 @@ impl RankFeature for NativeDotProduct {
                 continue;
             };
             let weighted = self.weighted.iter().find(|words| *leaf.field == *words.name());
+            let weighted = weighted.filter(|_| is_positioned(request, &leaf.field, term));
             searched.push((LeafId(at), weight(plan, term), weighted.map(|words| words.bind(request))));
         }
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {

@@ -21,16 +21,17 @@ pub(crate) fn terms_of(plan: &Plan, field: &str) -> Vec<FieldTerm> {
     terms
 }
 
-/// The terms that search a field and whose occurrences count. A filter (`rank: filter`, `match: exact`,
+/// True if the occurrences of a term in a field count. A filter (`rank: filter`, `match: exact`,
 /// `usePositionData: false`) has none: it matches, at no position.
+pub(crate) fn is_positioned(request: &FeatureRequest<'_>, field: &str, id: TermId) -> bool {
+    !request.filters.contains(field)
+        && term(request.plan, id).is_none_or(|term| term.annotations.use_position_data)
+}
+
+/// The terms that search a field and whose occurrences count ([`is_positioned`]).
 pub(crate) fn positioned_terms_of(request: &FeatureRequest<'_>, field: &str) -> Vec<FieldTerm> {
-    if request.filters.contains(field) {
-        return Vec::new();
-    }
-    let has_positions = |found: &FieldTerm| {
-        term(request.plan, found.term).is_none_or(|term| term.annotations.use_position_data)
-    };
-    terms_of(request.plan, field).into_iter().filter(has_positions).collect()
+    let found = terms_of(request.plan, field).into_iter();
+    found.filter(|found| is_positioned(request, field, found.term)).collect()
 }
 
 /// The leaves of each term, in the query's order.
