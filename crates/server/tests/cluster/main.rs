@@ -13,4 +13,5 @@ mod starting;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
+mod tables;
 mod tls;
