@@ -10,6 +10,7 @@ mod comparison;
 mod distance;
 mod distance_to_path;
 mod dump;
+mod edit_distance;
 mod field_info;
 mod flow;
 mod foreach;

@@ -69,7 +69,7 @@ firstPhaseRank: score
 flowCompleteness(title): completeness fieldCompleteness queryCompleteness elementWeight weight flow
 foreach(terms,N,matches(title,N),true,sum): value
 freshness(sent): out logscale
-globalSequence! numbers the documents of one node
+globalSequence: out
 great_circle_distance(place): km latitude longitude
 itemRawScore(near): out
 jaroWinklerDistance(title): out
@@ -99,7 +99,7 @@ tensorFromLabelsWithOffset(attribute(numbers),n,o): tensor
 tensorFromWeightedSet(attribute(tags),t): tensor
 term(0): connectedness significance weight
 termDistance(title,0,1): forward forwardTermPosition reverse reverseTermPosition
-termEditDistance(title)! takes as many steps as a field has words, for each term
+termEditDistance(title): out del ins sub
 termFieldMd(title): score terms match termsmatched firstweight occurrences maxTermWeight
 termInfo(0): queryidx
 textSimilarity(title): score proximity order queryCoverage fieldCoverage
@@ -175,6 +175,14 @@ fn terms_are_compared_with_words() {
         ("flowCompleteness(title).weight", [100.0; 3]),
         ("flowCompleteness(notes).flow", [1.0, 0.0, 0.0]),
         ("jaroWinklerDistance(title)", [1.0 - 31.0 / 45.0, 1.0 - 17.0 / 30.0, 1.0 - 41.0 / 90.0]),
+        // The query has five terms: the last three match nowhere in the title.
+        ("termEditDistance(title)", [3.0, 4.0, 5.0]),
+        ("termEditDistance(title).del", [2.0, 3.0, 0.0]),
+        ("termEditDistance(title).ins", [0.0, 0.0, 1.0]),
+        ("termEditDistance(title).sub", [1.0, 1.0, 4.0]),
+        ("termEditDistance(notes)", [4.0, 1e6, 1e6]),
+        ("globalSequence > 0 && globalSequence < 281474976710657", [1.0; 3]),
+        ("globalSequence == globalSequence", [1.0; 3]),
         ("fieldTermMatch(title,1).weight", [1.0, 1.0, 2.0]),
         ("fieldTermMatch(title,1).exactness", [1.0; 3]),
         ("fieldTermMatch(title,0).exactness", [1.0, 0.0, 1.0]),

@@ -2,8 +2,8 @@ use millrace_expression::FeatureName;
 
 use super::{
     FeatureSetup, RankFeature, attribute, bm25, bm25_tensors, closest, comparison, distance,
-    distance_to_path, field_info, flow, lengths, multivalue, native, phases, query, random, segments,
-    similarity, subqueries, tensor_from, terms, time, whole,
+    distance_to_path, edit_distance, field_info, flow, lengths, multivalue, native, phases, query, random,
+    segments, similarity, subqueries, tensor_from, terms, time, whole,
 };
 use crate::Error;
 
@@ -63,6 +63,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "flowCompleteness", "flowCompleteness(field).completeness|fieldCompleteness|queryCompleteness|elementWeight|weight|flow",
         "How much of the query and of the best element match each other, where each word counts for one term.", flow::setup;
     "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
+    "globalSequence", "globalSequence", "A number for each document, made of its id: the same for every query, and another one for another document.", random::sequence;
     "great_circle_distance", "great_circle_distance(field), great_circle_distance(field).km|latitude|longitude", "The kilometres to the query's place along the earth's surface, and the nearest position.", distance::great_circle;
     "itemRawScore", "itemRawScore(label)", "The raw score of the query item with a label.", distance::item_raw_score;
     "jaroWinklerDistance", "jaroWinklerDistance(field)", "The distance of Jaro and Winkler between the query's terms and the words of a field.", comparison::jaro_winkler;
@@ -93,6 +94,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "tensorFromWeightedSet", "tensorFromWeightedSet(attribute(field),dimension), tensorFromWeightedSet(query(name),dimension)", "A cell for each value of a weighted set, or of the set in the rank property of the query.", multivalue::from_weighted_set;
     "term", "term(n).significance|weight|connectedness", "What is known of term n of the query.", query::term;
     "termDistance", "termDistance(field,x,y).forward|forwardTermPosition|reverse|reverseTermPosition", "How near two terms are in a field.", terms::term_distance;
+    "termEditDistance", "termEditDistance(field).out|del|ins|sub", "The cost and the numbers of the edits (deletions, insertions, substitutions) that make the words of a field of the query's terms.", edit_distance::setup;
     "termFieldMd", "termFieldMd(field).score|terms|match|termsmatched|firstweight|occurrences|maxTermWeight",
         "Sums over the terms that match a field: the weights of their matches, their number, their occurrences.", comparison::term_field;
     "termInfo", "termInfo(n).queryidx", "The number of a term, or -1 where the query has fewer terms.", comparison::term_info;
