@@ -343,8 +343,8 @@ impl TokensBuilder {
         self.ids.push(id);
     }
 
-    /// Adds a word of the stemmer with this number. `stem` is called where the word is new to it; a word with an
-    /// empty stem is left out.
+    /// Adds a word of the stemmer with this number. `stem` is called where the word is new to it; a word with
+    /// an empty stem is left out.
     pub fn stemmed_by(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce() -> String) {
         let TokensBuilder { words, seen, ids, .. } = self;
         let hash = words.hasher.hash_one(word);

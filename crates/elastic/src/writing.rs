@@ -139,9 +139,9 @@ struct DecidedWrite {
 
 type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
 
-/// Writes documents, many at a time, and waits until all are durable or refused; the results have their order.
-/// The writes of one document are done in their order. Writes that the store has no room for are tried again
-/// for a while.
+/// Writes documents, many at a time, and waits until all are durable or refused; the results have their
+/// order. The writes of one document are done in their order. Writes that the store has no room for are tried
+/// again for a while.
 pub(crate) fn write_all(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     let mut results = Vec::with_capacity(placed.len());
     while results.len() < placed.len() {
