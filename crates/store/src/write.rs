@@ -1,5 +1,5 @@
 //! Writes and their path: writes of one document in order (`lanes`), many with one sync (`committer`), as
-//! rows of the tail (`commit_rows`), passed on to a follower (`follow`). Batches are held back while the store
+//! rows of the tail (`commit_rows`), passed on to a follower (`follow`). Batches are held back while sealing
 //! falls behind (`backlog`).
 
 pub(crate) mod backlog;
