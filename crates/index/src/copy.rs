@@ -280,10 +280,12 @@ impl IndexCopy {
                 documents: shared.documents.clone(),
                 entries: shared.entries.clone(),
                 bytes: shared.bytes,
+                balance: shared.balance,
             });
             all.documents.extend(newer.documents);
             all.entries.extend(newer.entries);
             all.bytes += newer.bytes;
+            all.balance += newer.balance;
             state.memory = all;
         }
         if state.memory.is_empty() {
@@ -412,11 +414,11 @@ impl IndexCopy {
     /// Figures of the copy.
     pub fn status(&self) -> CopyStatus {
         let state = self.state.read();
-        let in_memory = state.tables().iter().map(|table| table.entries.len() as u64).sum::<u64>();
+        let in_memory: i64 = state.tables().iter().map(|table| table.balance).sum();
         let live: u64 = state.runs.iter().map(|run| run.catalog.live).sum();
         let gone: u64 = state.runs.iter().map(|run| run.catalog.gone).sum();
         CopyStatus {
-            entries: live.saturating_sub(gone) + in_memory,
+            entries: live.saturating_sub(gone).saturating_add_signed(in_memory),
             bytes: state.runs.iter().map(|run| run.bytes).sum(),
             runs: state.runs.len(),
             memory_bytes: state.tables().iter().map(|table| table.bytes).sum(),
