@@ -157,3 +157,54 @@ impl View for JoinedView {
         self.views.first().map_or(ExecutionPaths::Fast, |view| view.paths())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+    use crate::ColumnForm;
+
+    /// View of some chunks, with the ranges that were read.
+    struct ReadRanges {
+        chunks: Vec<ViewChunk>,
+        name: &'static str,
+        read: Sender<String>,
+    }
+
+    impl View for ReadRanges {
+        fn chunks(&self) -> &[ViewChunk] {
+            &self.chunks
+        }
+
+        fn columns(&self, _: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+            self.read.send(format!("{} {range:?}", self.name)).expect("the test receives it");
+            Ok(range.map(|_| None).collect())
+        }
+    }
+
+    #[test]
+    fn joined_views_are_read_as_one() {
+        let (read, ranges) = channel();
+        let view = |name, documents: &[usize]| {
+            let chunks = documents.iter().map(|count| ViewChunk { documents: *count, live: None });
+            Arc::new(ReadRanges { chunks: chunks.collect(), name, read: read.clone() }) as Arc<dyn View>
+        };
+        let joined = JoinedView::of(vec![view("a", &[1, 2]), view("b", &[]), view("c", &[3, 4, 5])]);
+        let documents: Vec<usize> = joined.chunks().iter().map(|chunk| chunk.documents).collect();
+        assert_eq!(documents, [1, 2, 3, 4, 5]);
+        let key = ColumnKey { field: "f".to_owned(), form: ColumnForm::Value };
+        let check = |range: Range<usize>, expected: &[&str]| {
+            let columns = joined.columns(&key, range.clone()).expect("read");
+            assert_eq!(columns.len(), range.len(), "{range:?}");
+            assert_eq!(ranges.try_iter().collect::<Vec<_>>(), expected, "{range:?}");
+        };
+        check(0..5, &["a 0..2", "c 0..3"]);
+        check(1..3, &["a 1..2", "c 0..1"]);
+        check(3..5, &["c 1..3"]);
+        check(2..2, &[]);
+        assert_eq!(joined.first_columns(&key, 1..5).expect("read").len(), 1);
+        assert_eq!(JoinedView::of(vec![view("a", &[7])]).chunks().len(), 1);
+        assert_eq!(JoinedView::of(Vec::new()).chunks().len(), 0);
+    }
+}

@@ -117,8 +117,8 @@ impl<R: SectionRecord> SectionCursor<R> for RunCursor<R> {
     }
 }
 
-/// Pass over several sources. Of records with one key it returns that of the newest source: a copy writes none
-/// that the records of before forbid.
+/// Pass over several sources. Of records with one key it returns that of the newest source: a copy writes
+/// none that the records of before forbid.
 pub(crate) struct RunMergeCursor<'a, R> {
     /// The newest source first.
     sources: Vec<Box<dyn SectionCursor<R> + 'a>>,

@@ -7,9 +7,9 @@
 //! Only an index that has everything is *ready*, and only a ready one is read.
 //!
 //! In a cluster each node keeps entries for the replicas in its store, and narrows its share of a query by
-//! them. Replicas that arrive as segments, or are deleted, pass by the commits: their buckets are *stale* until
-//! they were read again, and queries read them as a whole. All that an index would miss after a crash is in a
-//! file of notes before it is in the store.
+//! them. Replicas that arrive as segments, or are deleted, pass by the commits: their buckets are *stale*
+//! until they were read again, and queries read them as a whole. All that an index would miss after a crash
+//! is in a file of notes before it is in the store.
 
 mod definition;
 mod feed;

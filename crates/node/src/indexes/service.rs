@@ -54,6 +54,9 @@ pub(super) struct IndexesInner {
     flushed: Mutex<Instant>,
 }
 
+/// Callback for the key and time of each document that has a record.
+type RecordVisitor<'a> = dyn FnMut(&[u8], u64) -> Result<(), Error> + 'a;
+
 /// Progress of taking changes in.
 #[derive(Default)]
 pub(super) struct TakenUntil {
@@ -269,11 +272,7 @@ impl IndexesInner {
     }
 
     /// Calls `each` with the key and time of each document that has a record.
-    fn each(
-        &self,
-        index: &OpenedIndex,
-        each: &mut dyn FnMut(&[u8], u64) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn each(&self, index: &OpenedIndex, each: &mut RecordVisitor<'_>) -> Result<(), Error> {
         let mut from = Vec::new();
         loop {
             let page = index.copy.documents(&from, 1024)?;
@@ -290,7 +289,7 @@ impl IndexesInner {
         &self,
         index: &OpenedIndex,
         group: &str,
-        each: &mut dyn FnMut(&[u8], u64) -> Result<(), Error>,
+        each: &mut RecordVisitor<'_>,
     ) -> Result<(), Error> {
         let prefix = DocumentGroup::from_key(group).as_ref().and_then(group_prefix).unwrap_or_default();
         let mut from = prefix.clone();

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_document::{
@@ -45,7 +45,7 @@ fn defined() -> Vec<Arc<IndexDefinition>> {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("a time of today").as_micros() as u64
+    millrace_env::unix_time().as_micros() as u64
 }
 
 /// A node's store and indexes, without a thread of the indexes.

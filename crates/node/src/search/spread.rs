@@ -117,7 +117,7 @@ async fn of_all(
             GatheringNext::Ask(asks) => {
                 (talks, replies) = ask_all(talks, asks, silent).await?;
                 for (talk, reply) in talks.iter().zip(&mut replies) {
-                    used.extend(reply.take_trace().iter().map(|told| format!("node {}: {told}", talk.node)));
+                    used.extend(reply.take_trace().iter().map(|note| format!("node {}: {note}", talk.node)));
                 }
             }
         }

@@ -76,8 +76,8 @@ async fn ask(
 ) -> Result<ExitCode, Error> {
     let answer = post(client, named, action).await?;
     let text = || {
-        let told = answer["message"].as_str().unwrap_or("done");
-        let mut lines = vec![format!("{}: {told}", named.name)];
+        let message = answer["message"].as_str().unwrap_or("done");
+        let mut lines = vec![format!("{}: {message}", named.name)];
         lines.extend(refusals(&answer));
         lines.join("\n")
     };
