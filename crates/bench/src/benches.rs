@@ -9,6 +9,7 @@ mod drop;
 mod drop_replicas;
 mod fair;
 mod feed;
+mod feed_arrow;
 mod feed_stream;
 mod feed_tail;
 mod grouping;
@@ -141,6 +142,7 @@ pub const BENCHES: &[Benchmark] = &[
     feed::SMALL,
     feed_tail::BENCH,
     feed_stream::BENCH,
+    feed_arrow::BENCH,
     bulk::BENCH,
     bulk::TAIL,
     bulk_beside::BESIDE,

@@ -40,6 +40,6 @@ pub use predicate::{PredicateExpression, PredicateMistake};
 pub use refusal::WriteRefusal;
 pub use types::{DataType, DocumentField, DocumentType, StructType};
 pub use update::{ArithmeticOperator, DocumentUpdate, FieldUpdate, MissingNumber, ValueChange};
-pub use value::DocumentValue;
+pub use value::{DocumentValue, unique_keys};
 pub use version::{DocumentVersion, DropScope, DroppedScope};
 pub use visible::{ValueVisibility, is_of_type, unrecorded_type};

@@ -84,7 +84,7 @@ pub fn to_text(value: &DocumentValue) -> Option<String> {
 }
 
 /// The integer as a value of the type; `None` if it is out of range.
-pub(crate) fn integer(number: i64, data_type: &DataType) -> Option<DocumentValue> {
+pub fn integer(number: i64, data_type: &DataType) -> Option<DocumentValue> {
     match data_type {
         DataType::Byte => i8::try_from(number).ok().map(DocumentValue::Byte),
         DataType::Int => i32::try_from(number).ok().map(DocumentValue::Int),
@@ -94,7 +94,7 @@ pub(crate) fn integer(number: i64, data_type: &DataType) -> Option<DocumentValue
 }
 
 /// The float as a value of the type; `None` if a finite number is out of range.
-pub(crate) fn float(number: f64, data_type: &DataType) -> Option<DocumentValue> {
+pub fn float(number: f64, data_type: &DataType) -> Option<DocumentValue> {
     let rounded = match data_type {
         DataType::Double => return Some(DocumentValue::Double(number)),
         DataType::Float16 => half::f16::from_f64(number).to_f32(),

@@ -89,3 +89,17 @@ impl DocumentValue {
         size_of::<Self>() + inside
     }
 }
+
+/// Returns the entries of a map or a weighted set with the last one of each key, in the order given.
+pub fn unique_keys<T>(entries: Vec<(DocumentValue, T)>) -> Vec<(DocumentValue, T)> {
+    // Sorting avoids quadratic time for very many keys.
+    let mut order: Vec<(Vec<u8>, usize)> =
+        entries.iter().enumerate().map(|(at, (key, _))| (crate::wire::encode_value(key), at)).collect();
+    order.sort_unstable();
+    let mut last = vec![false; entries.len()];
+    for (place, (key, at)) in order.iter().enumerate() {
+        last[*at] = order.get(place + 1).is_none_or(|(next, _)| next != key);
+    }
+    let mut last = last.into_iter();
+    entries.into_iter().filter(|_| last.next() == Some(true)).collect()
+}

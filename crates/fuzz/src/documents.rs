@@ -49,8 +49,11 @@ pub(crate) fn table(input: &[u8]) {
         Err(error) => return tells(&error),
     };
     for row in rows.take(ROWS) {
-        match row.map(|row| row.operation) {
-            Ok(Ok(operation)) => parse(&operation.json, operation.kind, operation.id),
+        match row.map(|row| row.row) {
+            Ok(Ok((id, row))) => match row.put_json(&id) {
+                Ok(json) => parse(&json, OperationKind::Put, id),
+                Err(reason) => tells(&reason),
+            },
             Ok(Err(reason)) => tells(&reason),
             Err(error) => tells(&error),
         }

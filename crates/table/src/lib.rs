@@ -5,18 +5,21 @@
 //! [`TableWriter`] makes such a stream of documents.
 //!
 //! - `column` has the table of types: which Arrow types a field takes, and the one that is written.
-//! - `cell` reads one value of a column, `row` a whole document.
+//! - `cell` reads one value of a column, `tensor` one that is a tensor, `row` a whole document; `arrow` gives
+//!   access to the values of arrays.
 //! - `array` makes a column of values.
 
 mod array;
+mod arrow;
 mod cell;
 mod column;
 mod error;
 mod reader;
 mod row;
+mod tensor;
 mod writer;
 
 pub use error::Error;
 pub use reader::{ReadRow, TableBounds, TableReader};
-pub use row::RowMapping;
+pub use row::{RowMapping, TableRow};
 pub use writer::{TableColumns, TableWriter};

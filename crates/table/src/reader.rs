@@ -2,18 +2,18 @@
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_schema_from_ipc_buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::Schema;
-use millrace_document::json::{self, FeedOperation, FeedPosition};
-use millrace_document::{Document, DocumentType, FieldSet, OperationKind};
-use millrace_tensor::json::{CellNumbers, TensorFormat, TensorShape};
+use millrace_document::json::FeedPosition;
+use millrace_document::{DocumentId, DocumentType};
 
 use crate::Error;
-use crate::row::{RowMapping, TableRowReader};
+use crate::row::{RowMapping, TableRow, TableRowReader};
 
 /// First bytes of a message.
 const CONTINUATION: [u8; 4] = [0xFF; 4];
@@ -21,20 +21,16 @@ const CONTINUATION: [u8; 4] = [0xFF; 4];
 /// First bytes of the file form, which has a table of contents at its end.
 const FILE_MAGIC: &[u8; 4] = b"ARRO";
 
-/// Format of tensors in puts.
-const TENSORS: TensorFormat =
-    TensorFormat { shape: TensorShape::Hex, direct: true, numbers: CellNumbers::Exact };
-
-/// Iterator over the rows of an Arrow stream, as puts of documents of one type.
+/// Iterator over the rows of an Arrow stream, as documents of one type.
 ///
-/// Memory: one record batch of at most the given size, as it lies in the stream, and the dictionaries. A row
-/// that is no document is an item of its own, and the next call goes on behind it; after an error of the
-/// stream there are no more.
+/// Memory: one record batch of at most the given size, as it lies in the stream, and the dictionaries; a
+/// batch stays while one of its rows does. A row that is not a document is an item of its own, and the next
+/// call goes on behind it; after an error of the stream there are no more.
 pub struct TableReader<R> {
     messages: ArrowMessageReader<R>,
-    rows: TableRowReader,
+    rows: Arc<TableRowReader>,
     row_memory_max: usize,
-    batch: Option<RecordBatch>,
+    batch: Option<Arc<RecordBatch>>,
     /// Next row of the batch.
     row: usize,
     /// Number of rows that were read, in all batches.
@@ -47,8 +43,8 @@ pub struct TableReader<R> {
 /// A row of a table.
 #[derive(Debug)]
 pub struct ReadRow {
-    /// The put, or the reason why the row is no document.
-    pub operation: Result<FeedOperation, Error>,
+    /// Id of the document and the row, or the reason why the row is not a document.
+    pub row: Result<(DocumentId, TableRow), Error>,
     /// Place of the row: its number from 1 as the line, column 0, and the offset of its batch.
     pub place: FeedPosition,
     /// Offset in the stream before which all rows are read: that of the row's batch, or its end after the
@@ -84,7 +80,7 @@ impl<R: Read> TableReader<R> {
             return Err(Error::Stream("it is empty".to_owned()).into());
         }
         let schema = messages.schema.as_ref().expect("the first message is the schema");
-        let rows = TableRowReader::new(schema, type_of(schema)?, mapping)?;
+        let rows = Arc::new(TableRowReader::new(schema, type_of(schema)?, mapping)?);
         let row_memory_max = bounds.row_bytes;
         Ok(TableReader {
             messages,
@@ -106,7 +102,7 @@ impl<R: Read> TableReader<R> {
             match self.messages.next()? {
                 ArrowMessage::End => return Ok(false),
                 ArrowMessage::Other => {}
-                ArrowMessage::Batch(batch) => (self.batch, self.row) = (Some(batch), 0),
+                ArrowMessage::Batch(batch) => (self.batch, self.row) = (Some(Arc::new(batch)), 0),
             }
         }
         Ok(true)
@@ -134,29 +130,12 @@ impl<R: Read> Iterator for TableReader<R> {
         let batch = self.batch.as_ref().expect("a batch with a further row was read");
         self.read += 1;
         let place = FeedPosition { offset: self.begin, line: self.read, column: 0 };
-        let document = self.rows.read(batch, self.row, self.row_memory_max);
-        let operation = document.and_then(|document| {
-            let json = put_json(&document)?;
-            Ok(FeedOperation { kind: OperationKind::Put, id: document.id, json, place })
-        });
+        let row = self.rows.row(batch, self.row, self.row_memory_max);
         self.row += 1;
         let is_last = self.row == batch.num_rows();
         let end = if is_last { self.messages.offset } else { self.begin };
-        Some(Ok(ReadRow { operation, place, end, is_last }))
+        Some(Ok(ReadRow { row, place, end, is_last }))
     }
-}
-
-/// A put of a document as JSON, with the cells of tensors as hexadecimal digits.
-fn put_json(document: &Document) -> Result<Vec<u8>, Error> {
-    let fields = json::fields(document, None, &FieldSet::All, TENSORS);
-    let mut put = b"{\"put\":".to_vec();
-    let written = serde_json::to_writer(&mut put, document.id.as_str()).and_then(|()| {
-        put.extend_from_slice(b",\"fields\":");
-        serde_json::to_writer(&mut put, &fields)
-    });
-    written.map_err(|error| Error::value(error.to_string()))?;
-    put.push(b'}');
-    Ok(put)
 }
 
 /// A message of a stream.

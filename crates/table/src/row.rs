@@ -1,11 +1,15 @@
 //! Rows of a table as documents.
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use millrace_document::{Document, DocumentGroup, DocumentId, DocumentType};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentType, FieldSet, json};
+use millrace_tensor::json::{CellNumbers, TensorFormat, TensorShape};
 
 use crate::Error;
-use crate::cell::{CellReader, RowMemory, is_label, name_of};
+use crate::arrow::{is_label, name_of};
+use crate::cell::CellReader;
 use crate::column::{TYPE_METADATA, id_column, taken};
 
 /// Way in which the rows of a table become documents of one type.
@@ -27,6 +31,51 @@ impl RowMapping {
     /// Name of the document type that a table was written from.
     pub fn document_type_of(schema: &Schema) -> Option<&str> {
         schema.metadata().get(TYPE_METADATA).map(String::as_str)
+    }
+}
+
+/// Format of tensors in puts as JSON.
+const TENSORS: TensorFormat =
+    TensorFormat { shape: TensorShape::Hex, direct: true, numbers: CellNumbers::Exact };
+
+/// A row of a table, whose values are read when they are needed. It keeps its record batch.
+#[derive(Debug, Clone)]
+pub struct TableRow {
+    reader: Arc<TableRowReader>,
+    batch: Arc<RecordBatch>,
+    at: usize,
+    memory_bytes: usize,
+}
+
+impl TableRow {
+    /// Memory that the values take once they are read, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// Reads the row as a document.
+    ///
+    /// # Errors
+    /// [`Error::Value`]: a value is not one of its field; the text names the column.
+    pub fn document(&self, id: DocumentId) -> Result<Document, Error> {
+        self.reader.document(&self.batch, self.at, id)
+    }
+
+    /// Reads the row as a put in JSON, with the cells of tensors as hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`Error::Value`]: a value is not one of its field; the text names the column.
+    pub fn put_json(&self, id: &DocumentId) -> Result<Vec<u8>, Error> {
+        let document = self.document(id.clone())?;
+        let fields = json::fields(&document, None, &FieldSet::All, TENSORS);
+        let mut put = b"{\"put\":".to_vec();
+        let written = serde_json::to_writer(&mut put, id.as_str()).and_then(|()| {
+            put.extend_from_slice(b",\"fields\":");
+            serde_json::to_writer(&mut put, &fields)
+        });
+        written.map_err(|error| Error::value(error.to_string()))?;
+        put.push(b'}');
+        Ok(put)
     }
 }
 
@@ -52,7 +101,7 @@ enum RowGroup {
 struct FieldColumn {
     /// Number of the column.
     column: usize,
-    name: std::sync::Arc<str>,
+    name: Arc<str>,
     reader: CellReader,
 }
 
@@ -96,7 +145,7 @@ impl TableRowReader {
             };
             match CellReader::new(column.data_type(), &field.data_type) {
                 Some(reader) => {
-                    fields.push(FieldColumn { column: at, name: std::sync::Arc::clone(&field.name), reader });
+                    fields.push(FieldColumn { column: at, name: Arc::clone(&field.name), reader });
                 }
                 None => refused.push(format!(
                     "column '{name}' is {}, and the field is {}; cast it to {}",
@@ -118,20 +167,42 @@ impl TableRowReader {
         }
     }
 
+    /// A row of a batch, and the id of its document.
+    ///
+    /// # Errors
+    /// It has no id, or its values take more memory than `memory_max`.
+    pub(crate) fn row(
+        self: &Arc<Self>,
+        batch: &Arc<RecordBatch>,
+        at: usize,
+        memory_max: usize,
+    ) -> Result<(DocumentId, TableRow), Error> {
+        let id = self.id(batch, at)?;
+        let mut memory_bytes = 0_usize;
+        for FieldColumn { column, name, reader } in &self.fields {
+            let bytes = reader.memory_bytes(batch.column(*column).as_ref(), at);
+            memory_bytes = memory_bytes.saturating_add(bytes);
+            if memory_bytes > memory_max {
+                let reason = format!("column '{name}': the row takes more than {memory_max} bytes in memory");
+                return Err(Error::value(reason));
+            }
+        }
+        let (reader, batch) = (Arc::clone(self), Arc::clone(batch));
+        Ok((id, TableRow { reader, batch, at, memory_bytes }))
+    }
+
     /// Reads a row.
     ///
     /// # Errors
-    /// It has no id, or a value that its field does not take.
-    pub(crate) fn read(&self, batch: &RecordBatch, row: usize, memory_max: usize) -> Result<Document, Error> {
-        let id = self.id(batch, row)?;
-        let mut memory = RowMemory::new(memory_max);
+    /// It has a value that its field does not take.
+    fn document(&self, batch: &RecordBatch, at: usize, id: DocumentId) -> Result<Document, Error> {
         let mut fields = Vec::with_capacity(self.fields.len());
         for FieldColumn { column, name, reader } in &self.fields {
-            let value = reader.read(batch.column(*column).as_ref(), row, &mut memory);
-            match value {
-                Ok(Some(value)) => fields.push((std::sync::Arc::clone(name), value)),
-                Ok(None) => {}
-                Err(error) => return Err(Error::value(format!("column '{name}': {error}"))),
+            let value = reader.read(batch.column(*column).as_ref(), at);
+            let value = value.map_err(|error| Error::value(format!("column '{name}': {error}")))?;
+            // As in JSON, a field without content is absent.
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                fields.push((Arc::clone(name), value));
             }
         }
         Ok(Document { id, fields })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::{Int32Builder, MapBuilder, StringBuilder};
 use arrow_array::types::{Float32Type, Int32Type, Int64Type, UInt16Type};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Array, Int64Array, ListArray,
@@ -12,9 +13,10 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType as ArrowType, Field, Schema};
 use millrace_document::json::{self, ParseOptions};
 use millrace_document::{
-    DataType, Document, DocumentField, DocumentGroup, DocumentType, OperationAction, StructType,
+    DataType, Document, DocumentField, DocumentGroup, DocumentId, DocumentType, OperationAction,
+    OperationKind, StructType,
 };
-use millrace_table::{Error, RowMapping, TableBounds, TableColumns, TableReader, TableWriter};
+use millrace_table::{Error, RowMapping, TableBounds, TableColumns, TableReader, TableRow, TableWriter};
 use millrace_tensor::TensorType;
 
 const BOUNDS: TableBounds = TableBounds { message_bytes: 1 << 20, row_bytes: 1 << 20 };
@@ -125,20 +127,16 @@ fn rows(
     mapping: &RowMapping,
 ) -> Result<Vec<Result<Document, String>>, Error> {
     let reader = TableReader::new(table, mapping, BOUNDS, |_| Ok::<_, Error>(document_type))?;
-    let parse = |operation: json::FeedOperation| {
-        let parsed = json::parse(
-            &operation.json,
-            operation.kind,
-            operation.id,
-            document_type,
-            ParseOptions::default(),
-        );
-        match parsed.map_err(|error| error.to_string())?.action {
-            OperationAction::Put(document) => Ok(document),
-            OperationAction::Update(_) | OperationAction::Remove(_) => Err("no put".to_owned()),
-        }
+    let document = |(id, row): (DocumentId, TableRow)| {
+        let document = row.document(id.clone())?;
+        // Nodes of a cluster exchange rows as JSON.
+        let put = row.put_json(&id)?;
+        let put = json::parse(&put, OperationKind::Put, id, document_type, ParseOptions::default());
+        let put = put.unwrap_or_else(|error| panic!("{document:?} as JSON: {error}"));
+        assert_eq!(format!("{:?}", put.action), format!("{:?}", OperationAction::Put(document.clone())));
+        Ok::<_, Error>(document)
     };
-    reader.map(|row| Ok(row?.operation.map_err(|error| error.to_string()).and_then(parse))).collect()
+    reader.map(|row| Ok(row?.row.and_then(document).map_err(|error| error.to_string()))).collect()
 }
 
 #[test]
@@ -211,11 +209,12 @@ fn read(columns: Vec<(&str, ArrayRef)>, document_type: &DocumentType) -> String 
     let table = table(columns);
     let reader =
         TableReader::new(&table[..], &RowMapping::default(), BOUNDS, |_| Ok::<_, Error>(document_type));
-    match reader.map(|mut reader| reader.next().expect("a row").expect("a row").operation) {
+    let row = reader.map(|mut reader| reader.next().expect("a row").expect("a row").row);
+    match row.map(|row| row.and_then(|(id, row)| row.put_json(&id))) {
         Err(error) => format!("refused: {error}"),
         Ok(Err(error)) => format!("row: {error}"),
-        Ok(Ok(operation)) => {
-            let text = String::from_utf8(operation.json).expect("JSON is text");
+        Ok(Ok(json)) => {
+            let text = String::from_utf8(json).expect("JSON is text");
             text.split_once("\"fields\":").expect("it has fields").1.trim_end_matches('}').to_owned()
         }
     }
@@ -255,7 +254,50 @@ fn columns_of_other_programs_are_taken_where_nothing_is_lost() {
         let field = |name: &str| Arc::new(Field::new(name, ArrowType::Float32, true));
         Arc::new(StructArray::from(vec![(field(lat), number(0.5)), (field(lng), number(-0.25))]))
     };
+    let text = |text: &str| Arc::new(StringArray::from(vec![text])) as ArrayRef;
+    let numbers = |keys: &[&str], numbers: &[i32]| -> ArrayRef {
+        let mut map = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+        keys.iter().for_each(|key| map.keys().append_value(key));
+        numbers.iter().for_each(|number| map.values().append_value(*number));
+        map.append(true).expect("a key for each value");
+        Arc::new(map.finish())
+    };
     let cases: Vec<(ArrayRef, DataType, &str)> = vec![
+        (text(""), DataType::String, "{"),
+        (text("a in [b]"), DataType::Predicate, r#""a in [b]""#),
+        (
+            text("a in ["),
+            DataType::Predicate,
+            "row: column 'f': 'a in [' is not a predicate: expected a value, found the end (character 7); write for example: gender in [Female]",
+        ),
+        (text("id:n:other::1"), DataType::Reference("other".to_owned()), r#""id:n:other::1""#),
+        (
+            text("id:n:note::1"),
+            DataType::Reference("other".to_owned()),
+            "row: column 'f': 'id:n:note::1' is not a reference<other>, for example \"id:ns:other::name\"",
+        ),
+        (
+            text("here"),
+            DataType::Position,
+            "row: column 'f': 'here' is not a position, for example {\"lat\": 37.4, \"lng\": -122.0}",
+        ),
+        (Arc::new(Float32Array::from(vec![0.1])), DataType::Float16, "0.099975586"),
+        // The last value of a key holds, as in JSON.
+        (numbers(&["b", "a", "b"], &[1, 2, 3]), set(DataType::String), r#"{"a":2,"b":3"#),
+        (
+            numbers(&["b", "a", "b"], &[1, 2, 3]),
+            DataType::Map(Box::new(DataType::String), Box::new(DataType::Int)),
+            r#"{"a":2,"b":3"#,
+        ),
+        (numbers(&["b", "a", "b"], &[1, 2, 3]), tensor("tensor<float>(c{})"), r#"{"b":3.0,"a":2.0"#),
+        (numbers(&[], &[]), set(DataType::String), "{"),
+        (vector(vec![Some(1e39_f64 as f32)], 1), tensor("tensor<bfloat16>(x[1])"), r#""7F80""#),
+        (
+            vector(vec![Some(1.0), Some(f32::MAX)], 2),
+            tensor("tensor<bfloat16>(x[2])"),
+            "row: column 'f': 3.4028234663852886e38 is out of range for tensor<bfloat16>(x[2])",
+        ),
+        (list(vec![Some(vec![Some(1), Some(200)])]), tensor("tensor<int8>(x[2])"), r#""01C8""#),
         (longs(), DataType::Int, "300"),
         (longs(), DataType::Double, "300.0"),
         (longs(), DataType::Byte, "row: column 'f': 300 is out of range for byte"),
@@ -288,7 +330,7 @@ fn columns_of_other_programs_are_taken_where_nothing_is_lost() {
         ),
         (Arc::new(StringViewArray::from(vec!["a\"b"])), DataType::String, r#""a\"b""#),
         (Arc::new(words.slice(1, 1)), DataType::String, r#""blue""#),
-        (Arc::new(StringArray::from(vec!["N63.4;E10.4"])), DataType::Position, r#""N63.4;E10.4""#),
+        (Arc::new(StringArray::from(vec!["N63.4;E10.4"])), DataType::Position, r#"{"lat":63.4,"lng":10.4"#),
         (place("lat", "lng"), DataType::Position, r#"{"lat":0.5,"lng":-0.25"#),
         (place("Longitude", "Latitude"), DataType::Position, r#"{"lat":-0.25,"lng":0.5"#),
         (

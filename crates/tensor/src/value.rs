@@ -90,6 +90,16 @@ impl TensorCells {
         true
     }
 
+    /// Removes all cells, and keeps their memory.
+    pub fn clear(&mut self) {
+        match self {
+            TensorCells::Double(cells) => cells.clear(),
+            TensorCells::Float(cells) => cells.clear(),
+            TensorCells::BFloat16(cells) => cells.clear(),
+            TensorCells::Int8(cells) => cells.clear(),
+        }
+    }
+
     /// Replaces the cell at `index`, which must be below [`TensorCells::len`]; rounds like
     /// [`TensorCells::push`].
     pub fn set(&mut self, index: usize, value: f64) {

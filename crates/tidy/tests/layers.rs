@@ -10,7 +10,7 @@ const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 /// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line
 /// in a manifest.
 const OWNED_LIBRARIES: [(&str, &[&str]); 26] = [
-    ("arrow-ipc", &["table", "server"]),
+    ("arrow-ipc", &["table", "server", "bench"]),
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["render", "gateway", "bench"]),
     ("clap", &["bench", "server"]),

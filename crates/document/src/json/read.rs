@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use super::failure::{FieldFailure, reason};
 use super::nesting::{DEPTH, too_deep};
 use super::operation::ParseOptions;
-use crate::{DataType, DocumentValue, Error, StructType, scalar};
+use crate::{DataType, DocumentValue, Error, StructType, scalar, unique_keys};
 
 /// Reads JSON as a value of the type, in the format of document fields; `None` for null.
 ///
@@ -159,7 +159,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                     self.failure.take(2)?;
                     entries.extend(entry);
                 }
-                Ok(Some(DocumentValue::Map(unique(entries))))
+                Ok(Some(DocumentValue::Map(unique_keys(entries))))
             }
             _ => Err(A::Error::invalid_type(Unexpected::Seq, &self)),
         }
@@ -194,7 +194,7 @@ impl<'a> ValueSeed<'a> {
                 entries.push((key, value));
             }
         }
-        Ok(DocumentValue::Map(unique(entries)))
+        Ok(DocumentValue::Map(unique_keys(entries)))
     }
 
     fn read_weighted_set<'de, A: MapAccess<'de>>(
@@ -215,7 +215,7 @@ impl<'a> ValueSeed<'a> {
                 elements.push((element, weight));
             }
         }
-        Ok(DocumentValue::WeightedSet(unique(elements)))
+        Ok(DocumentValue::WeightedSet(unique_keys(elements)))
     }
 
     fn read_struct<'de, A: MapAccess<'de>>(
@@ -269,19 +269,6 @@ impl<'a> ValueSeed<'a> {
 /// True for types whose values are text, which numbers and truth values are read as.
 const fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::String | DataType::Uri | DataType::Predicate)
-}
-
-/// Keeps the last entry of each key. Sorting avoids quadratic time for feeds with very many keys.
-fn unique<T>(entries: Vec<(DocumentValue, T)>) -> Vec<(DocumentValue, T)> {
-    let mut order: Vec<(Vec<u8>, usize)> =
-        entries.iter().enumerate().map(|(at, (key, _))| (crate::wire::encode_value(key), at)).collect();
-    order.sort_unstable();
-    let mut last = vec![false; entries.len()];
-    for (place, (key, at)) in order.iter().enumerate() {
-        last[*at] = order.get(place + 1).is_none_or(|(next, _)| next != key);
-    }
-    let mut last = last.into_iter();
-    entries.into_iter().filter(|_| last.next() == Some(true)).collect()
 }
 
 /// One element of a map written as a list: `{"key": …, "value": …}`.

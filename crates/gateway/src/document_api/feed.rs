@@ -2,9 +2,9 @@
 //!
 //! The body is read, split, parsed and committed piece by piece, each step on its own:
 //!
-//! 1. `input` receives the body, unpacks it, and splits it into operations; the rows of a table become puts
-//!    (`table`). A piece ends when it is large, or when no more of the body has arrived.
-//! 2. `prepare` parses the operations of a piece and runs their indexing statements.
+//! 1. `input` receives the body, unpacks it, and splits it into operations: JSON, or the rows of a table
+//!    (`table`, `operation`). A piece ends when it is large, or when no more of the body has arrived.
+//! 2. `prepare` reads the values of the operations of a piece, and runs their indexing statements.
 //! 3. `commit` writes them: what needs no other node and no model as one batch of the store, with one sync.
 //!    In a cluster, what other nodes own is sent to them as streams of their own (`relay`). Operations on one
 //!    document keep their order.
@@ -20,6 +20,7 @@ mod commit;
 mod forward;
 mod input;
 mod key;
+mod operation;
 mod prepare;
 mod relay;
 mod source;

@@ -14,4 +14,5 @@ mod starting;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
+mod tables;
 mod tls;

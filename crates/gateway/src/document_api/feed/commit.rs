@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
 use super::answered::KeyUnderWay;
-use super::forward::{ForwardedOperation, SingleOperation};
+use super::forward::ForwardedOperation;
 use super::key::Sha256Digest;
-use super::prepare::{PreparedItem, PreparedPiece, PreparedStep};
+use super::prepare::{PreparedItem, PreparedPiece, PreparedStep, RepeatableOperation};
 use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
@@ -63,7 +63,7 @@ struct WaveWrite {
     kind: OperationKind,
     id: DocumentId,
     /// The operation, in a cluster.
-    again: Option<SingleOperation>,
+    again: Option<RepeatableOperation>,
 }
 
 /// Operations on different documents.
@@ -325,8 +325,14 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
                 });
                 wave.finished.push(StreamOutcome::Ok);
             }
-            (Err(error), Some(single)) if is_not_executed(&error) && call.hop == ForwardKind::Client => {
-                wave.again.push(ForwardedOperation { number, place, single });
+            (Err(error), Some(again)) if is_not_executed(&error) && call.hop == ForwardKind::Client => {
+                match again.single() {
+                    Ok(single) => wave.again.push(ForwardedOperation { number, place, single }),
+                    Err(error) => {
+                        let failed = FailedOperation::of(number, place, &id, &error);
+                        wave.finished.push(StreamOutcome::Failed(failed));
+                    }
+                }
             }
             (Err(error), _) => {
                 wave.finished.push(StreamOutcome::Failed(FailedOperation::of(number, place, &id, &error)));

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::answer::FeedBreak;
 use super::key::{BodyDigest, Sha256Digest};
+use super::operation::ReceivedOperation;
 use super::source::{BodyFrame, FrameSource, PackedForm, SourceFailure};
 use super::table::FeedFormat;
 use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
@@ -81,7 +82,7 @@ pub(super) struct FeedItem {
     /// Offset in bytes of its end.
     pub(super) end: u64,
     /// The operation, or the reason why the text is not one.
-    pub(super) operation: Result<FeedOperation, FeedBreak>,
+    pub(super) operation: Result<ReceivedOperation, FeedBreak>,
 }
 
 /// Operations that follow each other.
@@ -229,7 +230,7 @@ impl GatheredPiece {
                 let place = operation.place;
                 self.end = place.offset + operation.json.len() as u64;
                 self.piece.bytes += operation.json.len();
-                (place, Ok(operation))
+                (place, Ok(ReceivedOperation::Json(operation)))
             }
             Err(millrace_document::Error::Operation { place, reason }) => {
                 self.end = self.end.max(place.offset);
@@ -250,16 +251,13 @@ impl GatheredPiece {
         number: u64,
         row: Result<ReadRow, millrace_table::Error>,
     ) -> Result<(), FeedBreak> {
-        let ReadRow { operation, place, end, is_last } =
-            row.map_err(|error| unreadable(error.to_string()))?;
+        let ReadRow { row, place, end, is_last } = row.map_err(|error| unreadable(error.to_string()))?;
         (self.end, self.is_within_batch) = (end, !is_last);
-        self.piece.bytes += operation.as_ref().map_or(0, |operation| operation.json.len());
-        self.piece.items.push(FeedItem {
-            number,
-            place,
-            end,
-            operation: operation.map_err(|error| unreadable(error.to_string())),
-        });
+        let operation = row
+            .map(|(id, row)| ReceivedOperation::Row { id, row })
+            .map_err(|error| unreadable(error.to_string()));
+        self.piece.bytes += operation.as_ref().map_or(0, ReceivedOperation::bytes);
+        self.piece.items.push(FeedItem { number, place, end, operation });
         Ok(())
     }
 }

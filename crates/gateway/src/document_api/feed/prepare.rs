@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_access::WantedGroups;
-use millrace_document::json::{self, FeedOperation, FeedPosition, split_place};
+use millrace_document::json::{FeedPosition, ParseOptions, split_place};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{DocumentWrite, ViewScope};
 use tokio::sync::mpsc;
@@ -13,6 +13,7 @@ use super::DocumentCall;
 use super::answer::{FailedOperation, FeedBreak};
 use super::forward::SingleOperation;
 use super::input::{FeedItem, FeedPiece};
+use super::operation::ReceivedOperation;
 use crate::document_api::retry::RetryPause;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
@@ -20,7 +21,6 @@ use crate::status::HttpError;
 use millrace_node::cluster::{ForwardKind, NodeAddress, RemoteNode};
 use millrace_node::deployment::CompiledDocumentType;
 use millrace_node::pool::{WorkFlow, pause};
-use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error, ErrorKind};
 
 /// An operation that can be executed, or has its outcome.
@@ -39,7 +39,7 @@ pub(super) enum PreparedStep {
     Write {
         kind: OperationKind,
         write: DocumentWrite,
-        again: Option<SingleOperation>,
+        again: Option<RepeatableOperation>,
     },
     /// An operation for another node, sent with others for that node.
     Relay {
@@ -51,6 +51,23 @@ pub(super) enum PreparedStep {
     /// No cluster takes the document.
     Ignored(DocumentId),
     Failed(FailedOperation),
+}
+
+/// An operation that can be executed like a single request.
+pub(super) struct RepeatableOperation {
+    operation: ReceivedOperation,
+    condition: Option<String>,
+}
+
+impl RepeatableOperation {
+    /// The operation as a request of its own.
+    ///
+    /// # Errors
+    /// A value does not fit its field.
+    pub(super) fn single(self) -> Result<SingleOperation, Error> {
+        let RepeatableOperation { operation, condition } = self;
+        Ok(SingleOperation { operation: operation.into_json()?, condition })
+    }
 }
 
 impl PreparedStep {
@@ -143,9 +160,9 @@ async fn prepare_items(
 /// reserves its own there; if its piece did, pieces could wait for each other.
 fn work_of(call: &DocumentCall, deployment: &CompiledApplication, item: &FeedItem) -> usize {
     let Ok(operation) = &item.operation else { return 0 };
-    match deployment.kind(operation.id.document_type()) {
-        Ok(kind) if matches!(destination(call, kind, &operation.id), StepDestination::Here) => {
-            WorkKind::Document(kind.block).bytes(&operation.json)
+    match deployment.kind(operation.id().document_type()) {
+        Ok(kind) if matches!(destination(call, kind, operation.id()), StepDestination::Here) => {
+            operation.work_bytes(kind.block)
         }
         _ => 0,
     }
@@ -188,9 +205,8 @@ fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: Fe
         Ok(operation) => match prepared_step(call, deployment, operation) {
             Ok(step) => step,
             Err(refused) => {
-                let RefusedOperation { operation, error } = *refused;
-                let failed = FailedOperation::of(number, place, &operation.id, &error);
-                PreparedStep::Failed(failed.within(&operation.json))
+                let RefusedOperation { id, json, error } = *refused;
+                PreparedStep::Failed(FailedOperation::of(number, place, &id, &error).within(&json))
             }
         },
     };
@@ -198,99 +214,109 @@ fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: Fe
 }
 
 /// Fills the only group of the caller into an id without a group, and permits the caller the document.
-fn admit(call: &DocumentCall, operation: &mut FeedOperation) -> Result<(), Error> {
+fn admit(call: &DocumentCall, operation: &mut ReceivedOperation) -> Result<(), Error> {
     let caller = call.caller.as_ref().expect("a feed begins with its caller");
-    let id = &operation.id;
+    let id = operation.id();
     if let Some(group) = caller.only_group()
         && *id.group() == DocumentGroup::None
     {
-        operation.id = DocumentId::new(id.namespace(), id.document_type(), group, id.name())?;
+        operation.set_id(DocumentId::new(id.namespace(), id.document_type(), group, id.name())?);
     }
-    caller.permit(WantedGroups::These(std::slice::from_ref(operation.id.group())))?;
+    caller.permit(WantedGroups::These(std::slice::from_ref(operation.id().group())))?;
     Ok(())
 }
 
 /// An operation that cannot be executed, and the reason.
 struct RefusedOperation {
-    operation: FeedOperation,
+    id: DocumentId,
+    /// Text in which the error has its place; empty for a row.
+    json: Vec<u8>,
     error: Error,
 }
 
 impl RefusedOperation {
-    fn boxed(operation: FeedOperation, error: Error) -> Box<Self> {
-        Box::new(RefusedOperation { operation, error })
+    fn boxed(operation: ReceivedOperation, error: Error) -> Box<Self> {
+        let (id, json) = match operation {
+            ReceivedOperation::Json(operation) => (operation.id, operation.json),
+            ReceivedOperation::Row { id, .. } => (id, Vec::new()),
+        };
+        Box::new(RefusedOperation { id, json, error })
     }
 }
 
 fn prepared_step(
     call: &DocumentCall,
     deployment: &CompiledApplication,
-    mut operation: FeedOperation,
+    mut operation: ReceivedOperation,
 ) -> Result<PreparedStep, Box<RefusedOperation>> {
-    let named = operation.id.clone();
+    let named = operation.id().clone();
     if let Err(error) = admit(call, &mut operation) {
         return Err(RefusedOperation::boxed(operation, error));
     }
-    let kind = match deployment.kind(operation.id.document_type()) {
+    let kind = match deployment.kind(operation.id().document_type()) {
         Ok(kind) => kind,
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
-    let options = json::ParseOptions {
+    let options = ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
         element_bytes_max: call.node.settings().limits.element_bytes_max,
     };
-    let destination = match destination(call, kind, &operation.id) {
+    let destination = match destination(call, kind, operation.id()) {
         // The other node would read the id in the text.
-        StepDestination::There(_) if operation.id != named => StepDestination::Single,
+        StepDestination::There(_) if *operation.id() != named => StepDestination::Single,
         StepDestination::Moved => {
             let error = Error::Unsettled("the document has got another owner".to_owned());
             return Err(RefusedOperation::boxed(operation, error));
         }
         destination => destination,
     };
-    if !matches!(destination, StepDestination::Here) && operation.kind != OperationKind::Remove {
-        return Ok(elsewhere(destination, SingleOperation { operation, condition: None }));
+    if !matches!(destination, StepDestination::Here) && operation.kind() != OperationKind::Remove {
+        return elsewhere(destination, RepeatableOperation { operation, condition: None });
     }
     let parse = || {
-        let bytes = operation.json.len();
+        let bytes = operation.bytes();
         kind.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
-        if operation.kind != OperationKind::Remove && matches!(destination, StepDestination::Here) {
-            let id = &operation.id;
+        if operation.kind() != OperationKind::Remove && matches!(destination, StepDestination::Here) {
+            let id = operation.id();
             let caller = call.caller.as_ref().expect("a feed begins with its caller");
             let permit = caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?;
             call.node.admit_size(&permit, id, bytes)?;
         }
-        let id = operation.id.clone();
-        let document_type = &kind.schema.document_type;
-        Ok(json::parse(&operation.json, operation.kind, id, document_type, options)?)
+        operation.parse(&kind.schema.document_type, options)
     };
     let parsed = match parse() {
         Ok(parsed) => parsed,
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
     if !matches!(destination, StepDestination::Here) {
-        return Ok(elsewhere(destination, SingleOperation { operation, condition: parsed.condition }));
+        return elsewhere(destination, RepeatableOperation { operation, condition: parsed.condition });
     }
-    let condition = parsed.condition.clone().filter(|_| operation.kind == OperationKind::Remove);
+    let condition = parsed.condition.clone().filter(|_| operation.kind() == OperationKind::Remove);
     match write::change_here(call, deployment, kind, parsed) {
         Ok(Some(change)) => {
-            let (kind, write) = (operation.kind, DocumentWrite { id: operation.id.clone(), change });
-            let again = call.node.cluster().map(|_| SingleOperation { operation, condition });
+            let (kind, write) = (operation.kind(), DocumentWrite { id: operation.id().clone(), change });
+            let again = call.node.cluster().map(|_| RepeatableOperation { operation, condition });
             Ok(PreparedStep::Write { kind, write, again })
         }
-        Ok(None) => Ok(PreparedStep::Ignored(operation.id)),
+        Ok(None) => Ok(PreparedStep::Ignored(operation.id().clone())),
         Err(error) => Err(RefusedOperation::boxed(operation, error)),
     }
 }
 
 /// Step of an operation that is not executed here.
-fn elsewhere(destination: StepDestination, operation: SingleOperation) -> PreparedStep {
-    match destination {
+fn elsewhere(
+    destination: StepDestination,
+    operation: RepeatableOperation,
+) -> Result<PreparedStep, Box<RefusedOperation>> {
+    let id = operation.operation.id().clone();
+    let operation =
+        operation.single().map_err(|error| Box::new(RefusedOperation { id, json: Vec::new(), error }))?;
+    Ok(match destination {
         StepDestination::There(remote) => PreparedStep::Relay { remote, operation },
         StepDestination::Here | StepDestination::Single | StepDestination::Moved => {
             PreparedStep::Forward(operation)
         }
-    }
+    })
 }
 
 impl FailedOperation {
