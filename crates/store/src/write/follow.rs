@@ -127,7 +127,9 @@ impl FollowerSlot {
     /// Holds the slot while a commit is made: a follower that is set afterwards gets none of its rows, and
     /// all of later commits.
     pub fn hold(&self) -> HeldFollower<'_> {
-        HeldFollower(self.slot.read())
+        // A commit has the gate of its generation and waits for the slot; a drop has the slot and waits for
+        // the gate. So neither may wait behind a follower that is being set and waits for the other.
+        HeldFollower(self.slot.read_recursive())
     }
 
     /// Sets the follower, and returns the result of `then`, which runs while no commit is under way.
@@ -200,5 +202,25 @@ impl Drop for BucketsInChange<'_> {
         if let Some(follower) = self.follower {
             follower.changed(self.buckets);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test does not end if the second holder waits.
+    #[test]
+    fn a_follower_that_is_being_set_lets_a_second_holder_pass() {
+        let slot = FollowerSlot::default();
+        std::thread::scope(|threads| {
+            let first = slot.hold();
+            threads.spawn(|| slot.set(None, || ()));
+            while slot.slot.try_read().is_some() {
+                std::thread::yield_now();
+            }
+            drop(slot.hold());
+            drop(first);
+        });
     }
 }
