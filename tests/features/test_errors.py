@@ -140,7 +140,7 @@ EMBEDDER = '<component id="e" type="hugging-face-embedder"><transformer-model pa
         "search/query-profiles/a.xml": "<query-profile id='a' inherits='b'/>",
         "services.xml": CONTAINER.format("<handler id='h'/>").replace("<redundancy>1", "<redundancy>one"),
     }, [
-        "rules/a.sr:1:3: expected a condition, '->' or '+>', found '-'",
+        "rules/a.sr:1:3: Could not parse rule 'a': expected a condition, '->' or '+>', found '-'",
         "rules/b.sr:1:1: no condition [c]: define it with '[c] :- …;' here or in an included rule base",
         "schemas/s.sd:35:27: rank profile p: no rank feature, function or constant 'nosuch'",
         "schemas/t.sd:1:33: expected 'type' and the type of the field: field x type string { … }, found 'typ'",
@@ -214,8 +214,8 @@ rank-profile r { first-phase { expression: xgboost("t.json") } second-phase { ex
     ({
         "schemas/s.sd": schema(score="nosuch").replace("year type int", "year type string").replace("seen type bool", "seen type string"),
     }, [
-        "field 'seen' of document type 's' changes from bool to string; ",
-        "field 'year' of document type 's' changes from int to string; ",
+        "Document type 's': Field 'seen' changed: data type: 'bool' -> 'string'; ",
+        "Document type 's': Field 'year' changed: data type: 'int' -> 'string'; ",
         "schemas/s.sd:35:27: rank profile p: no rank feature, function or constant 'nosuch'",
     ]),
 ])

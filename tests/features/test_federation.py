@@ -159,7 +159,7 @@ def test_a_source_may_take_less_time_than_the_query(node):
 
 REFUSED = [
     ({"source.mail.hits": "many"}, "source 'mail': "),
-    ({"source.mail.hits": 401}, "401 requested"),
+    ({"source.mail.hits": 401}, "401 hits requested"),
     ({"source.mail.searchChain": "both"}, "parameter 'source.mail.searchChain': the request has one for all sources"),
     ({"source.mail.format": "xml"}, "parameter 'source.mail.format': the request has one for all sources"),
     ({"sources": "mail,drive", "source.drive.provider": "new"},

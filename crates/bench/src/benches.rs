@@ -2,6 +2,7 @@
 
 mod bulk;
 mod bulk_beside;
+mod bulk_elastic;
 mod bulk_nodes;
 mod bytes;
 mod cliffs;
@@ -149,6 +150,7 @@ pub const BENCHES: &[Benchmark] = &[
     bulk_beside::FAIR,
     bulk_beside::MEMORY,
     bulk_nodes::BENCH,
+    bulk_elastic::BENCH,
     visible::BENCH,
     fair::BENCH,
     bytes::BENCH,

@@ -37,10 +37,15 @@ impl PutBody {
     }
 }
 
+/// Bodies of puts.
+pub(crate) fn bodies(body: PutBody) -> Result<Vec<Vec<u8>>, Error> {
+    let mut maker = DocumentMaker::new()?;
+    Ok((0..BODIES).map(|_| body.make(&mut maker)).collect())
+}
+
 /// Puts of different documents, one for each number, and the average bytes of their bodies.
 pub(crate) fn puts(body: PutBody) -> Result<(Requests, usize), Error> {
-    let mut maker = DocumentMaker::new()?;
-    let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(body.make(&mut maker))).collect();
+    let bodies: Vec<Bytes> = bodies(body)?.into_iter().map(Bytes::from).collect();
     let average = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
     let request = move |number: u64| {
         let body = bodies[number as usize % bodies.len()].clone();

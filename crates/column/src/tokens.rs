@@ -290,10 +290,18 @@ impl TokensColumn {
 pub struct TokensBuilder {
     /// Words; a word with a separate stem is followed by [`AND_STEM`] and the stem.
     words: WordInterner,
+    /// Words that were added by [`TokensBuilder::stemmed_by`].
+    seen: HashTable<SeenWord>,
     starts: Vec<u32>,
     ids: Vec<u32>,
     /// Reusable buffer.
     key: Vec<u8>,
+}
+
+/// A word that a stemmer had before.
+struct SeenWord {
+    id: u32,
+    stemmer: u8,
 }
 
 /// A word, its stem if that differs, and its number while the column is built.
@@ -333,6 +341,33 @@ impl TokensBuilder {
         self.key.extend_from_slice(stem);
         let id = self.words.number(&self.key);
         self.ids.push(id);
+    }
+
+    /// Adds a word of the stemmer with this number. `stem` is called where the word is new to it; a word with
+    /// an empty stem is left out.
+    pub fn stemmed_by(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce() -> String) {
+        let TokensBuilder { words, seen, ids, .. } = self;
+        let hash = words.hasher.hash_one(word);
+        let is_same = |known: &SeenWord| {
+            let key = words.text(known.id);
+            known.stemmer == stemmer
+                && key
+                    .strip_prefix(word)
+                    .is_some_and(|rest| rest.first().is_none_or(|byte| *byte == AND_STEM))
+        };
+        if let Some(known) = seen.find(hash, is_same) {
+            ids.push(known.id);
+            return;
+        }
+        let stem = stem();
+        if stem.is_empty() {
+            return;
+        }
+        self.stemmed(word, stem.as_bytes());
+        let TokensBuilder { words, seen, ids, .. } = self;
+        let id = *ids.last().expect("a word was added");
+        let hash_of = |known: &SeenWord| words.hasher.hash_one(parts(words.text(known.id)).0);
+        seen.insert_unique(hash, SeenWord { id, stemmer }, hash_of);
     }
 
     /// Separates two elements of the current document.

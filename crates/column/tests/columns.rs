@@ -121,6 +121,24 @@ proptest! {
         column.stemmed(b"zzz", |_| panic!("no word has this stem"));
     }
 
+    /// Each stemmer cuts words at its own length; one of them cuts some words off altogether.
+    #[test]
+    fn remembered_stems_are_those_of_their_stemmer(
+        words in prop::collection::vec(("[a-c]{1,4}", 0..3_u8), 0..60),
+    ) {
+        let stem = |word: &str, stemmer: u8| word[..word.len().min(usize::from(stemmer) * 2)].to_owned();
+        let (mut remembering, mut plain) = (TokensBuilder::new(), TokensBuilder::new());
+        for (word, stemmer) in &words {
+            remembering.stemmed_by(*stemmer, word.as_bytes(), || stem(word, *stemmer));
+            if *stemmer > 0 {
+                plain.stemmed(word.as_bytes(), stem(word, *stemmer).as_bytes());
+            }
+        }
+        [&mut remembering, &mut plain].into_iter().for_each(TokensBuilder::end_document);
+        let [remembering, plain] = [remembering, plain].map(|builder| Column::Tokens(builder.finish()));
+        prop_assert_eq!(texts(&remembering), texts(&plain));
+    }
+
     #[test]
     fn joined_columns_hold_the_documents_of_both(
         a in prop::collection::vec(text(), 1..10), b in prop::collection::vec(text(), 1..10), from in 0usize..10,

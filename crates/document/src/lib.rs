@@ -25,6 +25,7 @@ mod value;
 mod version;
 mod visible;
 pub mod wire;
+mod zcurve;
 
 pub use document::{Document, Timestamp};
 pub use encoded::{
@@ -43,3 +44,4 @@ pub use update::{ArithmeticOperator, DocumentUpdate, FieldUpdate, MissingNumber,
 pub use value::{DocumentValue, unique_keys};
 pub use version::{DocumentVersion, DropScope, DroppedScope};
 pub use visible::{ValueVisibility, is_of_type, unrecorded_type};
+pub use zcurve::zcurve;

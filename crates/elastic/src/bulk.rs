@@ -1,7 +1,7 @@
 //! `_bulk`: many writes in one request, each with its own result.
 //!
 //! Nothing is done before all action lines are read: a malformed one refuses the whole. The writes of a bulk
-//! are begun one after the other and share their syncs.
+//! are one batch of the store.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
+use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest};
 use crate::source::SourceFilter;
 use crate::update::UpdateBody;
-use crate::writing::{PendingSingle, SingleWrite, VersionRule, WriteAction, WriteConditions};
+use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
 
 /// A parsed item.
 struct BulkItem {
@@ -26,12 +27,6 @@ struct BulkItem {
     pipeline: Option<String>,
     /// The write, or the reason for which this item alone is refused.
     write: Result<SingleWrite, Error>,
-}
-
-/// Progress of an item.
-enum ItemProgress {
-    Pending(PendingSingle),
-    Refused(Error),
 }
 
 /// Defaults of all items, from the parameters of the request.
@@ -61,31 +56,35 @@ pub(crate) fn bulk(
     let refresh = RefreshPolicy::of(parameters)?;
     let items = parse(&request.body, &defaults)?;
     let mut heads = Vec::with_capacity(items.len());
-    let mut progress = Vec::with_capacity(items.len());
+    let mut placed = Vec::with_capacity(items.len());
     let mut touched = Vec::new();
+    let mut placer = WritePlacer::new(door);
     for item in items {
         let BulkItem { action, index, id, require_alias, pipeline, write } = item;
         let name = index.unwrap_or_default();
-        let begun = write.and_then(|write| {
+        let place = write.and_then(|write| {
             check_pipeline(door, pipeline.as_deref())?;
-            let placed = door.place(&name, write, require_alias)?;
-            if refresh != RefreshPolicy::None && !touched.contains(&placed.index.entry.name) {
-                touched.push(placed.index.entry.name.clone());
+            placer.place(&name, write, require_alias)
+        });
+        let refused = match place {
+            Ok(place) => {
+                if refresh != RefreshPolicy::None && !touched.contains(&place.index.entry.name) {
+                    touched.push(place.index.entry.name.clone());
+                }
+                placed.push(place);
+                None
             }
-            door.begin(placed)
-        });
-        heads.push((action, name, id));
-        progress.push(match begun {
-            Ok(pending) => ItemProgress::Pending(pending),
-            Err(error) => ItemProgress::Refused(error),
-        });
+            Err(error) => Some(error),
+        };
+        heads.push((action, name, id, refused));
     }
-    let mut answers = Vec::with_capacity(progress.len());
+    let mut written = writing::write_all(&door.node, &placed).into_iter();
+    let mut answers = Vec::with_capacity(heads.len());
     let mut has_errors = false;
-    for ((action, index, id), progress) in heads.into_iter().zip(progress) {
-        let outcome = match progress {
-            ItemProgress::Pending(pending) => pending.wait(),
-            ItemProgress::Refused(error) => Err(error),
+    for (action, index, id, refused) in heads {
+        let outcome = match refused {
+            None => written.next().expect("each write that has a place has a result"),
+            Some(error) => Err(error),
         };
         let item = match outcome {
             Ok(result) => {

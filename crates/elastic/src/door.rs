@@ -1,4 +1,4 @@
-//! The door: the node behind it, the catalog, and the way of a write to its index.
+//! The door: the node behind it, the catalog, and the indexes that writes go to.
 
 use std::sync::Arc;
 
@@ -9,21 +9,14 @@ use crate::Error;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, write_reply};
 use crate::scrolls::OpenScrolls;
-use crate::writing::{PendingSingle, SingleWrite, WriteAction};
-use crate::{index_admin, mapping, names, otlp, parameters, routes, shelf, templates, writing};
+use crate::writing::WriteAction;
+use crate::{index_admin, names, otlp, parameters, routes, shelf, templates};
 
 /// Elasticsearch's interfaces over a node.
 pub struct ElasticDoor {
     pub(crate) node: Arc<Node>,
     pub(crate) catalog: DoorCatalog,
     pub(crate) scrolls: OpenScrolls,
-}
-
-/// A write with the place where it goes.
-#[derive(Clone)]
-pub(crate) struct PlacedWrite {
-    pub(crate) index: OpenIndex,
-    pub(crate) write: SingleWrite,
 }
 
 impl ElasticDoor {
@@ -137,92 +130,8 @@ impl ElasticDoor {
         index_admin::create(&mut change, name, Map::new())
     }
 
-    /// Checks a write, fits its document to the mapping of its index, and adds new fields to it.
-    pub(crate) fn place(
-        &self,
-        name: &str,
-        write: SingleWrite,
-        require_alias: bool,
-    ) -> Result<PlacedWrite, Error> {
-        writing::check(&write)?;
-        let index = self.write_index(name, write.action, require_alias)?;
-        let mut write = write;
-        if write.routing.is_none() {
-            write.routing = alias_routing(&index, name);
-        }
-        let needs_routing = index.entry.mappings.get("_routing").and_then(|routing| routing.get("required"));
-        if write.routing.is_none() && needs_routing == Some(&Value::Bool(true)) {
-            let id = write.id.as_deref().unwrap_or("null");
-            return Err(Error::IllegalArgument(format!(
-                "routing is required for [{}]/[{id}]",
-                index.entry.name
-            )));
-        }
-        let index = match &write.update {
-            Some(update) => {
-                let index = self.fit(index, update.doc.as_ref())?;
-                self.fit(index, update.upsert.as_ref())?
-            }
-            None if write.action == WriteAction::Delete => index,
-            None => {
-                let document: Value =
-                    serde_json::from_str(&write.source).map_err(|error| Error::Mapping {
-                        reason: "failed to parse".to_owned(),
-                        cause: Some(("json_parse_exception", error.to_string())),
-                    })?;
-                let Value::Object(document) = document else {
-                    return Err(Error::Mapping {
-                        reason: "failed to parse".to_owned(),
-                        cause: Some(("not_x_content_exception", "a document is a JSON object".to_owned())),
-                    });
-                };
-                self.fit(index, Some(&document))?
-            }
-        };
-        Ok(PlacedWrite { index, write })
-    }
-
-    /// Fits a document to the mapping of an index; returns the index with the new fields.
-    fn fit(&self, index: OpenIndex, document: Option<&Map<String, Value>>) -> Result<OpenIndex, Error> {
-        let Some(document) = document else { return Ok(index) };
-        if !mapping::fit(&mut index.entry.mappings.clone(), document)? {
-            return Ok(index);
-        }
-        let mut change = self.catalog.change()?;
-        // Another request may have added fields, or deleted the index, meanwhile.
-        let Some(newest) = change.indexes.get(&index.entry.name) else {
-            return Err(Error::no_index(&index.entry.name));
-        };
-        let mut entry = (*newest.entry).clone();
-        match mapping::fit(&mut entry.mappings, document)? {
-            true => change.put_index(entry),
-            false => Ok(newest.clone()),
-        }
-    }
-
-    /// Places a log record in its data stream, which is made if it does not exist. A value that does not fit
-    /// the mapping refuses no record: it is kept, and described in the result.
-    ///
-    /// # Errors
-    /// The stream cannot be made or written to, or its mapping is strict and lacks a field.
-    pub(crate) fn place_record(
-        &self,
-        stream: &str,
-        fields: &Map<String, Value>,
-        write: SingleWrite,
-    ) -> Result<(PlacedWrite, Option<Error>), Error> {
-        let index = self.record_index(stream)?;
-        match self.fit(index.clone(), Some(fields)) {
-            Ok(index) => Ok((PlacedWrite { index, write }, None)),
-            Err(misfit @ (Error::Mapping { .. } | Error::IllegalArgument(_))) => {
-                Ok((PlacedWrite { index, write }, Some(misfit)))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// Index that records of a data stream go to.
-    fn record_index(&self, stream: &str) -> Result<OpenIndex, Error> {
+    pub(crate) fn record_index(&self, stream: &str) -> Result<OpenIndex, Error> {
         let is_new = existing(&*self.catalog.read()?, stream, WriteAction::Create)?.is_none();
         if is_new && self.auto_create()? {
             names::check_index_name(stream)?;
@@ -234,17 +143,6 @@ impl ElasticDoor {
         }
         self.write_index(stream, WriteAction::Create, false)
     }
-
-    /// Begins a write that has its place.
-    pub(crate) fn begin(&self, placed: PlacedWrite) -> Result<PendingSingle, Error> {
-        writing::begin(&self.node, &placed.index, placed.write)
-    }
-}
-
-/// Routing value that an alias gives to writes.
-fn alias_routing(index: &OpenIndex, name: &str) -> Option<String> {
-    let alias = index.entry.aliases.get(name)?;
-    alias.get("index_routing")?.as_str().map(str::to_owned)
 }
 
 /// Existing index that writes to `name` go to.

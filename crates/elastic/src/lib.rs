@@ -32,6 +32,7 @@ mod nested;
 mod otlp;
 mod parameters;
 mod patterns;
+mod placing;
 mod query;
 mod query_members;
 mod query_ranges;

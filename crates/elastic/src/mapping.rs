@@ -239,11 +239,9 @@ fn merge_properties(
 
 /// Checks a document against a mapping, and adds its new fields to it. True if there are any.
 pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
-    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
-    let mut pass = MappingPass { date_detection, changed: false };
     let mut fitted = mappings.clone();
-    pass.object(&mut fitted, document, "", &DynamicMode::True, 0)?;
-    if pass.changed {
+    let is_changed = fit_in_place(&mut fitted, document)?;
+    if is_changed {
         let count = all_fields(&fitted).len();
         if count > FIELDS_MAX {
             return Err(Error::IllegalArgument(format!(
@@ -252,6 +250,18 @@ pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Valu
         }
         *mappings = fitted;
     }
+    Ok(is_changed)
+}
+
+/// Like [`fit`], but after an error the mapping may have some of the new fields, and their number is not
+/// checked.
+pub(crate) fn fit_in_place(
+    mappings: &mut Map<String, Value>,
+    document: &Map<String, Value>,
+) -> Result<bool, Error> {
+    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
+    let mut pass = MappingPass { date_detection, changed: false };
+    pass.object(mappings, document, "", &DynamicMode::True, 0)?;
     Ok(pass.changed)
 }
 

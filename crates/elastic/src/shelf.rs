@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
 use millrace_node::Node;
-use millrace_node::cluster::{ClusterError, GroupDropRequest};
-use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreVisit, ViewScope, VisitedVersion};
+use millrace_node::cluster::{BatchedWrite, ClusterError, GroupDropRequest};
+use millrace_store::{
+    CommittedWrite, DocumentWrite, StoreChange, StoreVisit, ViewScope, VisitedVersion, WriteDurability,
+};
 
 use crate::Error;
 
@@ -26,6 +28,9 @@ const HOME: u32 = 0x00e1_a571;
 
 /// Time limit of a write.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time beyond that limit after which no outcome will come.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Documents read in one step of a scan.
 const PAGE: usize = 1024;
@@ -119,12 +124,52 @@ impl StoredSource {
 }
 
 /// Write under way.
-pub(crate) type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
+type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
+
+/// Writes documents together, and waits until all are durable or refused; the outcomes have their order. The
+/// writes of one document are done in their order. The store of a node that runs alone takes all of them on,
+/// or none.
+pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<CommittedWrite, Error>> {
+    if writes.is_empty() {
+        return Vec::new();
+    }
+    let count = writes.len();
+    let Some(cluster) = node.cluster() else {
+        let (sender, receiver) = channel();
+        let told = move |outcomes| {
+            // The caller may have left; the writes stand all the same.
+            let _ = sender.send(outcomes);
+        };
+        return match node.store().write_batch(writes, WriteDurability::Synced, told) {
+            Err(refused) => vec![Err(refused.error.into()); count],
+            Ok(wait) => {
+                let until = Instant::now() + wait;
+                let outcomes = receiver.recv_timeout(PATIENCE + GRACE);
+                std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                match outcomes {
+                    Ok(outcomes) => outcomes.into_iter().map(|outcome| Ok(outcome?)).collect(),
+                    Err(_) => vec![Err(unconfirmed()); count],
+                }
+            }
+        };
+    };
+    let mut receivers = Vec::with_capacity(count);
+    let batched = |write| {
+        let (sender, receiver) = channel();
+        receivers.push(receiver);
+        let done = Box::new(move |outcome| {
+            // As above.
+            let _ = sender.send(outcome);
+        });
+        BatchedWrite { write, done }
+    };
+    let batch = writes.into_iter().map(batched).collect();
+    cluster.write_batch(batch, Instant::now() + PATIENCE);
+    receivers.iter().map(finish).collect()
+}
 
 /// Begins a write. Writes of one document are done in the order in which they begin; many share a sync.
-///
-/// All writes of the door pass here, so that batches can be put under it.
-pub(crate) fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
+fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
     let (sender, receiver) = channel();
     match node.cluster() {
         None => node.store().write(write, move |outcome| {
@@ -144,13 +189,17 @@ pub(crate) fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
 }
 
 /// Waits for a write.
-pub(crate) fn finish(receiver: &CommitReceiver) -> Result<CommittedWrite, Error> {
-    match receiver.recv_timeout(PATIENCE + Duration::from_secs(5)) {
+fn finish(receiver: &CommitReceiver) -> Result<CommittedWrite, Error> {
+    match receiver.recv_timeout(PATIENCE + GRACE) {
         Ok(outcome) => Ok(outcome?),
-        Err(_) => Err(Error::Unavailable(
-            "the write was not confirmed in time; whether it was done is not known: repeat it".to_owned(),
-        )),
+        Err(_) => Err(unconfirmed()),
     }
+}
+
+fn unconfirmed() -> Error {
+    Error::Unavailable(
+        "the write was not confirmed in time; whether it was done is not known: repeat it".to_owned(),
+    )
 }
 
 /// Writes a document, or removes it, and waits until this is durable.

@@ -8,11 +8,12 @@ use crate::catalog::OpenIndex;
 use crate::door::ElasticDoor;
 use crate::fields;
 use crate::names::{self, NameOptions};
+use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
 use crate::update::UpdateBody;
-use crate::writing::{SingleWrite, VersionRule, WriteAction, WriteConditions};
+use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
 
 /// A write of one document by a request of its own.
 pub(crate) fn write(
@@ -72,9 +73,10 @@ pub(crate) fn write(
         shown,
     };
     let require_alias = parameters.flag("require_alias")?.unwrap_or(false);
-    let placed = door.place(index, single, require_alias)?;
-    let index = placed.index.clone();
-    let result = door.begin(placed)?.wait()?;
+    let placed = WritePlacer::new(door).place(index, single, require_alias)?;
+    let mut written = writing::write_all(&door.node, std::slice::from_ref(&placed));
+    let result = written.pop().expect("one write has one result")?;
+    let index = placed.index;
     if refresh != RefreshPolicy::None {
         index.refresh_for(&result.id);
     }

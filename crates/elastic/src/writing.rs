@@ -1,15 +1,17 @@
 //! Writes of single documents: index, create, update and delete, with their conditions and results.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millrace_node::Node;
-use millrace_store::{DocumentWrite, StoreChange, StoreModification};
+use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{OpenIndex, random_text};
-use crate::shelf::{self, CommitReceiver, StoredSource};
+use crate::placing::PlacedWrite;
+use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
 use crate::update::{self, UpdateBody};
 
@@ -17,7 +19,7 @@ use crate::update::{self, UpdateBody};
 const ID_BYTES_MAX: usize = 512;
 
 /// Kind of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WriteAction {
     Index,
     Create,
@@ -118,24 +120,89 @@ impl WriteResult {
     }
 }
 
-/// A write that has begun.
-pub(crate) struct PendingSingle {
-    receiver: CommitReceiver,
-    slot: Arc<Mutex<Option<Result<WriteResult, Error>>>>,
+/// Time after which writes that the store has no room for are given up, if none of their request is done
+/// meanwhile.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pauses between the tries of such writes.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+
+/// Bytes of documents, and number of writes, that are written together.
+const TOGETHER_BYTES: usize = 2 << 20;
+const TOGETHER_MAX: usize = 2048;
+
+/// A write for the store, and the decision about it that is taken in its turn.
+struct DecidedWrite {
+    write: DocumentWrite,
+    slot: DecisionSlot,
 }
 
-impl PendingSingle {
-    /// Waits until the write is durable, or refused.
-    pub(crate) fn wait(self) -> Result<WriteResult, Error> {
-        let committed = shelf::finish(&self.receiver);
-        match self.slot.lock().take() {
-            Some(Ok(result)) => committed.map(|_| result),
-            Some(Err(refused)) => Err(refused),
-            None => Err(match committed {
-                Err(error) => error,
-                Ok(_) => Error::Internal("a write was confirmed, but not decided".to_owned()),
-            }),
+type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
+
+/// Writes documents, many at a time, and waits until all are durable or refused; the results have their
+/// order. The writes of one document are done in their order. Writes that the store has no room for are tried
+/// again for a while.
+pub(crate) fn write_all(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+    let mut results = Vec::with_capacity(placed.len());
+    while results.len() < placed.len() {
+        let rest = &placed[results.len()..];
+        let mut bytes = 0;
+        let fits = |placed: &&PlacedWrite| {
+            bytes += placed.write.source.len();
+            bytes <= TOGETHER_BYTES
+        };
+        let together = rest.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
+        results.extend(write_together(node, &rest[..together]));
+    }
+    results
+}
+
+/// Writes documents in one batch, which is tried again with those that were refused.
+fn write_together(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+    let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
+    let mut pause = PAUSES[0];
+    let mut deadline = Instant::now() + PATIENCE;
+    loop {
+        let (mut writes, mut slots) = (Vec::new(), Vec::new());
+        for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
+            match prepare(&placed[at]) {
+                Ok(DecidedWrite { write, slot }) => {
+                    writes.push(write);
+                    slots.push((at, slot));
+                }
+                Err(error) => *result = Some(Err(error)),
+            }
         }
+        let tried = slots.len();
+        let committed = shelf::write_all(node, writes);
+        let refused = committed.iter().filter(|outcome| matches!(outcome, Err(Error::Rejected(_)))).count();
+        if refused < tried {
+            (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+        }
+        let is_over = Instant::now() >= deadline;
+        for ((at, slot), committed) in slots.into_iter().zip(committed) {
+            // Where only some were taken on, a later write of the same document may be done already.
+            let can_wait = refused == tried || placed[at].write.id.is_none();
+            match committed {
+                Err(Error::Rejected(_)) if can_wait && !is_over => {}
+                committed => results[at] = Some(decided(&slot, committed)),
+            }
+        }
+        if results.iter().all(Option::is_some) {
+            return results.into_iter().flatten().collect();
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+/// Result of a write whose turn has come, or that was not taken on.
+fn decided(slot: &DecisionSlot, committed: Result<CommittedWrite, Error>) -> Result<WriteResult, Error> {
+    match (slot.lock().take(), committed) {
+        (Some(Err(refused)), _) => Err(refused),
+        (_, Err(error)) => Err(error),
+        (Some(Ok(result)), Ok(_)) => Ok(result),
+        (None, Ok(_)) => Err(Error::Internal("a write was confirmed, but not decided".to_owned())),
     }
 }
 
@@ -184,13 +251,25 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
     if wrong.is_empty() { Ok(()) } else { Err(Error::Validation(wrong)) }
 }
 
-/// Begins a write, which was checked, and whose fields the mapping of the index has. The decision is taken
-/// when the write's turn among those of its document comes.
-pub(crate) fn begin(node: &Node, index: &OpenIndex, write: SingleWrite) -> Result<PendingSingle, Error> {
+/// Prepares a write, which was checked, and whose fields the mapping of the index has. The decision is taken
+/// when the write's turn among those of its document comes; at once, if the document gets a new id.
+fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
+    let PlacedWrite { index, write } = placed.clone();
     let name = write.id.clone().unwrap_or_else(|| random_text(20));
     let id = index.group().id(&name)?;
-    let slot = Arc::new(Mutex::new(None));
-    let (decided, index) = (Arc::clone(&slot), index.clone());
+    if write.id.is_none() && write.action != WriteAction::Update {
+        let (result, effect) = decide(&index, &name, &write, None)?;
+        if let Some(Some(after)) = effect {
+            if index.hides_writes() {
+                index.live.hide(&name, None);
+            }
+            let change = StoreChange::Put(after.document(id.clone()));
+            let slot = Arc::new(Mutex::new(Some(Ok(result))));
+            return Ok(DecidedWrite { write: DocumentWrite { id, change }, slot });
+        }
+    }
+    let slot = DecisionSlot::default();
+    let decided = Arc::clone(&slot);
     let stored_id = id.clone();
     let change = StoreChange::Modify(Box::new(move |stored| {
         let stored = stored.map(|(document, _)| StoredSource::of(&document));
@@ -206,7 +285,7 @@ pub(crate) fn begin(node: &Node, index: &OpenIndex, write: SingleWrite) -> Resul
         *decided.lock() = Some(decision.map(|(result, _)| result));
         Ok(modification)
     }));
-    Ok(PendingSingle { receiver: shelf::begin(node, DocumentWrite { id, change }), slot })
+    Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
 }
 
 /// Result of a write, and its effect: nothing, a removal or a new version.

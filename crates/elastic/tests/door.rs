@@ -53,6 +53,51 @@ fn bulks_are_written_item_by_item_and_survive_a_restart() {
     assert!(next > seq_no, "sequence numbers are not given twice: {next} after {seq_no}");
 }
 
+/// More items than are written together, on few documents: each sees those before it. One that does not fit
+/// leaves none of its new fields in the mapping.
+#[test]
+fn a_large_bulk_is_done_in_its_order() {
+    const ITEMS: i64 = 2500;
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /strict",
+        r#"{"mappings":{"properties":{"o":{"dynamic":"strict","properties":{"n":{"type":"long"}}}}}}"#,
+    );
+    let mut body = String::new();
+    for item in 0..ITEMS {
+        body.push_str(&match item % 5 {
+            0 => format!("{{\"index\":{{\"_index\":\"a\",\"_id\":\"same\"}}}}\n{{\"n\":{item}}}\n"),
+            1 => "{\"update\":{\"_index\":\"a\",\"_id\":\"same\"}}\n{\"doc\":{\"m\":1}}\n".to_owned(),
+            2 => "{\"delete\":{\"_index\":\"a\",\"_id\":\"same\"}}\n".to_owned(),
+            3 => format!("{{\"index\":{{\"_index\":\"a\"}}}}\n{{\"n\":{item},\"f{}\":true}}\n", item % 7),
+            _ => "{\"index\":{\"_index\":\"strict\"}}\n{\"new\":1,\"o\":{\"other\":1}}\n".to_owned(),
+        });
+    }
+    body.push_str("{\"index\":{\"_index\":\"strict\"}}\n{\"o\":{\"n\":1}}\n");
+    let answer = door.get("POST /_bulk", &body);
+    let items = answer["items"].as_array().expect("items");
+    assert_eq!(items.len() as i64, ITEMS + 1);
+    for (at, item) in items[..ITEMS as usize].iter().enumerate() {
+        let (_, item) = item.as_object().expect("an item").iter().next().expect("has one action");
+        let expected = match at % 5 {
+            0 | 3 => json!([201, "created"]),
+            1 => json!([200, "updated"]),
+            2 => json!([200, "deleted"]),
+            _ => json!([400, "strict_dynamic_mapping_exception"]),
+        };
+        let found = json!([item["status"], item.get("result").unwrap_or(&item["error"]["type"])]);
+        assert_eq!(found, expected, "item {at}: {item}");
+    }
+    assert_eq!(items[ITEMS as usize]["index"]["status"], 201);
+    assert_eq!(door.get("GET /a/_count", "")["count"], ITEMS / 5);
+    let mapping = door.get("GET /a/_mapping", "");
+    let fields = mapping["a"]["mappings"]["properties"].as_object().expect("fields");
+    assert_eq!(fields.len(), 9, "{mapping}");
+    let mapping = door.get("GET /strict/_mapping", "");
+    assert_eq!(mapping["strict"]["mappings"]["properties"].as_object().map(|fields| fields.len()), Some(1));
+}
+
 #[test]
 fn deleted_indexes_leave_nothing_behind() {
     let directory = directory();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use millrace_document::{DataType, DocumentValue, EncodedLeafValues, LeafColumn};
+use millrace_document::{DataType, DocumentValue, EncodedLeafValues, LeafColumn, zcurve};
 use millrace_schema::{Schema, SchemaField};
 
 use crate::Error;
@@ -68,13 +68,8 @@ impl CheckedField {
             ))
         };
         let field = schema.fields.get(path.field.as_str());
-        let position = path
-            .field
-            .strip_suffix("_zcurve")
-            .filter(|_| field.is_none() && path.steps.is_empty())
-            .and_then(|name| schema.fields.get(name));
-        if let Some(position) = position
-            && is_position(&position.data_type)
+        if let Some(position) = schema.field_of_zcurve(&path.field)
+            && path.steps.is_empty()
         {
             let (kind, leaf_type) = (ValueKind::Long, DataType::Long);
             return Ok(CheckedField::new(position, FieldReach::ZCurve, Vec::new(), kind, leaf_type, reads));
@@ -167,7 +162,7 @@ impl CheckedField {
     /// Resolves a position field for `geo_distance`.
     pub(crate) fn position(name: &str, schema: &Schema, reads: &mut GroupingReads) -> Result<Self, Error> {
         match schema.fields.get(name) {
-            Some(field) if is_position(&field.data_type) => {
+            Some(field) if field.has_positions() => {
                 let (kind, leaf_type) = (ValueKind::Double, DataType::Double);
                 Ok(CheckedField::new(field, FieldReach::Whole, Vec::new(), kind, leaf_type, reads))
             }
@@ -354,7 +349,7 @@ fn leaf<'a>(leaves: &LeafColumn<'a>, index: usize) -> ExpressionDatum<'a> {
         EncodedLeafValues::Floats(values) => ExpressionDatum::Double(values[index]),
         EncodedLeafValues::Texts(values) => ExpressionDatum::Text(String::from_utf8_lossy(values[index])),
         EncodedLeafValues::Raws(values) => ExpressionDatum::Raw(Cow::Borrowed(values[index])),
-        EncodedLeafValues::Positions(values) => ExpressionDatum::Long(zcurve(values[index])),
+        EncodedLeafValues::Positions(values) => ExpressionDatum::Long(of_place(values[index])),
     }
 }
 
@@ -367,14 +362,6 @@ fn is_key(keys: &EncodedLeafValues<'_>, index: usize, key: &str) -> bool {
     }
 }
 
-fn is_position(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Position => true,
-        DataType::Array(element) => **element == DataType::Position,
-        _ => false,
-    }
-}
-
 /// Latitude and longitude of a position, in millionths of a degree.
 pub(crate) fn position_of(value: &DocumentValue) -> Option<[i32; 2]> {
     match value {
@@ -383,24 +370,10 @@ pub(crate) fn position_of(value: &DocumentValue) -> Option<[i32; 2]> {
     }
 }
 
-fn zcurve_of(position: Option<[i32; 2]>) -> ExpressionDatum<'static> {
-    ExpressionDatum::Long(position.map_or(i64::MIN, zcurve))
+fn of_place([latitude, longitude]: [i32; 2]) -> i64 {
+    zcurve(latitude, longitude)
 }
 
-/// Interleaves the bits of longitude (even bits) and latitude (odd bits), both in millionths of a degree.
-pub(crate) fn zcurve([latitude, longitude]: [i32; 2]) -> i64 {
-    let spread = |part: i32| {
-        let mut bits = u64::from(part as u32);
-        for (shift, mask) in [
-            (16, 0x0000_ffff_0000_ffff),
-            (8, 0x00ff_00ff_00ff_00ff),
-            (4, 0x0f0f_0f0f_0f0f_0f0f),
-            (2, 0x3333_3333_3333_3333),
-            (1, 0x5555_5555_5555_5555),
-        ] {
-            bits = (bits | bits << shift) & mask;
-        }
-        bits
-    };
-    (spread(longitude) | spread(latitude) << 1) as i64
+fn zcurve_of(position: Option<[i32; 2]>) -> ExpressionDatum<'static> {
+    ExpressionDatum::Long(position.map_or(i64::MIN, of_place))
 }

@@ -202,8 +202,9 @@ fn add_value(
             if !std::mem::take(first) {
                 builder.boundary();
             }
-            analyzer.tokens(text, |token| {
-                builder.stemmed(token.written.as_bytes(), token.text.as_bytes());
+            let stemmer = analyzer.stemmer_number();
+            analyzer.written_tokens(text, |token| {
+                builder.stemmed_by(stemmer, token.written.as_bytes(), || token.stem());
             });
         }
         DocumentValue::Array(elements) => {

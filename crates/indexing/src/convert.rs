@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::civil::{self, Date, Time};
-use millrace_document::{DataType, DocumentValue, scalar};
+use millrace_document::{DataType, DocumentValue, scalar, zcurve};
 use siphasher::sip::SipHasher24;
 
 use crate::script::ValueFunction;
@@ -31,9 +31,7 @@ impl ValueFunction {
             }
             ValueFunction::ZCurve => match value {
                 DocumentValue::Position { latitude, longitude } => {
-                    let interleaved =
-                        spread(longitude.cast_unsigned()) | (spread(latitude.cast_unsigned()) << 1);
-                    DocumentValue::Long(interleaved.cast_signed())
+                    DocumentValue::Long(zcurve(latitude, longitude))
                 }
                 _ => return Err(StatementFailure::value("zcurve needs a position")),
             },
@@ -210,21 +208,6 @@ pub(crate) fn listed_text_of(value: &DocumentValue) -> Result<String, StatementF
         }
         single => text_of(single),
     }
-}
-
-/// The bits of a number, each followed by a zero bit.
-fn spread(number: u32) -> u64 {
-    let mut bits = u64::from(number);
-    for (shift, mask) in [
-        (16, 0x0000_ffff_0000_ffff),
-        (8, 0x00ff_00ff_00ff_00ff),
-        (4, 0x0f0f_0f0f_0f0f_0f0f),
-        (2, 0x3333_3333_3333_3333),
-        (1, 0x5555_5555_5555_5555),
-    ] {
-        bits = (bits | (bits << shift)) & mask;
-    }
-    bits
 }
 
 /// Number of a numeric value.

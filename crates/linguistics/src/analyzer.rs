@@ -19,6 +19,25 @@ pub struct TextToken<'a> {
     pub position: u32,
 }
 
+/// A word of a text, whose stem is computed when it is needed.
+#[derive(Debug, Clone, Copy)]
+pub struct WrittenToken<'a> {
+    /// The word, only folded; not empty.
+    pub written: &'a str,
+    stemming: Option<CachedStemmer>,
+}
+
+impl WrittenToken<'_> {
+    /// The stem; the word itself if it has none.
+    pub fn stem(&self) -> String {
+        let mut stem = self.written.to_owned();
+        if let Some(stemming) = &self.stemming {
+            stemming.stem(&mut stem);
+        }
+        stem
+    }
+}
+
 /// Converter of text to words by the settings of one field.
 ///
 /// Creation is cheap; one analyzer serves any number of texts and threads.
@@ -90,6 +109,30 @@ impl FieldAnalyzer {
     /// True if words are stemmed.
     pub const fn is_stemming(&self) -> bool {
         self.stemming.is_some()
+    }
+
+    /// Number of the language by which words are stemmed; 0 if they are not.
+    pub fn stemmer_number(&self) -> u8 {
+        self.stemming.as_ref().map_or(0, CachedStemmer::number)
+    }
+
+    /// Calls `sink` with the words of the tokens of [`FieldAnalyzer::tokens`], in order, before they are
+    /// stemmed: for callers that remember the stems of words.
+    pub fn written_tokens(&self, text: &str, mut sink: impl FnMut(WrittenToken<'_>)) {
+        let stemming = self.stemming;
+        let is_limited = self.max_token_length != usize::MAX || self.max_occurrences != u32::MAX;
+        if is_limited || self.mode != MatchMode::Text {
+            // The limits are those of stems.
+            return self.tokens(text, |token| sink(WrittenToken { written: token.written, stemming }));
+        }
+        let (text, mut folded) = (self.cut(text), String::new());
+        split::words(text, |range| {
+            folded.clear();
+            self.folding.fold(&text[range], &mut folded);
+            if !folded.is_empty() {
+                sink(WrittenToken { written: &folded, stemming });
+            }
+        });
     }
 
     /// Calls `sink` with each token of `text` in order.
@@ -299,6 +342,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn written_tokens_have_the_stems_of_tokens(text in "(\\PC|[a-z]{1,8}| |CAFÉS|running|книгами){0,20}") {
+            let limits = FieldMatching {
+                max_length: Some(30),
+                max_token_length: Some(5),
+                max_occurrences: Some(1),
+                ..matching(MatchMode::Text)
+            };
+            let german = TextLanguage::from_tag("de");
+            for analyzer in [
+                FieldAnalyzer::text(TextLanguage::Unknown),
+                FieldAnalyzer::text(german),
+                FieldAnalyzer::text(TextLanguage::Unstemmed),
+                FieldAnalyzer::new(&limits, TextLanguage::Unknown),
+                FieldAnalyzer::new(&matching(MatchMode::Gram { size: 2 }), german),
+                FieldAnalyzer::new(&matching(MatchMode::Word), german),
+                FieldAnalyzer::new(&matching(MatchMode::Uri(UriPart::Hostname)), german),
+            ] {
+                let (mut tokens, mut written) = (Vec::new(), Vec::new());
+                analyzer.tokens(&text, |token| tokens.push((token.written.to_owned(), token.text.to_owned())));
+                analyzer.written_tokens(&text, |token| written.push((token.written.to_owned(), token.stem())));
+                assert_eq!(tokens, written, "{analyzer:?}");
+            }
+        }
+
         /// A query taken from a document's text finds the document.
         #[test]
         fn a_word_alone_gives_the_token_it_gave_in_its_text(text in "\\PC{0,40}") {

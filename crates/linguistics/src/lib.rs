@@ -40,7 +40,7 @@ mod split;
 mod stem;
 mod uri;
 
-pub use analyzer::{FieldAnalyzer, TextToken};
+pub use analyzer::{FieldAnalyzer, TextToken, WrittenToken};
 pub use chunk::{ChunkerFault, TextChunker};
 pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};

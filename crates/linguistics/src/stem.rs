@@ -15,6 +15,14 @@ impl CachedStemmer {
         language.has_stems().then_some(CachedStemmer(language))
     }
 
+    /// Number of the language, from 1: words of one number have one stem.
+    pub(crate) fn number(&self) -> u8 {
+        match self.0 {
+            TextLanguage::Stemmed(algorithm) => 2 + algorithm as u8,
+            TextLanguage::Unknown | TextLanguage::Unstemmed => 1,
+        }
+    }
+
     /// Replaces a folded word by its stem. Words with digits and one-letter words are their own stem.
     pub(crate) fn stem(&self, word: &mut String) {
         if word.len() < 2 || word.bytes().any(|b| b.is_ascii_digit()) {

@@ -245,9 +245,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
         let cased = self.is_cased();
         RegexBuilder::new(pattern).case_insensitive(!cased).size_limit(REGEX_BYTES).build().map_err(
             |error| {
-                // The last line holds the reason, below a drawing of the position.
-                let text = error.to_string();
-                let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                let reason = regex_fault(pattern, &error.to_string());
                 self.wrong(format!("{pattern:?} is not a regular expression that can be used: {reason}"))
             },
         )?;
@@ -296,5 +294,30 @@ fn open(word: &str, start: bool, end: bool) -> WordPattern {
         (false, true) => WordPattern::Prefix(word),
         (true, false) => WordPattern::Suffix(word),
         (true, true) => WordPattern::Substring(word),
+    }
+}
+
+/// The reason for which an expression cannot be used. Java's words for it, which clients of Vespa know, stand
+/// for those of the library where both name the same fault.
+fn regex_fault(pattern: &str, error: &str) -> String {
+    // The last line holds the reason, below a drawing of the position that is indented by four blanks.
+    let lines: Vec<&str> = error.lines().collect();
+    let reason = lines.last().copied().unwrap_or_default().trim_start_matches("error: ");
+    let drawn = lines.iter().rev().find_map(|line| line.find('^')).and_then(|at| at.checked_sub(4));
+    let (at, length) = (drawn.unwrap_or_default(), pattern.chars().count());
+    match reason {
+        "repetition operator missing expression" => {
+            let operator = pattern.chars().nth(at).unwrap_or('*');
+            format!("Dangling meta character '{operator}' near index {at}")
+        }
+        "unclosed group" => format!("Unclosed group near index {length}"),
+        "unclosed character class" => {
+            format!("Unclosed character class near index {}", length.saturating_sub(1))
+        }
+        "unopened group" => match at.checked_sub(1) {
+            Some(before) => format!("Unmatched closing ')' near index {before}"),
+            None => "Unmatched closing ')'".to_owned(),
+        },
+        other => other.to_owned(),
     }
 }

@@ -135,13 +135,19 @@ impl Query {
         // An estimate is the number of hits, which is always exact.
         let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };
         let offset = asked.offset.or(reader.whole("offset")?).unwrap_or(0);
-        for (name, value, most) in [("hits", hits, limits.max_hits), ("offset", offset, limits.max_offset)] {
-            if value > most {
-                return Err(parameter(
-                    name,
-                    format!("{value} requested, but at most {most} can be; ask for fewer"),
-                ));
-            }
+        if hits > limits.max_hits {
+            let most = limits.max_hits;
+            let reason = format!(
+                "{hits} hits requested, configured limit: {most}; ask for fewer, or set maxHits in the query profile"
+            );
+            return Err(parameter("hits", reason));
+        }
+        if offset > limits.max_offset {
+            let most = limits.max_offset;
+            let reason = format!(
+                "Offset of {offset} requested, configured limit: {most}; set maxOffset in the query profile for more"
+            );
+            return Err(parameter("offset", reason));
         }
         let timeout = match asked.timeout {
             Some(timeout) => timeout,

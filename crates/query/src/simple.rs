@@ -26,7 +26,7 @@ pub enum TermEnd {
 }
 
 /// Parses user text into a tree, if [`UserText::grammar`] has a syntax. `None` if it contains nothing to
-/// search for, or, with [`WordComposite::Or`], only parts that must not match.
+/// search for.
 ///
 /// Words stay as typed: the field's linguistics split `"New-York,"`. With [`TextSyntax::None`] the whole text
 /// is one term for them.
@@ -110,8 +110,8 @@ fn combine(pieces: Vec<SimplePiece>, text: &UserText) -> Option<QueryItem> {
     let positive = if !required.is_empty() {
         ranked(several(required, QueryItem::And), others)
     } else if others.is_empty() {
-        // All documents but those excluded; with `any`, and where nothing is excluded, there is no query.
-        if forbidden.is_empty() || text.grammar.composite == WordComposite::Or {
+        // All documents but those excluded; where nothing is excluded, there is no query.
+        if forbidden.is_empty() {
             return None;
         }
         QueryItem::True

@@ -141,10 +141,13 @@ fn collapsing_has_a_size_a_field() {
 #[test]
 fn errors_name_the_parameter() {
     refused(&[("hits", "many")], "parameter 'hits': expected a whole number from 0, found \"many\"");
-    refused(&[("hits", "401")], "parameter 'hits': 401 requested, but at most 400 can be; ask for fewer");
+    refused(
+        &[("hits", "401")],
+        "parameter 'hits': 401 hits requested, configured limit: 400; ask for fewer, or set maxHits in the query profile",
+    );
     refused(
         &[("start", "1001")],
-        "parameter 'offset': 1001 requested, but at most 1000 can be; ask for fewer",
+        "parameter 'offset': Offset of 1001 requested, configured limit: 1000; set maxOffset in the query profile for more",
     );
     refused(
         &[("bolding", "maybe")],

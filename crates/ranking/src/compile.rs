@@ -1,7 +1,7 @@
 //! Compilation of a profile's expressions, and setup of the features they use.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_expression as expression;
@@ -237,6 +237,11 @@ impl<'a> ProfileCompiler<'a> {
         Ok(expression::FeatureKind::Input(TensorType::scalar()))
     }
 
+    /// Names of the fields that are filters.
+    pub fn filters(&self) -> BTreeSet<String> {
+        self.setup.filters()
+    }
+
     /// Returns the features that the compiled expressions use, with their names, and the models behind some
     /// of them.
     pub fn into_features(self) -> (Vec<NamedFeature>, Vec<ModelStep>) {
@@ -445,6 +450,16 @@ fn parse_constant(text: &str, declared: &TensorType) -> Result<Tensor, Error> {
 impl ProfileCompiler<'_> {
     /// The meaning of a feature: a constant, a model, another expression, or a value of each hit.
     fn feature_kind(&self, name: &FeatureName) -> Result<expression::FeatureKind, Error> {
+        let only_output = match name.name.as_str() {
+            "constant" => Some("out"),
+            "foreach" => Some("value"),
+            _ => None,
+        };
+        if let (Some(only), Some(output)) = (only_output, &name.output)
+            && only != output
+        {
+            return Err(Error::setup(format!("{name}: {} has the output {only}", name.name)));
+        }
         let bare = name.parameters.is_empty() && name.output.is_none();
         let constant = match (name.name.as_str(), name.parameters.as_slice()) {
             ("constant", [constant]) => Some(

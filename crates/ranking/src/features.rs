@@ -6,10 +6,13 @@ mod bm25;
 mod bm25_tensors;
 mod boost;
 mod closest;
+mod comparison;
 mod distance;
 mod distance_to_path;
 mod dump;
+mod edit_distance;
 mod field_info;
+mod flow;
 mod foreach;
 mod lengths;
 mod multivalue;
@@ -33,6 +36,7 @@ mod terms;
 mod time;
 mod whole;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ExecutionPaths, FixedColumn};
@@ -94,6 +98,15 @@ impl FeatureSetup<'_> {
         field.rank_filter || self.profile.filter_fields.iter().any(|name| *name == *field.name)
     }
 
+    /// Names of the fields and parts with text that are used for filtering only.
+    pub fn filters(&self) -> BTreeSet<String> {
+        let fields = self.schema.fields.values();
+        let parts = fields
+            .flat_map(|field| std::iter::once(field).chain(field.struct_fields.iter().map(|(_, part)| part)));
+        let filters = parts.filter(|field| field.index.is_some() && self.is_filter(field));
+        filters.map(|field| field.name.to_string()).collect()
+    }
+
     /// Weight of a field, in percent.
     pub fn weight(&self, field: &SchemaField) -> f64 {
         f64::from(self.profile.weights.get(&*field.name).copied().unwrap_or(field.weight))
@@ -128,6 +141,8 @@ pub(crate) struct FeatureRequest<'q> {
     pub matches: &'q MatchedDocuments,
     /// Results of earlier phases; `None` during the first phase.
     pub earlier: Option<&'q HitsTogether>,
+    /// Names of the fields that are filters: their matches have no positions.
+    pub filters: &'q BTreeSet<String>,
     keys: Vec<ColumnKey>,
 }
 
@@ -136,8 +151,13 @@ pub(crate) struct FeatureRequest<'q> {
 pub(crate) struct ColumnSlot(usize);
 
 impl<'q> FeatureRequest<'q> {
-    pub fn new(plan: &'q Plan, matches: &'q MatchedDocuments, earlier: Option<&'q HitsTogether>) -> Self {
-        FeatureRequest { plan, matches, earlier, keys: Vec::new() }
+    pub fn new(
+        plan: &'q Plan,
+        matches: &'q MatchedDocuments,
+        earlier: Option<&'q HitsTogether>,
+        filters: &'q BTreeSet<String>,
+    ) -> Self {
+        FeatureRequest { plan, matches, earlier, filters, keys: Vec::new() }
     }
 
     /// Requests a column.

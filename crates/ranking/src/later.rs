@@ -160,7 +160,7 @@ impl CompiledProfile {
         }
         let programs = self.normalizers.iter().map(|normalizer| &normalizer.input).collect();
         let over = StageInput { earlier: Some(&known.0), ..over };
-        let mut stage = BoundPrograms::new(&over, &self.features, programs);
+        let mut stage = BoundPrograms::new(&over, &self.features, &self.filters, programs);
         crate::profile::each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |at, output| {
                 places.iter().enumerate().for_each(|(row, place)| numbers[at][*place] = output.number(row));
@@ -209,7 +209,7 @@ impl CompiledProfile {
         over: &StageInput<'_>,
         hits: &[RankedHit],
     ) -> Result<Vec<f64>, Error> {
-        let mut stage = BoundPrograms::new(over, &self.features, vec![&phase.score]);
+        let mut stage = BoundPrograms::new(over, &self.features, &self.filters, vec![&phase.score]);
         let mut scores = vec![f64::NEG_INFINITY; hits.len()];
         crate::profile::each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |_, output| {

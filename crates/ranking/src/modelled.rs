@@ -55,8 +55,12 @@ impl CompiledProfile {
             let cells = widths.iter().map(|width| vec![0.0; width * hits.len()]).collect();
             let mut rows = ModelInputRows { count: hits.len(), inputs: cells };
             let inputs = model.inputs.iter().collect();
-            let mut stage =
-                BoundPrograms::new(&StageInput { earlier: Some(earlier), ..*over }, &self.features, inputs);
+            let mut stage = BoundPrograms::new(
+                &StageInput { earlier: Some(earlier), ..*over },
+                &self.features,
+                &self.filters,
+                inputs,
+            );
             each_hit(over.matches, hits, |places, chunk| {
                 stage.run(chunk, |input, output| {
                     let (width, cells) = (widths[input], &mut rows.inputs[input]);

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use millrace_column::View;
@@ -29,6 +29,8 @@ pub struct CompiledProfile {
     name: String,
     /// Features used by the programs, each once.
     pub(crate) features: Vec<(FeatureName, Box<dyn RankFeature>)>,
+    /// Names of the fields that are filters.
+    pub(crate) filters: BTreeSet<String>,
     /// Models behind some of the features.
     pub(crate) models: Vec<ModelStep>,
     pub(crate) first: CompiledPhase,
@@ -177,10 +179,12 @@ impl CompiledProfile {
         // Texts are skipped only because of other errors.
         let (Some(first), true) = (first, errors.is_empty()) else { return Err(errors) };
         let second = second.map(|score| phase(&profile.second_phase, score));
+        let filters = compiler.filters();
         let (features, models) = compiler.into_features();
         Ok(CompiledProfile {
             name: profile.name.clone(),
             features,
+            filters,
             models,
             first: phase(&profile.first_phase, first),
             diversity: HitDiversity::of(schema, profile).filter(|_| second.is_some()),
@@ -347,7 +351,7 @@ impl CompiledProfile {
                 return Ok(());
             }
             let over = StageInput { earlier: uses_models.then_some(&earlier), ..*over };
-            let mut stage = BoundPrograms::new(&over, &self.features, vec![&self.first.score]);
+            let mut stage = BoundPrograms::new(&over, &self.features, &self.filters, vec![&self.first.score]);
             for chunk in chunks {
                 if stop() {
                     *stopped = true;

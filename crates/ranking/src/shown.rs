@@ -65,7 +65,7 @@ impl CompiledProfile {
         // On a timeout, model output is returned as NaN.
         self.run_models(&over, hits, programs.iter().copied(), stop, &mut earlier)?;
         let over = StageInput { earlier: Some(&earlier), ..over };
-        let mut stage = BoundPrograms::new(&over, &self.features, programs);
+        let mut stage = BoundPrograms::new(&over, &self.features, &self.filters, programs);
         each_hit(over.matches, hits, |places, chunk| {
             let mut taken = Ok(());
             stage.run(chunk, |program, output| {

@@ -1,5 +1,6 @@
 //! Programs bound to a request, evaluated chunk by chunk.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -70,9 +71,10 @@ impl<'q> BoundPrograms<'q> {
     pub fn new(
         over: &StageInput<'q>,
         features: &'q [(FeatureName, Box<dyn RankFeature>)],
+        filters: &'q BTreeSet<String>,
         programs: Vec<&'q CompiledExpression>,
     ) -> Self {
-        let mut request = FeatureRequest::new(over.plan, over.matches, over.earlier);
+        let mut request = FeatureRequest::new(over.plan, over.matches, over.earlier, filters);
         let used = |at: usize| programs.iter().any(|program| program.features.contains(&at));
         let mut bind = |(name, feature): &'q (FeatureName, Box<dyn RankFeature>)| {
             let executor = match given(over.plan, name, &**feature) {

@@ -262,16 +262,6 @@ fn words() {
     check("attributeMatch(tags).fieldCompleteness", [0.25, 1.0, 0.0]);
     check("attributeMatch(tags).matches", [1.0, 1.0, 0.0]);
     check("nativeDotProduct(tags)", [1000.0, 500.0, 0.0]);
-    check("fieldInfo(title).search", [1.0; 3]);
-    check("fieldInfo(title).hit", [1.0; 3]);
-    check("fieldInfo(title).first", [0.0, 1.0, 0.0]);
-    check("fieldInfo(title).last", [1.0, 1.0, 4.0]);
-    check("fieldInfo(title).cnt", [2.0, 1.0, 3.0]);
-    check("fieldInfo(notes).hit", [1.0, 0.0, 0.0]);
-    check("fieldInfo(notes).cnt", [1.0, 0.0, 0.0]);
-    check("fieldInfo(tags).first", [1e6; 3]);
-    check("fieldInfo(price).search", [0.0; 3]);
-    refused("fieldInfo(title)", "has the outputs search, hit, first, last and cnt");
     refused("bm25(price)", "needs a text field");
     refused("termDistance(title,0,1).sideways", "has the outputs");
 }

@@ -98,7 +98,7 @@ fn features_of_text_see_values_as_words() {
         ("fieldLength(words)", [1.0, 1.0, 1e6]),
         ("fieldInfo(word).first", [0.0, 1e6, 1e6]),
         ("fieldInfo(word).cnt", [1.0, 0.0, 0.0]),
-        ("fieldInfo(words).last", [2.0, 0.0, 1e6]),
+        ("fieldInfo(word).len", [1.0, 1e6, 1e6]),
         ("fieldMatch(word).matches", [1.0, 0.0, 0.0]),
         ("fieldMatch(word).completeness", [1.0, 0.0, 0.0]),
         ("fieldMatch(word).degradedMatches", [0.0; 3]),

@@ -4,7 +4,7 @@ use millrace_schema::{PackageMistake, SourcePosition};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A rule base does not follow the syntax.
-    #[error("{place}: {reason}")]
+    #[error("{place}: Could not parse rule '{}': {reason}", rule_base(place))]
     Syntax {
         /// Location of the error.
         place: SourcePosition,
@@ -19,6 +19,12 @@ pub enum Error {
         /// Cause and remedy.
         reason: String,
     },
+}
+
+/// Name of the rule base in a file.
+fn rule_base(place: &SourcePosition) -> &str {
+    let file = place.file.rsplit('/').next().unwrap_or_default();
+    file.strip_suffix(".sr").unwrap_or(file)
 }
 
 impl From<Error> for PackageMistake {

@@ -162,7 +162,7 @@ fn compare_schemas(
         };
         if !same_data(&before.data_type, &field.data_type) {
             let reason = format!(
-                "field '{name}' of document type '{}' changes from {} to {}",
+                "Document type '{}': Field '{name}' changed: data type: '{}' -> '{}'",
                 new.name, before.data_type, field.data_type
             );
             let ids: &[&'static str] = match (&before.data_type, &field.data_type) {

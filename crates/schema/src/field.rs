@@ -60,6 +60,15 @@ impl SchemaField {
             && holds_text(&self.data_type)
     }
 
+    /// True for a field of positions, or of arrays of them.
+    pub fn has_positions(&self) -> bool {
+        match &self.data_type {
+            DataType::Position => true,
+            DataType::Array(element) => **element == DataType::Position,
+            _ => false,
+        }
+    }
+
     /// True for a field whose values are not split, and that features of text see all the same: each value is
     /// one word, and an element of its own. These are indexed strings that are matched as a whole
     /// (`match: exact`, `match: word`), and searchable numbers inside structs and maps.

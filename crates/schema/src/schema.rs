@@ -42,6 +42,17 @@ pub struct Schema {
     pub place: SourcePosition,
 }
 
+/// End of the name under which the numbers of a field's positions on a z-curve are known.
+const ZCURVE_SUFFIX: &str = "_zcurve";
+
+pub(crate) fn field_of_zcurve<'f>(
+    name: &str,
+    fields: &'f BTreeMap<Arc<str>, SchemaField>,
+) -> Option<&'f SchemaField> {
+    let positions = name.strip_suffix(ZCURVE_SUFFIX).filter(|_| !fields.contains_key(name))?;
+    fields.get(positions).filter(|field| field.has_positions())
+}
+
 impl Schema {
     /// Columns stored in segments for documents of this type, sorted.
     pub fn columns(&self) -> Vec<ColumnKey> {
@@ -54,6 +65,12 @@ impl Schema {
             None => self.fields.get(path),
             Some((field, part)) => self.fields.get(field)?.part(part),
         }
+    }
+
+    /// The field of positions whose numbers on a z-curve have this name: `place` for `place_zcurve`, unless
+    /// there is a field `place_zcurve`.
+    pub fn field_of_zcurve(&self, name: &str) -> Option<&SchemaField> {
+        field_of_zcurve(name, &self.fields)
     }
 
     /// True if indexing statements set the language of texts.
@@ -88,10 +105,10 @@ pub struct DocumentSummary {
 pub struct SummaryField {
     /// Name in results.
     pub name: Arc<str>,
-    /// The document field with its value.
+    /// The document field with its value, or a path to members of its structs.
     pub source: Arc<str>,
-    /// Substitute fields, in this order, if `source` has no value.
-    pub fallbacks: Vec<Arc<str>>,
+    /// Further sources, whose texts follow.
+    pub more_sources: Vec<Arc<str>>,
     /// Form of the value.
     pub mode: SummaryMode,
     /// True if query words are bolded.

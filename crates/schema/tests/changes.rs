@@ -101,14 +101,14 @@ fn losses_need_a_permission() {
         int,
         string,
         &format!(
-            "field 'f' of document type 'x' changes from int to string; {allow}field-type-change</allow> to validation-overrides.xml"
+            "Document type 'x': Field 'f' changed: data type: 'int' -> 'string'; {allow}field-type-change</allow> to validation-overrides.xml"
         ),
     );
     check(
         "field f type tensor(x[2]) {}",
         "field f type tensor(x[3]) {}",
         &format!(
-            "field 'f' of document type 'x' changes from tensor(x[2]) to tensor(x[3]); {allow}tensor-type-change</allow> to validation-overrides.xml"
+            "Document type 'x': Field 'f' changed: data type: 'tensor(x[2])' -> 'tensor(x[3])'; {allow}tensor-type-change</allow> to validation-overrides.xml"
         ),
     );
     check_all(
@@ -131,7 +131,7 @@ fn losses_need_a_permission() {
 #[test]
 fn permissions_hold_until_their_day() {
     let (int, string) = ("field f type int {}", "field f type string {}");
-    let changed = "Refeed f: field 'f' of document type 'x' changes from int to string";
+    let changed = "Refeed f: Document type 'x': Field 'f' changed: data type: 'int' -> 'string'";
     let with =
         |allow: &str, expected: &str| check_all((int, "streaming"), (string, "streaming", allow), expected);
     with("<allow until='2026-11-21'>field-type-change</allow>", changed);
@@ -140,6 +140,6 @@ fn permissions_hold_until_their_day() {
         "<allow until='2026-12-22'>field-type-change</allow>",
         "validation-overrides.xml:1:23: the override 'field-type-change' reaches more than 30 days ahead: choose an earlier day",
     );
-    let refused = "field 'f' of document type 'x' changes from int to string; to allow it, add <allow until='YYYY-MM-DD'>field-type-change</allow> to validation-overrides.xml";
+    let refused = "Document type 'x': Field 'f' changed: data type: 'int' -> 'string'; to allow it, add <allow until='YYYY-MM-DD'>field-type-change</allow> to validation-overrides.xml";
     with("<allow until='2026-11-20'>field-type-change</allow>", refused);
 }

@@ -5,10 +5,12 @@
 //!
 //! - A field is returned whole, as snippets around the query's words (`dynamic`), with those words in bold
 //!   (`bolding: on`), reduced to its matched elements, or as its tokens.
+//! - A field with several sources, or with members of structs as its source, has their texts in one.
 //! - `sddocname` and `documentid` are fields of every document.
 //!
 //! Nothing here depends on scores: the caller adds summary features and match features.
 
+mod composed;
 mod error;
 mod fill;
 mod highlight;

@@ -80,7 +80,7 @@ fn showing(mut plan: Plan, fields: &[&str]) -> Plan {
     let shown = |name: &&str| SummaryField {
         name: (*name).into(),
         source: (*name).into(),
-        fallbacks: Vec::new(),
+        more_sources: Vec::new(),
         mode: SummaryMode::Full,
         bolding: false,
     };

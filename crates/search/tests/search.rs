@@ -207,7 +207,7 @@ fn hits_are_filled_with_the_summary() {
         fields: vec![SummaryField {
             name: "subject".into(),
             source: "title".into(),
-            fallbacks: Vec::new(),
+            more_sources: Vec::new(),
             mode: SummaryMode::Full,
             bolding: true,
         }],

@@ -60,14 +60,44 @@ schema mail {
     }
 }";
 
+/// Fields and a summary beside those of [`SCHEMA`].
+const COMPOSED_FIELDS: &str = "
+        field place type position { indexing: attribute | summary }
+        field route type array<position> { indexing: attribute | summary }
+        field authors type array<person> {
+            indexing: summary
+            struct-field name { indexing: index }
+        }
+        field ages type map<string, person> { indexing: summary }
+";
+const COMPOSED_SUMMARY: &str = "
+    document-summary composed {
+        summary all { source: folder, labels, people.name, size }
+        summary names { source: people.name }
+        summary people { source: people.name }
+        summary ages { source: ages.value.age }
+        summary snippet { source: subject, authors.name dynamic }
+        summary bold { source: authors.name, subject bolding: on }
+        summary nothing { source: votes.missing, hidden.missing }
+        summary as_numbers { source: route_zcurve }
+        summary as_number { source: place_zcurve }
+        summary as_place type position { source: place_zcurve }
+        summary as_route type array<position> { source: route_zcurve }
+    }
+";
+
 const SERVICES: &str = "<services version='1.0'><container id='default' version='1.0'><search/></container>
 <content id='mail' version='1.0'><min-redundancy>1</min-redundancy>
 <documents><document type='mail' mode='streaming'/></documents></content></services>";
 
 fn schema() -> Arc<Schema> {
+    schema_of(SCHEMA)
+}
+
+fn schema_of(text: &str) -> Arc<Schema> {
     let files = BTreeMap::from([
         ("services.xml".to_owned(), SERVICES.as_bytes().to_vec()),
-        ("schemas/mail.sd".to_owned(), SCHEMA.as_bytes().to_vec()),
+        ("schemas/mail.sd".to_owned(), text.as_bytes().to_vec()),
     ]);
     let application = Application::from_files(files).unwrap_or_else(|error| panic!("{error}"));
     Arc::clone(&application.schemas["mail"])
@@ -82,6 +112,10 @@ fn person(name: &str, age: i32) -> DocumentValue {
         ("name".into(), DocumentValue::String(name.to_owned())),
         ("age".into(), DocumentValue::Int(age)),
     ])
+}
+
+fn position(latitude: i32, longitude: i32) -> DocumentValue {
+    DocumentValue::Position { latitude: latitude * 1_000_000, longitude: longitude * 1_000_000 }
 }
 
 fn mail() -> Vec<(&'static str, DocumentValue)> {
@@ -109,6 +143,10 @@ fn mail() -> Vec<(&'static str, DocumentValue)> {
         ),
         ("people", DocumentValue::Array(vec![person("ann", 30), person("bob", 20), person("ann", 20)])),
         ("chunks", strings(&["zero", "one", "two"])),
+        ("place", position(1, 2)),
+        ("route", DocumentValue::Array(vec![position(1, 2), position(3, 4)])),
+        ("authors", DocumentValue::Array(vec![person("Ann Budget", 1), person("Bob", 2)])),
+        ("ages", DocumentValue::Map(vec![(DocumentValue::String("x".to_owned()), person("ann", 30))])),
         ("hidden", DocumentValue::String("secret".to_owned())),
     ]
 }
@@ -151,6 +189,12 @@ fn show(value: &DocumentValue) -> String {
     match value {
         DocumentValue::String(text) => text.clone(),
         DocumentValue::Int(number) => number.to_string(),
+        DocumentValue::Long(number) => number.to_string(),
+        DocumentValue::Position { latitude, longitude } => format!("{latitude},{longitude}"),
+        DocumentValue::Map(entries) => {
+            let entries = entries.iter().map(|(key, value)| format!("{}={}", show(key), show(value)));
+            entries.collect::<Vec<_>>().join(" ")
+        }
         DocumentValue::Array(values) => {
             format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(" | "))
         }
@@ -179,6 +223,35 @@ fn check(yql: &str, name: &str, expected: &str) {
     let plan = plan(&schema, yql, &[]);
     let fields = fill(&plan, &view(&schema, &[mail()]), &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], name), expected, "{yql}: {name}");
+}
+
+/// Sources of summary fields: several, members of structs, and positions by their numbers on a z-curve.
+#[test]
+fn summaries_are_composed_of_sources() {
+    let (hidden, short) = ("field hidden", "document-summary short");
+    let text = SCHEMA.replace(hidden, &format!("{COMPOSED_FIELDS}{hidden}"));
+    let schema = schema_of(&text.replace(short, &format!("{COMPOSED_SUMMARY}{short}")));
+    let query = "subject contains 'budget' or authors.name contains 'budget'";
+    let plan = plan(&schema, query, &[("presentation.summary", "composed")]);
+    let fields = fill(&plan, &view(&schema, &[mail()]), &[(0, 0)]).expect("it can be filled");
+    for (name, expected) in [
+        ("all", "inbox work home work ann bob ann 7"),
+        ("names", "ann bob ann"),
+        ("people", "[ann | bob | ann]"),
+        ("ages", "x=30"),
+        (
+            "snippet",
+            "Meetings about the <hi>Budget</hi>: meeting <today><sep />Ann <hi>Budget</hi><sep />Bob",
+        ),
+        ("bold", "Ann <hi>Budget</hi><sep />Bob<sep />Meetings about the <hi>Budget</hi>: meeting <today>"),
+        ("nothing", "-"),
+        ("as_numbers", "[2192045531136 | 15340019490816]"),
+        ("as_number", "2192045531136"),
+        ("as_place", "1000000,2000000"),
+        ("as_route", "[1000000,2000000 | 3000000,4000000]"),
+    ] {
+        assert_eq!(field(&fields[0], name), expected, "{name}");
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
+use crate::write::backlog::SealBacklog;
 use crate::write::follow::FollowerSlot;
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
@@ -39,6 +40,7 @@ pub(crate) struct StoreContext {
     pub caches: ReadCaches,
     pub health: StoreHealth,
     pub counters: StoreCounters,
+    pub backlog: SealBacklog,
     pub counts: CountCache,
     pub alarm: BackgroundAlarm,
     pub follower: FollowerSlot,
@@ -119,6 +121,7 @@ impl StoreContext {
             },
             health: StoreHealth::default(),
             counters: StoreCounters::default(),
+            backlog: SealBacklog::new(Instant::now()),
             opened: Instant::now(),
             counts: CountCache::default(),
             alarm: BackgroundAlarm::default(),

@@ -112,6 +112,9 @@ impl Store {
     /// earlier modification of their documents share one entry of the log and its sync: after a crash either
     /// all of them are there or none.
     ///
+    /// Returns the time to wait before the next batch, because sealing has fallen behind; usually zero. A
+    /// caller that does not wait finds the store overloaded later.
+    ///
     /// # Errors
     /// The store takes no writes now. Nothing was written, and `done` is not called.
     pub fn write_batch(
@@ -119,7 +122,7 @@ impl Store {
         writes: Vec<DocumentWrite>,
         durability: WriteDurability,
         done: impl FnOnce(Vec<Result<CommittedWrite, Error>>) + Send + 'static,
-    ) -> Result<(), RefusedBatch> {
+    ) -> Result<Duration, RefusedBatch> {
         self.inner.writes.accept_batch(writes, durability, Box::new(done))
     }
 

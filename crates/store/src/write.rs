@@ -1,6 +1,8 @@
 //! Writes and their path: writes of one document in order (`lanes`), many with one sync (`committer`), as
-//! rows of the tail (`commit_rows`), passed on to a follower (`follow`).
+//! rows of the tail (`commit_rows`), passed on to a follower (`follow`). Batches are held back while the store
+//! falls behind (`backlog`).
 
+pub(crate) mod backlog;
 pub(crate) mod batch;
 pub(crate) mod commit_rows;
 pub(crate) mod committer;

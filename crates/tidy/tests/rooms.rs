@@ -24,6 +24,7 @@ const OWNED_CALLS: [OwnedCall; 5] = [
         rooms: &[
             "env/",
             "store/src/shared.rs",
+            "store/src/upkeep/sealing.rs",
             "store/src/write/committer.rs",
             "store/src/write/deferred.rs",
             "store/src/write/queue.rs",
@@ -40,6 +41,7 @@ const OWNED_CALLS: [OwnedCall; 5] = [
             "content/",
             "elastic/src/scan_limit.rs",
             "elastic/src/shelf.rs",
+            "elastic/src/writing.rs",
             "server/",
         ],
         instead: "take the time as an argument, or a `SearchDeadline`",

@@ -47,14 +47,14 @@ const RATIO_MAX: f64 = 3.0;
 
 /// Observations of batches, with the processor time that clients and server used.
 #[derive(Default)]
-struct ObservedBatches {
-    seen: ClientLatencies,
+pub(super) struct ObservedBatches {
+    pub(super) seen: ClientLatencies,
     used: Duration,
 }
 
 impl ObservedBatches {
     /// Adds a round of requests from `first` on; returns the number of the next request.
-    fn round(
+    pub(super) fn round(
         &mut self,
         first: u64,
         ask: impl FnOnce(u64) -> Result<(ClientLatencies, u64), Error>,
@@ -67,7 +67,7 @@ impl ObservedBatches {
     }
 
     /// Documents for each second of a processor, given the documents of a request.
-    fn per_processor_second(&self, documents: u64) -> f64 {
+    pub(super) fn per_processor_second(&self, documents: u64) -> f64 {
         (self.seen.times.len() * documents) as f64 / self.used.as_secs_f64().max(1e-9)
     }
 }

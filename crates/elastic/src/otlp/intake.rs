@@ -1,31 +1,20 @@
-//! Records on their way to the store.
+//! Records on their way to the store, which takes many at a time.
 //!
-//! Writes are begun one after the other and share their syncs, and no more of them are under way than
-//! [`UNDER_WAY_BYTES`] allows. Those that the store has no room for are begun again together, up to
-//! [`TRIES`] times without success: records of a request that are stored cannot be taken back, and a client
-//! that repeats the request would store them twice.
+//! Those that the store has no room for are tried again for a while: records of a request that are stored
+//! cannot be taken back, and a client that repeats the request would store them twice.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::ExportOutcome;
 use super::record::LogDocument;
 use crate::Error;
-use crate::door::{ElasticDoor, PlacedWrite};
-use crate::writing::{PendingSingle, SingleWrite, WriteAction, WriteConditions};
+use crate::door::ElasticDoor;
+use crate::placing::{PlacedWrite, WritePlacer};
+use crate::writing::{self, SingleWrite, WriteAction, WriteConditions};
 
-/// Bytes of documents whose writes are under way for one request.
-const UNDER_WAY_BYTES: usize = 2 << 20;
-
-/// Writes that are under way for one request.
-const UNDER_WAY_MAX: usize = 2_000;
-
-/// Pause before writes are begun again.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Times that writes are begun again, 10 s of pauses in all, while no record of the request is stored.
-const TRIES: u32 = 500;
+/// Bytes of documents, and number of them, that are gathered before they are stored.
+const GATHERED_BYTES: usize = 2 << 20;
+const GATHERED_MAX: usize = 2_000;
 
 /// Source of documents: calls its argument with each, or with the reason for which a record has none.
 pub(super) type DocumentSource<'s> =
@@ -38,61 +27,69 @@ pub(super) type DocumentSource<'s> =
 pub(super) fn store(door: &ElasticDoor, source: &mut DocumentSource<'_>) -> Result<ExportOutcome, Error> {
     let mut intake = RecordIntake {
         door,
-        under_way: VecDeque::new(),
-        refused: Vec::new(),
+        placer: WritePlacer::new(door),
+        gathered: Vec::new(),
         bytes: 0,
         stored: 0,
         misfits: 0,
         misfit: String::new(),
-        tries_left: TRIES,
         outcome: ExportOutcome::default(),
     };
     let read = source(&mut |document| intake.take(document));
-    let outcome = match read {
-        Ok(()) => intake.end(),
-        Err(error) => Err(error),
-    };
-    match outcome {
+    match read.and_then(|()| intake.store()) {
         Ok(()) => Ok(intake.told()),
-        Err(error) => {
-            // The first error is returned; those after it change only the number of stored records.
-            let _ = intake.settle_all();
-            Err(intake.after_some(error))
-        }
+        Err(error) => Err(intake.after_some(error)),
     }
-}
-
-/// A write that is under way, with what is needed to begin it again.
-struct WriteUnderWay {
-    pending: PendingSingle,
-    again: PlacedWrite,
-    bytes: usize,
 }
 
 /// The records of one request.
 struct RecordIntake<'d> {
     door: &'d ElasticDoor,
-    under_way: VecDeque<WriteUnderWay>,
-    /// Writes that the store had no room for.
-    refused: Vec<PlacedWrite>,
+    placer: WritePlacer<'d>,
+    /// Writes that are not begun yet.
+    gathered: Vec<PlacedWrite>,
     bytes: usize,
     stored: u64,
     /// Stored records with values that do not fit the mapping of their stream.
     misfits: u64,
     /// First reason of these.
     misfit: String,
-    /// Times that refused writes are begun again before they are given up, if no record is stored.
-    tries_left: u32,
     outcome: ExportOutcome,
 }
 
 impl RecordIntake<'_> {
-    /// Begins the write of a record, or counts it as rejected.
+    /// Gathers the write of a record, or counts it as rejected.
     fn take(&mut self, document: Result<LogDocument, Error>) -> Result<(), Error> {
-        match document.and_then(|document| self.place(document)) {
-            Ok(placed) => self.begin(placed),
-            Err(error) => self.reject(error),
+        let placed = match document.and_then(|document| self.place(document)) {
+            Ok(placed) => placed,
+            Err(error) => return self.reject(error),
+        };
+        let bytes = placed.write.source.len();
+        if self.gathered.len() >= GATHERED_MAX || self.bytes + bytes > GATHERED_BYTES {
+            self.store()?;
         }
+        self.bytes += bytes;
+        self.gathered.push(placed);
+        Ok(())
+    }
+
+    /// Stores what was gathered; returns the first error that ends the request.
+    fn store(&mut self) -> Result<(), Error> {
+        let written = writing::write_all(&self.door.node, &self.gathered);
+        self.gathered.clear();
+        self.bytes = 0;
+        let mut outcome = Ok(());
+        for result in written {
+            let counted = match result {
+                Ok(_) => {
+                    self.stored += 1;
+                    Ok(())
+                }
+                Err(error) => self.reject(error),
+            };
+            outcome = outcome.and(counted);
+        }
+        outcome
     }
 
     fn place(&mut self, document: LogDocument) -> Result<PlacedWrite, Error> {
@@ -105,7 +102,7 @@ impl RecordIntake<'_> {
             update: None,
             shown: None,
         };
-        let (placed, misfit) = self.door.place_record(&document.stream, &document.fields, write)?;
+        let (placed, misfit) = self.placer.place_record(&document.stream, &document.fields, write)?;
         if let Some(misfit) = misfit {
             self.misfits += 1;
             if self.misfit.is_empty() {
@@ -113,61 +110,6 @@ impl RecordIntake<'_> {
             }
         }
         Ok(placed)
-    }
-
-    fn begin(&mut self, placed: PlacedWrite) -> Result<(), Error> {
-        let bytes = placed.write.source.len();
-        while !self.under_way.is_empty()
-            && (self.under_way.len() >= UNDER_WAY_MAX || self.bytes + bytes > UNDER_WAY_BYTES)
-        {
-            self.settle_oldest()?;
-        }
-        // They stay within the bounds: nothing else is under way when they are begun.
-        while !self.refused.is_empty() {
-            self.begin_again()?;
-        }
-        self.push(placed)
-    }
-
-    fn push(&mut self, placed: PlacedWrite) -> Result<(), Error> {
-        let bytes = placed.write.source.len();
-        let pending = self.door.begin(placed.clone())?;
-        self.bytes += bytes;
-        self.under_way.push_back(WriteUnderWay { pending, again: placed, bytes });
-        Ok(())
-    }
-
-    /// Waits for the oldest write.
-    fn settle_oldest(&mut self) -> Result<(), Error> {
-        let Some(WriteUnderWay { pending, again, bytes }) = self.under_way.pop_front() else {
-            return Ok(());
-        };
-        self.bytes -= bytes;
-        match pending.wait() {
-            Ok(_) => {
-                self.stored += 1;
-                self.tries_left = TRIES;
-                Ok(())
-            }
-            Err(Error::Rejected(_)) if self.tries_left > 0 => {
-                self.refused.push(again);
-                Ok(())
-            }
-            Err(error) => self.reject(error),
-        }
-    }
-
-    /// Waits for all writes, and begins those again that the store had no room for; waits for these too.
-    fn begin_again(&mut self) -> Result<(), Error> {
-        self.settle_all()?;
-        if !self.refused.is_empty() {
-            std::thread::sleep(PAUSE);
-            self.tries_left = self.tries_left.saturating_sub(1);
-        }
-        for placed in std::mem::take(&mut self.refused) {
-            self.push(placed)?;
-        }
-        self.settle_all()
     }
 
     /// Counts a record that can never be stored; passes other errors on, which end the request.
@@ -182,27 +124,6 @@ impl RecordIntake<'_> {
             }
             _ => Err(error),
         }
-    }
-
-    /// Waits for all writes, also after one that failed; returns the first error.
-    fn settle_all(&mut self) -> Result<(), Error> {
-        let mut outcome = Ok(());
-        while !self.under_way.is_empty() {
-            let settled = self.settle_oldest();
-            if outcome.is_ok() {
-                outcome = settled;
-            }
-        }
-        outcome
-    }
-
-    /// Waits until no write is left.
-    fn end(&mut self) -> Result<(), Error> {
-        self.settle_all()?;
-        while !self.refused.is_empty() {
-            self.begin_again()?;
-        }
-        Ok(())
     }
 
     /// Outcome with the warning for values that do not fit.

@@ -305,9 +305,9 @@ fn change_actions(deployment: &CompiledApplication) -> Value {
                 let cluster = deployment.application.cluster_of(&action.document_type);
                 let message = match effect {
                     ChangeEffect::Reindex => format!(
-                        "field '{}' of document type '{}': {}; documents stay as they are until they are reindexed: \
+                        "Document type '{}': Field '{}' changed: {}; documents stay as they are until they are reindexed: \
                          POST {APPLICATION}/reindex to the config port, then deploy",
-                        action.field, action.document_type, action.reason
+                        action.document_type, action.field, action.reason
                     ),
                     ChangeEffect::Refeed | ChangeEffect::Derive => action.reason.clone(),
                 };

@@ -396,9 +396,9 @@ pub(super) async fn commit_batch(
         let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
         let store = node.store(permit, WantedGroups::These(&groups));
         match store.write_batch(writes, durability, tell) {
-            Ok(()) => {
-                let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = receiver
-                    .await
+            Ok(wait) => {
+                let (outcomes, ()) = tokio::join!(receiver, tokio::time::sleep(wait));
+                let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = outcomes
                     .map_err(|_| Error::Internal("the store dropped a batch; see the log".to_owned()))?;
                 let convert = |outcome: Result<_, _>| written(outcome.map_err(ClusterError::Store));
                 return Ok(outcomes.into_iter().map(convert).collect());

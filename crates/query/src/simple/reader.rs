@@ -2,11 +2,16 @@
 
 use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
-use crate::{ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax};
+use crate::{
+    ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax, WordComposite,
+};
 
 /// Maximum number of pieces of a text: more than the words that a plan accepts, so that the plan rejects
 /// longer ones.
 const PIECES_MAX: usize = 1 << 16;
+
+/// Maximum depth of groups; parentheses further inside are ignored.
+const GROUPS_MAX: usize = 32;
 
 /// A part of the query and whether it must or must not match.
 pub(super) struct SimplePiece {
@@ -24,6 +29,8 @@ pub(super) enum PieceSign {
 pub(super) struct SimpleReader<'a> {
     text: &'a str,
     at: usize,
+    /// Number of open groups.
+    depth: usize,
     field: &'a str,
     grammar: QueryGrammar,
     annotations: &'a ItemAnnotations,
@@ -41,35 +48,49 @@ impl<'a> SimpleReader<'a> {
         fields: Fields<'a>,
     ) -> Self {
         let end = fields(field).unwrap_or_default();
-        SimpleReader { text, at: 0, field, grammar, annotations, fields, end }
+        SimpleReader { text, at: 0, depth: 0, field, grammar, annotations, fields, end }
     }
 
     /// Reads all parts, in order.
     pub fn pieces(mut self) -> Vec<SimplePiece> {
         let mut pieces: Vec<SimplePiece> = Vec::new();
-        let mut either = false;
+        // Alternatives of the web syntax, between `OR`: each is all of its parts.
+        let mut alternatives: Vec<Vec<QueryItem>> = Vec::new();
+        let is_web = self.grammar.syntax == TextSyntax::Web;
+        let mut has_positive = false;
         while pieces.len() < PIECES_MAX && self.skip_blanks() {
-            if self.grammar.syntax == TextSyntax::Web && self.rest().starts_with("OR") && self.ends_at(2) {
-                self.at += 2;
-                either = !pieces.is_empty();
-                continue;
-            }
-            let Some(piece) = self.piece() else { continue };
-            match pieces.last_mut() {
-                Some(SimplePiece { sign: PieceSign::None, item: last })
-                    if either && piece.sign == PieceSign::None =>
-                {
-                    match last {
-                        QueryItem::Or(items) => items.push(piece.item),
-                        _ => {
-                            *last = QueryItem::Or(vec![std::mem::replace(last, QueryItem::True), piece.item])
-                        }
-                    }
+            if is_web && self.rest().starts_with("OR") && self.ends_at(2) {
+                if has_positive {
+                    self.at += 2;
+                    has_positive = false;
+                    let is_positive = |piece: &mut SimplePiece| piece.sign != PieceSign::Minus;
+                    alternatives.push(pieces.extract_if(.., is_positive).map(|piece| piece.item).collect());
+                    continue;
                 }
-                _ => pieces.push(piece),
+                if !alternatives.is_empty() {
+                    self.at += 2;
+                    continue;
+                }
             }
-            either = false;
+            if let Some(piece) = self.piece() {
+                has_positive |= piece.sign != PieceSign::Minus;
+                pieces.push(piece);
+            }
         }
+        if alternatives.is_empty() {
+            return pieces;
+        }
+        let (last, mut pieces): (Vec<_>, Vec<_>) =
+            pieces.into_iter().partition(|piece| piece.sign != PieceSign::Minus);
+        alternatives.push(last.into_iter().map(|piece| piece.item).collect());
+        let of_one = |mut items: Vec<QueryItem>| match items.len() {
+            1 => items.pop(),
+            0 => None,
+            _ => Some(QueryItem::And(items)),
+        };
+        let mut items: Vec<QueryItem> = alternatives.into_iter().filter_map(of_one).collect();
+        let item = if items.len() == 1 { items.remove(0) } else { QueryItem::Or(items) };
+        pieces.push(SimplePiece { sign: PieceSign::None, item });
         pieces
     }
 
@@ -80,33 +101,70 @@ impl<'a> SimpleReader<'a> {
             '-' => PieceSign::Minus,
             _ => PieceSign::None,
         };
-        self.at += usize::from(sign != PieceSign::None);
+        let is_number = sign == PieceSign::Minus && self.is_negative_number();
+        if sign != PieceSign::None && !is_number {
+            self.at += 1;
+            if !self.rest().starts_with(signed_start) {
+                return None;
+            }
+        }
+        let sign = if is_number { PieceSign::None } else { sign };
         let as_it_is = sign == PieceSign::Plus && self.grammar.syntax == TextSyntax::Web;
-        let item = if self.peek() == Some('(') { self.group(sign) } else { self.term() };
+        // The web syntax has groups after signs only.
+        let is_group =
+            self.peek() == Some('(') && (sign != PieceSign::None || self.grammar.syntax != TextSyntax::Web);
+        let item = if is_group { self.group(sign) } else { self.term() };
         let item = item.map(|item| if as_it_is { unstemmed(item) } else { item });
         Some(SimplePiece { sign, item: item? })
     }
 
-    /// Parses `(a b c)`: any of them, or with `-` all of them. Parentheses inside are ignored.
+    /// True for `-5`, which is a number to search for; with `any` it excludes the number. A field before the
+    /// number, parentheses around it, or two minus signs exclude it always.
+    fn is_negative_number(&self) -> bool {
+        let is_any = self.grammar.syntax != TextSyntax::Web && self.grammar.composite == WordComposite::Or;
+        let rest = self.rest();
+        let number = &rest[1..rest.find(char::is_whitespace).unwrap_or(rest.len())];
+        let mut parts = number.split('.');
+        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        !is_any
+            && parts.next().is_some_and(is_digits)
+            && parts.next().is_none_or(is_digits)
+            && parts.next().is_none()
+    }
+
+    /// Parses `(a b c)`: any of them, or with `-` before the parenthesis all of them, and none of the parts
+    /// with `-` inside. Groups inside are parts of the group around them. A missing end is that of the text.
     fn group(&mut self, sign: PieceSign) -> Option<QueryItem> {
         self.at += 1;
-        let mut items = Vec::new();
+        let (mut items, mut forbidden) = (Vec::new(), Vec::new());
+        self.depth += 1;
         while self.skip_blanks() {
             match self.peek() {
                 Some(')') => {
                     self.at += 1;
                     break;
                 }
-                Some('(' | '+' | '-') => self.at += 1,
-                _ => items.extend(self.term()),
+                Some('(') if self.depth >= GROUPS_MAX => self.at += 1,
+                _ => match self.piece() {
+                    Some(SimplePiece { sign: PieceSign::Minus, item }) => forbidden.push(item),
+                    Some(SimplePiece { item: QueryItem::Or(inner), .. }) => items.extend(inner),
+                    Some(SimplePiece { item, .. }) => items.push(item),
+                    None => {}
+                },
             }
         }
-        match items.len() {
-            0 => None,
-            1 => items.pop(),
-            _ if sign == PieceSign::Minus => Some(QueryItem::And(items)),
-            _ => Some(QueryItem::Or(items)),
-        }
+        self.depth -= 1;
+        let positive = match items.len() {
+            0 if forbidden.is_empty() => return None,
+            0 => QueryItem::True,
+            1 => items.remove(0),
+            _ if sign == PieceSign::Minus && forbidden.is_empty() => QueryItem::And(items),
+            _ => QueryItem::Or(items),
+        };
+        Some(match forbidden.is_empty() {
+            true => positive,
+            false => QueryItem::Not { positive: Box::new(positive), negatives: forbidden },
+        })
     }
 
     /// Parses `field:` and a core term, with its weight. `None` for meaningless text, which is skipped.
@@ -302,6 +360,9 @@ impl<'a> SimpleReader<'a> {
             .unwrap_or(rest.len());
         let chunk = &rest[..length];
         self.at += length;
+        if chunk.is_empty() {
+            return None;
+        }
         let annotations = self.weighted();
         let (word, matching) = stars(chunk);
         if !is_searchable(word) {
@@ -378,6 +439,11 @@ fn around_colon(chunk: &str) -> Option<[&str; 2]> {
     let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
     (is_name && word.starts_with(char::is_alphanumeric)).then_some([name, word])
+}
+
+/// True for a character with which a part after a sign starts. Before any other one the sign is punctuation.
+fn signed_start(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '"' | '(' | '[' | '<' | '>' | '*' | '_' | '-')
 }
 
 fn is_searchable(word: &str) -> bool {

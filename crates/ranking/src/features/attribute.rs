@@ -1,14 +1,14 @@
 //! Features of document values: `attribute`.
 
 use millrace_column::{CellKind, Column, ColumnKey, FixedColumn, value};
-use millrace_document::{DataType, DocumentValue, EncodedTensorType};
+use millrace_document::{DataType, DocumentValue, EncodedTensorType, zcurve};
 use millrace_expression::{FeatureName, string_hash};
 use millrace_tensor::{Tensor, TensorType};
 
 use super::path::walk;
 use super::{
     ClosureExecutor, DocumentTensors, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup,
-    FeatureValues, RankFeature,
+    FeatureValues, PerRequest, RankFeature,
 };
 use crate::Error;
 
@@ -29,6 +29,12 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
                 let tensor_type = tensor_type.clone();
                 return Ok(Box::new(TensorAttribute { field: field_name, tensor_type }));
             }
+            DataType::Position => {
+                return Err(Error::setup(format!(
+                    "{name}: a position is not a number; use attribute({field_name}_zcurve), or \
+                     distance({field_name})"
+                )));
+            }
             DataType::Struct(_) | DataType::Tensor(_) => {
                 return Err(Error::setup(format!(
                     "{name}: {data_type} is not one value; use one of its parts"
@@ -42,7 +48,12 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
             }
             _ => AttributeOutput::Number,
         },
-        (None, Some("count")) => AttributeOutput::Count,
+        (None, Some("count")) if part.many => AttributeOutput::Count,
+        // A field of one value counts as one, even without a value.
+        (None, Some(output @ ("count" | "weight" | "contains"))) if !part.many => {
+            let number = f64::from(u8::from(output == "count"));
+            return Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| number)));
+        }
         (Some(index), None) => match index.parse() {
             Ok(index) if part.many && !matches!(field.data_type, DataType::WeightedSet { .. }) => {
                 AttributeOutput::Element(index)
@@ -153,6 +164,7 @@ pub(crate) fn number(value: &DocumentValue) -> Option<f64> {
         DocumentValue::Float(value) => Some(f64::from(*value)),
         DocumentValue::Double(value) => Some(*value),
         DocumentValue::String(value) => Some(string_hash(value)),
+        DocumentValue::Position { latitude, longitude } => Some(zcurve(*latitude, *longitude) as f64),
         _ => None,
     }
 }
@@ -165,6 +177,7 @@ pub(crate) fn label(value: &DocumentValue) -> Option<String> {
         DocumentValue::Int(value) => Some(value.to_string()),
         DocumentValue::Long(value) => Some(value.to_string()),
         DocumentValue::String(value) => Some(value.clone()),
+        DocumentValue::Position { latitude, longitude } => Some(zcurve(*latitude, *longitude).to_string()),
         _ => None,
     }
 }

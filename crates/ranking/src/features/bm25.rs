@@ -2,7 +2,7 @@ use millrace_expression::FeatureName;
 use millrace_matching::{LeafMatches, RankingDemands};
 
 use super::lengths::FieldWords;
-use super::term::{FieldTerm, count, leaves_labelled, term, terms_of};
+use super::term::{FieldTerm, count, leaves_labelled, positioned_terms_of, term};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -76,7 +76,7 @@ pub(crate) fn weigh(request: &FeatureRequest<'_>, field: &str) -> Vec<(FieldTerm
             .and_then(|annotations| annotations.significance)
             .unwrap_or_else(|| rarity(documents, share.map_or_else(counted, |share| share * documents)))
     };
-    terms_of(request.plan, field).into_iter().map(|found| (found, rarity(&found))).collect()
+    positioned_terms_of(request, field).into_iter().map(|found| (found, rarity(&found))).collect()
 }
 
 /// `bm25(field)` and `bm25(field:name,label:label)`

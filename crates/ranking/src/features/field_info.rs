@@ -1,21 +1,26 @@
-//! `fieldInfo(field)`: the matches of all terms in a field.
+//! `fieldInfo`: properties of a field, and the matches of the query's first term in it.
 
 use millrace_expression::FeatureName;
 use millrace_matching::{LeafMatches, RankingDemands};
-use millrace_plan::LeafId;
+use millrace_plan::{LeafId, TermId};
 
-use super::term::{LeafPositions, count, terms_of};
+use super::comparison::output;
+use super::lengths::ElementBoundaries;
+use super::term::{TermPositions, count, leaves_by_term, positioned_terms_of, terms_of};
 use super::{
-    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
-    terms,
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, PerRequest,
+    RankFeature, terms,
 };
 use crate::Error;
 
-/// Output of the feature.
-#[derive(Debug, Clone, Copy)]
+/// Output about the first term.
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum FieldInfoOutput {
+    Type,
+    Filter,
     Searched,
     Hit,
+    Length,
     First,
     Last,
     Count,
@@ -23,83 +28,105 @@ enum FieldInfoOutput {
 
 struct FieldInfo {
     field: String,
+    /// Division of the field into elements; `None` for an attribute, whose length is unknown.
+    shape: Option<ElementBoundaries>,
     output: FieldInfoOutput,
 }
 
-/// `fieldInfo(field).search`, `.hit`, `.first`, `.last`, `.cnt`
+/// `fieldInfo.indexCnt`, `fieldInfo.attrCnt`, `fieldInfo(field).type` and the other outputs of a field.
 pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.searched(name, 0)?.name.to_string();
-    let output = match name.output.as_deref() {
-        Some("search") => FieldInfoOutput::Searched,
-        Some("hit") => FieldInfoOutput::Hit,
-        Some("first") => FieldInfoOutput::First,
-        Some("last") => FieldInfoOutput::Last,
-        Some("cnt") => FieldInfoOutput::Count,
-        _ => {
-            return Err(Error::setup(format!(
-                "{name}: fieldInfo has the outputs search, hit, first, last and cnt"
-            )));
-        }
+    if name.parameters.is_empty() {
+        let counts_index = output(name, &[("indexCnt", true), ("attrCnt", false)])?;
+        let fields = setup.schema.fields.values();
+        let counted = fields.filter(|field| match &field.index {
+            Some(_) => counts_index,
+            None => !counts_index && field.attribute.is_some(),
+        });
+        let counted = counted.count() as f64;
+        return Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| counted)));
+    }
+    let outputs = [
+        ("type", FieldInfoOutput::Type),
+        ("filter", FieldInfoOutput::Filter),
+        ("search", FieldInfoOutput::Searched),
+        ("hit", FieldInfoOutput::Hit),
+        ("len", FieldInfoOutput::Length),
+        ("first", FieldInfoOutput::First),
+        ("last", FieldInfoOutput::Last),
+        ("cnt", FieldInfoOutput::Count),
+    ];
+    let output = output(name, &outputs)?;
+    let field = setup.searched(name, 0)?;
+    let is_worded = field.is_text() || field.is_value_word();
+    let fixed = match output {
+        FieldInfoOutput::Type if field.index.is_some() => Some(1.0),
+        FieldInfoOutput::Type => Some(if field.attribute.is_some() { 2.0 } else { 0.0 }),
+        FieldInfoOutput::Filter => Some(f64::from(u8::from(setup.is_filter(field)))),
+        _ => None,
     };
-    Ok(Box::new(FieldInfo { field, output }))
+    if let Some(number) = fixed {
+        return Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| number)));
+    }
+    let shape = is_worded.then(|| ElementBoundaries::of(field));
+    Ok(Box::new(FieldInfo { field: field.name.to_string(), shape, output }))
 }
 
 impl RankFeature for FieldInfo {
     fn demands(&self) -> RankingDemands {
         match self.output {
-            FieldInfoOutput::Searched | FieldInfoOutput::Hit => RankingDemands::default(),
-            FieldInfoOutput::First | FieldInfoOutput::Last | FieldInfoOutput::Count => {
+            FieldInfoOutput::Type
+            | FieldInfoOutput::Filter
+            | FieldInfoOutput::Searched
+            | FieldInfoOutput::Hit => RankingDemands::default(),
+            FieldInfoOutput::Length
+            | FieldInfoOutput::First
+            | FieldInfoOutput::Last
+            | FieldInfoOutput::Count => {
                 RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
             }
         }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let found = terms_of(request.plan, &self.field);
-        let terms: Vec<Vec<LeafId>> = found
-            .chunk_by(|one, other| one.term == other.term)
-            .map(|of_term| of_term.iter().map(|found| found.leaf).collect())
-            .collect();
+        let found = leaves_by_term(&terms_of(request.plan, &self.field));
+        let has_positions =
+            positioned_terms_of(request, &self.field).iter().any(|found| found.term == TermId(0));
+        let first = found.into_iter().find(|(term, _)| *term == TermId(0));
+        let leaves: Option<[Vec<LeafId>; 1]> = first.map(|(_, leaves)| [leaves]);
+        let shape = self.shape.map(|shape| shape.bind(&self.field, request));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let missing = match self.output {
-                FieldInfoOutput::Searched => f64::from(u8::from(!terms.is_empty())),
-                FieldInfoOutput::Hit | FieldInfoOutput::Count => 0.0,
-                FieldInfoOutput::First | FieldInfoOutput::Last => terms::FAR,
+                FieldInfoOutput::Searched => f64::from(u8::from(leaves.is_some())),
+                FieldInfoOutput::Length | FieldInfoOutput::First | FieldInfoOutput::Last => terms::FAR,
+                _ => 0.0,
             };
             let out = values.numbers(chunk.len(), missing);
-            for leaves in &terms {
-                self.add(leaves, chunk, out);
+            let Some(leaves) = &leaves else { return };
+            let found: Vec<&LeafMatches> = leaves[0].iter().map(|leaf| chunk.matches.leaf(*leaf)).collect();
+            let mut positions = TermPositions::of(chunk.matches, leaves);
+            for (document, place) in chunk.documents() {
+                let here = positions.next().first().map_or(&[][..], Vec::as_slice);
+                let times = found.iter().map(|found| count(found, document)).max().unwrap_or(0);
+                if times == 0 {
+                    continue;
+                }
+                if !has_positions && self.output != FieldInfoOutput::Hit {
+                    continue;
+                }
+                let at = |position: Option<&u32>| position.map_or(0.0, |position| f64::from(*position));
+                out[document] = match self.output {
+                    FieldInfoOutput::Hit => 1.0,
+                    // A match without positions counts as one at the beginning.
+                    FieldInfoOutput::Count => f64::from(times).max(here.len() as f64),
+                    FieldInfoOutput::First => at(here.first()),
+                    FieldInfoOutput::Last => at(here.last()),
+                    FieldInfoOutput::Length => match shape {
+                        Some(shape) => f64::from(shape.elements(chunk, place).longest(here.iter().copied())),
+                        None => terms::FAR,
+                    },
+                    FieldInfoOutput::Type | FieldInfoOutput::Filter | FieldInfoOutput::Searched => continue,
+                };
             }
         }))
-    }
-}
-
-impl FieldInfo {
-    /// Adds the matches of one term. A position that several leaves found counts once.
-    fn add(&self, leaves: &[LeafId], chunk: &FeatureChunk<'_>, out: &mut [f64]) {
-        let found: Vec<&LeafMatches> = leaves.iter().map(|leaf| chunk.matches.leaf(*leaf)).collect();
-        let mut positions: Vec<LeafPositions<'_>> =
-            found.iter().map(|found| LeafPositions::of(found)).collect();
-        let mut places: Vec<u32> = Vec::new();
-        for (document, out) in out.iter_mut().enumerate() {
-            places.clear();
-            positions.iter_mut().for_each(|leaf| places.extend(leaf.next().unwrap_or_default()));
-            places.sort_unstable();
-            places.dedup();
-            let (first, last) = (places.first().copied(), places.last().copied());
-            match self.output {
-                FieldInfoOutput::Searched => {}
-                FieldInfoOutput::Hit if found.iter().any(|found| count(found, document) > 0) => *out = 1.0,
-                FieldInfoOutput::Hit => {}
-                // A match without positions counts as one occurrence.
-                FieldInfoOutput::Count if places.is_empty() => {
-                    *out += found.iter().map(|found| f64::from(count(found, document))).fold(0.0, f64::max);
-                }
-                FieldInfoOutput::Count => *out += places.len() as f64,
-                FieldInfoOutput::First => *out = first.map_or(*out, |first| out.min(f64::from(first))),
-                FieldInfoOutput::Last if *out == terms::FAR => *out = last.map_or(*out, f64::from),
-                FieldInfoOutput::Last => *out = last.map_or(*out, |last| out.max(f64::from(last))),
-            }
-        }
     }
 }

@@ -6,7 +6,7 @@ use millrace_expression::FeatureName;
 use millrace_matching::{RankingDemands, values_at};
 use millrace_schema::SchemaField;
 
-use super::term::{LeafPositions, count, terms_of};
+use super::term::{LeafPositions, count, positioned_terms_of};
 use super::terms::FAR;
 use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
@@ -157,6 +157,15 @@ impl BoundWeights<'_> {
     /// The greatest weight of the elements that contain one of the positions, in a document by its index in
     /// the chunk.
     pub fn greatest(self, chunk: &FeatureChunk<'_>, document: usize, positions: &[u32]) -> Option<f64> {
+        self.weights_at(chunk, document, positions)?.into_iter().reduce(f64::max)
+    }
+
+    /// The sum over the positions of the weights of the elements that contain them.
+    pub fn sum(self, chunk: &FeatureChunk<'_>, document: usize, positions: &[u32]) -> Option<f64> {
+        Some(self.weights_at(chunk, document, positions)?.into_iter().sum())
+    }
+
+    fn weights_at(self, chunk: &FeatureChunk<'_>, document: usize, positions: &[u32]) -> Option<Vec<f64>> {
         if positions.is_empty() {
             return None;
         }
@@ -169,7 +178,7 @@ impl BoundWeights<'_> {
         });
         let ends: Vec<u32> = ends.collect();
         let element = |position: &u32| elements.get(ends.partition_point(|end| end <= position));
-        positions.iter().filter_map(element).map(|(_, weight)| f64::from(*weight)).reduce(f64::max)
+        Some(positions.iter().filter_map(element).map(|(_, weight)| f64::from(*weight)).collect())
     }
 }
 
@@ -282,7 +291,8 @@ impl DocumentElements {
         }
     }
 
-    fn element(&self, position: u32) -> usize {
+    /// Index of the element that contains a position.
+    pub fn element(&self, position: u32) -> usize {
         match self {
             DocumentElements::Words { boundaries, .. } => {
                 boundaries.partition_point(|boundary| *boundary < position)
@@ -328,7 +338,7 @@ impl RankFeature for FieldLength {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let terms = terms_of(request.plan, &self.field);
+        let terms = positioned_terms_of(request, &self.field);
         let shape = self.shape.bind(&self.field, request);
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), FAR);

@@ -1,16 +1,17 @@
 //! Tensors and dot products made from arrays and weighted sets.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
+use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ColumnValue, read_value, value};
-use millrace_document::{DataType, DocumentValue, ValueRef};
+use millrace_document::{DataType, DocumentValue, ValueRef, zcurve};
 use millrace_expression::FeatureName;
 use millrace_tensor::{CellType, TensorType};
 
 use super::attribute::{label, number};
-use super::bm25_tensors::mapped;
+use super::bm25_tensors::{mapped, of_cells};
 use super::path::walk;
 use super::stored_tensors::TensorsBuilder;
 use super::{
@@ -37,7 +38,8 @@ impl SourceValues {
     pub fn named(setup: &FeatureSetup<'_>, name: &FeatureName, at: usize) -> Result<Self, Error> {
         let part = setup.part(name, at)?;
         let mut data_type = part.data_type.clone();
-        if part.many && !part.path.is_empty() {
+        let is_zcurve = part.field.has_positions() && data_type == DataType::Long;
+        if part.many && (is_zcurve || !part.path.is_empty()) {
             data_type = DataType::Array(Box::new(data_type));
         }
         let field_type = part.field.data_type.clone();
@@ -94,6 +96,13 @@ pub(crate) fn from_weighted_set(
 }
 
 fn made(setup: &FeatureSetup<'_>, name: &FeatureName, weighted: bool) -> Result<Box<dyn RankFeature>, Error> {
+    let parameter = name.parameters.first().and_then(|parameter| FeatureName::parse(parameter).ok());
+    if let Some(query) = parameter.filter(|parameter| parameter.name == "query")
+        && let Some(property) = query.parameters.into_iter().next()
+    {
+        let tensor_type = mapped(name.parameters.get(1).unwrap_or(&property), CellType::Double)?;
+        return Ok(Box::new(RequestTensor { property, tensor_type, weighted }));
+    }
     let source = SourceValues::attribute(setup, name)?;
     let (text, data_type) = (source.text(), &source.data_type);
     let tensor_type = mapped(name.parameters.get(1).unwrap_or(&text), CellType::Double)?;
@@ -101,6 +110,38 @@ fn made(setup: &FeatureSetup<'_>, name: &FeatureName, weighted: bool) -> Result<
         return Err(Error::setup(format!("{name} needs a weighted set, but {text} is {data_type}")));
     }
     Ok(Box::new(MadeTensor { source, tensor_type, weighted }))
+}
+
+/// A tensor made of the list or set in a rank property of the request.
+struct RequestTensor {
+    property: String,
+    tensor_type: TensorType,
+    /// True for a set of labels with their cells; otherwise each cell is 1.
+    weighted: bool,
+}
+
+impl RankFeature for RequestTensor {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
+        let text = request.plan.query.ranking.properties.get(&self.property).map(|text| text.trim());
+        let cells: BTreeMap<String, f64> = match text {
+            Some(text) if self.weighted => parse_vector(text).into_iter().collect(),
+            Some(text) => text
+                .trim_matches(['[', ']'])
+                .split([' ', ','])
+                .filter(|label| !label.is_empty())
+                .map(|label| (label.to_owned(), 1.0))
+                .collect(),
+            None => BTreeMap::new(),
+        };
+        let tensor = Arc::new(of_cells(&self.tensor_type, cells));
+        Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            *values = FeatureValues::Tensor(Arc::clone(&tensor));
+        }))
+    }
 }
 
 struct MadeTensor {
@@ -124,6 +165,8 @@ impl MadeTensor {
             ValueRef::Array(elements) if !self.weighted => {
                 cells.extend(elements.values().filter_map(|value| Some((label_in_place(value)?, 1.0))));
             }
+            ValueRef::WeightedSet(_) | ValueRef::Array(_) => {}
+            single if !self.weighted => cells.extend(label_in_place(single).map(|label| (label, 1.0))),
             _ => {}
         }
     }
@@ -156,6 +199,7 @@ fn label_in_place(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
         ValueRef::Int(value) => value.to_string().into(),
         ValueRef::Long(value) => value.to_string().into(),
         ValueRef::String(value) => value.into(),
+        ValueRef::Position { latitude, longitude } => zcurve(latitude, longitude).to_string().into(),
         _ => return None,
     })
 }
@@ -175,7 +219,7 @@ impl RankFeature for MadeTensor {
                 cells.clear();
                 let source = &self.source;
                 let read = |column| match source.path.is_empty() {
-                    true => read_value(column, &source.data_type, document),
+                    true => read_value(column, &source.field_type, document),
                     false => source.read(column, document).map(ColumnValue::Decoded),
                 };
                 match column.and_then(read) {
@@ -247,6 +291,55 @@ impl RankFeature for DotProduct {
                         .fold(0.0, Add::add),
                     _ => 0.0,
                 };
+            }
+        }))
+    }
+}
+
+/// `euclideanDistance(field,vector)`
+pub(crate) fn euclidean_distance(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, Error> {
+    let source = SourceValues::named(setup, name, 0)?;
+    let is_numbers = matches!(&source.data_type, DataType::Array(element)
+        if matches!(**element, DataType::Byte | DataType::Int | DataType::Long | DataType::Float | DataType::Double));
+    if !is_numbers {
+        return Err(Error::setup(format!(
+            "{name} needs an array of numbers, but {} is {}",
+            source.text(),
+            source.data_type
+        )));
+    }
+    let Some(vector) = name.parameters.get(1) else {
+        return Err(Error::setup(format!("{name} needs the name of the query's vector as parameter 2")));
+    };
+    Ok(Box::new(EuclideanDistance { source, property: format!("euclideanDistance.{vector}") }))
+}
+
+struct EuclideanDistance {
+    source: SourceValues,
+    /// Rank property of the request that contains the vector.
+    property: String,
+}
+
+impl RankFeature for EuclideanDistance {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
+        let text = request.plan.query.ranking.properties.get(&self.property);
+        let vector = text.map(|text| parse_vector(text)).unwrap_or_default();
+        let column = request.column(ColumnKey::value(&self.source.field));
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            let column = chunk.column(column);
+            let out = values.numbers(chunk.len(), 0.0);
+            let Some(column) = column else { return };
+            for (at, document) in chunk.documents() {
+                if let Some(DocumentValue::Array(elements)) = self.source.read(column, document) {
+                    // Only elements that both have count.
+                    let both = elements.iter().enumerate().filter_map(|(index, value)| {
+                        Some((vector.get(&index.to_string())? - number(value)?).powi(2))
+                    });
+                    out[at] = both.sum::<f64>().sqrt();
+                }
             }
         }))
     }

@@ -9,7 +9,9 @@ use millrace_schema::SchemaField;
 use super::boost::{BoostTable, of_rank_type};
 use super::lengths::{BoundWords, FieldWords, WeightedWords};
 use super::proximity::NativeProximity;
-use super::term::{LeafPositions, count, match_weight, significance, terms_of, weight};
+use super::term::{
+    LeafPositions, count, is_positioned, match_weight, positioned_terms_of, significance, terms_of, weight,
+};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -130,7 +132,7 @@ impl RankFeature for NativeFieldMatch {
         let mut searched = Vec::new();
         for field in &self.0 {
             let mut terms = Vec::new();
-            for found in terms_of(request.plan, field.words.name()) {
+            for found in positioned_terms_of(request, field.words.name()) {
                 let importance = significance(request.plan, request.matches, found.term)
                     * weight(request.plan, found.term)
                     * field.weight;
@@ -323,6 +325,7 @@ impl RankFeature for NativeDotProduct {
                 continue;
             };
             let weighted = self.weighted.iter().find(|words| *leaf.field == *words.name());
+            let weighted = weighted.filter(|_| is_positioned(request, &leaf.field, term));
             searched.push((LeafId(at), weight(plan, term), weighted.map(|words| words.bind(request))));
         }
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {

@@ -12,7 +12,7 @@ pub(crate) struct FieldPart<'s> {
     pub field: &'s SchemaField,
     /// Path from the field's value to the part; empty for the field itself.
     pub path: Vec<String>,
-    /// Type of a single value.
+    /// Type of a single value: a whole number for positions that are named by their z-curve.
     pub data_type: &'s DataType,
     /// True if a document may have several values.
     pub many: bool,
@@ -28,6 +28,15 @@ impl FeatureSetup<'_> {
             Some((first, rest)) if !self.schema.fields.contains_key(text) => (first, rest),
             _ => (text, ""),
         };
+        if let Some(field) = self.schema.field_of_zcurve(text) {
+            return Ok(FieldPart {
+                field,
+                path: Vec::new(),
+                data_type: &DataType::Long,
+                many: is_collection(&field.data_type),
+                is_attribute: field.attribute.is_some(),
+            });
+        }
         let Some(field) = self.schema.fields.get(first).filter(|_| !rest.is_empty()) else {
             let field = self.field(name, at)?;
             let (data_type, many) = (&field.data_type, is_collection(&field.data_type));

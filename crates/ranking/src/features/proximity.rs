@@ -9,7 +9,7 @@ use millrace_schema::SchemaField;
 
 use super::boost::BoostTable;
 use super::native::{fields, is_index, table, table_max};
-use super::term::{FieldTerm, LeafPositions, connectedness, significance, terms_of, weight};
+use super::term::{FieldTerm, LeafPositions, connectedness, positioned_terms_of, significance, weight};
 use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
@@ -89,7 +89,7 @@ impl RankFeature for NativeProximity {
         let mut divisor = 0.0;
         let mut pairs = Vec::new();
         for field in &self.fields {
-            let terms = terms_of(plan, &field.name);
+            let terms = positioned_terms_of(request, &field.name);
             let elements =
                 (field.has_elements && !field.is_values && terms.len() > 1).then(|| TextElements {
                     tokens: request.column(ColumnKey::tokens(&field.name)),

@@ -18,6 +18,8 @@ struct HashedRandom {
 enum RandomSpread {
     /// Uniform over 0 to 1.
     Even,
+    /// Whole numbers from 1 to 2^48.
+    Sequence,
     Normal {
         mean: f64,
         deviation: f64,
@@ -45,6 +47,11 @@ pub(crate) fn normal_stable(
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
     random(setup, name, true, normal_spread(name)?)
+}
+
+/// `globalSequence`
+pub(crate) fn sequence(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
+    random(setup, name, true, RandomSpread::Sequence)
 }
 
 fn normal_spread(name: &FeatureName) -> Result<RandomSpread, Error> {
@@ -98,6 +105,7 @@ impl RandomSpread {
         let even = |drawn: u64| (drawn >> 11) as f64 / (1u64 << 53) as f64;
         match self {
             RandomSpread::Even => even(drawn),
+            RandomSpread::Sequence => ((1u64 << 48) - (drawn >> 16)) as f64,
             RandomSpread::Normal { mean, deviation } => {
                 // The Box–Muller transform; its first number must not be 0.
                 let (radius, angle) = (1.0 - even(drawn), even(mixed(drawn)));

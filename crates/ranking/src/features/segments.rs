@@ -6,7 +6,9 @@ use millrace_plan::{LeafId, Plan, Predicate, TermId};
 
 use super::lengths::{DocumentElements, ElementBoundaries};
 use super::segmentation::{CONNECTEDNESS, FieldSegmentation, Settings};
-use super::term::{FieldTerm, LeafPositions, connectedness, count, leaf, significance, terms_of, weight};
+use super::term::{
+    FieldTerm, LeafPositions, connectedness, count, leaf, positioned_terms_of, significance, weight,
+};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -161,7 +163,7 @@ impl FieldQuery {
                 significance: significance(plan, matches, term) / f64::from(count),
             })
         };
-        let found = terms_of(plan, field);
+        let found = positioned_terms_of(request, field);
         FieldQuery {
             terms: found.chunk_by(|one, other| one.term == other.term).flat_map(words).collect(),
             weight: all().map(|id| weight(plan, id)).sum(),

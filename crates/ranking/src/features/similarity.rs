@@ -7,7 +7,7 @@ use millrace_matching::RankingDemands;
 
 use super::lengths::{BoundWords, FieldWords};
 use super::similarity_output::OutputFormula;
-use super::term::{FieldTerm, LeafPositions, terms_of, weight};
+use super::term::{FieldTerm, LeafPositions, positioned_terms_of, weight};
 use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
@@ -185,7 +185,7 @@ impl RankFeature for ElementSimilarity {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let terms = terms_of(request.plan, self.field.name());
+        let terms = positioned_terms_of(request, self.field.name());
         let weights: Vec<f64> = terms.iter().map(|found| weight(request.plan, found.term)).collect();
         let words = self.field.bind(request);
         let weighted = matches!(self.data_type, DataType::WeightedSet { .. });

@@ -1,9 +1,9 @@
 use millrace_expression::FeatureName;
 
 use super::{
-    FeatureSetup, RankFeature, attribute, bm25, bm25_tensors, closest, distance, distance_to_path,
-    field_info, lengths, multivalue, native, phases, query, random, segments, similarity, subqueries,
-    tensor_from, terms, time, whole,
+    FeatureSetup, RankFeature, attribute, bm25, bm25_tensors, closest, comparison, distance,
+    distance_to_path, edit_distance, field_info, flow, lengths, multivalue, native, phases, query, random,
+    segments, similarity, subqueries, tensor_from, terms, time, whole,
 };
 use crate::Error;
 
@@ -51,16 +51,22 @@ pub static FEATURES: &[FeatureInfo] = features! {
         "How much of the query and of the best element match each other.", similarity::completeness;
     "elementSimilarity", "elementSimilarity(field), elementSimilarity(field).name", "How alike the query and the most similar element are, or what the property output.name makes of all that match.", similarity::element;
     "elementwise", "elementwise(bm25(field),dimension,cell_type)", "For each element of a text field its BM25 score.", bm25_tensors::elementwise;
-    "fieldInfo", "fieldInfo(field).search|hit|first|last|cnt", "What the query's terms found in a field: whether any searches it, whether any is there, the first and the last position, how many in all.", field_info::setup;
+    "euclideanDistance", "euclideanDistance(field,vector)", "The distance of an array of numbers from the vector in the property euclideanDistance.vector.", multivalue::euclidean_distance;
+    "fieldInfo", "fieldInfo(field).type|filter|search|hit|len|first|last|cnt, fieldInfo.indexCnt|attrCnt",
+        "A field's kind (1 index, 2 attribute), and what the query's first term finds in it: 1 if it searches the field, 1 if it matches, the words of the field, the first and the last position, their number; the number of fields of a kind.", field_info::setup;
     "fieldLength", "fieldLength(field)", "The words in a field, or in the longest element, that some term matches, else 1000000.", lengths::field_length;
     "fieldMatch", "fieldMatch(field), fieldMatch(field).proximity|completeness|queryCompleteness|fieldCompleteness|orderness|relatedness|earliness|longestSequenceRatio|segmentProximity|unweightedProximity|absoluteProximity|occurrence|absoluteOccurrence|weightedOccurrence|weightedAbsoluteOccurrence|significantOccurrence|weight|significance|importance|segments|matches|outOfOrder|gaps|gapLength|longestSequence|head|tail|segmentDistance|degradedMatches",
         "How well a field matches the query as text: what is found, how near together, in which order.", segments::setup;
-    "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|lastPosition|occurrences|weight", "Where and how often term n occurs in a field, and with which weight.", terms::field_term_match;
+    "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|lastPosition|occurrences|weight|exactness", "Where and how often term n occurs in a field, with which weights in sum, and 1 where it occurs.", terms::field_term_match;
     "firstPhaseMax", "firstPhaseMax", "The highest score of the first phase.", phases::max;
     "firstPhaseRank", "firstPhaseRank", "The place of the document in the first phase, from 1.", phases::rank;
+    "flowCompleteness", "flowCompleteness(field).completeness|fieldCompleteness|queryCompleteness|elementWeight|weight|flow",
+        "How much of the query and of the best element match each other, where each word counts for one term.", flow::setup;
     "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
+    "globalSequence", "globalSequence", "A number for each document, made of its id: the same for every query, and another one for another document.", random::sequence;
     "great_circle_distance", "great_circle_distance(field), great_circle_distance(field).km|latitude|longitude", "The kilometres to the query's place along the earth's surface, and the nearest position.", distance::great_circle;
     "itemRawScore", "itemRawScore(label)", "The raw score of the query item with a label.", distance::item_raw_score;
+    "jaroWinklerDistance", "jaroWinklerDistance(field)", "The distance of Jaro and Winkler between the query's terms and the words of a field.", comparison::jaro_winkler;
     "match", "match, match.totalWeight, match.weight.field", "How well the fields that the query searches match it, each by its weight in the schema.", whole::setup;
     "matchCount", "matchCount(field)", "How many times terms match a field.", terms::match_count;
     "matches", "matches(field), matches(field,n)", "1 where a term, or term n, matches a field.", terms::matches;
@@ -71,20 +77,27 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "nativeRank", "nativeRank, nativeRank(field,…)", "nativeFieldMatch, nativeProximity and nativeAttributeMatch in one.", native::rank;
     "now", "now", "The time of the query in seconds since 1970.", query::now;
     "num_docs_indexed", "num_docs_indexed", "How many documents the statistics of words are counted over.", query::document_count;
+    "proximity", "proximity(field,a,b).out|posA|posB", "The least distance from term a to a later term b in one element, and where they are.", comparison::proximity;
     "query", "query(name)", "A value sent with the query.", query::setup;
+    "queryCompleteness", "queryCompleteness(field,begin,end).hit|miss", "How many terms match a field, or do not, from one position to another; everywhere without positions.", comparison::query_completeness;
     "queryTermCount", "queryTermCount", "How many terms the query has.", query::query_term_count;
     "queryTermDocumentFrequency", "queryTermDocumentFrequency(field)", "For each term that searches a field how many documents of the group have it.", bm25_tensors::document_frequency;
     "random", "random, random(name), random.match", "A number from 0 to 1, drawn for each document; with match the same for every query.", random::setup;
     "randomNormal", "randomNormal(mean,stddev)", "A number drawn for each document, spread as a bell around the mean.", random::normal;
     "randomNormalStable", "randomNormalStable(mean,stddev)", "As randomNormal, the same for every query.", random::normal_stable;
     "rawScore", "rawScore(field)", "The sum of the raw scores of the operators on a field.", distance::raw_score;
+    "reverseProximity", "reverseProximity(field,a,b).out|posA|posB", "The least distance from term b to a later term a in one element, and where they are.", comparison::reverse_proximity;
     "subqueries", "subqueries(field).lsb|msb", "The subqueries of the query that a predicate field matches, as the number of their bits: 0 to 31 (lsb), 32 to 63 (msb).", subqueries::setup;
-    "tensorFromLabels", "tensorFromLabels(attribute(field),dimension)", "A cell of 1 for each value of a field.", multivalue::from_labels;
+    "tensorFromLabels", "tensorFromLabels(attribute(field),dimension), tensorFromLabels(query(name),dimension)", "A cell of 1 for each value of a field, or of the list in the rank property of the query.", multivalue::from_labels;
     "tensorFromLabelsWithOffset", "tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)", "A cell of 1 for each value of an array and its place.", tensor_from::labels_with_offset;
     "tensorFromStructs", "tensorFromStructs(attribute(field),key,value,type)", "A cell for each struct of an array.", tensor_from::structs;
-    "tensorFromWeightedSet", "tensorFromWeightedSet(attribute(field),dimension)", "A cell for each value of a weighted set.", multivalue::from_weighted_set;
+    "tensorFromWeightedSet", "tensorFromWeightedSet(attribute(field),dimension), tensorFromWeightedSet(query(name),dimension)", "A cell for each value of a weighted set, or of the set in the rank property of the query.", multivalue::from_weighted_set;
     "term", "term(n).significance|weight|connectedness", "What is known of term n of the query.", query::term;
     "termDistance", "termDistance(field,x,y).forward|forwardTermPosition|reverse|reverseTermPosition", "How near two terms are in a field.", terms::term_distance;
+    "termEditDistance", "termEditDistance(field).out|del|ins|sub", "The cost and the numbers of the edits (deletions, insertions, substitutions) that make the words of a field of the query's terms.", edit_distance::setup;
+    "termFieldMd", "termFieldMd(field).score|terms|match|termsmatched|firstweight|occurrences|maxTermWeight",
+        "Sums over the terms that match a field: the weights of their matches, their number, their occurrences.", comparison::term_field;
+    "termInfo", "termInfo(n).queryidx", "The number of a term, or -1 where the query has fewer terms.", comparison::term_info;
     "textSimilarity", "textSimilarity(field), textSimilarity(field).proximity|order|queryCoverage|fieldCoverage", "How alike the query and a field are.", similarity::text;
     "value", "value(x)", "The number itself.", query::value;
 };
@@ -100,16 +113,20 @@ const FIRST_OUTPUTS: &[(&str, &str)] = &[
     ("elementCompleteness", "completeness"),
     ("elementSimilarity", "default"),
     ("elementwise", "score"),
+    ("euclideanDistance", "distance"),
+    ("fieldInfo", "type"),
     ("fieldMatch", "score"),
     ("fieldTermMatch", "firstPosition"),
     ("firstPhaseMax", "score"),
     ("firstPhaseRank", "score"),
+    ("flowCompleteness", "completeness"),
     ("great_circle_distance", "km"),
     ("match", "score"),
     ("nativeAttributeMatch", "score"),
     ("nativeFieldMatch", "score"),
     ("nativeProximity", "score"),
     ("nativeRank", "score"),
+    ("queryCompleteness", "hit"),
     ("subqueries", "lsb"),
     ("tensorFromLabels", "tensor"),
     ("tensorFromLabelsWithOffset", "tensor"),
@@ -117,6 +134,8 @@ const FIRST_OUTPUTS: &[(&str, &str)] = &[
     ("tensorFromWeightedSet", "tensor"),
     ("term", "connectedness"),
     ("termDistance", "forward"),
+    ("termFieldMd", "score"),
+    ("termInfo", "queryidx"),
     ("textSimilarity", "score"),
     ("value", "0"),
 ];

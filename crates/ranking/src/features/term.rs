@@ -1,7 +1,9 @@
 //! Query terms as features see them.
 
-use millrace_matching::{LeafMatches, MatchedDocuments};
+use millrace_matching::{ChunkMatches, LeafMatches, MatchedDocuments};
 use millrace_plan::{LeafId, Plan, PlanLeaf, PlanTerm, TermId};
+
+use super::FeatureRequest;
 
 /// A term that searches a field.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +19,25 @@ pub(crate) fn terms_of(plan: &Plan, field: &str) -> Vec<FieldTerm> {
         leaves.filter_map(|(at, leaf)| leaf.term.map(|term| FieldTerm { term, leaf: LeafId(at) })).collect();
     terms.sort_by_key(|found| found.term);
     terms
+}
+
+/// True if the occurrences of a term in a field count. A filter (`rank: filter`, `match: exact`,
+/// `usePositionData: false`) has none: it matches, at no position.
+pub(crate) fn is_positioned(request: &FeatureRequest<'_>, field: &str, id: TermId) -> bool {
+    !request.filters.contains(field)
+        && term(request.plan, id).is_none_or(|term| term.annotations.use_position_data)
+}
+
+/// The terms that search a field and whose occurrences count ([`is_positioned`]).
+pub(crate) fn positioned_terms_of(request: &FeatureRequest<'_>, field: &str) -> Vec<FieldTerm> {
+    let found = terms_of(request.plan, field).into_iter();
+    found.filter(|found| is_positioned(request, field, found.term)).collect()
+}
+
+/// The leaves of each term, in the query's order.
+pub(crate) fn leaves_by_term(found: &[FieldTerm]) -> Vec<(TermId, Vec<LeafId>)> {
+    let of_terms = found.chunk_by(|one, other| one.term == other.term);
+    of_terms.map(|of_term| (of_term[0].term, of_term.iter().map(|found| found.leaf).collect())).collect()
 }
 
 /// The `sameElement` terms of a field, with a leaf for each of their conditions. Such a term matches where
@@ -149,5 +170,35 @@ impl<'a> Iterator for LeafPositions<'a> {
         let (here, rest) = self.rest.split_at(count);
         self.rest = rest;
         Some(here)
+    }
+}
+
+/// Positions of terms that may have several leaves, one document after another.
+pub(crate) struct TermPositions<'a> {
+    terms: Vec<Vec<LeafPositions<'a>>>,
+    here: Vec<Vec<u32>>,
+}
+
+impl<'a> TermPositions<'a> {
+    /// The positions of terms, each given by its leaves.
+    pub fn of<'l>(matches: &'a ChunkMatches, terms: impl IntoIterator<Item = &'l Vec<LeafId>>) -> Self {
+        let of_term = |leaves: &'l Vec<LeafId>| {
+            leaves.iter().map(|leaf| LeafPositions::of(matches.leaf(*leaf))).collect::<Vec<_>>()
+        };
+        let terms: Vec<_> = terms.into_iter().map(of_term).collect();
+        let here = terms.iter().map(|_| Vec::new()).collect();
+        TermPositions { terms, here }
+    }
+
+    /// Positions of each term in the next document, ascending. A position that several leaves found is
+    /// contained once.
+    pub fn next(&mut self) -> &[Vec<u32>] {
+        for (here, leaves) in self.here.iter_mut().zip(&mut self.terms) {
+            here.clear();
+            leaves.iter_mut().for_each(|leaf| here.extend(leaf.next().unwrap_or_default()));
+            here.sort_unstable();
+            here.dedup();
+        }
+        &self.here
     }
 }

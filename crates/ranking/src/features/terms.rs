@@ -9,7 +9,8 @@ use millrace_plan::{LeafId, TermId};
 use super::lengths::WeightedWords;
 use super::proximity::pair_at_distance;
 use super::term::{
-    FieldTerm, LeafPositions, count, element_terms_of, match_weight, significance, terms_of, weight,
+    FieldTerm, LeafPositions, count, element_terms_of, match_weight, positioned_terms_of, significance,
+    terms_of, weight,
 };
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -35,9 +36,11 @@ enum TermCount {
     LastPosition,
     Occurrences,
     Weight,
+    Exactness,
 }
 
-fn number(name: &FeatureName, at: usize) -> Result<usize, Error> {
+/// The number of a term as a parameter of a feature.
+pub(super) fn number(name: &FeatureName, at: usize) -> Result<usize, Error> {
     let parameter = name.parameters.get(at).and_then(|number| number.parse().ok());
     parameter.ok_or_else(|| {
         Error::setup(format!("{name} needs the number of a term, from 0, as parameter {}", at + 1))
@@ -76,9 +79,10 @@ pub(crate) fn field_term_match(
         Some("lastPosition") => TermCount::LastPosition,
         Some("occurrences") => TermCount::Occurrences,
         Some("weight") => TermCount::Weight,
+        Some("exactness") => TermCount::Exactness,
         _ => {
             return Err(Error::setup(format!(
-                "{name}: fieldTermMatch has the outputs firstPosition, lastPosition, occurrences and weight"
+                "{name}: fieldTermMatch has the outputs firstPosition, lastPosition, occurrences, weight and exactness"
             )));
         }
     };
@@ -91,7 +95,7 @@ impl RankFeature for CountedTerms {
             TermCount::Matched | TermCount::Total | TermCount::Occurrences => {
                 RankingDemands { counts: true, ..RankingDemands::default() }
             }
-            TermCount::FirstPosition | TermCount::LastPosition | TermCount::Weight => {
+            TermCount::FirstPosition | TermCount::LastPosition | TermCount::Weight | TermCount::Exactness => {
                 RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
             }
         }
@@ -108,13 +112,18 @@ impl RankFeature for CountedTerms {
             .filter(|found| self.term.is_none_or(|term| found.term == TermId(term)))
             .collect();
         let weights = self.weighted.as_ref().map(|weighted| weighted.bind(request));
+        let positioned = positioned_terms_of(request, &self.field);
+        let has_positions =
+            |found: &FieldTerm| positioned.iter().any(|positioned| positioned.leaf == found.leaf);
+        let terms: Vec<(FieldTerm, bool)> =
+            terms.into_iter().map(|found| (found, has_positions(&found))).collect();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let missing = match self.of {
                 TermCount::FirstPosition | TermCount::LastPosition => FAR,
                 _ => 0.0,
             };
             let out = values.numbers(chunk.len(), missing);
-            for FieldTerm { leaf, .. } in &terms {
+            for (FieldTerm { leaf, .. }, has_positions) in &terms {
                 let found = chunk.matches.leaf(*leaf);
                 let mut positions = LeafPositions::of(found);
                 for (document, out) in out.iter_mut().enumerate() {
@@ -122,6 +131,11 @@ impl RankFeature for CountedTerms {
                     match self.of {
                         TermCount::Matched if count > 0 => *out = 1.0,
                         TermCount::Matched => {}
+                        // A filter matches once, at no position.
+                        TermCount::Total | TermCount::Occurrences if !has_positions => {
+                            *out += f64::from(u8::from(count > 0));
+                        }
+                        _ if !has_positions => {}
                         TermCount::Total | TermCount::Occurrences => *out += f64::from(count),
                         TermCount::FirstPosition => {
                             positions.first().into_iter().for_each(|first| *out = out.min(f64::from(*first)));
@@ -132,10 +146,14 @@ impl RankFeature for CountedTerms {
                         }
                         TermCount::Weight => {
                             let place = usize::from(chunk.matches.documents[document]);
-                            let weight = weights.and_then(|all| all.greatest(chunk, place, positions));
-                            let weight = weight.or_else(|| match_weight(found, document));
-                            *out = out.max(weight.unwrap_or(0.0));
+                            let weight = weights.and_then(|all| all.sum(chunk, place, positions));
+                            let each =
+                                || match_weight(found, document).map(|weight| weight * f64::from(count));
+                            *out += weight.or_else(each).unwrap_or(0.0);
                         }
+                        // Words are found in the form in which they were written, or by their stem, which
+                        // counts the same.
+                        TermCount::Exactness => *out = out.max(f64::from(u8::from(count > 0))),
                     }
                 }
             }
@@ -178,7 +196,7 @@ impl RankFeature for TermDistance {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let terms = terms_of(request.plan, &self.field);
+        let terms = positioned_terms_of(request, &self.field);
         let leaf =
             |term: usize| terms.iter().find(|found| found.term == TermId(term)).map(|found| found.leaf);
         let leaves = leaf(self.terms.0).zip(leaf(self.terms.1));

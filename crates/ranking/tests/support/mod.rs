@@ -50,6 +50,8 @@ pub fn schema(profiles: impl IntoIterator<Item = RankProfile>) -> Schema {
         ),
         field("vector", DataType::Tensor(tensor_type("tensor<float>(x[2])")), false),
         field("parts", DataType::Tensor(tensor_type("tensor<float>(p{},x[2])")), false),
+        field("place", DataType::Position, false),
+        field("route", DataType::Array(Box::new(DataType::Position)), false),
     ];
     Schema {
         rank_profiles: profiles.into_iter().map(|profile| (profile.name.clone(), profile)).collect(),
@@ -93,6 +95,10 @@ pub fn profile(first_phase: &str) -> RankProfile {
 /// The documents: title, price, and further fields as needed.
 pub fn documents() -> Vec<Fields> {
     let text = |text: &str| DocumentValue::String(text.to_owned());
+    let position = |latitude: i32, longitude: i32| DocumentValue::Position {
+        latitude: latitude * 1_000_000,
+        longitude: longitude * 1_000_000,
+    };
     let texts = |texts: &[&str]| {
         DocumentValue::Array(texts.iter().map(|t| DocumentValue::String((*t).to_owned())).collect())
     };
@@ -113,6 +119,8 @@ pub fn documents() -> Vec<Fields> {
             ("tags", tags(&[("new", 30), ("hot", 10)])),
             ("vector", DocumentValue::Tensor(tensor("tensor<float>(x[2]):[3,4]"))),
             ("parts", DocumentValue::Tensor(tensor("tensor<float>(p{},x[2]):{a:[1,0],b:[0,2]}"))),
+            ("place", position(1, 2)),
+            ("route", DocumentValue::Array(vec![position(3, 4), position(1, 2)])),
         ]),
         Fields::from([
             ("title", text("blue fox")),
@@ -166,8 +174,14 @@ pub fn plan(schema: Schema) -> Plan {
     ]);
     plan.now = 1000;
     let mut query = millrace_fixtures::query();
-    query.ranking.properties =
-        BTreeMap::from([("dotProduct.v".to_owned(), "{hot:2,new:1,0:1,1:10}".to_owned())]);
+    query.ranking.properties = [
+        ("dotProduct.v", "{hot:2,new:1,0:1,1:10}"),
+        ("euclideanDistance.v", "[1 1 7]"),
+        ("labels", "[a b]"),
+        ("cells", "{a:2,b:3}"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
     plan.query = Arc::new(query);
     plan
 }

@@ -1,7 +1,7 @@
 //! Parser of `document-summary`, and of `summary` inside it and in fields.
 
 use super::cursor::{ConstructBody, Name, SchemaCursor};
-use super::syntax::{SummaryDecl, SummaryFieldDecl};
+use super::syntax::{SummaryDecl, SummaryFieldDecl, TypeDecl};
 use super::types;
 use crate::{Error, SummaryMode};
 
@@ -50,11 +50,12 @@ pub(super) fn summary(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<S
         ConstructBody::None => Some(cursor.name("summary")?),
         ConstructBody::Line | ConstructBody::Block => None,
     };
-    if cursor.eat_word("type") {
-        // The type is that of the source; older schemas repeat it here.
-        types::field_type(cursor)?;
-    }
     let mut decl = SummaryFieldDecl::new(name, keyword);
+    if cursor.eat_word("type") {
+        // The type is that of the source, which older schemas repeat here. Only positions can be shown in
+        // two ways.
+        decl.of_positions = is_position(&types::field_type(cursor)?);
+    }
     match cursor.body() {
         ConstructBody::Block => cursor.block("summary", |cursor, word| property(cursor, word, &mut decl))?,
         ConstructBody::Line => {
@@ -67,6 +68,14 @@ pub(super) fn summary(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<S
         ConstructBody::None => {}
     }
     Ok(decl)
+}
+
+fn is_position(data_type: &TypeDecl) -> bool {
+    match data_type {
+        TypeDecl::Named(name) => name.value == "position",
+        TypeDecl::Array(element) => is_position(element),
+        _ => false,
+    }
 }
 
 fn property(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut SummaryFieldDecl) -> Result<(), Error> {

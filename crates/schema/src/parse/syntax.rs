@@ -177,6 +177,8 @@ pub(crate) struct SummaryDecl {
 pub(crate) struct SummaryFieldDecl {
     /// Name; `None` for `summary: …` in a field.
     pub name: Option<Name>,
+    /// True for `type position` and `type array<position>`.
+    pub of_positions: bool,
     pub sources: Vec<Name>,
     pub to: Vec<Name>,
     pub mode: Option<SummaryMode>,
@@ -189,6 +191,7 @@ impl SummaryFieldDecl {
     pub(crate) fn new(name: Option<Name>, keyword: &Name) -> Self {
         SummaryFieldDecl {
             name,
+            of_positions: false,
             sources: Vec::new(),
             to: Vec::new(),
             mode: None,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::SchemaFaults;
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, SummaryDecl, SummaryFieldDecl};
+use crate::schema::field_of_zcurve;
 use crate::suggest::did_you_mean;
 use crate::{DocumentSummary, Error, SchemaField, SummaryField, SummaryMode};
 
@@ -101,7 +102,7 @@ fn remove_sources(declared: &[SummaryDecl], decls: &[&FieldDecl], summaries: &mu
         .fields
         .iter()
         .filter(|shown| shown.name != shown.source)
-        .flat_map(|shown| std::iter::once(&shown.source).chain(&shown.fallbacks))
+        .flat_map(|shown| std::iter::once(&shown.source).chain(&shown.more_sources))
         .filter(|source| is_implicit(source))
         .cloned()
         .collect();
@@ -125,7 +126,7 @@ fn from_fields(
         let own = SummaryField {
             name: Arc::clone(&field.name),
             source: Arc::clone(&field.name),
-            fallbacks: Vec::new(),
+            more_sources: Vec::new(),
             mode: field.summary.clone(),
             bolding: field.bolding,
         };
@@ -199,6 +200,10 @@ fn summary_field(
     }
     for source in written {
         let base = source.value.split('.').next().unwrap_or_default();
+        if let Some(field) = field_of_zcurve(base, fields) {
+            sources.push(if decl.of_positions { Arc::clone(&field.name) } else { base.into() });
+            continue;
+        }
         if !fields.contains_key(base) && !IMPLICIT_SOURCES.contains(&base) {
             let hint = did_you_mean(&source.value, fields.keys().map(|name| &**name));
             let cure =
@@ -226,13 +231,15 @@ fn summary_field(
     }
     let bolding =
         decl.bolding.unwrap_or(own.is_some_and(|field| field.bolding)) && mode != SummaryMode::Dynamic;
-    Ok(Some(SummaryField { name: name.value.as_str().into(), source, fallbacks: sources, mode, bolding }))
+    Ok(Some(SummaryField { name: name.value.as_str().into(), source, more_sources: sources, mode, bolding }))
 }
 
 /// Adds to the default summary the fields of other summaries that are not attributes.
 fn complete_default(fields: &Fields, summaries: &mut Summaries) {
-    let is_attribute =
-        |shown: &SummaryField| fields.get(&shown.source).is_none_or(|field| field.attribute.is_some());
+    let is_attribute = |shown: &SummaryField| {
+        let is_composed = shown.source.contains('.') || !shown.more_sources.is_empty();
+        !is_composed && fields.get(&shown.source).is_none_or(|field| field.attribute.is_some())
+    };
     let missing: Vec<SummaryField> = summaries
         .values()
         .filter(|summary| summary.name != "default")

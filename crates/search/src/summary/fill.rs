@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, View, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, DocumentValue, zcurve};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_matching::MatchedElements;
 use millrace_plan::{Plan, QueryMemory};
@@ -11,6 +11,7 @@ use millrace_schema::{DocumentSummary, SchemaField, SummaryField, SummaryMode};
 use millrace_tensor::Tensor;
 
 use super::SummaryError;
+use super::composed::{self, ComposedField};
 use super::highlight::{FieldHighlighter, HighlightStyles, bolded};
 use super::snippet::snippet;
 
@@ -52,7 +53,7 @@ pub struct SummaryFiller<'p> {
 /// A prepared field of the summary.
 struct ShownField<'p> {
     name: Arc<str>,
-    /// Candidate fields for the value; the first one with a value is used.
+    /// The fields that are read: one, unless the field is composed.
     sources: Vec<&'p SchemaField>,
     how: ShowMode<'p>,
 }
@@ -65,6 +66,10 @@ enum ShowMode<'p> {
     Tokens(FieldAnalyzer),
     /// Elements selected later by a summary feature.
     Selected(&'p str),
+    /// Positions as their numbers on a z-curve.
+    ZCurve,
+    /// Several sources as one value.
+    Composed(ComposedField<'p>),
 }
 
 impl<'p> SummaryFiller<'p> {
@@ -159,24 +164,26 @@ impl<'p> SummaryFiller<'p> {
                 }
             }
             for field in &self.fields {
-                let mut waiting = members.clone();
-                for source in &field.sources {
-                    if waiting.is_empty() {
-                        break;
-                    }
-                    let Some(cells) = column(&ColumnKey::value(&source.name))? else { continue };
-                    let mut lacking = Vec::new();
-                    for hit in waiting {
-                        let Some(value) = value(&cells, &source.data_type, usize::from(hits[hit].1)) else {
-                            lacking.push(hit);
-                            continue;
-                        };
-                        if let Some(shown) = self.show(field, value) {
-                            self.memory.take(shown.memory_bytes())?;
-                            filled[hit].push((Arc::clone(&field.name), FieldValue::Value(shown)));
+                let columns: Vec<Option<Column>> = field
+                    .sources
+                    .iter()
+                    .map(|source| column(&ColumnKey::value(&source.name)))
+                    .collect::<Result<_, _>>()?;
+                for &hit in &members {
+                    let row = usize::from(hits[hit].1);
+                    let read = field.sources.iter().zip(&columns);
+                    let mut values =
+                        read.map(|(source, cells)| value(cells.as_ref()?, &source.data_type, row));
+                    let shown = match &field.how {
+                        ShowMode::Composed(composed) => {
+                            composed.show(values.collect(), self.styles.of_field(&field.name))
                         }
+                        _ => values.next().flatten().and_then(|value| self.show(field, value)),
+                    };
+                    if let Some(shown) = shown {
+                        self.memory.take(shown.memory_bytes())?;
+                        filled[hit].push((Arc::clone(&field.name), FieldValue::Value(shown)));
                     }
-                    waiting = lacking;
                 }
             }
         }
@@ -210,6 +217,7 @@ impl<'p> SummaryFiller<'p> {
         match &field.how {
             ShowMode::Whole | ShowMode::Selected(_) if !self.raw_as_base64 => raw_to_text(&mut value),
             ShowMode::Whole | ShowMode::Selected(_) => {}
+            ShowMode::ZCurve => positions_to_numbers(&mut value),
             ShowMode::Bolded(highlighter) => each_text(&mut value, &|text| {
                 let marks = highlighter.marks(text);
                 let mut out = String::with_capacity(text.len() + 16 * marks.len());
@@ -228,6 +236,8 @@ impl<'p> SummaryFiller<'p> {
                 retain_elements(&mut value, &keep);
             }
             ShowMode::Tokens(analyzer) => value = tokens(&value, analyzer),
+            // Values of composed fields are shown by themselves.
+            ShowMode::Composed(_) => {}
         }
         Some(value)
     }
@@ -236,11 +246,16 @@ impl<'p> SummaryFiller<'p> {
 impl<'p> ShownField<'p> {
     /// Prepares a field; `None` if it is not a document field.
     fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, SummaryError> {
-        let sources: Vec<&SchemaField> = std::iter::once(&field.source)
-            .chain(&field.fallbacks)
-            .filter_map(|name| plan.schema.fields.get(name))
-            .collect();
+        let of_schema = composed::sources(&plan.schema, field);
+        let sources: Vec<&SchemaField> = of_schema.iter().map(|source| source.field).collect();
         let Some(source) = sources.first() else { return Ok(None) };
+        if !composed::is_plain(&of_schema) {
+            let how = ShowMode::Composed(ComposedField::new(plan, field, of_schema)?);
+            return Ok(Some(ShownField { name: Arc::clone(&field.name), sources, how }));
+        }
+        if plan.schema.field_of_zcurve(&field.source).is_some() {
+            return Ok(Some(ShownField { name: Arc::clone(&field.name), sources, how: ShowMode::ZCurve }));
+        }
         let language = TextLanguage::from_tag(plan.query.language.as_deref().unwrap_or_default());
         let analyzer = || FieldAnalyzer::new(&source.matching, language);
         let highlighter = || FieldHighlighter::new(plan, &source.name, analyzer());
@@ -275,6 +290,17 @@ fn raw_to_text(value: &mut DocumentValue) {
         DocumentValue::Array(values) => values.iter_mut().for_each(raw_to_text),
         DocumentValue::Map(entries) => entries.iter_mut().for_each(|(_, value)| raw_to_text(value)),
         DocumentValue::Struct(fields) => fields.iter_mut().for_each(|(_, value)| raw_to_text(value)),
+        _ => {}
+    }
+}
+
+/// Converts positions to their numbers on a z-curve.
+fn positions_to_numbers(value: &mut DocumentValue) {
+    match value {
+        DocumentValue::Position { latitude, longitude } => {
+            *value = DocumentValue::Long(zcurve(*latitude, *longitude));
+        }
+        DocumentValue::Array(values) => values.iter_mut().for_each(positions_to_numbers),
         _ => {}
     }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnForm, ColumnKey};
@@ -106,10 +107,12 @@ impl TailSealer {
     fn seal_older(&self, number: u64) -> Result<(), Error> {
         let outcome = loop {
             let Some((turn, oldest)) = self.turn(number) else { break Ok(()) };
+            let began = Instant::now();
             let sealed = self.shared.health.guard("seal the tail", || self.seal_generation(&oldest));
             if let Err(error) = sealed {
                 break Err(error);
             }
+            self.shared.backlog.sealed(oldest.bytes.load(Ordering::Relaxed), began.elapsed());
             self.retired.lock().push(oldest);
             self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
             // A thread that waits for the rows to be sealed need not wait for the deletion of their files.

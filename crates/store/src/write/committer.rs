@@ -22,11 +22,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, KeyValue, RowDurability, encode_put, encode_removed, row_key};
+use crate::write::backlog::LIMIT;
 use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::deferred::DeferredRows;
@@ -96,6 +97,14 @@ impl AcceptedWrite {
         AcceptedWrite { key, work, durability, reply }
     }
 
+    /// Size of its row in bytes; that of a modification is not known yet.
+    fn bytes(&self) -> usize {
+        match &self.work {
+            CommitterWork::Row(value) => self.key.as_bytes().len() + value.bytes.len(),
+            CommitterWork::Modify(..) => 0,
+        }
+    }
+
     fn removes(&self) -> bool {
         matches!(self.work, CommitterWork::Row(RowValue { removes: true, .. }))
     }
@@ -142,23 +151,25 @@ impl PendingWrites {
         writes: Vec<DocumentWrite>,
         durability: WriteDurability,
         done: BatchDone,
-    ) -> Result<(), RefusedBatch> {
+    ) -> Result<Duration, RefusedBatch> {
         let removes = writes.iter().all(|write| matches!(write.change, StoreChange::Remove));
         if let Err(error) = self.check(removes) {
             return Err(RefusedBatch { error, writes });
         }
         if writes.is_empty() {
             done(Vec::new());
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
         let outcomes = BatchOutcomes::new(writes.len(), done);
         let mut commits = Vec::with_capacity(writes.len());
+        let mut bytes = 0;
         for (index, write) in writes.into_iter().enumerate() {
             let accepted = AcceptedWrite::new(&self.shared, write, durability, outcomes.of(index));
             if let Err(error) = check_key(&accepted.key) {
                 accepted.reply.send(Err(error));
                 continue;
             }
+            bytes += accepted.bytes();
             match self.lanes.enter(accepted) {
                 Some(AcceptedWrite { key, work: CommitterWork::Row(value), durability, reply }) => {
                     let rows = CommitRows::Written { key, value, existed: None };
@@ -171,7 +182,9 @@ impl PendingWrites {
             }
         }
         self.commits.push_all(commits);
-        Ok(())
+        let shared = &self.shared;
+        let generations = shared.state().tail_bytes() as f64 / shared.options.tail_bytes.max(1) as f64;
+        Ok(shared.backlog.wait_after(bytes as u64, generations, Instant::now()))
     }
 
     /// Takes on versions that have their timestamps, or answers at once why not.
@@ -206,7 +219,7 @@ impl PendingWrites {
             shared.alarm.ring();
             return Err(Error::Overloaded);
         }
-        if !removes && shared.state().tail_bytes() > shared.options.tail_bytes.saturating_mul(4) {
+        if !removes && shared.state().tail_bytes() > shared.options.tail_bytes.saturating_mul(LIMIT) {
             shared.alarm.ring();
             return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
         }

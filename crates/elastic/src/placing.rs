@@ -1,0 +1,162 @@
+//! Places of writes: their indexes, with mappings that have all fields of their documents.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::catalog::{IndexEntry, OpenIndex};
+use crate::door::ElasticDoor;
+use crate::writing::{self, SingleWrite, WriteAction};
+use crate::{Error, mapping};
+
+/// A write with the place where it goes.
+#[derive(Clone)]
+pub(crate) struct PlacedWrite {
+    pub(crate) index: OpenIndex,
+    pub(crate) write: SingleWrite,
+}
+
+/// Finder of the places of the writes of one request. It remembers the indexes that it found, and copies of
+/// their mappings, in which documents are fitted.
+pub(crate) struct WritePlacer<'d> {
+    door: &'d ElasticDoor,
+    found: HashMap<WrittenName, OpenIndex>,
+    fitted: HashMap<String, FittedMapping>,
+}
+
+/// Name in a write, with what decides which index it means.
+#[derive(PartialEq, Eq, Hash)]
+enum WrittenName {
+    Index { name: String, action: WriteAction, require_alias: bool },
+    RecordStream(String),
+}
+
+/// Copy of the mapping of an index.
+struct FittedMapping {
+    entry: Arc<IndexEntry>,
+    mappings: Map<String, Value>,
+}
+
+impl<'d> WritePlacer<'d> {
+    /// Creates a placer that has found nothing yet.
+    pub(crate) fn new(door: &'d ElasticDoor) -> Self {
+        WritePlacer { door, found: HashMap::new(), fitted: HashMap::new() }
+    }
+
+    /// Checks a write, fits its document to the mapping of its index, and adds new fields to it.
+    pub(crate) fn place(
+        &mut self,
+        name: &str,
+        mut write: SingleWrite,
+        require_alias: bool,
+    ) -> Result<PlacedWrite, Error> {
+        writing::check(&write)?;
+        let action = write.action;
+        let written = WrittenName::Index { name: name.to_owned(), action, require_alias };
+        let index = self.index(&written)?;
+        if write.routing.is_none() {
+            write.routing = alias_routing(&index, name);
+        }
+        let needs_routing = index.entry.mappings.get("_routing").and_then(|routing| routing.get("required"));
+        if write.routing.is_none() && needs_routing == Some(&Value::Bool(true)) {
+            let id = write.id.as_deref().unwrap_or("null");
+            return Err(Error::IllegalArgument(format!(
+                "routing is required for [{}]/[{id}]",
+                index.entry.name
+            )));
+        }
+        let index = match &write.update {
+            Some(update) => {
+                let index = self.fit(index, update.doc.as_ref())?;
+                self.fit(index, update.upsert.as_ref())?
+            }
+            None if action == WriteAction::Delete => index,
+            None => {
+                let document: Value =
+                    serde_json::from_str(&write.source).map_err(|error| Error::Mapping {
+                        reason: "failed to parse".to_owned(),
+                        cause: Some(("json_parse_exception", error.to_string())),
+                    })?;
+                let Value::Object(document) = document else {
+                    return Err(Error::Mapping {
+                        reason: "failed to parse".to_owned(),
+                        cause: Some(("not_x_content_exception", "a document is a JSON object".to_owned())),
+                    });
+                };
+                self.fit(index, Some(&document))?
+            }
+        };
+        self.remember(written, &index);
+        Ok(PlacedWrite { index, write })
+    }
+
+    /// The place of a log record. Values that do not fit the mapping are no reason to refuse it: the second
+    /// part of the result names them.
+    ///
+    /// # Errors
+    /// The stream cannot be made or written to, or its mapping is strict and lacks a field.
+    pub(crate) fn place_record(
+        &mut self,
+        stream: &str,
+        fields: &Map<String, Value>,
+        write: SingleWrite,
+    ) -> Result<(PlacedWrite, Option<Error>), Error> {
+        let written = WrittenName::RecordStream(stream.to_owned());
+        let index = self.index(&written)?;
+        let (index, misfit) = match self.fit(index.clone(), Some(fields)) {
+            Ok(index) => (index, None),
+            Err(misfit @ (Error::Mapping { .. } | Error::IllegalArgument(_))) => (index, Some(misfit)),
+            Err(error) => return Err(error),
+        };
+        self.remember(written, &index);
+        Ok((PlacedWrite { index, write }, misfit))
+    }
+
+    /// Index of a name, as it was found before if it has sequence numbers left.
+    fn index(&self, written: &WrittenName) -> Result<OpenIndex, Error> {
+        match (self.found.get(written).filter(|index| !index.needs_seq_nos()), written) {
+            (Some(index), _) => Ok(index.clone()),
+            (None, WrittenName::Index { name, action, require_alias }) => {
+                self.door.write_index(name, *action, *require_alias)
+            }
+            (None, WrittenName::RecordStream(stream)) => self.door.record_index(stream),
+        }
+    }
+
+    fn remember(&mut self, written: WrittenName, index: &OpenIndex) {
+        self.found.insert(written, index.clone());
+    }
+
+    /// Fits a document to the mapping of an index; returns the index with the new fields.
+    fn fit(&mut self, index: OpenIndex, document: Option<&Map<String, Value>>) -> Result<OpenIndex, Error> {
+        let Some(document) = document else { return Ok(index) };
+        let name = &index.entry.name;
+        let fitted = self.fitted.remove(name).filter(|fitted| Arc::ptr_eq(&fitted.entry, &index.entry));
+        let mut fitted = fitted.unwrap_or_else(|| FittedMapping {
+            entry: Arc::clone(&index.entry),
+            mappings: index.entry.mappings.clone(),
+        });
+        // After an error, and with new fields, the copy is not that of the index any more.
+        if !mapping::fit_in_place(&mut fitted.mappings, document)? {
+            self.fitted.insert(name.clone(), fitted);
+            return Ok(index);
+        }
+        let mut change = self.door.catalog.change()?;
+        // Another request may have added fields, or deleted the index, meanwhile.
+        let Some(newest) = change.indexes.get(name) else {
+            return Err(Error::no_index(name));
+        };
+        let mut entry = (*newest.entry).clone();
+        match mapping::fit(&mut entry.mappings, document)? {
+            true => change.put_index(entry),
+            false => Ok(newest.clone()),
+        }
+    }
+}
+
+/// Routing value that an alias gives to writes.
+fn alias_routing(index: &OpenIndex, name: &str) -> Option<String> {
+    let alias = index.entry.aliases.get(name)?;
+    alias.get("index_routing")?.as_str().map(str::to_owned)
+}
