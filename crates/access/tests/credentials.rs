@@ -373,6 +373,7 @@ fn rights_of_endpoints() {
         (Data, "/state/v1/metrics", "a+", "a+", "a+"),
         (Data, "/state/v1/cluster/readers", "a+", "a", "a"),
         (Data, "/state/v1/cluster/groups", "a+", "a", "a"),
+        (Data, "/state/v1/cluster/indexes", "a+", "a", "a"),
         (Data, "/prometheus/v1/values", "a+", "a+", "a+"),
         (Data, "/metrics/v2/values", "a+", "a+", "a+"),
         (Data, "/ApplicationStatus", "a+", "a+", "a+"),

@@ -45,7 +45,7 @@ pub use store_layout::StoreLayout;
 pub use stored::StoredValues;
 pub use tokens::{ELEMENT_BOUNDARY, TokenDictionary, TokenIds, TokensBuilder, TokensColumn};
 pub use values::{ColumnValue, ValueBuilder, encoded_values, read_value, value};
-pub use view::{ExecutionPaths, ReadError, View, ViewChunk};
+pub use view::{ExecutionPaths, JoinedView, ReadError, View, ViewChunk};
 
 /// Maximum number of documents per chunk.
 pub const CHUNK_DOCS: usize = 1024;

@@ -1,4 +1,5 @@
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use crate::{Column, ColumnKey};
 
@@ -99,3 +100,111 @@ pub struct ViewChunk {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct ReadError(pub String);
+
+/// Views without a common document as one: the chunks of the first, then those of the next.
+pub struct JoinedView {
+    views: Vec<Arc<dyn View>>,
+    chunks: Vec<ViewChunk>,
+}
+
+impl JoinedView {
+    /// Joins views. A single one is returned as it is.
+    pub fn of(mut views: Vec<Arc<dyn View>>) -> Arc<dyn View> {
+        match views.pop() {
+            Some(only) if views.is_empty() => only,
+            last => {
+                views.extend(last);
+                let chunks = views.iter().flat_map(|view| view.chunks().iter().cloned()).collect();
+                Arc::new(JoinedView { views, chunks })
+            }
+        }
+    }
+
+    /// The views that have some of these chunks, each with the part of the range that is its own.
+    fn parts(&self, range: Range<usize>) -> impl Iterator<Item = (&dyn View, Range<usize>)> {
+        let mut first = 0;
+        self.views.iter().filter_map(move |view| {
+            let (begin, end) = (first, first + view.chunks().len());
+            first = end;
+            let part = range.start.max(begin)..range.end.min(end);
+            (part.start < part.end).then(|| (&**view, part.start - begin..part.end - begin))
+        })
+    }
+}
+
+impl View for JoinedView {
+    fn chunks(&self) -> &[ViewChunk] {
+        &self.chunks
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        let mut columns = Vec::with_capacity(range.len());
+        for (view, part) in self.parts(range) {
+            columns.extend(view.columns(key, part)?);
+        }
+        Ok(columns)
+    }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        self.parts(range).next().map_or(Ok(Vec::new()), |(view, part)| view.first_columns(key, part))
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        self.parts(range).for_each(|(view, part)| view.will_read(key, part));
+    }
+
+    fn paths(&self) -> ExecutionPaths {
+        self.views.first().map_or(ExecutionPaths::Fast, |view| view.paths())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+    use crate::ColumnForm;
+
+    /// View of some chunks, with the ranges that were read.
+    struct ReadRanges {
+        chunks: Vec<ViewChunk>,
+        name: &'static str,
+        read: Sender<String>,
+    }
+
+    impl View for ReadRanges {
+        fn chunks(&self) -> &[ViewChunk] {
+            &self.chunks
+        }
+
+        fn columns(&self, _: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+            self.read.send(format!("{} {range:?}", self.name)).expect("the test receives it");
+            Ok(range.map(|_| None).collect())
+        }
+    }
+
+    #[test]
+    fn joined_views_are_read_as_one() {
+        let (read, ranges) = channel();
+        let view = |name, documents: &[usize]| {
+            let chunks = documents.iter().map(|count| ViewChunk { documents: *count, live: None });
+            Arc::new(ReadRanges { chunks: chunks.collect(), name, read: read.clone() }) as Arc<dyn View>
+        };
+        let joined = JoinedView::of(vec![view("a", &[1, 2]), view("b", &[]), view("c", &[3, 4, 5])]);
+        let documents: Vec<usize> = joined.chunks().iter().map(|chunk| chunk.documents).collect();
+        assert_eq!(documents, [1, 2, 3, 4, 5]);
+        let key = ColumnKey { field: "f".to_owned(), form: ColumnForm::Value };
+        let check = |range: Range<usize>, expected: &[&str]| {
+            let columns = joined.columns(&key, range.clone()).expect("read");
+            assert_eq!(columns.len(), range.len(), "{range:?}");
+            assert_eq!(ranges.try_iter().collect::<Vec<_>>(), expected, "{range:?}");
+        };
+        check(0..5, &["a 0..2", "c 0..3"]);
+        check(1..3, &["a 1..2", "c 0..1"]);
+        check(3..5, &["c 1..3"]);
+        check(2..2, &[]);
+        assert_eq!(joined.first_columns(&key, 1..5).expect("read").len(), 1);
+        assert_eq!(JoinedView::of(vec![view("a", &[7])]).chunks().len(), 1);
+        assert_eq!(JoinedView::of(Vec::new()).chunks().len(), 0);
+    }
+}

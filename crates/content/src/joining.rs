@@ -9,7 +9,8 @@ use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_membership::ClusterMembership;
 use millrace_node::cluster::{
     BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
+    SharedNote,
 };
 use millrace_store::DocumentWrite;
 
@@ -68,6 +69,10 @@ impl ClusterView for JoiningCluster {
 
     fn advertised(&self) -> Vec<String> {
         self.node().map(|node| node.advertised()).unwrap_or_default()
+    }
+
+    fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError> {
+        self.node()?.nodes()
     }
 
     fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
 use millrace_cluster::{
-    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest,
-    RequestFence,
+    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeKey, NodeReply,
+    NodeRequest, NodeState, RequestFence,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
     BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, RemoteNode,
-    SharedNote,
+    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
+    RemoteNode, SharedNote,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
 use millrace_store::{DocumentWrite, SegmentFormat, Store};
@@ -360,6 +360,19 @@ impl ClusterView for ContentNode {
         let pictures = self.membership.pictures();
         let picture = pictures.borrow();
         picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
+    }
+
+    fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError> {
+        let listed = |(key, entry): (&NodeKey, &NodeEntry)| ListedNode {
+            key: *key,
+            name: entry.name.clone(),
+            away: match entry.state {
+                NodeState::Up | NodeState::Retired => None,
+                NodeState::Maintenance => Some("in maintenance"),
+                NodeState::Down => Some("down"),
+            },
+        };
+        Ok(self.state()?.nodes().iter().map(listed).collect())
     }
 
     fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {

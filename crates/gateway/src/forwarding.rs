@@ -6,6 +6,7 @@ mod encrypted;
 mod forward;
 mod group_sizes;
 mod hop;
+mod indexes;
 mod question;
 mod readers;
 mod share;
@@ -22,14 +23,15 @@ pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
 pub(crate) use self::hop::{HOP, hop_of, is_for, is_unsettled, unsettled};
 use self::hop::{ask_others, others};
+pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
 pub(crate) use self::readers::{READERS_PATH, tell_readers};
 pub(crate) use self::share::answer_share;
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
     self, AccessKind, BucketReaders, ForwardAnswer, ForwardKind, ForwardableRequest, GroupSizesQuestion,
-    NodeAnswer, NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RemoteNode, RouteSubject,
-    RoutingDecision, ShareStart,
+    IndexAnswer, IndexQuestion, NodeAnswer, NodeTransport, OpenedShare, ReadFence, ReadersQuestion,
+    RemoteNode, RouteSubject, RoutingDecision, ShareStart,
 };
 use millrace_store::StoredGroupPage;
 
@@ -116,6 +118,10 @@ impl NodeTransport for HttpTransport {
 
     fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage> {
         Box::pin(async move { group_sizes::ask(&self.0, &node, question).await })
+    }
+
+    fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer> {
+        Box::pin(async move { indexes::ask(&self.0, &node, question).await })
     }
 
     fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare> {

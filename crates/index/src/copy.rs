@@ -154,6 +154,25 @@ impl IndexCopy {
     /// # Errors
     /// A run cannot be read or is damaged; a key is too long.
     pub fn apply(&self, changes: Vec<IndexChange>) -> Result<usize, Error> {
+        self.take_in(changes, |before, change| before.timestamp < change.timestamp)
+    }
+
+    /// As [`IndexCopy::apply`], of versions that were just read where the documents are: each counts, also in
+    /// place of a newer one.
+    ///
+    /// # Errors
+    /// Those of [`IndexCopy::apply`].
+    pub fn replace(&self, changes: Vec<IndexChange>) -> Result<usize, Error> {
+        self.take_in(changes, |before, change| {
+            (before.timestamp, &before.keys) != (change.timestamp, &change.keys)
+        })
+    }
+
+    fn take_in(
+        &self,
+        changes: Vec<IndexChange>,
+        counts: impl Fn(&DocumentRecord, &IndexChange) -> bool,
+    ) -> Result<usize, Error> {
         let _one_at_a_time = self.applying.lock();
         let mut applied = 0;
         for change in changes {
@@ -162,7 +181,7 @@ impl IndexCopy {
                 return Err(Error::TooLong { length: longest, limit: KEY_LIMIT });
             }
             let before = self.state.read().document(&change.document)?;
-            if before.as_ref().is_some_and(|before| before.timestamp >= change.timestamp) {
+            if before.as_ref().is_some_and(|before| !counts(before, &change)) {
                 continue;
             }
             let record = DocumentRecord { timestamp: change.timestamp, keys: change.keys };
@@ -171,6 +190,22 @@ impl IndexCopy {
             applied += 1;
         }
         Ok(applied)
+    }
+
+    /// Takes documents out, as if the copy had never seen them: any version of them can come again. Returns
+    /// the number of those that had a record.
+    ///
+    /// # Errors
+    /// A run cannot be read or is damaged.
+    pub fn forget(&self, documents: &[Vec<u8>]) -> Result<usize, Error> {
+        let _one_at_a_time = self.applying.lock();
+        let mut forgotten = 0;
+        for document in documents {
+            let Some(before) = self.state.read().document(document)? else { continue };
+            self.state.write().memory.apply(document, DocumentRecord::default(), &before.keys);
+            forgotten += 1;
+        }
+        Ok(forgotten)
     }
 
     /// Takes out the entries of documents whose newest version is of this time or before. Returns the number
@@ -245,10 +280,12 @@ impl IndexCopy {
                 documents: shared.documents.clone(),
                 entries: shared.entries.clone(),
                 bytes: shared.bytes,
+                balance: shared.balance,
             });
             all.documents.extend(newer.documents);
             all.entries.extend(newer.entries);
             all.bytes += newer.bytes;
+            all.balance += newer.balance;
             state.memory = all;
         }
         if state.memory.is_empty() {
@@ -325,14 +362,19 @@ impl IndexCopy {
         Ok(page)
     }
 
-    /// Counts the entries in these ranges, up to `limit`.
+    /// Counts the entries in these ranges whose documents, by their keys, are `wanted`, up to `limit`.
     ///
     /// # Errors
     /// A run cannot be read or is damaged.
-    pub fn count(&self, ranges: &[KeyRange], limit: u64) -> Result<u64, Error> {
+    pub fn count(
+        &self,
+        ranges: &[KeyRange],
+        limit: u64,
+        wanted: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<u64, Error> {
         let mut count = 0;
-        self.state.read().pass(ranges, None, &mut |_, _| {
-            count += 1;
+        self.state.read().pass(ranges, None, &mut |key, record| {
+            count += u64::from(wanted(&key[record.key_length.min(key.len())..]));
             count < limit
         })?;
         Ok(count)
@@ -353,7 +395,9 @@ impl IndexCopy {
                 page.is_last = true;
                 break;
             };
-            page.documents.push(IndexedDocument { document: key.clone(), record });
+            if !record.is_forgotten() {
+                page.documents.push(IndexedDocument { document: key.clone(), record });
+            }
         }
         Ok(page)
     }
@@ -370,11 +414,11 @@ impl IndexCopy {
     /// Figures of the copy.
     pub fn status(&self) -> CopyStatus {
         let state = self.state.read();
-        let in_memory = state.tables().iter().map(|table| table.entries.len() as u64).sum::<u64>();
+        let in_memory: i64 = state.tables().iter().map(|table| table.balance).sum();
         let live: u64 = state.runs.iter().map(|run| run.catalog.live).sum();
         let gone: u64 = state.runs.iter().map(|run| run.catalog.gone).sum();
         CopyStatus {
-            entries: live.saturating_sub(gone) + in_memory,
+            entries: live.saturating_sub(gone).saturating_add_signed(in_memory),
             bytes: state.runs.iter().map(|run| run.bytes).sum(),
             runs: state.runs.len(),
             memory_bytes: state.tables().iter().map(|table| table.bytes).sum(),
@@ -391,6 +435,11 @@ impl CopyState {
     }
 
     fn document(&self, document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
+        Ok(self.newest(document)?.filter(|record| !record.is_forgotten()))
+    }
+
+    /// Record of the newest source that has one.
+    fn newest(&self, document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
         for table in self.tables() {
             if let Some(record) = table.documents.get(document) {
                 return Ok(Some(record.clone()));

@@ -13,17 +13,11 @@ use crate::run::{IndexRun, RunSection};
 pub(crate) trait SectionRecord: Clone {
     const SECTION: RunSection;
 
-    fn timestamp(&self) -> u64;
-
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
 impl SectionRecord for DocumentRecord {
     const SECTION: RunSection = RunSection::Documents;
-
-    fn timestamp(&self) -> u64 {
-        self.timestamp
-    }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         DocumentRecord::read(bytes)
@@ -32,10 +26,6 @@ impl SectionRecord for DocumentRecord {
 
 impl SectionRecord for EntryRecord {
     const SECTION: RunSection = RunSection::Entries;
-
-    fn timestamp(&self) -> u64 {
-        self.timestamp
-    }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         EntryRecord::read(bytes)
@@ -127,7 +117,8 @@ impl<R: SectionRecord> SectionCursor<R> for RunCursor<R> {
     }
 }
 
-/// Pass over several sources. Of records with one key it returns the newest.
+/// Pass over several sources. Of records with one key it returns that of the newest source: a copy writes
+/// none that the records of before forbid.
 pub(crate) struct RunMergeCursor<'a, R> {
     /// The newest source first.
     sources: Vec<Box<dyn SectionCursor<R> + 'a>>,
@@ -165,7 +156,7 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
             let Some((_, record)) = source.current().filter(|(other, _)| *other == &key[..]) else {
                 continue;
             };
-            if newest.as_ref().is_none_or(|newest| newest.timestamp() < record.timestamp()) {
+            if newest.is_none() {
                 newest = Some(record.clone());
             }
             source.advance()?;

@@ -9,6 +9,8 @@ pub(crate) struct MemoryTable {
     pub documents: BTreeMap<Vec<u8>, DocumentRecord>,
     pub entries: BTreeMap<Vec<u8>, EntryRecord>,
     pub bytes: usize,
+    /// Entries that come with this table, less those that go.
+    pub balance: i64,
 }
 
 /// Approximate overhead of a node of a tree, in bytes.
@@ -35,6 +37,10 @@ impl MemoryTable {
     fn entry(&mut self, document: &[u8], key: &[u8], timestamp: u64, live: bool) {
         let whole = [key, document].concat();
         self.bytes += whole.len() + NODE_BYTES;
-        self.entries.insert(whole, EntryRecord { timestamp, live, key_length: key.len() });
+        let before = self.entries.insert(whole, EntryRecord { timestamp, live, key_length: key.len() });
+        self.balance += match live {
+            true => i64::from(!before.is_some_and(|before| before.live)),
+            false => -i64::from(before.is_none_or(|before| before.live)),
+        };
     }
 }

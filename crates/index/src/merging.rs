@@ -43,7 +43,8 @@ pub(crate) struct MergeDisposal {
 
 impl MergeDisposal {
     fn drops_document(&self, record: &DocumentRecord) -> bool {
-        self.is_bottom && record.keys.is_empty() && record.timestamp < self.forget_before
+        let is_forgotten = record.is_forgotten() || record.timestamp < self.forget_before;
+        self.is_bottom && record.keys.is_empty() && is_forgotten
     }
 
     fn drops_entry(&self, record: &EntryRecord) -> bool {

@@ -6,7 +6,7 @@ pub(crate) const KEY_LIMIT: usize = 1 << 20;
 /// Keys of one document, as of its newest version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DocumentRecord {
-    /// Time of the version.
+    /// Time of the version; 0 once the document was forgotten.
     pub timestamp: u64,
     /// Keys of its entries, sorted, each once; empty if it has none or was removed.
     pub keys: Vec<Vec<u8>>,
@@ -56,6 +56,11 @@ pub(crate) fn write_bytes(written: &[u8], out: &mut Vec<u8>) {
 }
 
 impl DocumentRecord {
+    /// True if the document counts as one that the copy has never seen.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.timestamp == 0
+    }
+
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         write_number(self.timestamp, out);
         self.keys.iter().for_each(|key| write_bytes(key, out));

@@ -14,6 +14,7 @@
 
 mod forward;
 mod group_sizes;
+mod indexes;
 mod readers;
 mod route;
 
@@ -36,6 +37,9 @@ pub use self::forward::{
 };
 pub use self::group_sizes::{
     ClusterGroupSizes, GroupSizesQuestion, WantedSizes, group_sizes, group_sizes_alone, own_group_sizes,
+};
+pub use self::indexes::{
+    IndexAnswer, IndexName, IndexQuestion, ListedNode, NodeIndexState, indexes_of_all, own_indexes,
 };
 pub use self::readers::{bucket_of, own_readers, parts_of, readers_of_all};
 pub use self::route::{
@@ -185,6 +189,12 @@ pub trait ClusterView: Send + Sync + 'static {
     fn advertised(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Nodes of the cluster state, by their keys.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError>;
 
     /// Returns the node that orders the writes of documents at this location. The error is the reason
     /// for which none does now.

@@ -274,6 +274,9 @@ pub enum Error {
     /// The nodes of the cluster have yet to agree on the node that answers this.
     #[error("{0}; try again in a moment")]
     Unsettled(String),
+    /// An index that a request names cannot answer yet, with its progress, and the node in a cluster.
+    #[error("{0}; wait for it with 'millrace index wait', or let the query stream with index.use=none")]
+    IndexNotReady(String),
     /// The node that has to answer cannot be reached.
     #[error("node {address} cannot be reached: {reason}; try again in a moment")]
     Unreachable {
@@ -371,7 +374,10 @@ impl Error {
     /// Category of the error, by the action that the caller can take.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::NotDeployed | Error::Unsettled(_) | Error::Unreachable { .. } => ErrorKind::Unavailable,
+            Error::NotDeployed
+            | Error::Unsettled(_)
+            | Error::IndexNotReady(_)
+            | Error::Unreachable { .. } => ErrorKind::Unavailable,
             Error::BadRequest(_)
             | Error::Parameter { .. }
             | Error::Package(_)

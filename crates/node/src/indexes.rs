@@ -6,21 +6,29 @@
 //! what it lacks from the store meanwhile: of two versions the newer counts, in whatever order they come.
 //! Only an index that has everything is *ready*, and only a ready one is read.
 //!
-//! Indexes are kept by a node that runs alone.
+//! In a cluster each node keeps entries for the replicas in its store, and narrows its share of a query by
+//! them. Replicas that arrive as segments, or are deleted, pass by the commits: their buckets are *stale*
+//! until they were read again, and queries read them as a whole. All that an index would miss after a crash
+//! is in a file of notes before it is in the store.
 
 mod definition;
 mod feed;
+mod mend;
+mod notes;
 mod opened;
 mod service;
+mod stale;
 mod status;
 mod usage;
 mod verify;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use definition::definitions;
-pub(crate) use usage::refuse_in_cluster;
 
 pub use definition::IndexDefinition;
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};
-pub use usage::{IndexChoice, IndexUse};
+pub use usage::{IndexChoice, IndexUse, NarrowedScope};
 pub use verify::IndexDifferences;

@@ -168,7 +168,7 @@ impl Node {
             self.store.set_tuning(self.tuning(&deployment.application));
         }
         if let Err(error) = self.keep_indexes() {
-            tracing::warn!(%error, "indexes of the node, which are not kept in a cluster, are left");
+            tracing::warn!(%error, "indexes of the node are not kept");
         }
     }
 
@@ -177,13 +177,13 @@ impl Node {
         &self.indexes
     }
 
-    /// Keeps the indexes of the active application, if the node runs alone; a node of a cluster keeps none.
-    /// Called once the node is complete, and after each deployment.
+    /// Keeps the indexes of the active application, each for the documents that the node has. Called once the
+    /// node is complete, and after each deployment.
     ///
     /// # Errors
     /// A directory cannot be used, or the system refuses a thread.
     pub fn keep_indexes(&self) -> Result<(), Error> {
-        let current = self.deployments.current().ok().filter(|_| self.cluster().is_none());
+        let current = self.deployments.current().ok();
         let wanted = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
         let tuning = current.as_ref().map(|deployment| self.tuning(&deployment.application));
         let kept = tuning.unwrap_or_default().tombstone_retention;

@@ -232,7 +232,7 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
     fn merge(&mut self, replies: Vec<ShareReply>) -> Result<(), Error> {
         let mut groupings = MergedGroupings::new(&self.searches);
         for (node, reply) in (0u32..).zip(replies) {
-            let ShareReply::Share(NodeShare { schemas }) = reply else { return Err(Error::Share) };
+            let ShareReply::Share(NodeShare { schemas, .. }) = reply else { return Err(Error::Share) };
             if schemas.len() != self.searches.len() {
                 return Err(Error::Share);
             }

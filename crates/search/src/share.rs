@@ -81,7 +81,7 @@ impl ShareReply {
     pub fn memory_bytes(&self) -> usize {
         let of_hits = |hits: &[ResultHit]| hits.iter().map(ResultHit::memory_bytes).sum::<usize>();
         match self {
-            ShareReply::Share(NodeShare { schemas }) => {
+            ShareReply::Share(NodeShare { schemas, .. }) => {
                 let of_groups = |groups: &ShareGroups| {
                     groups.hits.iter().map(|(_, _, hit)| hit.memory_bytes()).sum::<usize>()
                 };
@@ -101,6 +101,14 @@ impl ShareReply {
         }
     }
 
+    /// Takes the notes for the trace.
+    pub fn take_trace(&mut self) -> Vec<String> {
+        match self {
+            ShareReply::Share(share) => std::mem::take(&mut share.trace),
+            _ => Vec::new(),
+        }
+    }
+
     /// Substitute for the answer of a node that does not answer in time, for `schemas` schemas: it has no
     /// documents, and coverage says so. `None` if the question was about hits of that node.
     pub fn of_nobody(ask: &ShareRequest, schemas: usize) -> Option<ShareReply> {
@@ -117,9 +125,10 @@ impl ShareReply {
             ShareRequest::Statistics => {
                 Some(ShareReply::Statistics(vec![TermStatistics::default(); schemas]))
             }
-            ShareRequest::Share(_) | ShareRequest::LocalShare(_) => {
-                Some(ShareReply::Share(NodeShare { schemas: (0..schemas).map(|_| nothing()).collect() }))
-            }
+            ShareRequest::Share(_) | ShareRequest::LocalShare(_) => Some(ShareReply::Share(NodeShare {
+                schemas: (0..schemas).map(|_| nothing()).collect(),
+                trace: Vec::new(),
+            })),
             ShareRequest::Second(agains) => {
                 has_none(agains).then(|| ShareReply::Scores(vec![Some(Vec::new()); schemas]))
             }
@@ -144,6 +153,10 @@ impl ShareReply {
 pub struct NodeShare {
     /// One for each schema, in order.
     pub(crate) schemas: Vec<SchemaShare>,
+    /// Notes of the node for the trace of the query, if one is requested. Nodes of earlier versions pass over
+    /// them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -361,7 +374,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> ShareSession<S, V> {
                 groups,
             });
         }
-        Ok(NodeShare { schemas })
+        Ok(NodeShare { schemas, trace: Vec::new() })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use millrace_bucket::BucketId;
 use millrace_env::panic_message;
 use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat, SegmentWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -171,15 +172,33 @@ impl StoreContext {
         self.replace(&self.state(), change)
     }
 
-    /// As [`StoreContext::publish`], while no row is appended: the change sees all rows that exist until it
-    /// takes effect. Writes are blocked in the meantime.
+    /// As [`StoreContext::try_publish`], where versions enter these buckets with the new state.
+    pub fn try_publish_arrivals(
+        &self,
+        buckets: &[BucketId],
+        change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
+    ) -> Result<(), ManifestWriteError> {
+        let _one_at_a_time = self.publishing.lock();
+        // Locks are taken in the order publishing, gates, follower, everywhere.
+        let follower = self.follower.hold();
+        let announced = follower.changing(buckets);
+        let _changing =
+            announced.map_err(|error| ManifestWriteError { error, in_place: RenameDurability::No })?;
+        self.replace(&self.state(), change)
+    }
+
+    /// As [`StoreContext::publish`], where versions leave these buckets, while no row is appended: the change
+    /// sees all rows that exist until it takes effect. Writes are blocked in the meantime.
     pub fn publish_alone(
         &self,
+        buckets: &[BucketId],
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.publishing.lock();
         let old = self.state();
         let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
+        let follower = self.follower.hold();
+        let _changing = follower.changing(buckets)?;
         Ok(self.replace(&old, change)?)
     }
 
@@ -251,12 +270,13 @@ impl StoreContext {
             Err(AppendError::Full) => {
                 // The log has no space. A manifest may still fit: it takes the place of the one that is
                 // there.
-                drop(one_at_a_time);
+                drop((follower, one_at_a_time));
                 let mut made = None;
                 self.publish(|state| {
                     let mark = made.insert(self.new_mark(mark.scope.clone(), time));
                     Ok(state.with_mark(mark.clone()))
                 })?;
+                let follower = self.follower.hold();
                 made.iter().for_each(|mark| follower.dropped(mark));
                 Ok(())
             }

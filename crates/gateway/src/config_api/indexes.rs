@@ -1,4 +1,5 @@
-//! Indexes over HTTP, at `/index/v1/`: their state, and requests to build, rebuild and verify them.
+//! Indexes over HTTP, at `/index/v1/`: their state, and requests to build, rebuild and verify them. In a
+//! cluster each node keeps them for its own documents: all are asked, and the answer has each.
 
 use std::sync::Arc;
 
@@ -6,12 +7,17 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_node::Error;
-use millrace_node::indexes::{IndexStatus, NodeIndexes};
+use millrace_node::cluster::{
+    IndexAnswer, IndexName, IndexQuestion, ListedNode, NodeIndexState, indexes_of_all, own_indexes,
+};
+use millrace_node::indexes::{IndexDifferences, IndexStatus};
 use serde_json::{Value, json};
 
-use super::reindexing::waiting;
 use super::render;
 use crate::{GatewayState, http};
+
+/// Maximum number of ids of documents that differ in an answer.
+const EXAMPLES_MAX: usize = 10;
 
 /// Target of a path below `/index/v1/`.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,9 +51,16 @@ async fn route(node: &Arc<GatewayState>, path: &str, method: &str) -> Result<Res
     })?;
     let not_allowed = |allowed| Err(Error::MethodNotAllowed { method: method.to_owned(), allowed });
     match (target, method) {
-        (IndexTarget::All, "GET") => Ok(list(node)),
+        (IndexTarget::All, "GET") => {
+            let answers = ask(node, &IndexQuestion::States).await?;
+            let statuses = node.indexes().statuses();
+            let indexes: Vec<Value> = statuses.iter().map(|status| value(status, &answers)).collect();
+            Ok(http::json(StatusCode::OK, &json!({ "indexes": indexes })))
+        }
         (IndexTarget::One { content, name }, "GET") => {
-            Ok(http::json(StatusCode::OK, &value(&find(node.indexes(), content, name)?)))
+            let status = find(node, content, name)?;
+            let answers = ask(node, &IndexQuestion::States).await?;
+            Ok(http::json(StatusCode::OK, &value(&status, &answers)))
         }
         (IndexTarget::Action { content, name, action }, "POST") => act(node, content, name, action).await,
         (IndexTarget::All | IndexTarget::One { .. }, _) => not_allowed("GET"),
@@ -55,17 +68,21 @@ async fn route(node: &Arc<GatewayState>, path: &str, method: &str) -> Result<Res
     }
 }
 
-fn list(node: &GatewayState) -> Response {
-    let indexes: Vec<Value> = node.indexes().statuses().iter().map(value).collect();
-    let mut answer = json!({ "indexes": indexes });
-    if node.cluster().is_some() {
-        answer["message"] = json!("indexes are kept by a server that runs alone, and not in a cluster");
-    }
-    http::json(StatusCode::OK, &answer)
+/// Answers of all nodes of a cluster, or of the server that runs alone.
+enum IndexAnswers {
+    Alone(IndexAnswer),
+    Nodes(Vec<(ListedNode, Result<IndexAnswer, Error>)>),
 }
 
-fn find(indexes: &NodeIndexes, content: &str, name: &str) -> Result<IndexStatus, Error> {
-    let statuses = indexes.statuses();
+async fn ask(node: &GatewayState, question: &IndexQuestion) -> Result<IndexAnswers, Error> {
+    Ok(match node.cluster() {
+        None => IndexAnswers::Alone(own_indexes(node.node(), question.clone()).await?),
+        Some(cluster) => IndexAnswers::Nodes(indexes_of_all(node.node(), &**cluster, question).await?),
+    })
+}
+
+fn find(node: &GatewayState, content: &str, name: &str) -> Result<IndexStatus, Error> {
+    let statuses = node.indexes().statuses();
     let found = statuses
         .iter()
         .find(|status| status.definition.name() == name && *status.definition.content == *content);
@@ -79,44 +96,190 @@ fn find(indexes: &NodeIndexes, content: &str, name: &str) -> Result<IndexStatus,
     })
 }
 
-/// Executes an action on an index.
+/// Executes an action on an index, on all nodes.
 async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) -> Result<Response, Error> {
-    find(node.indexes(), content, name)?;
-    let (own, see) = (name.to_owned(), format!("/index/v1/{content}/{name}"));
-    match action {
-        "build" => {
-            let began = node.indexes().build(name)?;
-            let message = if began { "The build has begun" } else { "It is built, or being built, already" };
-            Ok(http::json(StatusCode::ACCEPTED, &json!({ "message": message, "status": see })))
+    find(node, content, name)?;
+    let index = IndexName { content: content.to_owned(), name: name.to_owned() };
+    let (question, status) = match action {
+        "build" => (IndexQuestion::Build(index), StatusCode::ACCEPTED),
+        "rebuild" => (IndexQuestion::Rebuild(index), StatusCode::ACCEPTED),
+        "verify" => (IndexQuestion::Verify(index), StatusCode::OK),
+        "move" => {
+            let reason = "copies lie with the documents, and are not moved";
+            return Err(Error::Conflict(format!("index '{name}': {reason}")));
         }
-        "rebuild" => {
-            waiting(node, move |node| node.indexes().rebuild(&own)).await?;
-            let message = "The index was discarded, and its build has begun";
-            Ok(http::json(StatusCode::ACCEPTED, &json!({ "message": message, "status": see })))
-        }
-        "verify" => {
-            let found = waiting(node, move |node| node.indexes().verify(&own)).await?;
-            Ok(http::json(
-                StatusCode::OK,
-                &json!({
-                    "name": name,
-                    "documents": found.documents,
-                    "entries": found.entries,
-                    "differences": found.differences,
-                    "examples": found.examples,
-                }),
-            ))
-        }
-        "move" => Err(Error::Conflict(format!(
-            "index '{name}' is on the one server that there is: copies are not moved"
-        ))),
         other => {
-            Err(Error::NotFound(format!("no action '{other}' on an index: POST to build, rebuild or verify")))
+            let reason = format!("no action '{other}' on an index: POST to build, rebuild or verify");
+            return Err(Error::NotFound(reason));
         }
+    };
+    let answers = ask(node, &question).await?;
+    let mut answer = match &question {
+        IndexQuestion::Verify(_) => compared(name, &answers),
+        _ => {
+            let began = answers.told().any(|answer| *answer == IndexAnswer::Began(true));
+            let message = match (began, action) {
+                (false, _) => "It is built, or being built, already",
+                (true, "rebuild") => "The index was discarded, and its build has begun",
+                (true, _) => "The build has begun",
+            };
+            json!({ "message": message, "status": format!("/index/v1/{content}/{name}") })
+        }
+    };
+    if let IndexAnswers::Nodes(nodes) = &answers {
+        let of_node = |(listed, answer): &(ListedNode, Result<IndexAnswer, Error>)| match answer {
+            Ok(IndexAnswer::Began(began)) => node_value(listed, json!({ "began": began })),
+            Ok(IndexAnswer::Compared(found)) => node_value(listed, differences(found)),
+            Ok(IndexAnswer::States(_)) => node_value(listed, json!({})),
+            Err(error) => node_value(listed, json!({ "reason": reason(listed, error) })),
+        };
+        answer["nodes"] = nodes.iter().map(of_node).collect();
+        // A node that does not serve reads its index again, or builds it, when it comes back.
+        let serving = |(listed, answer): &(ListedNode, _)| listed.away.is_some() || Result::is_ok(answer);
+        answer["complete"] = json!(nodes.iter().all(serving));
+    }
+    Ok(http::json(status, &answer))
+}
+
+impl IndexAnswers {
+    /// Answers without errors.
+    fn told(&self) -> impl Iterator<Item = &IndexAnswer> {
+        let (alone, nodes) = match self {
+            IndexAnswers::Alone(answer) => (Some(answer), &[][..]),
+            IndexAnswers::Nodes(nodes) => (None, &nodes[..]),
+        };
+        alone.into_iter().chain(nodes.iter().filter_map(|(_, answer)| answer.as_ref().ok()))
     }
 }
 
-fn value(status: &IndexStatus) -> Value {
+/// Sum of the comparisons of all nodes.
+fn compared(name: &str, answers: &IndexAnswers) -> Value {
+    let mut sum = IndexDifferences::default();
+    for answer in answers.told() {
+        if let IndexAnswer::Compared(found) = answer {
+            sum.documents += found.documents;
+            sum.entries += found.entries;
+            sum.differences += found.differences;
+            sum.examples.extend(found.examples.iter().cloned());
+        }
+    }
+    sum.examples.truncate(EXAMPLES_MAX);
+    let mut value = differences(&sum);
+    value["name"] = json!(name);
+    value
+}
+
+fn differences(found: &IndexDifferences) -> Value {
+    json!({
+        "documents": found.documents,
+        "entries": found.entries,
+        "differences": found.differences,
+        "examples": found.examples,
+    })
+}
+
+/// Figures of an index on one node, or its sums over all.
+#[derive(Default)]
+struct IndexSums {
+    state: &'static str,
+    progress: f64,
+    seconds_left: Option<f64>,
+    entries: u64,
+    bytes: u64,
+    runs: u64,
+    waiting: u64,
+    stale_buckets: u64,
+    replaced: bool,
+    reason: Option<String>,
+}
+
+/// States of an index on a node, from the least ready one. A node that does not serve does not count.
+const STATES: [&str; 6] = ["failed", "unreachable", "missing", "building", "deferred", "ready"];
+
+impl IndexSums {
+    fn of(state: &NodeIndexState) -> Self {
+        IndexSums {
+            state: state.state.name(),
+            progress: state.progress,
+            seconds_left: state.seconds_left,
+            entries: state.entries,
+            bytes: state.bytes,
+            runs: state.runs,
+            waiting: state.waiting,
+            stale_buckets: state.stale_buckets,
+            replaced: state.replaced,
+            reason: state.reason.clone(),
+        }
+    }
+
+    /// Figures of a node without a state of the index.
+    fn without(listed: &ListedNode, answer: &Result<IndexAnswer, Error>) -> Self {
+        let (state, reason) = match answer {
+            Ok(_) => ("missing", "the node does not have the application yet".to_owned()),
+            Err(error) => (listed.away.unwrap_or("unreachable"), reason(listed, error)),
+        };
+        IndexSums { state, reason: Some(reason), ..IndexSums::default() }
+    }
+
+    /// Adds another node's figures: the state and the progress are those of the least ready node.
+    fn add(&mut self, node: &IndexSums, listed: &ListedNode) {
+        if listed.away.is_some() {
+            return;
+        }
+        let rank = |state: &str| STATES.iter().position(|known| *known == state).unwrap_or(STATES.len());
+        if rank(node.state) < rank(self.state) {
+            self.state = node.state;
+        }
+        self.progress = self.progress.min(node.progress);
+        self.seconds_left = [self.seconds_left, node.seconds_left].into_iter().flatten().reduce(f64::max);
+        self.entries += node.entries;
+        self.bytes += node.bytes;
+        self.runs += node.runs;
+        self.waiting += node.waiting;
+        self.stale_buckets += node.stale_buckets;
+        self.replaced |= node.replaced;
+        if self.reason.is_none() {
+            self.reason = node.reason.as_ref().map(|reason| format!("node {}: {reason}", listed.name));
+        }
+    }
+
+    fn value(&self) -> Value {
+        json!({
+            "state": self.state,
+            "progress": self.progress,
+            "seconds-left": self.seconds_left,
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "runs": self.runs,
+            "waiting": self.waiting,
+            "stale-buckets": self.stale_buckets,
+            "replaces": self.replaced,
+            "reason": self.reason,
+        })
+    }
+}
+
+/// Reason for which a node has not answered.
+fn reason(listed: &ListedNode, error: &Error) -> String {
+    listed.away.map_or_else(|| error.message(), |away| format!("the node is {away}"))
+}
+
+/// Adds the key and name of a node to its part of an answer.
+fn node_value(listed: &ListedNode, mut of_node: Value) -> Value {
+    of_node["node"] = json!(listed.key.0);
+    of_node["name"] = json!(listed.name);
+    of_node
+}
+
+/// State of an index by name in the answer of a node.
+fn state_in<'a>(answer: &'a IndexAnswer, status: &IndexStatus) -> Option<&'a NodeIndexState> {
+    let IndexAnswer::States(states) = answer else { return None };
+    states.iter().find(|state| {
+        state.index.name == status.definition.name() && *state.index.content == *status.definition.content
+    })
+}
+
+fn value(status: &IndexStatus, answers: &IndexAnswers) -> Value {
     let config = &status.definition.config;
     let keys: Vec<Value> = config
         .keys
@@ -126,7 +289,7 @@ fn value(status: &IndexStatus) -> Value {
             json!({ "field": key.path, "order": order, "several": key.several })
         })
         .collect();
-    json!({
+    let mut value = json!({
         "name": config.name,
         "content": &*status.definition.content,
         "document": &*config.document_type,
@@ -136,16 +299,26 @@ fn value(status: &IndexStatus) -> Value {
         "build": if config.deferred { "deferred" } else { "immediate" },
         "copies": config.copies,
         "slices": config.slices,
-        "state": status.state.name(),
-        "progress": status.progress,
-        "seconds-left": status.seconds_left,
-        "entries": status.entries,
-        "bytes": status.bytes,
-        "runs": status.runs,
-        "waiting": status.waiting,
-        "replaces": status.replaced,
-        "reason": status.reason,
-    })
+    });
+    let sums = match answers {
+        IndexAnswers::Alone(answer) => state_in(answer, status).map(IndexSums::of).unwrap_or_default(),
+        IndexAnswers::Nodes(nodes) => {
+            let mut sums = IndexSums { state: "ready", progress: 1.0, ..IndexSums::default() };
+            let mut of_nodes = Vec::with_capacity(nodes.len());
+            for (listed, answer) in nodes {
+                let state = answer.as_ref().ok().and_then(|answer| state_in(answer, status));
+                let own = state.map_or_else(|| IndexSums::without(listed, answer), IndexSums::of);
+                sums.add(&own, listed);
+                of_nodes.push(node_value(listed, own.value()));
+            }
+            value["nodes"] = Value::Array(of_nodes);
+            sums
+        }
+    };
+    if let (Value::Object(value), Value::Object(sums)) = (&mut value, sums.value()) {
+        value.extend(sums);
+    }
+    value
 }
 
 #[cfg(test)]

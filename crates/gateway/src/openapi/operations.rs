@@ -411,6 +411,9 @@ const CLUSTER: &[ApiOperation] = &[
     data("POST", "/state/v1/cluster/groups", "Counts groups in buckets, for other nodes")
         .body(CBOR)
         .answers(CBOR),
+    data("POST", "/state/v1/cluster/indexes", "Answers about its indexes, for other nodes")
+        .body(CBOR)
+        .answers(CBOR),
 ];
 
 const STATUS: &[ApiOperation] = &[

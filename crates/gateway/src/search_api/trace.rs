@@ -53,9 +53,7 @@ fn of_run(query: &Query, found: &SearchOutcome, plans: &PlanTrace, started: Inst
             ))
         },
     ];
-    children.extend(plans.indexes.iter().map(|used| {
-        step(format!("index {}: {} candidates in {} groups", used.name, used.candidates, used.groups))
-    }));
+    children.extend(plans.indexes.iter().cloned().map(step));
     for (index, (schema, trace)) in found.traces.iter().enumerate() {
         let parts = [
             ("narrowed by the selection", trace.select),

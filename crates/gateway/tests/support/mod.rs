@@ -18,8 +18,8 @@ use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedS
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
     BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, RemoteNode,
-    SharedNote,
+    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
+    RemoteNode, SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -208,6 +208,16 @@ impl ClusterView for TestMember {
 
     fn advertised(&self) -> Vec<String> {
         vec!["n0.example:8080".to_owned(), "[fd00::1]:8080".to_owned()]
+    }
+
+    fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError> {
+        let away = self.world.away.lock();
+        let listed = |key: u16| ListedNode {
+            key: NodeKey(key),
+            name: format!("n{key}"),
+            away: away.contains(&key).then_some("down"),
+        };
+        Ok((0..self.world.addresses.lock().len() as u16).map(listed).collect())
     }
 
     fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {

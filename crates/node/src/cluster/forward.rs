@@ -10,7 +10,7 @@ use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 use millrace_store::StoredGroupPage;
 
-use super::{BucketReaders, GroupSizesQuestion, RemoteNode};
+use super::{BucketReaders, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode};
 use crate::Error;
 
 /// Completeness of the requested documents on a node.
@@ -88,6 +88,9 @@ pub trait NodeTransport: Send + Sync + 'static {
 
     /// Asks a node for the sizes of groups in buckets that it has.
     fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage>;
+
+    /// Asks a node about its indexes.
+    fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer>;
 
     /// Opens the conversation with a node about its share of a query, by the first request.
     fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;

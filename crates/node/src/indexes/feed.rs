@@ -1,64 +1,38 @@
-//! Changes of the store on their way to the indexes: a bounded queue, and a note of drops on the disk.
+//! Changes of the store on their way to the indexes: a bounded queue, and notes on the disk of those that an
+//! index would miss after a crash.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_env::{Disk as _, RealDisk, read_file, replace_file};
 use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error as StoreError};
 use parking_lot::{Condvar, Mutex, RwLock};
-use serde::{Deserialize, Serialize};
+
+use super::notes::{ChangeNotes, NotedChange};
+use super::stale::StaleBuckets;
 
 /// Maximum number of bytes and rows that wait. Beyond it the queue is cut, and the indexes read what has
 /// changed from the store.
 const BYTES_MAX: usize = 64 << 20;
 const ROWS_MAX: usize = 262_144;
 
-/// Maximum number of drops that are noted; beyond it everything counts as dropped.
-const DROPS_MAX: usize = 4096;
-
 /// Change that waits.
 pub(super) enum FedChange {
     Row(CommittedRow),
     /// A drop of all documents of a scope until a time.
-    Drop(NotedDrop, Timestamp),
+    Drop(DroppingScope, Timestamp),
 }
 
-/// Drop that an index may not have taken in yet.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum NotedDrop {
-    /// A group, by its key; of all types where that is `None`.
-    Group { document_type: Option<String>, group: String },
-    /// All documents of a type; of all types where that is `None`.
-    Type(Option<String>),
-}
-
-impl NotedDrop {
-    fn of(scope: &DroppingScope) -> Self {
-        match scope {
-            DroppingScope::Group { document_type, group, .. } => {
-                NotedDrop::Group { document_type: document_type.clone(), group: group.clone() }
-            }
-            DroppingScope::Type(name) => NotedDrop::Type(Some(name.clone())),
-            DroppingScope::Locations => NotedDrop::Type(None),
-        }
-    }
-
-    /// True if it concerns documents of this type.
-    pub fn concerns(&self, document_type: &str) -> bool {
-        let (NotedDrop::Group { document_type: of, .. } | NotedDrop::Type(of)) = self;
-        of.as_deref().is_none_or(|of| of == document_type)
-    }
-}
-
-/// The queue of changes, and the noted drops.
+/// The queue of changes, the notes, and the stale buckets.
 pub(super) struct IndexFeed {
-    path: PathBuf,
-    types: RwLock<BTreeSet<String>>,
+    /// Types whose changes are needed; all until the indexes are open.
+    types: RwLock<Option<BTreeSet<String>>>,
     queue: Mutex<FeedQueue>,
     arrived: Condvar,
-    drops: Mutex<BTreeSet<NotedDrop>>,
+    pub notes: ChangeNotes,
+    pub stale: StaleBuckets,
 }
 
 #[derive(Default)]
@@ -67,6 +41,10 @@ struct FeedQueue {
     bytes: usize,
     cut: bool,
     stopped: bool,
+    /// True if a bucket became stale.
+    woken: bool,
+    /// False before the indexes are open, and after they were closed: changes are noted, and do not wait.
+    is_open: bool,
 }
 
 /// Changes that were taken from the queue.
@@ -77,28 +55,31 @@ pub(super) struct TakenChanges {
 }
 
 impl IndexFeed {
-    /// Creates the feed, with the drops that were noted in a file.
-    pub fn open(path: PathBuf) -> Self {
-        let bytes = read_file(&RealDisk, &path).ok().flatten();
-        let noted = bytes.map(|bytes| {
-            serde_json::from_slice(&bytes).unwrap_or_else(|_| BTreeSet::from([NotedDrop::Type(None)]))
-        });
-        IndexFeed {
-            path,
-            types: RwLock::default(),
-            queue: Mutex::default(),
-            arrived: Condvar::new(),
-            drops: Mutex::new(noted.unwrap_or_default()),
-        }
+    /// Creates the feed, with the changes that were noted in a file.
+    pub fn new(path: PathBuf) -> Self {
+        let notes = ChangeNotes::open(path);
+        let stale = StaleBuckets::default();
+        let noted: Vec<BucketId> = notes.all().iter().filter_map(NotedChange::bucket).collect();
+        stale.end(&noted);
+        IndexFeed { types: RwLock::default(), queue: Mutex::default(), arrived: Condvar::new(), notes, stale }
     }
 
-    /// Sets the document types whose changes are needed.
+    /// Sets the document types whose changes are needed. They wait from now on.
     pub fn follow_types(&self, types: BTreeSet<String>) {
-        *self.types.write() = types;
+        *self.types.write() = Some(types);
+        self.queue.lock().is_open = true;
+    }
+
+    /// From now on changes are noted, and do not wait.
+    pub fn close(&self) {
+        self.queue.lock().is_open = false;
     }
 
     fn push(&self, change: FedChange, bytes: usize) {
         let mut queue = self.queue.lock();
+        if !queue.is_open {
+            return;
+        }
         queue.bytes += bytes;
         queue.changes.push_back(change);
         if queue.bytes > BYTES_MAX || queue.changes.len() > ROWS_MAX {
@@ -122,11 +103,19 @@ impl IndexFeed {
         self.queue.lock().changes.len()
     }
 
+    /// Ends a wait early.
+    fn wake(&self) {
+        self.queue.lock().woken = true;
+        self.arrived.notify_all();
+    }
+
     /// Waits until changes wait, or for a while; `false` after a stop.
     pub fn wait(&self, at_most: Duration) -> bool {
         let mut queue = self.queue.lock();
-        let is_idle = |queue: &mut FeedQueue| queue.changes.is_empty() && !queue.cut && !queue.stopped;
+        let is_idle =
+            |queue: &mut FeedQueue| queue.changes.is_empty() && !queue.cut && !queue.stopped && !queue.woken;
         self.arrived.wait_while_for(&mut queue, is_idle, at_most);
+        queue.woken = false;
         !queue.stopped
     }
 
@@ -140,33 +129,15 @@ impl IndexFeed {
         self.queue.lock().stopped = true;
         self.arrived.notify_all();
     }
-
-    /// Drops that may not be in all indexes yet.
-    pub fn noted_drops(&self) -> BTreeSet<NotedDrop> {
-        self.drops.lock().clone()
-    }
-
-    /// Forgets drops that all indexes have taken in durably.
-    pub fn forget_drops(&self, done: &BTreeSet<NotedDrop>) {
-        let mut drops = self.drops.lock();
-        let left: BTreeSet<NotedDrop> = drops.difference(done).cloned().collect();
-        if left.len() < drops.len() && self.write(&left).is_ok() {
-            *drops = left;
-        }
-    }
-
-    fn write(&self, drops: &BTreeSet<NotedDrop>) -> std::io::Result<()> {
-        let bytes = serde_json::to_vec(drops).expect("names always have a JSON form");
-        if let Some(directory) = self.path.parent() {
-            RealDisk.create_directory(directory)?;
-        }
-        replace_file(&RealDisk, &self.path, &bytes)
-    }
 }
 
 impl CommitFollower for IndexFeed {
     fn follows(&self, document_type: &str) -> bool {
-        self.types.read().contains(document_type)
+        self.types.read().as_ref().is_none_or(|types| types.contains(document_type))
+    }
+
+    fn appending(&self, oldest: Timestamp) -> Result<(), StoreError> {
+        self.notes.note_rows(oldest).map_err(|error| unnoted("late rows", &error))
     }
 
     fn committed(&self, rows: Vec<CommittedRow>) {
@@ -177,29 +148,39 @@ impl CommitFollower for IndexFeed {
     }
 
     fn dropping(&self, scope: &DroppingScope) -> Result<(), StoreError> {
-        let dropped = NotedDrop::of(scope);
-        let types = self.types.read().clone();
-        if !types.iter().any(|name| dropped.concerns(name)) {
-            return Ok(());
+        let dropped = NotedChange::of_drop(scope);
+        let is_needed = self
+            .types
+            .read()
+            .as_ref()
+            .is_none_or(|types| types.iter().any(|document_type| dropped.drops(document_type)));
+        match is_needed {
+            true => self.notes.note([dropped]).map_err(|error| unnoted("a drop", &error)),
+            false => Ok(()),
         }
-        let mut drops = self.drops.lock();
-        let mut next = drops.clone();
-        if next.len() >= DROPS_MAX {
-            next = BTreeSet::from([NotedDrop::Type(None)]);
-        }
-        if !next.insert(dropped) {
-            return Ok(());
-        }
-        self.write(&next).map_err(|error| StoreError::Io {
-            action: format!("note a drop in {}", self.path.display()),
-            reason: error.to_string(),
-        })?;
-        *drops = next;
-        Ok(())
     }
 
     fn dropped(&self, scope: &DroppingScope, until: Timestamp) {
-        let dropped = NotedDrop::of(scope);
-        self.push(FedChange::Drop(dropped, until), 256);
+        self.push(FedChange::Drop(scope.clone(), until), 256);
     }
+
+    fn changing(&self, buckets: &[BucketId]) -> Result<(), StoreError> {
+        // Stale first: a note of a bucket that is not counts as one of a change that was read.
+        self.stale.begin(buckets);
+        let noted = buckets.iter().map(|bucket| NotedChange::of_bucket(*bucket));
+        self.notes.note(noted).map_err(|error| {
+            self.stale.end(buckets);
+            unnoted("a change of replicas", &error)
+        })
+    }
+
+    fn changed(&self, buckets: &[BucketId]) {
+        self.stale.end(buckets);
+        self.wake();
+    }
+}
+
+/// Error of a change that the indexes cannot note, so that it is not made.
+fn unnoted(change: &str, error: &std::io::Error) -> StoreError {
+    StoreError::Io { action: format!("note {change} for the indexes"), reason: error.to_string() }
 }

@@ -38,16 +38,20 @@ struct ReadPosition {
     continuation: Option<String>,
     /// False until a deferred index is wanted.
     wanted: bool,
+    /// True if drops may have been missed: documents of the index that are in their scopes are looked up
+    /// before others are read.
+    looks_up_drops: bool,
 }
 
 impl OpenedIndex {
     /// Opens the copy of an index below a directory. One that is damaged, unfinished, or older than removals
-    /// are remembered is built again.
+    /// are remembered is built again. `late`: rows from that time on may have come since it was written.
     pub fn open(
         definition: &Arc<IndexDefinition>,
         root: &Path,
         cache: &Arc<BlockCache>,
         remembered: Timestamp,
+        late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
         let directory = root.join(format!("{}@{:016x}", definition.name(), definition.hash));
         let options = || IndexOptions {
@@ -57,10 +61,7 @@ impl OpenedIndex {
             cache: Arc::clone(cache),
         };
         let opened = IndexCopy::open(options());
-        let is_usable = |copy: &IndexCopy| {
-            let status = copy.status();
-            status.built && status.complete_until >= remembered.0
-        };
+        let is_usable = |copy: &IndexCopy| copy.status().built && complete_from(copy, late) >= remembered;
         let copy = match opened {
             Ok(copy) if is_usable(&copy) => copy,
             Err(error) if !error.is_damage() => return Err(error),
@@ -75,12 +76,13 @@ impl OpenedIndex {
         };
         let status = copy.status();
         let wanted = status.built || !definition.config.deferred;
-        let from = Timestamp(if status.built { status.complete_until } else { 0 });
+        let from = complete_from(&copy, late);
+        let looks_up_drops = status.built;
         Ok(OpenedIndex {
             definition: Arc::clone(definition),
             copy,
             directory,
-            reading: Mutex::new(Some(ReadPosition { from, continuation: None, wanted })),
+            reading: Mutex::new(Some(ReadPosition { from, continuation: None, wanted, looks_up_drops })),
             ready: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             began: Instant::now(),
@@ -115,13 +117,26 @@ impl OpenedIndex {
         true
     }
 
-    /// Changes were lost: reads again what changed since the last flush, or all if it was never complete.
-    pub fn read_again(&self) {
+    /// Changes were lost, rows of `late` and later among them: reads again what changed since the last flush,
+    /// or all if it was never complete.
+    pub fn read_again(&self, late: Option<Timestamp>) {
         self.ready.store(false, Ordering::SeqCst);
-        let status = self.copy.status();
-        let from = Timestamp(if status.built { status.complete_until } else { 0 });
-        let wanted = self.position().as_ref().is_none_or(|position| position.wanted);
-        *self.position() = Some(ReadPosition { from, continuation: None, wanted });
+        let mut position = self.position();
+        let wanted = position.as_ref().is_none_or(|position| position.wanted);
+        let from = complete_from(&self.copy, late);
+        *position = Some(ReadPosition { from, continuation: None, wanted, looks_up_drops: true });
+    }
+
+    /// True if documents in the scopes of drops are to be looked up first.
+    pub fn looks_up_drops(&self) -> bool {
+        self.position().as_ref().is_some_and(|position| position.wanted && position.looks_up_drops)
+    }
+
+    /// The documents in the scopes of drops were looked up.
+    pub fn looked_up_drops(&self) {
+        if let Some(position) = self.position().as_mut() {
+            position.looks_up_drops = false;
+        }
     }
 
     /// Reads the next page of documents; `true` if there may be more.
@@ -140,7 +155,7 @@ impl OpenedIndex {
         };
         let page = store.visit(&visit)?;
         let changes = page.visited.iter().map(|version| self.definition.change(version)).collect();
-        self.copy.apply(changes)?;
+        self.copy.replace(changes)?;
         self.progress.store((page.progress * 1e6) as u64, Ordering::Relaxed);
         let goes_on = page.continuation.is_some();
         *self.position() = goes_on.then_some(ReadPosition { continuation: page.continuation, ..position });
@@ -162,6 +177,13 @@ impl OpenedIndex {
     pub fn note(&self, error: Option<String>) {
         *self.error.lock() = error;
     }
+}
+
+/// Time from which a copy lacks versions: 0 before it is built.
+fn complete_from(copy: &IndexCopy, late: Option<Timestamp>) -> Timestamp {
+    let status = copy.status();
+    let from = Timestamp(if status.built { status.complete_until } else { 0 });
+    late.map_or(from, |late| from.min(late))
 }
 
 /// Removes the directory of a copy.

@@ -6,16 +6,18 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millrace_bucket::group_prefix;
+use millrace_bucket::{BucketId, DocumentSortKey, group_prefix, reversed_location};
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
 use millrace_index::{BlockCache, IndexChange};
-use millrace_store::{Store, VisitedVersion};
+use millrace_store::{DroppingScope, Store, VisitedVersion};
 use parking_lot::{Mutex, RwLock};
 
 use super::IndexDefinition;
-use super::feed::{FedChange, IndexFeed, NotedDrop};
+use super::feed::{FedChange, IndexFeed};
+use super::notes::{MARGIN_US, NotedChange};
 use super::opened::{OpenedIndex, remove_directory};
+use super::stale::overlap;
 use crate::Error;
 
 /// Bytes of changes in memory after which an index is written to the disk.
@@ -46,17 +48,21 @@ pub(super) struct IndexesInner {
     indexes: RwLock<Vec<Arc<OpenedIndex>>>,
     cache: Arc<BlockCache>,
     /// Held while changes are taken in, in the order of the feed.
-    taking: Mutex<TakenUntil>,
+    pub taking: Mutex<TakenUntil>,
+    /// Held while stale buckets are read.
+    pub mending: Mutex<()>,
     flushed: Mutex<Instant>,
 }
 
+/// Callback for the key and time of each document that has a record.
+type RecordVisitor<'a> = dyn FnMut(&[u8], u64) -> Result<(), Error> + 'a;
+
 /// Progress of taking changes in.
 #[derive(Default)]
-struct TakenUntil {
-    /// Time of the last commit.
-    row: Timestamp,
-    /// Latest time of a drop: rows of before may have been dropped.
-    drop: Timestamp,
+pub(super) struct TakenUntil {
+    /// Rows until then are looked up in the store: they may have been dropped, or the indexes may have
+    /// forgotten the removals after them.
+    looked_up: Timestamp,
 }
 
 impl NodeIndexes {
@@ -64,14 +70,19 @@ impl NodeIndexes {
     pub fn new(data_dir: &Path, store: &Store) -> Self {
         let root = data_dir.join("indexes");
         let inner = IndexesInner {
-            feed: Arc::new(IndexFeed::open(root.join("drops"))),
+            feed: Arc::new(IndexFeed::new(root.join("notes"))),
             root,
             store: store.clone(),
             indexes: RwLock::default(),
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
             taking: Mutex::default(),
+            mending: Mutex::default(),
             flushed: Mutex::new(Instant::now()),
         };
+        if inner.root.exists() {
+            // What changes before the indexes are open is noted.
+            store.set_follower(Some(Arc::clone(&inner.feed) as Arc<_>));
+        }
         NodeIndexes { inner: Arc::new(inner), thread: Mutex::new(None) }
     }
 
@@ -84,6 +95,7 @@ impl NodeIndexes {
         let inner = &self.inner;
         if wanted.is_empty() && inner.all().is_empty() {
             if inner.root.exists() {
+                inner.store.set_follower(None);
                 remove_directory(&inner.root)?;
             }
             return Ok(());
@@ -102,15 +114,20 @@ impl NodeIndexes {
 
     /// Ends the work, and writes what is in memory.
     pub fn stop(&self) {
+        if self.inner.feed.is_stopped() {
+            return;
+        }
         self.inner.feed.stop();
-        let Some(thread) = self.thread.lock().take() else { return };
-        if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+        let thread = self.thread.lock().take();
+        let other = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
+        if other.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread of the indexes ended before its time");
         }
         if let Err(error) = self.inner.flush_all() {
             tracing::warn!(%error, "indexes read again what changed when they are opened");
         }
-        self.inner.store.set_follower(None);
+        // Changes until the store is closed are noted.
+        self.inner.feed.close();
     }
 
     pub(super) fn inner(&self) -> &Arc<IndexesInner> {
@@ -157,8 +174,8 @@ impl IndexesInner {
         }
     }
 
-    fn adopt(&self, wanted: &[Arc<IndexDefinition>], remembered: Timestamp) -> Result<(), Error> {
-        let _one_at_a_time = self.taking.lock();
+    pub fn adopt(&self, wanted: &[Arc<IndexDefinition>], remembered: Timestamp) -> Result<(), Error> {
+        let mut taken = self.taking.lock();
         let is_wanted = |index: &IndexDefinition| wanted.iter().any(|definition| definition.is_same(index));
         let mut indexes = self.all();
         let mut removed = Vec::new();
@@ -175,21 +192,21 @@ impl IndexesInner {
         RealDisk
             .create_directory(&self.root)
             .map_err(|error| Error::Internal(format!("create {}: {error}", self.root.display())))?;
-        let noted = self.feed.noted_drops();
+        let (noted, late) = (self.feed.notes.all(), self.feed.notes.late());
         for definition in wanted {
             if indexes.iter().any(|index| index.definition.is_same(definition)) {
                 continue;
             }
-            let mut index = OpenedIndex::open(definition, &self.root, &self.cache, remembered)?;
-            let dropped = |drop: &NotedDrop| {
-                matches!(drop, NotedDrop::Type(_)) && drop.concerns(&definition.config.document_type)
+            let open = || OpenedIndex::open(definition, &self.root, &self.cache, remembered, late);
+            let mut index = open()?;
+            let dropped = |note: &NotedChange| {
+                matches!(note, NotedChange::Type(_)) && note.drops(&definition.config.document_type)
             };
             if noted.iter().any(dropped) {
                 drop(index.copy);
                 remove_directory(&index.directory)?;
-                index = OpenedIndex::open(definition, &self.root, &self.cache, remembered)?;
+                index = open()?;
             }
-            self.recheck(&index, &noted)?;
             indexes.push(Arc::new(index));
         }
         let types = indexes.iter().map(|index| index.definition.config.document_type.to_string());
@@ -197,7 +214,10 @@ impl IndexesInner {
         self.set(indexes);
         // From here on every commit comes through the feed; all of before can be read in the store.
         let follower = (!self.all().is_empty()).then(|| Arc::clone(&self.feed) as Arc<_>);
-        self.store.set_follower(follower);
+        let until = self.store.set_follower(follower);
+        taken.looked_up = taken.looked_up.max(until);
+        let built = self.all().into_iter().map(|index| index.copy.status()).filter(|status| status.built);
+        self.feed.notes.open_rows(Timestamp(built.map(|status| status.complete_until).max().unwrap_or(0)));
         removed.iter().try_for_each(|index| remove_directory(&index.directory))?;
         self.remove_others()
     }
@@ -216,18 +236,52 @@ impl IndexesInner {
         Ok(())
     }
 
-    /// Takes groups out that were dropped while the index may not have learned of it.
-    fn recheck(&self, index: &OpenedIndex, noted: &BTreeSet<NotedDrop>) -> Result<(), Error> {
-        for drop in noted.iter().filter(|drop| drop.concerns(&index.definition.config.document_type)) {
-            let NotedDrop::Group { group, .. } = drop else { continue };
-            self.each_of_group(index, group, |document, timestamp| {
-                match document_id(document).map(|id| self.store.get(&id)).transpose()? {
-                    Some(None) => Ok(index.copy.remove(&[document.to_vec()], timestamp).map(|_| ())?),
-                    _ => Ok(()),
-                }
-            })?;
+    /// Looks up the documents of an index in the scopes of noted drops: it may have missed these.
+    fn look_up_drops(&self, index: &OpenedIndex) -> Result<(), Error> {
+        let document_type = &index.definition.config.document_type;
+        for note in self.feed.notes.all().iter().filter(|note| note.drops(document_type)) {
+            let look_up = &mut |document: &[u8], _: u64| {
+                let mut taken = self.taking.lock();
+                self.settle_held(&mut taken)?;
+                self.look_up(index, document)
+            };
+            match note {
+                NotedChange::Group { group, .. } => self.each_of_group(index, group, look_up)?,
+                _ => self.each(index, look_up)?,
+            }
         }
         Ok(())
+    }
+
+    /// Gives a document the record that it should have by the store. The changes until then were taken in.
+    pub fn look_up(&self, index: &OpenedIndex, document: &[u8]) -> Result<(), Error> {
+        let version = document_id(document).map(|id| self.store.version(&id)).transpose()?.flatten();
+        match version {
+            Some(version) => {
+                let (id, timestamp) = (version.id.clone(), version.timestamp);
+                let found = version.document().map_err(|error| Error::Internal(error.to_string()))?;
+                let version = match found {
+                    Some(document) => VisitedVersion::Document(document, timestamp),
+                    None => VisitedVersion::Removed(id, timestamp),
+                };
+                index.copy.replace(vec![index.definition.change(&version)])?;
+            }
+            None => drop(index.copy.forget(&[document.to_vec()])?),
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the key and time of each document that has a record.
+    fn each(&self, index: &OpenedIndex, each: &mut RecordVisitor<'_>) -> Result<(), Error> {
+        let mut from = Vec::new();
+        loop {
+            let page = index.copy.documents(&from, 1024)?;
+            for indexed in &page.documents {
+                each(&indexed.document, indexed.record.timestamp)?;
+            }
+            let Some(last) = page.documents.last().filter(|_| !page.is_last) else { return Ok(()) };
+            from = [&last.document[..], &[0]].concat();
+        }
     }
 
     /// Calls `each` with the key and time of each document of a group that has a record.
@@ -235,7 +289,7 @@ impl IndexesInner {
         &self,
         index: &OpenedIndex,
         group: &str,
-        mut each: impl FnMut(&[u8], u64) -> Result<(), Error>,
+        each: &mut RecordVisitor<'_>,
     ) -> Result<(), Error> {
         let prefix = DocumentGroup::from_key(group).as_ref().and_then(group_prefix).unwrap_or_default();
         let mut from = prefix.clone();
@@ -256,16 +310,21 @@ impl IndexesInner {
 
     /// Takes in all changes that were acknowledged before the call.
     pub fn settle(&self) -> Result<(), Error> {
-        let mut taken = self.taking.lock();
+        self.settle_held(&mut self.taking.lock())
+    }
+
+    /// As [`IndexesInner::settle`], while no other thread takes changes in.
+    pub fn settle_held(&self, taken: &mut TakenUntil) -> Result<(), Error> {
         let changes = self.feed.take();
         let indexes = self.all();
+        let read_again = || indexes.iter().for_each(|index| index.read_again(self.feed.notes.late()));
         if changes.cut {
-            indexes.iter().for_each(|index| index.read_again());
+            read_again();
         }
-        let outcome = self.take_in(&indexes, changes.changes, &mut taken);
+        let outcome = self.take_in(&indexes, changes.changes, taken);
         if outcome.is_err() {
             // What was taken from the queue is read again.
-            indexes.iter().for_each(|index| index.read_again());
+            read_again();
         }
         outcome
     }
@@ -284,74 +343,63 @@ impl IndexesInner {
         for change in changes {
             match change {
                 FedChange::Row(row) => {
-                    let mut version = row.decode()?;
-                    taken.row = taken.row.max(row.timestamp());
-                    if row.timestamp() <= taken.drop {
-                        version = self.after_drops(version)?;
+                    let version = row.decode()?;
+                    let is_late = row.timestamp() <= taken.looked_up;
+                    if is_late {
+                        apply(&mut batches)?;
                     }
                     for (index, batch) in indexes.iter().zip(&mut batches) {
                         let is_of_type = *index.definition.config.document_type == *row.document_type();
-                        if is_of_type && !index.is_deferred() {
-                            batch.push(index.definition.change(&version));
+                        match is_of_type && !index.is_deferred() {
+                            true if is_late => {
+                                self.look_up(index, DocumentSortKey::new(version.id()).as_bytes())?;
+                            }
+                            true => batch.push(index.definition.change(&version)),
+                            false => {}
                         }
                     }
                 }
-                FedChange::Drop(drop, until) => {
+                FedChange::Drop(scope, until) => {
                     apply(&mut batches)?;
-                    taken.drop = taken.drop.max(until);
-                    indexes.iter().try_for_each(|index| self.drop_scope(index, &drop, until))?;
+                    taken.looked_up = taken.looked_up.max(until);
+                    indexes.iter().try_for_each(|index| self.drop_scope(index, &scope, until))?;
                 }
             }
         }
         Ok(apply(&mut batches)?)
     }
 
-    /// A version of before a drop: it counts only if the store still has it.
-    fn after_drops(&self, version: VisitedVersion) -> Result<VisitedVersion, Error> {
-        let VisitedVersion::Document(document, timestamp) = version else { return Ok(version) };
-        Ok(match self.store.get(&document.id)? {
-            Some((document, timestamp)) => VisitedVersion::Document(document, timestamp),
-            None => VisitedVersion::Removed(document.id, timestamp),
-        })
-    }
-
-    fn drop_scope(&self, index: &OpenedIndex, drop: &NotedDrop, until: Timestamp) -> Result<(), Error> {
-        if !drop.concerns(&index.definition.config.document_type) {
+    fn drop_scope(&self, index: &OpenedIndex, scope: &DroppingScope, until: Timestamp) -> Result<(), Error> {
+        if !NotedChange::of_drop(scope).drops(&index.definition.config.document_type) {
             return Ok(());
         }
-        let remove = &mut |document: &[u8], timestamp: u64| match timestamp <= until.0 {
+        let remove = |document: &[u8], timestamp: u64| match timestamp <= until.0 {
             true => Ok(index.copy.remove(&[document.to_vec()], until.0).map(|_| ())?),
             false => Ok(()),
         };
-        match drop {
-            NotedDrop::Group { group, .. } => self.each_of_group(index, group, remove),
-            NotedDrop::Type(_) => {
-                // Of a range of locations some stay: the store says which.
-                let mut from = Vec::new();
-                loop {
-                    let page = index.copy.documents(&from, 1024)?;
-                    for indexed in &page.documents {
-                        let id = document_id(&indexed.document);
-                        let is_gone =
-                            || id.map_or(Ok(false), |id| self.store.get(&id).map(|found| found.is_none()));
-                        if matches!(drop, NotedDrop::Type(Some(_))) || is_gone()? {
-                            remove(&indexed.document, indexed.record.timestamp)?;
-                        }
-                    }
-                    let Some(last) = page.documents.last().filter(|_| !page.is_last) else { return Ok(()) };
-                    from = [&last.document[..], &[0]].concat();
-                }
+        match scope {
+            DroppingScope::Group { group, part, .. } => {
+                let is_dropped = |document: &[u8]| part.is_none_or(|part| is_in(document, part));
+                self.each_of_group(index, group, &mut |document, timestamp| match is_dropped(document) {
+                    true => remove(document, timestamp),
+                    false => Ok(()),
+                })
             }
+            DroppingScope::Type(_) => self.each(index, &mut { remove }),
+            // Of a range of locations some stay: the store says which.
+            DroppingScope::Locations => self.each(index, &mut |document, _| self.look_up(index, document)),
         }
     }
 
     /// Takes changes in, reads what is missing, writes and merges; `true` if there is more to do at once.
-    fn step(&self) -> Result<bool, Error> {
+    pub fn step(&self) -> Result<bool, Error> {
         self.settle()?;
+        let mended = self.mend();
         let mut more = false;
         for index in self.all() {
             let stepped = self.step_of(&index);
-            index.note(stepped.as_ref().err().map(ToString::to_string));
+            let failure = stepped.as_ref().err().or(mended.as_ref().err());
+            index.note(failure.map(ToString::to_string));
             more |= stepped?;
             if self.feed.is_stopped() {
                 return Ok(false);
@@ -360,11 +408,15 @@ impl IndexesInner {
         if self.flushed.lock().elapsed() >= FLUSH_INTERVAL {
             self.flush_all()?;
         }
-        Ok(more)
+        Ok(mended? || more)
     }
 
     fn step_of(&self, index: &Arc<OpenedIndex>) -> Result<bool, Error> {
-        let mut more = {
+        if index.looks_up_drops() {
+            self.look_up_drops(index)?;
+            index.looked_up_drops();
+        }
+        let more = {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
             let _one_at_a_time = self.taking.lock();
             index.read_page(&self.store)?
@@ -373,10 +425,7 @@ impl IndexesInner {
             self.flush_all()?;
             self.retire(index)?;
         }
-        if index.copy.status().memory_bytes >= FLUSH_BYTES {
-            self.flush(index)?;
-            more |= index.copy.merge(self.forgotten(index))?;
-        }
+        self.flush_if_large(index)?;
         Ok(more)
     }
 
@@ -385,13 +434,14 @@ impl IndexesInner {
         if index.is_ready() { index.copy.status().complete_until } else { 0 }
     }
 
-    /// Writes what an index has in memory.
-    fn flush(&self, index: &OpenedIndex) -> Result<(), Error> {
-        let until = {
-            let taken = self.taking.lock();
-            if index.is_ready() { taken.row.0 } else { 0 }
-        };
-        Ok(index.copy.flush(until, index.is_ready())?)
+    /// Writes what an index has in memory, if that is much. It stays complete up to the same time: later rows
+    /// may come in another order than that of their times.
+    pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
+        if index.copy.status().memory_bytes >= FLUSH_BYTES {
+            index.copy.flush(0, index.is_ready())?;
+            index.copy.merge(self.forgotten(index))?;
+        }
+        Ok(())
     }
 
     /// Writes what all indexes have in memory, and notes how far those that are ready are complete.
@@ -400,18 +450,27 @@ impl IndexesInner {
         if indexes.is_empty() {
             return Ok(());
         }
-        let noted = self.feed.noted_drops();
-        // No commit after this gets an earlier timestamp, and all of before it wait in the feed.
-        let until = self.store.next_timestamp();
+        // Rows of before this time that come from now on are noted; all that came before wait in the feed.
+        let until = Timestamp(self.store.next_timestamp().0.saturating_sub(MARGIN_US));
+        let mut done = self.feed.notes.begin_flush(until);
+        let (stale, _) = self.feed.stale.now();
+        done.retain(|note, _| {
+            note.bucket().is_none_or(|bucket| !stale.iter().any(|stale| overlap(*stale, bucket)))
+        });
         self.store.set_follower(Some(Arc::clone(&self.feed) as Arc<_>));
-        self.settle()?;
+        {
+            let mut taken = self.taking.lock();
+            self.settle_held(&mut taken)?;
+            taken.looked_up = taken.looked_up.max(until);
+        }
         for index in &indexes {
             let until = if index.is_ready() { until.0 } else { 0 };
             index.copy.flush(until, index.is_ready())?;
             while !self.feed.is_stopped() && index.copy.merge(self.forgotten(index))? {}
         }
-        if indexes.iter().all(|index| index.is_ready()) {
-            self.feed.forget_drops(&noted);
+        // One that was never built is built from the start after a crash.
+        if indexes.iter().all(|index| index.is_ready() || !index.copy.status().built) {
+            self.feed.notes.forget(&done);
         }
         *self.flushed.lock() = Instant::now();
         Ok(())
@@ -437,12 +496,18 @@ impl IndexesInner {
         indexes.retain(|known| !Arc::ptr_eq(known, index));
         self.set(indexes.clone());
         remove_directory(&index.directory)?;
-        let fresh = OpenedIndex::open(&index.definition, &self.root, &self.cache, Timestamp(0))?;
+        let fresh = OpenedIndex::open(&index.definition, &self.root, &self.cache, Timestamp(0), None)?;
         fresh.want();
         indexes.push(Arc::new(fresh));
         self.set(indexes);
         Ok(())
     }
+}
+
+/// True if the document of this key lies in a bucket.
+pub(super) fn is_in(document: &[u8], bucket: BucketId) -> bool {
+    let (first, last) = bucket.reversed_range();
+    (first..=last).contains(&reversed_location(document))
 }
 
 /// Key of the group in the key of a document.

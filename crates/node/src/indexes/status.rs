@@ -19,6 +19,12 @@ pub enum IndexState {
 }
 
 impl IndexState {
+    /// The state of a name in status answers.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let all = [IndexState::Deferred, IndexState::Building, IndexState::Ready, IndexState::Failed];
+        all.into_iter().find(|state| state.name() == name)
+    }
+
     /// Name in status answers.
     pub fn name(self) -> &'static str {
         match self {
@@ -49,6 +55,8 @@ pub struct IndexStatus {
     pub runs: usize,
     /// Changes that wait for all indexes together.
     pub waiting: usize,
+    /// Buckets whose documents are to be read again: replicas that have arrived or left.
+    pub stale_buckets: usize,
     /// True if an earlier definition serves until this one is ready.
     pub replaced: bool,
     /// Reason of the last failure.
@@ -58,9 +66,10 @@ pub struct IndexStatus {
 impl NodeIndexes {
     /// Status of every index, by name.
     pub fn statuses(&self) -> Vec<IndexStatus> {
-        let waiting = self.inner().feed.waiting();
-        let mut statuses: Vec<IndexStatus> =
-            self.inner().all().iter().map(|index| status(index, waiting)).collect();
+        let feed = &self.inner().feed;
+        let (waiting, stale_buckets) = (feed.waiting(), feed.stale.len());
+        let of = |index: &Arc<OpenedIndex>| IndexStatus { waiting, stale_buckets, ..status(index) };
+        let mut statuses: Vec<IndexStatus> = self.inner().all().iter().map(of).collect();
         statuses.sort_by(|one, other| one.definition.name().cmp(other.definition.name()));
         for at in 1..statuses.len() {
             if statuses[at - 1].definition.name() == statuses[at].definition.name() {
@@ -78,7 +87,7 @@ impl NodeIndexes {
     }
 }
 
-fn status(index: &OpenedIndex, waiting: usize) -> IndexStatus {
+fn status(index: &OpenedIndex) -> IndexStatus {
     let copy = index.copy.status();
     let reason = index.error.lock().clone();
     let state = match () {
@@ -97,7 +106,8 @@ fn status(index: &OpenedIndex, waiting: usize) -> IndexStatus {
         entries: copy.entries,
         bytes: copy.bytes,
         runs: copy.runs,
-        waiting,
+        waiting: 0,
+        stale_buckets: 0,
         replaced: false,
         reason,
     }

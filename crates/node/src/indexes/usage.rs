@@ -2,19 +2,24 @@
 //!
 //! The index names candidates, and the query runs over the groups of these. So all of its other conditions,
 //! ranking, grouping and summaries work as ever, and a hit is never wrong.
+//!
+//! In a cluster each node narrows its share of a query, which is in some buckets, by its own index. Stale
+//! buckets among them are read as a whole.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
+use millrace_bucket::{BucketId, reversed_location};
 use millrace_document::DocumentGroup;
 use millrace_keys::{ComponentCondition, KeyBound, KeyRange, overflow_range};
 use millrace_plan::{NumberRange, Plan, PlanLeaf, PlanNode, Predicate, StreamedScope, WordPattern};
-use millrace_query::Query;
 use millrace_schema::IndexKeyConfig;
 use millrace_store::ViewScope;
 
 use super::opened::OpenedIndex;
 use super::service::group_key;
+use super::stale::overlap;
 use super::{IndexDefinition, NodeIndexes};
 use crate::Error;
 
@@ -23,6 +28,9 @@ const CANDIDATES_MAX: u64 = 100_000;
 
 /// Entries that are read together.
 const PAGE: usize = 4096;
+
+/// Number of looks at an index while replicas come and go.
+const ATTEMPTS: usize = 4;
 
 /// Share of the documents above which streaming is cheaper than the index.
 const STREAMED_SHARE: u64 = 5;
@@ -47,6 +55,27 @@ pub struct IndexUse {
     pub candidates: u64,
     /// Groups that they are in.
     pub groups: usize,
+    /// Stale buckets that the query reads as a whole.
+    pub stale: usize,
+}
+
+impl fmt::Display for IndexUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "index {}: {} candidates in {} groups", self.name, self.candidates, self.groups)?;
+        if self.stale > 0 {
+            write!(f, ", and {} buckets that have just changed are read whole", self.stale)?;
+        }
+        Ok(())
+    }
+}
+
+/// Part of the documents of a query that can have hits, by an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NarrowedScope {
+    /// Scopes without a common document.
+    pub scopes: Vec<ViewScope>,
+    /// Use of the index.
+    pub index_use: IndexUse,
 }
 
 /// An index with the ranges of a query.
@@ -54,6 +83,45 @@ struct IndexAccess {
     index: Arc<OpenedIndex>,
     ranges: Vec<KeyRange>,
     candidates: u64,
+}
+
+/// Buckets in which a query reads documents.
+struct QueriedBuckets {
+    /// Buckets whose entries are those of their documents; `None`: all locations.
+    fresh: Option<Vec<BucketId>>,
+    stale: Vec<BucketId>,
+    /// Ranges of reversed locations of the fresh buckets, sorted; those of parts lie in those of wholes.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl QueriedBuckets {
+    fn new(within: Option<&[BucketId]>, stale: &[BucketId]) -> Self {
+        let Some(within) = within else {
+            return QueriedBuckets { fresh: None, stale: Vec::new(), ranges: Vec::new() };
+        };
+        let is_stale = |bucket: &BucketId| stale.iter().any(|stale| overlap(*stale, *bucket));
+        let (stale, fresh): (Vec<BucketId>, Vec<BucketId>) =
+            within.iter().partition(|bucket| is_stale(bucket));
+        let mut ranges: Vec<(u64, u64)> = Vec::with_capacity(fresh.len());
+        let mut sorted: Vec<(u64, u64)> = fresh.iter().map(|bucket| bucket.reversed_range()).collect();
+        sorted.sort_unstable_by_key(|(first, last)| (*first, std::cmp::Reverse(*last)));
+        for range in sorted {
+            if ranges.last().is_none_or(|before| before.1 < range.1) {
+                ranges.push(range);
+            }
+        }
+        QueriedBuckets { fresh: Some(fresh), stale, ranges }
+    }
+
+    /// True if a document, by its key, can be in a fresh bucket.
+    fn has(&self, document: &[u8]) -> bool {
+        if self.fresh.is_none() {
+            return true;
+        }
+        let location = reversed_location(document);
+        let after = self.ranges.partition_point(|(first, _)| *first <= location);
+        after.checked_sub(1).is_some_and(|at| location <= self.ranges[at].1)
+    }
 }
 
 impl NodeIndexes {
@@ -74,44 +142,74 @@ impl NodeIndexes {
         self.inner().rebuild(&index)
     }
 
-    /// Narrows the scope of a query over all groups to those in which an index finds candidates. Sees every
-    /// write that was acknowledged before the call. `None`: the query reads all documents of its type.
+    /// Checks the parameters of a query about indexes. Reads no index.
     ///
     /// # Errors
-    /// The request names an index that does not exist, is not ready, or cannot answer the query; there are
-    /// too many candidates; a file cannot be read.
-    pub fn narrow(&self, plan: &Plan) -> Result<Option<(ViewScope, IndexUse)>, Error> {
-        let is_over_all = matches!(plan.scope, StreamedScope::All { .. });
-        let all = self.inner().all();
+    /// A value is not valid; the request names an index that does not exist, or that cannot answer the query.
+    pub fn check(&self, plan: &Plan) -> Result<IndexChoice, Error> {
         let choice = choice(plan)?;
-        match &choice {
-            IndexChoice::Named(name) if !is_over_all => {
+        if let IndexChoice::Named(name) = &choice {
+            if !matches!(plan.scope, StreamedScope::All { .. }) {
                 let reason =
                     format!("'{name}': a query of single groups reads their documents; leave it out");
                 return Err(Error::parameter("index.use", reason));
             }
-            _ if !is_over_all => return Ok(None),
-            IndexChoice::None => return Ok(None),
-            _ => {}
-        }
-        if let IndexChoice::Named(name) = &choice {
             self.check_named(name, plan)?;
-        } else if all.is_empty() {
+        }
+        candidates_max(plan)?;
+        Ok(choice)
+    }
+
+    /// Narrows the scope of a query over all groups to those in which an index finds candidates; in a
+    /// cluster, within the buckets of a share of it. Sees every write that was acknowledged before the call.
+    /// `None`: the query reads all documents of its type.
+    ///
+    /// # Errors
+    /// Those of [`NodeIndexes::check`]; the request names an index that is not ready; there are too many
+    /// candidates; a file cannot be read.
+    pub fn narrow(&self, plan: &Plan, within: Option<&[BucketId]>) -> Result<Option<NarrowedScope>, Error> {
+        let choice = self.check(plan)?;
+        let is_over_all = matches!(plan.scope, StreamedScope::All { .. });
+        if !is_over_all || choice == IndexChoice::None || self.inner().all().is_empty() {
             return Ok(None);
         }
+        let stale = &self.inner().feed.stale;
+        for _ in 0..ATTEMPTS {
+            let (buckets, turn) = stale.now();
+            if within.is_none() && !buckets.is_empty() {
+                // Groups of the whole store can have documents in any bucket.
+                return Ok(None);
+            }
+            let narrowed = self.narrow_once(plan, &choice, &QueriedBuckets::new(within, &buckets))?;
+            // Buckets that became stale meanwhile may have been read while their entries changed.
+            if stale.turn() == turn {
+                return Ok(narrowed);
+            }
+        }
+        // So many replicas move that no look at the index is of one instant.
+        Ok(None)
+    }
+
+    fn narrow_once(
+        &self,
+        plan: &Plan,
+        choice: &IndexChoice,
+        buckets: &QueriedBuckets,
+    ) -> Result<Option<NarrowedScope>, Error> {
         self.inner().settle()?;
         let limit = candidates_max(plan)?;
-        let accesses = match &choice {
-            IndexChoice::Named(name) => vec![self.access(&self.ready(name)?, plan, limit)?],
+        let accesses = match choice {
+            IndexChoice::Named(name) => vec![self.access(&self.ready(name)?, plan, buckets, limit)?],
             _ => {
+                let all = self.inner().all();
                 let usable = all.iter().filter(|index| index.is_ready());
-                usable.filter_map(|index| self.access(index, plan, limit).ok()).collect()
+                usable.filter_map(|index| self.access(index, plan, buckets, limit).ok()).collect()
             }
         };
         let Some(access) = accesses.into_iter().min_by_key(|access| access.candidates) else {
             return Ok(None);
         };
-        let is_named = choice != IndexChoice::Automatic;
+        let is_named = *choice != IndexChoice::Automatic;
         if access.candidates > limit {
             if !is_named {
                 return Ok(None);
@@ -121,11 +219,22 @@ impl NodeIndexes {
                 access.index.definition.name()
             )));
         }
-        let documents = self.inner().store.status().documents;
-        if !is_named && access.candidates > documents / STREAMED_SHARE {
+        if !is_named && access.candidates > self.documents(buckets) / STREAMED_SHARE {
             return Ok(None);
         }
-        self.groups(&access).map(Some)
+        self.groups(&access, buckets).map(Some)
+    }
+
+    /// Number of documents in the fresh buckets of a query, about.
+    fn documents(&self, buckets: &QueriedBuckets) -> u64 {
+        let status = self.inner().store.status();
+        match &buckets.fresh {
+            None => status.documents,
+            Some(fresh) => {
+                let all = status.replicas.max(fresh.len()).max(1) as f64;
+                (status.documents as f64 * (fresh.len() as f64 / all)) as u64
+            }
+        }
     }
 
     /// The ready index of a name.
@@ -142,9 +251,10 @@ impl NodeIndexes {
             true => Error::Conflict(format!(
                 "index '{name}' is deferred: build it with 'millrace index build {name}'"
             )),
-            false => {
-                Error::Unsettled(format!("index '{name}' is being built: {:.0} %", index.progress() * 100.0))
-            }
+            false => Error::IndexNotReady(format!(
+                "index '{name}' is being built: {:.0} %",
+                index.progress() * 100.0
+            )),
         })
     }
 
@@ -171,23 +281,30 @@ impl NodeIndexes {
         Ok(())
     }
 
-    fn access(&self, index: &Arc<OpenedIndex>, plan: &Plan, limit: u64) -> Result<IndexAccess, Error> {
+    fn access(
+        &self,
+        index: &Arc<OpenedIndex>,
+        plan: &Plan,
+        buckets: &QueriedBuckets,
+        limit: u64,
+    ) -> Result<IndexAccess, Error> {
         let conditions =
             conditions(&index.definition, plan).map_err(|error| Error::BadRequest(error.to_string()))?;
         let ranges = index.definition.layout.ranges(&conditions);
         let mut ranges = ranges.map_err(|error| Error::BadRequest(error.to_string()))?;
         ranges.push(overflow_range());
-        let candidates = index.copy.count(&ranges, limit.saturating_add(1))?;
+        let candidates =
+            index.copy.count(&ranges, limit.saturating_add(1), &|document| buckets.has(document))?;
         Ok(IndexAccess { index: Arc::clone(index), ranges, candidates })
     }
 
     /// Groups of the candidates.
-    fn groups(&self, access: &IndexAccess) -> Result<(ViewScope, IndexUse), Error> {
+    fn groups(&self, access: &IndexAccess, buckets: &QueriedBuckets) -> Result<NarrowedScope, Error> {
         let (mut groups, mut candidates, mut continuation) = (BTreeSet::new(), 0, None);
         loop {
             let page = access.index.copy.scan(&access.ranges, continuation.as_deref(), PAGE)?;
-            candidates += page.entries.len() as u64;
-            for entry in &page.entries {
+            for entry in page.entries.iter().filter(|entry| buckets.has(&entry.document)) {
+                candidates += 1;
                 let key = group_key(&entry.document).and_then(|key| std::str::from_utf8(key).ok());
                 groups.extend(key.and_then(DocumentGroup::from_key));
             }
@@ -197,21 +314,16 @@ impl NodeIndexes {
             }
         }
         let name = access.index.definition.name().to_owned();
+        let index_use = IndexUse { name, candidates, groups: groups.len(), stale: buckets.stale.len() };
         let groups: Vec<DocumentGroup> = groups.into_iter().collect();
-        let index_use = IndexUse { name, candidates, groups: groups.len() };
-        Ok((ViewScope::Groups(groups), index_use))
-    }
-}
-
-/// Refuses a query over several nodes that names an index.
-pub(crate) fn refuse_in_cluster(query: &Query) -> Result<(), Error> {
-    match query.parameters.get("index.use").map(|name| name.trim()) {
-        None | Some("none") => Ok(()),
-        Some(name) => {
-            let reason =
-                format!("'{name}': indexes are kept by a server that runs alone; leave it out, or give none");
-            Err(Error::parameter("index.use", reason))
+        let mut scopes = vec![match &buckets.fresh {
+            None => ViewScope::Groups(groups),
+            Some(fresh) => ViewScope::GroupsIn(groups, fresh.clone()),
+        }];
+        if !buckets.stale.is_empty() {
+            scopes.push(ViewScope::Buckets(buckets.stale.clone()));
         }
+        Ok(NarrowedScope { scopes, index_use })
     }
 }
 
@@ -332,4 +444,36 @@ fn condition(predicate: &Predicate, folds: bool) -> Option<ComponentCondition> {
         Predicate::Present => ComponentCondition::Present,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_bucket::DocumentSortKey;
+    use millrace_document::DocumentId;
+
+    use super::*;
+
+    #[test]
+    fn buckets_that_overlap_a_stale_one_are_read_whole() {
+        let bucket = BucketId::new;
+        #[track_caller]
+        fn check(stale: &[BucketId], expected: &[BucketId]) {
+            let within = [BucketId::new(2, 0), BucketId::new(2, 1), BucketId::new(34, 1 << 32 | 3)];
+            let buckets = QueriedBuckets::new(Some(&within), stale);
+            assert_eq!(buckets.stale, expected);
+            let fresh = buckets.fresh.as_ref().expect("the query is in buckets");
+            assert!(within.iter().all(|bucket| fresh.contains(bucket) != expected.contains(bucket)));
+            for number in 0..64 {
+                let id = DocumentId::parse(&format!("id:n:note:n={number}:1")).expect("an id");
+                let is_there = fresh.iter().any(|bucket| bucket.contains(id.location()));
+                assert_eq!(buckets.has(DocumentSortKey::new(&id).as_bytes()), is_there, "{id}");
+            }
+        }
+        check(&[], &[]);
+        check(&[bucket(2, 2)], &[]);
+        check(&[bucket(2, 1)], &[bucket(2, 1)]);
+        check(&[bucket(5, 9)], &[bucket(2, 1)]);
+        check(&[bucket(1, 1)], &[bucket(2, 1), bucket(34, 1 << 32 | 3)]);
+        check(&[BucketId::ROOT], &[bucket(2, 0), bucket(2, 1), bucket(34, 1 << 32 | 3)]);
+    }
 }

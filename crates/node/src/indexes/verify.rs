@@ -7,11 +7,14 @@ use millrace_store::{StoreVisit, VisitedVersion};
 
 use super::NodeIndexes;
 use super::opened::OpenedIndex;
-use super::service::document_id;
+use super::service::{document_id, is_in};
 use crate::Error;
 
 /// Documents that are compared together.
 const PAGE: usize = 1024;
+
+/// Maximum number of stale buckets that are read before.
+const MENDED_MAX: usize = 1 << 20;
 
 /// Result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,12 +31,17 @@ pub struct IndexDifferences {
 
 impl NodeIndexes {
     /// Compares an index with the documents, and its entries with its record of documents. Documents that are
-    /// written meanwhile are looked at once more.
+    /// written meanwhile are looked at once more; those of stale buckets are not compared.
     ///
     /// # Errors
     /// There is no such index; it is not ready; a file cannot be read or is damaged.
     pub fn verify(&self, name: &str) -> Result<IndexDifferences, Error> {
         let index = self.ready(name)?;
+        for _ in 0..MENDED_MAX {
+            if !self.inner().mend()? {
+                break;
+            }
+        }
         index.copy.check()?;
         let mut differences = IndexDifferences::default();
         self.compare_documents(&index, &mut differences)?;
@@ -79,6 +87,10 @@ impl NodeIndexes {
         for _ in 0..8 {
             let before = inner.store.get(&id)?;
             inner.settle()?;
+            // Read after the record might change with the bucket.
+            if self.is_stale(document) {
+                return Ok(true);
+            }
             let record = index.copy.document(document)?.unwrap_or_default();
             let stored = before.as_ref().map(|(_, timestamp)| timestamp.0);
             let keys = before.map(|(document, timestamp)| {
@@ -94,6 +106,12 @@ impl NodeIndexes {
         }
         // It is written all the time.
         Ok(true)
+    }
+
+    /// True if a document is in a stale bucket.
+    fn is_stale(&self, document: &[u8]) -> bool {
+        let (stale, _) = self.inner().feed.stale.now();
+        stale.iter().any(|bucket| is_in(document, *bucket))
     }
 
     /// Each document with entries is in the store.
@@ -145,7 +163,7 @@ impl NodeIndexes {
                 for key in &indexed.record.keys {
                     let whole = [&key[..], &indexed.document].concat();
                     let high = Some([&whole[..], &[0]].concat());
-                    let has = index.copy.count(&[KeyRange { low: whole, high }], 2)? == 1;
+                    let has = index.copy.count(&[KeyRange { low: whole, high }], 2, &|_| true)? == 1;
                     if !has && !self.entry_is_stale(index, &indexed.document, key)? {
                         differences.note(&indexed.document);
                     }

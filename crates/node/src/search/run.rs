@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_bucket::BucketId;
-use millrace_column::View;
+use millrace_column::{JoinedView, View};
 use millrace_document::DocumentGroup;
 use millrace_plan::{
     EmbeddedInput, Plan, PlanContext, QueryMemory, StreamedScope, check_groupings, has_field, parsed,
@@ -24,8 +24,9 @@ use millrace_store::ViewScope;
 
 use super::apart::SourceSearchOutcome;
 use super::sources::{ResolvedSources, SearchedSchema, beside};
+use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
-use crate::indexes::IndexUse;
+use crate::indexes::{IndexUse, NarrowedScope};
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
@@ -161,10 +162,10 @@ impl QueryRequest {
 
 /// Plans and runs a query over the documents of this node.
 pub fn run(request: QueryRequest) -> Result<SearchOutcome, Error> {
-    let mut prepared = PreparedQuery::new(request)?;
-    let views = prepared.narrowed_views()?;
+    let prepared = PreparedQuery::new(request)?;
+    let NarrowedViews { views, used } = prepared.views(None)?;
     let outcomes = run_all(&prepared.parts(&views), &prepared.deadline)?;
-    Ok(prepared.found(outcomes, 1))
+    Ok(prepared.found(outcomes, 1, used.iter().map(IndexUse::to_string).collect()))
 }
 
 /// A query with its plans, which are made once: for the gathering, for this node's own share, and for the
@@ -182,8 +183,23 @@ pub struct PreparedQuery {
     planned: Duration,
     timeout: Duration,
     deadline: SearchDeadline,
+}
+
+/// Views of the documents that a query reads, one for each schema.
+struct NarrowedViews {
+    views: Vec<Arc<dyn View>>,
     /// Indexes in use.
-    indexes: Vec<IndexUse>,
+    used: Vec<IndexUse>,
+}
+
+/// A node's share of a query, before its first answer.
+pub struct PreparedShare {
+    /// Searches of the share.
+    pub session: ShareSession,
+    /// Deadline of the query.
+    pub deadline: SearchDeadline,
+    /// Indexes in use, if a trace is requested.
+    pub used: Vec<String>,
 }
 
 impl PreparedQuery {
@@ -215,19 +231,16 @@ impl PreparedQuery {
         let planned = started.elapsed();
         let kinds = kinds.iter().map(|asked| Arc::clone(asked.kind)).collect();
         let unresolved = unresolved.map(Arc::new);
-        let indexes = Vec::new();
-        Ok(PreparedQuery {
-            scope,
-            kinds,
-            unresolved,
-            lacking,
-            searches,
-            planned,
-            timeout,
-            deadline,
-            request,
-            indexes,
-        })
+        Ok(PreparedQuery { scope, kinds, unresolved, lacking, searches, planned, timeout, deadline, request })
+    }
+
+    /// Checks the parameters about indexes.
+    ///
+    /// # Errors
+    /// A value is not valid; the request names an index that cannot answer the query.
+    pub fn check_indexes(&self) -> Result<(), Error> {
+        let indexes = self.request.node.indexes();
+        self.searches.iter().try_for_each(|search| indexes.check(search.plan()).map(drop))
     }
 
     /// Queue in which its work waits.
@@ -244,26 +257,39 @@ impl PreparedQuery {
     /// of all nodes.
     ///
     /// # Errors
-    /// The store cannot be read.
-    pub fn session(&self, buckets: &[BucketId]) -> Result<(ShareSession, SearchDeadline), Error> {
-        let scope = match &self.scope {
-            ViewScope::Groups(groups) => {
-                let is_here = |group: &&DocumentGroup| buckets.iter().any(|bucket| bucket.intersects(group));
-                ViewScope::GroupsIn(groups.iter().filter(is_here).cloned().collect(), buckets.to_vec())
-            }
-            ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
-                ViewScope::Buckets(buckets.to_vec())
-            }
-        };
-        let views = self.views(&scope)?;
-        Ok((ShareSession::new(self.over(views), &self.deadline)?, self.deadline.clone()))
+    /// The store cannot be read; the request names an index that is not ready.
+    pub fn share(&self, buckets: &[BucketId]) -> Result<PreparedShare, Error> {
+        let NarrowedViews { views, used } = self.views(Some(buckets))?;
+        let session = ShareSession::new(self.searches.iter().cloned().zip(views).collect(), &self.deadline)?;
+        let traced = self.request.query.tracing.level > 0;
+        let used = used.iter().filter(|_| traced).map(IndexUse::to_string).collect();
+        Ok(PreparedShare { session, deadline: self.deadline.clone(), used })
     }
 
-    /// Views of the documents of each kind.
-    fn views(&self, scope: &ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
-        self.assert_permitted(scope);
-        let store = self.request.node.store();
-        self.kinds.iter().map(|kind| Ok(store.view(&kind.schema.name, scope)?)).collect()
+    /// Views of the documents of each kind; of a query over all groups those in which an index finds
+    /// candidates, where that helps. `within`: only documents in these buckets.
+    fn views(&self, within: Option<&[BucketId]>) -> Result<NarrowedViews, Error> {
+        let scope = within.map_or_else(|| self.scope.clone(), |buckets| within_buckets(&self.scope, buckets));
+        self.assert_permitted(&scope);
+        let node = &self.request.node;
+        let mut found = NarrowedViews { views: Vec::with_capacity(self.kinds.len()), used: Vec::new() };
+        for (kind, search) in self.kinds.iter().zip(&self.searches) {
+            let narrowed = node.indexes().narrow(search.plan(), within);
+            let narrowed = match node.cluster() {
+                Some(cluster) => narrowed.map_err(|error| named(error, &**cluster))?,
+                None => narrowed?,
+            };
+            let scopes = match narrowed.filter(|_| node.paths().is_fast()) {
+                None => vec![scope.clone()],
+                Some(NarrowedScope { scopes, index_use }) => {
+                    found.used.push(index_use);
+                    scopes.into_iter().map(|narrowed| common(narrowed, &self.scope)).collect()
+                }
+            };
+            let view = |scope: &ViewScope| node.store().view(&kind.schema.name, scope);
+            found.views.push(JoinedView::of(scopes.iter().map(view).collect::<Result<_, _>>()?));
+        }
+        Ok(found)
     }
 
     fn assert_permitted(&self, scope: &ViewScope) {
@@ -274,31 +300,13 @@ impl PreparedQuery {
         );
     }
 
-    fn over(&self, views: Vec<Arc<dyn View>>) -> Vec<(Arc<PreparedSearch>, Arc<dyn View>)> {
-        self.searches.iter().cloned().zip(views).collect()
-    }
-
-    /// Like [`PreparedQuery::views`], of the groups that an index finds where the query is over all groups.
-    fn narrowed_views(&mut self) -> Result<Vec<Arc<dyn View>>, Error> {
-        self.assert_permitted(&self.scope);
-        let node = &self.request.node;
-        let mut views = Vec::with_capacity(self.kinds.len());
-        for (kind, search) in self.kinds.iter().zip(&self.searches) {
-            let narrowed = node.indexes().narrow(search.plan())?;
-            let narrowed = narrowed.filter(|_| node.paths().is_fast());
-            let scope = narrowed.as_ref().map_or(&self.scope, |(narrowed, _)| narrowed);
-            views.push(node.store().view(&kind.schema.name, scope)?);
-            self.indexes.extend(narrowed.map(|(_, used)| used));
-        }
-        Ok(views)
-    }
-
     fn parts<'p>(&'p self, views: &'p [Arc<dyn View>]) -> Vec<(&'p PreparedSearch, &'p dyn View)> {
         self.searches.iter().zip(views).map(|(search, view)| (&**search, &**view as &dyn View)).collect()
     }
 
-    /// Merges the outcomes of all kinds to one result of this number of nodes.
-    pub fn found(&self, outcomes: Vec<PassOutcome>, nodes: u32) -> SearchOutcome {
+    /// Merges the outcomes of all kinds to one result of this number of nodes. `indexes`: those in use, for
+    /// the trace.
+    pub fn found(&self, outcomes: Vec<PassOutcome>, nodes: u32, indexes: Vec<String>) -> SearchOutcome {
         let QueryRequest { deployment, query, told, .. } = &self.request;
         let MergedOutcome { mut result, page, traces } = MergedOutcome::of(outcomes, self.searches[0].plan());
         result.coverage.nodes = nodes;
@@ -316,10 +324,8 @@ impl PreparedQuery {
             traces: named.zip(traces).collect(),
             planned: self.planned,
             timeout: self.timeout,
-            plans: (query.tracing.level > 0).then(|| PlanTrace {
-                indexes: self.indexes.clone(),
-                ..PlanTrace::of(deployment, query, &self.searches)
-            }),
+            plans: (query.tracing.level > 0)
+                .then(|| PlanTrace { indexes, ..PlanTrace::of(deployment, query, &self.searches) }),
             told: Arc::clone(told),
             notices,
             sources: Vec::new(),
@@ -338,7 +344,7 @@ pub struct PlanTrace {
     /// Plan for each schema.
     pub plans: Vec<String>,
     /// Indexes in use.
-    pub indexes: Vec<IndexUse>,
+    pub indexes: Vec<String>,
 }
 
 impl PlanTrace {
@@ -466,6 +472,43 @@ pub fn permit<'q>(caller: &RequestCaller, queries: impl Iterator<Item = &'q Quer
 /// The query gives no scope, or several, or an invalid selection.
 pub fn scope(query: &Query) -> Result<ViewScope, Error> {
     Ok(view_scope(&StreamedScope::of(&query.streaming)?))
+}
+
+/// The documents of a scope that are in some buckets.
+fn within_buckets(scope: &ViewScope, buckets: &[BucketId]) -> ViewScope {
+    match scope {
+        ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
+            let is_here = |group: &&DocumentGroup| buckets.iter().any(|bucket| bucket.intersects(group));
+            ViewScope::GroupsIn(groups.iter().filter(is_here).cloned().collect(), buckets.to_vec())
+        }
+        ViewScope::Buckets(_) | ViewScope::All => ViewScope::Buckets(buckets.to_vec()),
+    }
+}
+
+/// The documents of a narrowed scope that are in the scope of the query.
+fn common(narrowed: ViewScope, scope: &ViewScope) -> ViewScope {
+    let (ViewScope::Groups(wanted) | ViewScope::GroupsIn(wanted, _)) = scope else { return narrowed };
+    let of_both = |mut groups: Vec<DocumentGroup>| {
+        groups.retain(|group| wanted.contains(group));
+        groups
+    };
+    match narrowed {
+        ViewScope::Groups(groups) => ViewScope::Groups(of_both(groups)),
+        ViewScope::GroupsIn(groups, buckets) => ViewScope::GroupsIn(of_both(groups), buckets),
+        ViewScope::Buckets(buckets) => within_buckets(scope, &buckets),
+        ViewScope::All => scope.clone(),
+    }
+}
+
+/// Adds the node to the error of an index that is not ready there.
+fn named(error: Error, cluster: &dyn ClusterView) -> Error {
+    let node = cluster.me().map_or_else(|_| "this node".to_owned(), |key| format!("node {key}"));
+    match error {
+        Error::IndexNotReady(reason) | Error::Conflict(reason) => {
+            Error::IndexNotReady(format!("on {node} {reason}"))
+        }
+        error => error,
+    }
 }
 
 fn view_scope(scope: &StreamedScope) -> ViewScope {

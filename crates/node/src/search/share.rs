@@ -10,7 +10,7 @@ use millrace_query::QueryLimits;
 use millrace_search::{SearchDeadline, ShareReply, ShareRequest, ShareSession};
 
 use super::rewrite::{self, RewrittenQuery};
-use super::run::{PreparedQuery, QueryRequest};
+use super::run::{PreparedQuery, PreparedShare, QueryRequest};
 use crate::caller::CancelOnDrop;
 use crate::cluster::{ReadFence, ShareStart, check_held};
 use crate::pool::WorkFlow;
@@ -22,6 +22,8 @@ pub struct LocalShare {
     prepared: Arc<PreparedQuery>,
     /// `None` while it works on an answer, and after a failed one.
     session: Option<(ShareSession, SearchDeadline)>,
+    /// Indexes in use, until an answer has told them.
+    used: Vec<String>,
 }
 
 impl LocalShare {
@@ -46,8 +48,8 @@ impl LocalShare {
         let wanted = buckets.clone();
         let work = move || {
             let prepared = plan()?;
-            let session = Some(prepared.session(&wanted)?);
-            Ok::<_, Error>(LocalShare { prepared, session })
+            let PreparedShare { session, deadline, used } = prepared.share(&wanted)?;
+            Ok::<_, Error>(LocalShare { prepared, session: Some((session, deadline)), used })
         };
         let share = node.pool().run_in(flow, work).await??;
         if let Some(cluster) = node.cluster() {
@@ -65,7 +67,11 @@ impl LocalShare {
         };
         let (reply, session) = self.prepared.request.node.pool().run_in(self.prepared.flow(), answer).await?;
         self.session = Some(session);
-        Ok(reply?)
+        let mut reply = reply?;
+        if let ShareReply::Share(share) = &mut reply {
+            share.trace = std::mem::take(&mut self.used);
+        }
+        Ok(reply)
     }
 }
 

@@ -23,7 +23,6 @@ use crate::Error;
 use crate::cluster::{
     ClusterView, NodeAddress, OpenedShare, PATIENCE, ReadFence, ShareStart, ShareTalk, readers_of_all,
 };
-use crate::indexes::refuse_in_cluster;
 
 /// Runs the query over all nodes, and passes its outcome to `finish`, on the pool.
 pub async fn run<T: Send + 'static>(
@@ -31,12 +30,16 @@ pub async fn run<T: Send + 'static>(
     cluster: &dyn ClusterView,
     finish: impl FnOnce(SearchOutcome) -> T + Send + 'static,
 ) -> Result<T, Error> {
-    refuse_in_cluster(&request.query)?;
     let deadline = request.started + request.query.timeout;
     let (pool, flow, planned) = (request.node.pool(), request.flow()?, request.clone());
-    let prepared = Arc::new(pool.run_in(flow, move || PreparedQuery::new(planned)).await??);
+    let plan = move || {
+        let prepared = PreparedQuery::new(planned)?;
+        prepared.check_indexes()?;
+        Ok::<_, Error>(prepared)
+    };
+    let prepared = Arc::new(pool.run_in(flow, plan).await??);
     let mut silent = BTreeSet::new();
-    let SpreadResult { outcomes, nodes, unread, full } = loop {
+    let SpreadResult { outcomes, nodes, unread, full, used } = loop {
         match of_all(&prepared, cluster, &mut silent).await {
             Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
                 tokio::time::sleep(PATIENCE).await;
@@ -45,7 +48,7 @@ pub async fn run<T: Send + 'static>(
         }
     };
     let put_together = move |prepared: Arc<PreparedQuery>| {
-        let mut found = prepared.found(outcomes, nodes);
+        let mut found = prepared.found(outcomes, nodes, used);
         found.result.coverage.target += unread;
         found.result.coverage.non_ideal |= !full;
         finish(found)
@@ -61,6 +64,8 @@ struct SpreadResult {
     unread: u64,
     /// True if no documents are missing on the nodes.
     full: bool,
+    /// Indexes in use, with their nodes.
+    used: Vec<String>,
 }
 
 /// Asks all nodes. Adds nodes that do not answer to `silent`.
@@ -97,7 +102,7 @@ async fn of_all(
         let version = found.version;
         talks.push(NodeTalk { node, place, buckets, version, prepared, schemas, state: TalkState::Silent });
     }
-    let mut replies = Vec::new();
+    let (mut replies, mut used) = (Vec::new(), Vec::new());
     loop {
         let next = move || (gathering.next(replies), gathering);
         let (next, again) = request.node.pool().run_in(prepared.flow(), next).await?;
@@ -106,9 +111,15 @@ async fn of_all(
             GatheringNext::Found(outcomes) => {
                 ReadFence::of_version(found.version).check(&request.node)?;
                 let full = found.is_full() && unread.is_none();
-                return Ok(SpreadResult { outcomes, nodes: count as u32, unread: unread.unwrap_or(0), full });
+                let (nodes, unread) = (count as u32, unread.unwrap_or(0));
+                return Ok(SpreadResult { outcomes, nodes, unread, full, used });
             }
-            GatheringNext::Ask(asks) => (talks, replies) = ask_all(talks, asks, silent).await?,
+            GatheringNext::Ask(asks) => {
+                (talks, replies) = ask_all(talks, asks, silent).await?;
+                for (talk, reply) in talks.iter().zip(&mut replies) {
+                    used.extend(reply.take_trace().iter().map(|note| format!("node {}: {note}", talk.node)));
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `millrace index`: the indexes of a server.
+//! `millrace index`: the indexes of a server, or of all nodes of a cluster.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -75,8 +75,31 @@ async fn ask(
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let answer = post(client, named, action).await?;
-    output.print(|| format!("{}: {}", named.name, answer["message"].as_str().unwrap_or("done")), &answer);
-    Ok(ExitCode::SUCCESS)
+    let text = || {
+        let message = answer["message"].as_str().unwrap_or("done");
+        let mut lines = vec![format!("{}: {message}", named.name)];
+        lines.extend(refusals(&answer));
+        lines.join("\n")
+    };
+    output.print(text, &answer);
+    Ok(outcome(&answer))
+}
+
+fn nodes(answer: &Value) -> impl Iterator<Item = &Value> {
+    answer["nodes"].as_array().into_iter().flatten()
+}
+
+/// Lines for the nodes of a cluster that did not do it.
+fn refusals(answer: &Value) -> impl Iterator<Item = String> {
+    nodes(answer).filter_map(|node| {
+        let reason = node["reason"].as_str()?;
+        Some(format!("  node {}: {reason}", node["name"].as_str().unwrap_or("")))
+    })
+}
+
+/// Success if all nodes that serve have done it.
+fn outcome(answer: &Value) -> ExitCode {
+    if answer["complete"] == false { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 async fn post(client: &NodeClient, named: &NamedIndex, action: &str) -> Result<Value, Error> {
@@ -94,13 +117,23 @@ async fn verify(client: &NodeClient, named: &NamedIndex, output: &CommandOutput)
             named.name, answer["documents"], answer["entries"]
         )];
         lines.extend(examples.map(|id| format!("  {id}")));
+        lines.extend(nodes(&answer).filter(|node| node["reason"].is_null()).map(|node| {
+            format!(
+                "  node {}: {} differences; {} documents and {} entries compared",
+                node["name"].as_str().unwrap_or(""),
+                node["differences"],
+                node["documents"],
+                node["entries"]
+            )
+        }));
+        lines.extend(refusals(&answer));
         if differences > 0 {
             lines.push(format!("mend it with: millrace index rebuild {}", named.name));
         }
         lines.join("\n")
     };
     output.print(text, &answer);
-    Ok(if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if differences == 0 { outcome(&answer) } else { ExitCode::FAILURE })
 }
 
 /// Waits until all indexes are ready; deferred ones are not waited for.
@@ -126,20 +159,34 @@ async fn wait(client: &NodeClient, timeout: Duration, output: &CommandOutput) ->
 }
 
 fn table(answer: &Value) -> String {
-    let message = answer["message"].as_str().map(str::to_owned);
-    let lines: Vec<String> = indexes(answer).map(line).collect();
-    match (lines.is_empty(), message) {
-        (_, Some(message)) => message,
-        (true, None) => "no indexes are declared: see docs/indexes.md".to_owned(),
-        (false, None) => lines.join("\n"),
+    let mut lines = Vec::new();
+    for index in indexes(answer) {
+        lines.push(line(index));
+        // Of a cluster, the nodes that are not as far as the index should be.
+        lines.extend(nodes(index).filter(|node| node["state"] != "ready").map(of_node));
     }
+    match lines.is_empty() {
+        true => "no indexes are declared: see docs/indexes.md".to_owned(),
+        false => lines.join("\n"),
+    }
+}
+
+/// Line for an index on a node of a cluster.
+fn of_node(node: &Value) -> String {
+    format!("  node {:17} {:12} {}", node["name"].as_str().unwrap_or(""), "", state(node))
 }
 
 fn line(index: &Value) -> String {
     let text = |name: &str| index[name].as_str().unwrap_or("").to_owned();
+    format!("{:24} {:12} {}", text("name"), text("document"), state(index))
+}
+
+/// State of an index, and its progress, reason or size.
+fn state(index: &Value) -> String {
+    let text = |name: &str| index[name].as_str().unwrap_or("").to_owned();
     let progress = index["progress"].as_f64().unwrap_or(0.0);
     let state = text("state");
-    let mut line = format!("{:24} {:12} {state:9}", text("name"), text("document"));
+    let mut line = format!("{state:9}");
     match state.as_str() {
         "building" => {
             let filled = ((progress * BAR as f64) as usize).min(BAR);
@@ -148,9 +195,9 @@ fn line(index: &Value) -> String {
                 line += &format!("   about {seconds:.0} s left");
             }
         }
-        "failed" => line += &format!(" {}", text("reason")),
         "deferred" => {}
-        _ => line += &format!(" {} entries   {} bytes", index["entries"], index["bytes"]),
+        "ready" => line += &format!(" {} entries   {} bytes", index["entries"], index["bytes"]),
+        _ => line += &format!(" {}", text("reason")),
     }
     line
 }
@@ -168,6 +215,10 @@ fn details(index: &Value) -> String {
     let mut lines = vec![line(index), format!("  keys: {}", keys.join(", "))];
     lines.extend(index["selection"].as_str().map(|selection| format!("  selection: {selection}")));
     lines.push(format!("  files: {}, changes that wait: {}", index["runs"], index["waiting"]));
+    if index["stale-buckets"].as_u64() > Some(0) {
+        lines.push(format!("  buckets that are to be read again: {}", index["stale-buckets"]));
+    }
+    lines.extend(nodes(index).map(of_node));
     lines.extend(index["reason"].as_str().map(|reason| format!("  last error: {reason}")));
     lines.join("\n")
 }

@@ -5,6 +5,7 @@ mod certificates;
 mod clients;
 mod full_disk;
 mod groups;
+mod indexes;
 mod large_group;
 mod lives;
 mod nodes;

@@ -55,8 +55,10 @@ fn delete(
         |buckets: &[Arc<StoredBucket>]| ids.iter().fold(buckets.to_vec(), |of, id| isolated(&of, *id));
     let shares = FileShares::of_split(&counted.buckets, &isolate(&counted.buckets));
     let mut gone = Vec::new();
+    let leaving: Vec<BucketId> =
+        ids.iter().zip(&agreed).filter_map(|(id, agreed)| agreed.then_some(*id)).collect();
     // No row may arrive between the check and the deletion: it would be lost.
-    shared.publish_alone(|state| {
+    shared.publish_alone(&leaving, |state| {
         let mut new = state.clone();
         let mut replicas = (*state.replicas).clone();
         for ((bucket, _), agreed) in buckets.iter().zip(&mut agreed) {

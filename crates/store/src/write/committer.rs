@@ -384,6 +384,9 @@ impl PendingWrites {
             let follower = shared.follower.hold();
             let (timestamps, rows) = self.take_rows(batch, generation);
             let followed = follower.wanted(&rows);
+            if let Err(error) = follower.appending(&followed) {
+                return (timestamps, Err(error));
+            }
             let count = rows.len() as u64;
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
             // What a follower derives from rows must not outlive them.

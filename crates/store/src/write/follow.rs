@@ -1,4 +1,5 @@
-//! Followers of a store: what a commit and a drop change is passed on before it is acknowledged.
+//! Followers of a store: what a commit, a drop and a change of replicas changes is passed on before it is
+//! acknowledged.
 
 use std::sync::Arc;
 
@@ -18,6 +19,13 @@ pub trait CommitFollower: Send + Sync {
     /// True if the follower needs the documents of this type.
     fn follows(&self, document_type: &str) -> bool;
 
+    /// Learns of the lowest timestamp of the rows of a commit before they are appended. A commit may fail
+    /// after this call.
+    ///
+    /// # Errors
+    /// The follower cannot note durably that rows of that time come; the commit is then refused.
+    fn appending(&self, oldest: Timestamp) -> Result<(), Error>;
+
     /// Receives rows that are durable and visible, before they are acknowledged.
     fn committed(&self, rows: Vec<CommittedRow>);
 
@@ -29,6 +37,16 @@ pub trait CommitFollower: Send + Sync {
 
     /// Receives a drop that is durable and visible, before it is acknowledged.
     fn dropped(&self, scope: &DroppingScope, until: Timestamp);
+
+    /// Learns that versions will enter or leave these buckets other than by commits and drops: segments
+    /// arrive, or a replica is deleted. [`CommitFollower::changed`] follows in any case.
+    ///
+    /// # Errors
+    /// The follower cannot note the buckets durably; the change is then refused, and no call follows.
+    fn changing(&self, buckets: &[BucketId]) -> Result<(), Error>;
+
+    /// Learns that a change of these buckets is durable and visible, or has failed.
+    fn changed(&self, buckets: &[BucketId]);
 }
 
 /// Documents that a drop removes.
@@ -109,7 +127,9 @@ impl FollowerSlot {
     /// Holds the slot while a commit is made: a follower that is set afterwards gets none of its rows, and
     /// all of later commits.
     pub fn hold(&self) -> HeldFollower<'_> {
-        HeldFollower(self.slot.read())
+        // A commit has the gate of its generation and waits for the slot; a drop has the slot and waits for
+        // the gate. So neither may wait behind a follower that is being set and waits for the other.
+        HeldFollower(self.slot.read_recursive())
     }
 
     /// Sets the follower, and returns the result of `then`, which runs while no commit is under way.
@@ -133,6 +153,24 @@ impl HeldFollower<'_> {
         wanted.map(|(key, value)| CommittedRow { key: key.clone(), value: value.clone() }).collect()
     }
 
+    /// Announces rows that the follower needs.
+    pub fn appending(&self, rows: &[CommittedRow]) -> Result<(), Error> {
+        let oldest = rows.iter().map(CommittedRow::timestamp).min();
+        match (self.0.as_ref(), oldest) {
+            (Some(follower), Some(oldest)) => follower.appending(oldest),
+            _ => Ok(()),
+        }
+    }
+
+    /// Announces a change of these buckets, which ends when the returned value is dropped.
+    pub fn changing<'c>(&'c self, buckets: &'c [BucketId]) -> Result<BucketsInChange<'c>, Error> {
+        let follower = self.0.as_deref().filter(|_| !buckets.is_empty());
+        if let Some(follower) = follower {
+            follower.changing(buckets)?;
+        }
+        Ok(BucketsInChange { follower, buckets })
+    }
+
     /// Passes rows on.
     pub fn committed(&self, rows: Vec<CommittedRow>) {
         if let Some(follower) = self.0.as_ref().filter(|_| !rows.is_empty()) {
@@ -150,5 +188,39 @@ impl HeldFollower<'_> {
         if let Some(follower) = &*self.0 {
             follower.dropped(&DroppingScope::of(&mark.scope), Timestamp(mark.timestamp));
         }
+    }
+}
+
+/// A change of buckets that was announced.
+pub(crate) struct BucketsInChange<'c> {
+    follower: Option<&'c dyn CommitFollower>,
+    buckets: &'c [BucketId],
+}
+
+impl Drop for BucketsInChange<'_> {
+    fn drop(&mut self) {
+        if let Some(follower) = self.follower {
+            follower.changed(self.buckets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test does not end if the second holder waits.
+    #[test]
+    fn a_follower_that_is_being_set_lets_a_second_holder_pass() {
+        let slot = FollowerSlot::default();
+        std::thread::scope(|threads| {
+            let first = slot.hold();
+            threads.spawn(|| slot.set(None, || ()));
+            while slot.slot.try_read().is_some() {
+                std::thread::yield_now();
+            }
+            drop(slot.hold());
+            drop(first);
+        });
     }
 }

@@ -1,19 +1,24 @@
 //! A follower of the store: it has every commit before it is acknowledged, in the order of timestamps, and
-//! every drop; what was written before it was set can be read in the store.
+//! every drop and change of replicas; what was written before it was set can be read in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error, StoreVisit, VisitedVersion};
 use parking_lot::Mutex;
 
 use crate::common::{open, options, put, remove, visited};
+use crate::late::{NOW, apply, infos, small, version};
+use crate::transfer::{bytes, import};
 
 #[derive(Default)]
 struct SeenChanges {
     rows: Mutex<Vec<(String, Timestamp, bool)>>,
+    announced: Mutex<Vec<Timestamp>>,
     drops: Mutex<Vec<(DroppingScope, Option<Timestamp>)>>,
+    changes: Mutex<Vec<(&'static str, Vec<BucketId>)>>,
     refuses: bool,
 }
 
@@ -44,6 +49,28 @@ impl CommitFollower for SeenChanges {
 
     fn dropped(&self, scope: &DroppingScope, until: Timestamp) {
         self.drops.lock().push((scope.clone(), Some(until)));
+    }
+
+    fn appending(&self, oldest: Timestamp) -> Result<(), Error> {
+        match self.refuses {
+            true => Err(Error::Io { action: "note rows".to_owned(), reason: "no".to_owned() }),
+            false => {
+                self.announced.lock().push(oldest);
+                Ok(())
+            }
+        }
+    }
+
+    fn changing(&self, buckets: &[BucketId]) -> Result<(), Error> {
+        if self.refuses {
+            return Err(Error::Io { action: "note a change".to_owned(), reason: "no".to_owned() });
+        }
+        self.changes.lock().push(("begins", buckets.to_vec()));
+        Ok(())
+    }
+
+    fn changed(&self, buckets: &[BucketId]) {
+        self.changes.lock().push(("ended", buckets.to_vec()));
     }
 }
 
@@ -104,8 +131,63 @@ fn a_follower_learns_of_drops_and_can_refuse_them() {
     assert_eq!(drops[0], (scope.clone(), None), "first it is announced");
     let Some((found, Some(until))) = drops.get(1) else { panic!("then it is passed on: {drops:?}") };
     assert_eq!((found, *until > written), (&scope, true));
-    store.set_follower(Some(Arc::new(SeenChanges { refuses: true, ..SeenChanges::default() })));
     put(&store, "id:n:a:g=ann:1", "text", 1);
+    store.set_follower(Some(Arc::new(SeenChanges { refuses: true, ..SeenChanges::default() })));
     store.drop_type("a").expect_err("the follower refuses");
     assert_eq!(crate::common::get(&store, "id:n:a:g=ann:1"), Some(1), "nothing was dropped");
+}
+
+#[test]
+fn a_follower_learns_of_replicas_that_arrive_and_leave_and_can_refuse_them() {
+    let [from, to] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let source = open(small(from.path()));
+    let id = "id:n:a:g=ann:0";
+    apply(&source, vec![version(id, NOW - 5, true).0]);
+    source.seal().expect("sealed");
+    let bucket = BucketId::new(1, ann().location_bits().expect("a group") as u64);
+    let parcels = source.export(&[bucket]).expect("exported");
+    let sent = bytes(&parcels[0]);
+
+    let store = open(small(to.path()));
+    let refusing = Arc::new(SeenChanges { refuses: true, ..SeenChanges::default() });
+    store.set_follower(Some(refusing));
+    import(&store, &parcels[0], &sent).expect_err("the follower refuses");
+    assert_eq!(crate::common::get(&store, id), None, "nothing has arrived");
+
+    let follower = Arc::new(SeenChanges::default());
+    store.set_follower(Some(follower.clone()));
+    import(&store, &parcels[0], &sent).expect("imported");
+    assert!(crate::common::get(&store, id).is_some());
+    let of_bucket = || vec![("begins", vec![bucket]), ("ended", vec![bucket])];
+    assert_eq!(std::mem::take(&mut *follower.changes.lock()), of_bucket());
+
+    let checksum = infos(&store, &[bucket])[0].expect("a replica").checksum;
+    store.delete_replicas(&[(bucket, checksum ^ 1)], Timestamp(0)).expect("looked at");
+    assert_eq!(follower.changes.lock().len(), 0, "a replica that stays is not announced");
+    let refusing = Arc::new(SeenChanges { refuses: true, ..SeenChanges::default() });
+    store.set_follower(Some(refusing));
+    store.delete_replicas(&[(bucket, checksum)], Timestamp(0)).expect_err("the follower refuses");
+    assert!(crate::common::get(&store, id).is_some(), "nothing has left");
+    store.set_follower(Some(follower.clone()));
+    assert_eq!(store.delete_replicas(&[(bucket, checksum)], Timestamp(0)).expect("deleted"), [true]);
+    assert_eq!(*follower.changes.lock(), of_bucket());
+}
+
+#[test]
+fn a_follower_learns_of_the_times_of_rows_before_they_are_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(small(directory.path()));
+    let follower = Arc::new(SeenChanges::default());
+    store.set_follower(Some(follower.clone()));
+    let rows = [7, 3, 9].map(|before| version(&format!("id:n:a:g=ann:{before}"), NOW - before, true).0);
+    apply(&store, rows.to_vec());
+    assert_eq!(*follower.announced.lock(), [Timestamp(NOW - 9)]);
+    store.set_follower(Some(Arc::new(SeenChanges { refuses: true, ..SeenChanges::default() })));
+    let refused = crate::common::write(
+        &store,
+        &crate::common::id("id:n:a:g=ann:1"),
+        millrace_store::StoreChange::Put(crate::common::document("id:n:a:g=ann:1", "text", 1)),
+    );
+    refused.expect_err("the follower refuses");
+    assert_eq!(crate::common::get(&store, "id:n:a:g=ann:1"), None);
 }

@@ -224,7 +224,8 @@ impl ArrivedSegment {
             let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(of.number);
             shares.measure(&of.segment, then.buckets.iter().filter(has))?;
         }
-        let published = shared.try_publish(|state| Ok(with(state, &given, &shares)));
+        let buckets: Vec<BucketId> = given.keys().copied().collect();
+        let published = shared.try_publish_arrivals(&buckets, |state| Ok(with(state, &given, &shares)));
         if !matches!(&published, Err(unwritten) if unwritten.in_place == RenameDurability::No) {
             arrived.iter().for_each(|(of, _)| of.file.kept.store(true, Ordering::SeqCst));
         }

@@ -1,0 +1,127 @@
+//! Buckets whose entries may not be those of their documents: versions entered or left them other than by
+//! commits, and have not been read yet.
+
+use std::collections::BTreeMap;
+
+use millrace_bucket::BucketId;
+use parking_lot::Mutex;
+
+/// The stale buckets of all indexes.
+#[derive(Default)]
+pub(super) struct StaleBuckets {
+    state: Mutex<StaleState>,
+}
+
+#[derive(Default)]
+struct StaleState {
+    buckets: BTreeMap<BucketId, BucketChanges>,
+    turn: StaleTurn,
+}
+
+/// Changes of one bucket.
+#[derive(Default, Clone, Copy)]
+struct BucketChanges {
+    /// Number of changes so far: one that is read while another is made stays stale.
+    made: u64,
+    under_way: usize,
+}
+
+/// State of the stale buckets as a pair of numbers: equal ones tell that no bucket became stale, and none was
+/// mended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct StaleTurn {
+    begun: u64,
+    mended: u64,
+}
+
+/// A bucket to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StaleBucket {
+    pub bucket: BucketId,
+    made: u64,
+}
+
+impl StaleBuckets {
+    /// A change of these buckets begins.
+    pub fn begin(&self, buckets: &[BucketId]) {
+        let mut state = self.state.lock();
+        state.turn.begun += 1;
+        for bucket in buckets {
+            state.buckets.entry(*bucket).or_default().under_way += 1;
+        }
+    }
+
+    /// A change of these buckets has ended.
+    pub fn end(&self, buckets: &[BucketId]) {
+        let mut state = self.state.lock();
+        state.turn.begun += 1;
+        for bucket in buckets {
+            let changes = state.buckets.entry(*bucket).or_default();
+            changes.made += 1;
+            changes.under_way = changes.under_way.saturating_sub(1);
+        }
+    }
+
+    /// Buckets to read: those of which no change is under way.
+    pub fn idle(&self) -> Vec<StaleBucket> {
+        let state = self.state.lock();
+        let idle = state.buckets.iter().filter(|(_, changes)| changes.under_way == 0);
+        idle.map(|(bucket, changes)| StaleBucket { bucket: *bucket, made: changes.made }).collect()
+    }
+
+    /// A bucket was read by all indexes. It stays stale if it has changed since it was returned by
+    /// [`StaleBuckets::idle`].
+    pub fn mended(&self, read: StaleBucket) {
+        let mut state = self.state.lock();
+        let is_current = state
+            .buckets
+            .get(&read.bucket)
+            .is_some_and(|changes| changes.made == read.made && changes.under_way == 0);
+        if is_current {
+            state.buckets.remove(&read.bucket);
+            state.turn.mended += 1;
+        }
+    }
+
+    /// The stale buckets, and the state that they are of.
+    pub fn now(&self) -> (Vec<BucketId>, StaleTurn) {
+        let state = self.state.lock();
+        (state.buckets.keys().copied().collect(), state.turn)
+    }
+
+    pub fn turn(&self) -> StaleTurn {
+        self.state.lock().turn
+    }
+
+    pub fn len(&self) -> usize {
+        self.state.lock().buckets.len()
+    }
+}
+
+/// True if two buckets have a location in common.
+pub(super) fn overlap(one: BucketId, other: BucketId) -> bool {
+    one.covers(other) || other.covers(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_stale_until_its_last_change_was_read() {
+        let (stale, bucket) = (StaleBuckets::default(), BucketId::new(8, 5));
+        stale.begin(&[bucket]);
+        assert_eq!((stale.idle(), stale.now().0), (Vec::new(), vec![bucket]), "a change is under way");
+        stale.end(&[bucket]);
+        let first = stale.idle()[0];
+        let turn = stale.turn();
+        stale.begin(&[bucket]);
+        stale.end(&[bucket]);
+        assert_ne!(stale.turn(), turn);
+        stale.mended(first);
+        assert_eq!(stale.len(), 1, "another change was made meanwhile");
+        stale.mended(stale.idle()[0]);
+        assert_eq!((stale.len(), stale.idle()), (0, Vec::new()));
+        assert!(overlap(BucketId::new(3, 5), bucket) && !overlap(BucketId::new(3, 4), bucket));
+    }
+}

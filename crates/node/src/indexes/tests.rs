@@ -1,0 +1,317 @@
+//! Indexes of a store whose replicas come and go: they are what the documents say, also after a crash at any
+//! point between.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use millrace_bucket::{BucketId, DividedGroup};
+use millrace_document::{
+    Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
+};
+use millrace_env::AppendFile;
+use millrace_indexing::DocumentColumns;
+use millrace_schema::{Application, PackageFindings};
+use millrace_store::{Store, StoreOptions, StoreTuning};
+use tempfile::TempDir;
+
+use super::definition::definitions;
+use super::{IndexDefinition, IndexDifferences, NodeIndexes};
+
+const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
+  <documents><document type='note' mode='streaming'/></documents>
+  <index-service><index name='by-owner' document='note'><key field='owner'/></index></index-service>
+</content></services>";
+
+const NOTE: &str = "schema note { document note {
+  field owner type string { indexing: summary | attribute }
+  field text type string { indexing: summary }
+} }";
+
+const HOUR_US: u64 = 3_600_000_000;
+
+fn application() -> Application {
+    let files = [("services.xml", SERVICES), ("schemas/note.sd", NOTE)];
+    let files: BTreeMap<String, Vec<u8>> =
+        files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
+    Application::from_files(files).expect("an application")
+}
+
+fn defined() -> Vec<Arc<IndexDefinition>> {
+    definitions(&application(), &mut PackageFindings::default())
+}
+
+fn now() -> u64 {
+    millrace_env::unix_time().as_micros() as u64
+}
+
+/// A node's store and indexes, without a thread of the indexes.
+struct IndexedStore {
+    directory: TempDir,
+    store: Store,
+    indexes: NodeIndexes,
+}
+
+impl IndexedStore {
+    fn new() -> Self {
+        IndexedStore::of(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn of(directory: TempDir) -> Self {
+        let mut options = StoreOptions::new(directory.path());
+        options.disk_reserve = 0;
+        options.maintenance = false;
+        options.tuning =
+            StoreTuning { tombstone_retention: Duration::from_hours(24 * 365), ..options.tuning };
+        let layout = Arc::new(DocumentColumns::new(&application()));
+        let store = Store::open(options, layout).expect("a store");
+        let indexes = NodeIndexes::new(directory.path(), &store);
+        indexes.inner().adopt(&defined(), Timestamp(0)).expect("the indexes open");
+        IndexedStore { directory, store, indexes }
+    }
+
+    /// Reads and writes until there is nothing to do.
+    fn work(&self) {
+        while self.indexes.inner().step().expect("the indexes are kept up") {}
+        assert!(self.indexes.statuses().iter().all(|status| status.state.name() == "ready"));
+        self.indexes.inner().flush_all().expect("the indexes are written");
+    }
+
+    /// The same node after it was killed now.
+    fn killed(&self) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut copy = Command::new("cp");
+        copy.args(["--recursive", "--sparse=always"])
+            .arg(self.directory.path().join("."))
+            .arg(directory.path());
+        assert!(copy.status().expect("cp runs").success());
+        IndexedStore::of(directory)
+    }
+
+    fn apply(&self, versions: &[(&str, u64, Option<&str>)]) {
+        let version = |(id, timestamp, owner): &(&str, u64, Option<&str>)| match owner {
+            Some(owner) => DocumentVersion::put(&document(id, owner), Timestamp(*timestamp)),
+            None => DocumentVersion::removal(parsed(id), Timestamp(*timestamp)),
+        };
+        let (sender, answer) = mpsc::channel();
+        self.store.apply(versions.iter().map(version).collect(), move |outcome| drop(sender.send(outcome)));
+        answer.recv().expect("it is answered").expect("it is acknowledged");
+    }
+
+    fn delete(&self, bucket: BucketId) {
+        let info = self.store.replica_infos(&[bucket], Timestamp(0)).expect("counted")[0];
+        let checksum = info.map_or(0, |info| info.checksum);
+        assert_eq!(self.store.delete_replicas(&[(bucket, checksum)], Timestamp(0)).expect("deleted"), [true]);
+    }
+
+    fn compared(&self, when: &str) -> IndexDifferences {
+        let found = self.indexes.verify("by-owner").expect("it is compared");
+        assert_eq!(found.differences, 0, "{when}: {found:?}");
+        found
+    }
+
+    /// Compares the index with the documents, now and after a kill.
+    #[track_caller]
+    fn check(&self, documents: u64, when: &str) {
+        let killed = self.killed();
+        killed.work();
+        let found = killed.compared(&format!("{when}, killed"));
+        assert_eq!((found.documents, found.entries), (documents, documents), "{when}, killed");
+        self.work();
+        let found = self.compared(when);
+        assert_eq!((found.documents, found.entries), (documents, documents), "{when}");
+    }
+}
+
+fn parsed(id: &str) -> DocumentId {
+    DocumentId::parse(id).expect("an id")
+}
+
+fn document(id: &str, owner: &str) -> Document {
+    let owner = DocumentValue::String(owner.to_owned());
+    Document { id: parsed(id), fields: vec![("owner".into(), owner)] }
+}
+
+fn bucket(bits: u64) -> BucketId {
+    BucketId::new(1, bits)
+}
+
+/// A parcel as bytes.
+#[derive(Default)]
+struct ReceivedBytes(Vec<u8>);
+
+impl AppendFile for ReceivedBytes {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Copies a bucket from one store to another as files.
+fn move_bucket(from: &Store, to: &Store, bucket: BucketId) {
+    for parcel in from.export(&[bucket]).expect("exported") {
+        let mut bytes = ReceivedBytes::default();
+        parcel.write_to(0, &mut bytes).expect("read");
+        let mut import = to.import(parcel.shares(), parcel.outline()).expect("it begins");
+        import.append(&bytes.0).expect("written");
+        import.finish().expect("installed");
+    }
+}
+
+/// A store with forty documents of ten groups, and four without a group.
+fn source() -> IndexedStore {
+    let source = IndexedStore::new();
+    let ids: Vec<String> = (0..40)
+        .map(|number| format!("id:n:note:g=g{}:{number}", number % 10))
+        .chain((0..4).map(|number| format!("id:n:note::{number}")))
+        .collect();
+    let written = now() - HOUR_US;
+    let rows: Vec<_> =
+        ids.iter().enumerate().map(|(at, id)| (&**id, written + at as u64, Some("ann"))).collect();
+    source.apply(&rows);
+    source
+}
+
+fn documents(store: &Store, bucket: BucketId) -> u64 {
+    store.replica_infos(&[bucket], Timestamp(0)).expect("counted")[0].map_or(0, |info| info.documents)
+}
+
+#[test]
+fn replicas_come_and_go_with_their_entries() {
+    let (source, node) = (source(), IndexedStore::new());
+    let [zero, one] = [bucket(0), bucket(1)].map(|bucket| documents(&source.store, bucket));
+    assert!(zero > 5 && one > 5, "{zero} {one}");
+    node.check(0, "empty");
+    move_bucket(&source.store, &node.store, bucket(0));
+    node.check(zero, "a bucket has arrived");
+    move_bucket(&source.store, &node.store, bucket(1));
+    node.check(zero + one, "both have");
+    node.delete(bucket(0));
+    node.check(one, "one was deleted");
+    let ids = (0..10).map(|number| format!("id:n:note:g=g{number}:{number}"));
+    let id =
+        &*ids.into_iter().find(|id| bucket(0).contains(parsed(id).location())).expect("a document of it");
+    node.apply(&[(id, now(), Some("new"))]);
+    node.check(one + 1, "it was created again, and written to");
+    node.delete(bucket(0));
+    // The index must not know the versions of before as newer ones.
+    move_bucket(&source.store, &node.store, bucket(0));
+    node.check(zero + one, "it has come again");
+    node.apply(&[(id, now(), Some("new"))]);
+    node.work();
+    node.delete(bucket(0));
+    move_bucket(&source.store, &node.store, bucket(0));
+    node.check(zero + one, "and again, before its deletion was read");
+}
+
+#[test]
+fn a_bucket_is_stale_until_it_was_read() {
+    let (source, node) = (source(), IndexedStore::new());
+    node.work();
+    move_bucket(&source.store, &node.store, bucket(0));
+    assert_eq!(node.indexes.inner().feed.stale.len(), 1);
+    let killed = node.killed();
+    assert_eq!(killed.indexes.inner().feed.stale.len(), 1, "also after a crash");
+    killed.work();
+    assert_eq!(killed.indexes.inner().feed.stale.len(), 0);
+    let again = killed.killed();
+    assert_eq!(again.indexes.inner().feed.stale.len(), 0, "until the index is written");
+    assert_eq!(again.indexes.inner().feed.notes.all(), []);
+}
+
+#[test]
+fn an_index_that_stops_notes_what_comes_until_the_store_is_closed() {
+    let (source, node) = (source(), IndexedStore::new());
+    node.work();
+    node.indexes.stop();
+    move_bucket(&source.store, &node.store, bucket(0));
+    node.apply(&[("id:n:note:g=zoe:1", now() - 24 * HOUR_US, Some("zoe"))]);
+    let again = node.killed();
+    again.work();
+    let found = again.compared("started again");
+    assert_eq!(found.documents, documents(&source.store, bucket(0)) + 1);
+}
+
+#[test]
+fn late_rows_are_found_after_a_crash_and_do_not_win() {
+    let node = IndexedStore::new();
+    let old = now() - 2 * HOUR_US;
+    node.apply(&[("id:n:note:g=ann:1", old, Some("ann")), ("id:n:note:g=ann:2", old, Some("ann"))]);
+    node.work();
+    node.apply(&[("id:n:note:g=ann:2", old + 9, None)]);
+    // Runs are merged until the removal is forgotten.
+    for number in 0..12 {
+        node.apply(&[("id:n:note:g=ann:1", now() - 61_000_000 + number, Some("bob"))]);
+        node.work();
+    }
+    node.check(1, "removed");
+    node.apply(&[("id:n:note:g=ann:2", old + 5, Some("late"))]);
+    node.check(1, "a version of before the removal");
+    node.apply(&[("id:n:note:g=ann:3", old + 5, Some("late"))]);
+    node.check(2, "a document that was written long ago");
+    node.apply(&[("id:n:note:g=ann:3", old + 6, Some("later"))]);
+    node.check(2, "a version that is newer, and late");
+    node.apply(&[("id:n:note:g=ann:3", old + 7, None)]);
+    node.check(1, "a removal that is late");
+}
+
+#[test]
+fn a_drop_of_a_part_of_a_divided_group_leaves_the_others() {
+    let node = IndexedStore::new();
+    let written = now() - HOUR_US;
+    let ids: Vec<String> = (0..64).map(|number| format!("id:n:note:g=ann:{number}")).collect();
+    let rows: Vec<_> = ids.iter().map(|id| (&**id, written, Some("ann"))).collect();
+    node.apply(&rows);
+    node.work();
+    let group = DocumentGroup::Name("ann".to_owned());
+    let divided = DividedGroup { location: group.location_bits().expect("a group"), bits: 34 };
+    node.store.divide(1, &[divided]).expect("divided");
+    let parts: Vec<BucketId> = divided.parts().collect();
+    let in_first = documents(&node.store, parts[0]);
+    assert!((1..64).contains(&in_first));
+    let scope = DropScope::Group { document_type: Some("note".to_owned()), group };
+    let drop = DroppedScope { scope, timestamp: Timestamp(written) };
+    node.store.apply_drop(parts[0], &drop).expect("dropped");
+    node.check(64 - in_first, "a part was dropped");
+    node.delete(parts[1]);
+    let in_second = 64 - in_first - node.compared("a part was deleted").documents;
+    node.check(64 - in_first - in_second, "a part was deleted");
+}
+
+#[test]
+fn what_was_stale_before_a_group_was_divided_is_read_in_its_parts() {
+    let (source, node) = (source(), IndexedStore::new());
+    node.work();
+    let group = DocumentGroup::Name("g3".to_owned());
+    let location = group.location_bits().expect("a group");
+    let of_group = bucket(u64::from(location & 1));
+    move_bucket(&source.store, &node.store, of_group);
+    node.store.divide(1, &[DividedGroup { location, bits: 33 }]).expect("divided");
+    node.check(documents(&source.store, of_group), "divided");
+}
+
+#[test]
+fn changes_before_the_indexes_are_open_are_noted() {
+    let (source, node) = (source(), IndexedStore::new());
+    node.work();
+    let directory = node.killed().directory;
+    let layout = Arc::new(DocumentColumns::new(&application()));
+    let open = |directory: &Path| {
+        let options = StoreOptions { disk_reserve: 0, ..StoreOptions::new(directory) };
+        Store::open(options, layout.clone()).expect("a store")
+    };
+    let store = open(directory.path());
+    let indexes = NodeIndexes::new(directory.path(), &store);
+    move_bucket(&source.store, &store, bucket(0));
+    drop(indexes);
+    store.close();
+    let again = IndexedStore::of(directory);
+    again.check(documents(&source.store, bucket(0)), "a bucket arrived early");
+}
