@@ -307,8 +307,9 @@ impl ClusterView for TestMember {
 
     fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
         if matches!(write.change, StoreChange::Modify(_)) {
-            let meanwhile = std::mem::take(&mut *self.world.before_modify.lock());
-            self.write_all(meanwhile, deadline);
+            // Other modifications wait until these are written.
+            let mut meanwhile = self.world.before_modify.lock();
+            self.write_all(std::mem::take(&mut *meanwhile), deadline);
         }
         let left = |left: usize| left.checked_sub(1);
         let is_refused = self.world.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
