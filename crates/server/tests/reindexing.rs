@@ -61,7 +61,7 @@ fn from_the_deployment_to_the_end() {
     );
     let message = action["messages"][0].as_str().expect("a message");
     assert!(
-        message.starts_with("field 'shout' of document type 'note': ") && message.contains("/reindex "),
+        message.starts_with("Document type 'note': Field 'shout' changed: ") && message.contains("/reindex "),
         "{message}"
     );
     assert_eq!(status(&server), json!({ "pending": { "note": 2 }, "ready": {} }));
