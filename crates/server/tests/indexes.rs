@@ -262,7 +262,12 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
         (Method::POST, "/index/v1/notes/by-stars/dance", 404, "POST to build, rebuild or verify"),
         (Method::DELETE, "/index/v1/notes/by-stars", 405, "use GET"),
         (Method::GET, "/index/v1/a/b/c/d", 404, "indexes are at /index/v1/"),
-        (Method::POST, "/index/v1/notes/by-stars/move", 409, "copies lie with the documents, and are not moved"),
+        (
+            Method::POST,
+            "/index/v1/notes/by-stars/move",
+            409,
+            "copies lie with the documents, and are not moved",
+        ),
     ] {
         let (found, answer) = server.config(method.clone(), path);
         assert_eq!(found, status, "{method} {path}: {answer}");

@@ -14,6 +14,8 @@ const FROM: f64 = 2.0;
 pub(crate) const LIMIT: u64 = 4;
 /// Longest wait that is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Bytes sealed in a second, as it is assumed before the first seal: that of texts on one slow core.
+const ASSUMED_RATE: f64 = 16e6;
 /// Weight of the latest seal in the measured rate.
 const LATEST: f64 = 0.5;
 
@@ -43,9 +45,10 @@ impl SealBacklog {
     pub fn wait_after(&self, bytes: u64, generations: f64, now: Instant) -> Duration {
         let behind = ((generations - FROM) / (LIMIT as f64 - FROM)).clamp(0.0, 1.0);
         let mut state = self.0.lock();
-        let Some(rate) = state.rate.filter(|rate| behind > 0.0 && *rate > 0.0) else {
+        if behind == 0.0 {
             return Duration::ZERO;
-        };
+        }
+        let rate = state.rate.unwrap_or(ASSUMED_RATE).max(1.0);
         let seconds = (bytes as f64 / rate * behind * 2.0).min(WAIT_MAX.as_secs_f64());
         state.filled_until = state.filled_until.max(now) + Duration::from_secs_f64(seconds);
         // A wait beyond the longest is that of batches before this one.
@@ -63,7 +66,8 @@ mod tests {
         const SECOND: Duration = Duration::from_secs(1);
         let now = Instant::now();
         let backlog = SealBacklog::new(now);
-        assert_eq!(backlog.wait_after(1000, 3.0, now), Duration::ZERO, "nothing was measured yet");
+        assert_eq!(backlog.wait_after(1_600_000, 3.0, now).as_millis(), 100, "nothing was measured yet");
+        let backlog = SealBacklog::new(now);
         backlog.sealed(10_000, SECOND);
         for (generations, expected) in [(0.0, 0), (2.0, 0), (2.5, 50), (3.0, 100), (4.0, 200), (9.0, 200)] {
             let backlog = SealBacklog::new(now);
