@@ -261,7 +261,7 @@ fn positions_are_numbers_on_a_curve() {
         ("tensorFromLabels(attribute(place_zcurve),r){r:2192045531136}", [1.0, 0.0, 0.0]),
     ];
     check_all(&rows, |_| {}, |_| {});
-    let refused = scores_of(profile("attribute(place)"), |_| {}).expect_err("a position is no number");
+    let refused = scores_of(profile("attribute(place)"), |_| {}).expect_err("a position is not a number");
     assert!(refused.contains("use attribute(place_zcurve)"), "{refused}");
 }
 

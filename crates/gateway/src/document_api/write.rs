@@ -397,7 +397,12 @@ pub(super) async fn commit_batch(
         let store = node.store(permit, WantedGroups::These(&groups));
         match store.write_batch(writes, durability, tell) {
             Ok(wait) => {
-                let (outcomes, ()) = tokio::join!(receiver, tokio::time::sleep(wait));
+                let until = tokio::time::Instant::now() + wait;
+                let outcomes = receiver.await;
+                // A timer takes a millisecond even for no time at all.
+                if !wait.is_zero() {
+                    tokio::time::sleep_until(until).await;
+                }
                 let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = outcomes
                     .map_err(|_| Error::Internal("the store dropped a batch; see the log".to_owned()))?;
                 let convert = |outcome: Result<_, _>| written(outcome.map_err(ClusterError::Store));

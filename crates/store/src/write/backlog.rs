@@ -12,6 +12,8 @@ use parking_lot::Mutex;
 const FROM: f64 = 2.0;
 /// Full generations at which the store takes no batches.
 pub(crate) const LIMIT: u64 = 4;
+/// Bytes of a batch below which it is counted, but not held back: single writes do not wait behind bulks.
+const SMALL: u64 = 64 << 10;
 /// Longest wait that is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Bytes sealed in a second, as it is assumed before the first seal: that of texts on one slow core.
@@ -44,16 +46,16 @@ impl SealBacklog {
     /// Time to wait after a batch of these bytes, with a tail of this many full generations.
     pub fn wait_after(&self, bytes: u64, generations: f64, now: Instant) -> Duration {
         let behind = ((generations - FROM) / (LIMIT as f64 - FROM)).clamp(0.0, 1.0);
-        let mut state = self.0.lock();
         if behind == 0.0 {
             return Duration::ZERO;
         }
+        let mut state = self.0.lock();
         let rate = state.rate.unwrap_or(ASSUMED_RATE).max(1.0);
         let seconds = (bytes as f64 / rate * behind * 2.0).min(WAIT_MAX.as_secs_f64());
         state.filled_until = state.filled_until.max(now) + Duration::from_secs_f64(seconds);
         // A wait beyond the longest is that of batches before this one.
         state.filled_until = state.filled_until.min(now + WAIT_MAX);
-        state.filled_until - now
+        if bytes < SMALL { Duration::ZERO } else { state.filled_until - now }
     }
 }
 
@@ -68,20 +70,21 @@ mod tests {
         let backlog = SealBacklog::new(now);
         assert_eq!(backlog.wait_after(1_600_000, 3.0, now).as_millis(), 100, "nothing was measured yet");
         let backlog = SealBacklog::new(now);
-        backlog.sealed(10_000, SECOND);
+        backlog.sealed(10_000_000, SECOND);
         for (generations, expected) in [(0.0, 0), (2.0, 0), (2.5, 50), (3.0, 100), (4.0, 200), (9.0, 200)] {
             let backlog = SealBacklog::new(now);
-            backlog.sealed(10_000, SECOND);
-            let wait = backlog.wait_after(1000, generations, now);
+            backlog.sealed(10_000_000, SECOND);
+            let wait = backlog.wait_after(1_000_000, generations, now);
             assert_eq!(wait.as_millis(), expected, "{generations} generations");
         }
         // Two clients share the rate, and a pause makes room again.
-        assert_eq!(backlog.wait_after(1000, 3.0, now).as_millis(), 100);
-        assert_eq!(backlog.wait_after(1000, 3.0, now).as_millis(), 200);
-        assert_eq!(backlog.wait_after(1000, 3.0, now + SECOND).as_millis(), 100);
+        assert_eq!(backlog.wait_after(1_000_000, 3.0, now).as_millis(), 100);
+        assert_eq!(backlog.wait_after(1_000_000, 3.0, now).as_millis(), 200);
+        assert_eq!(backlog.wait_after(1000, 3.0, now), Duration::ZERO, "a small one");
+        assert_eq!(backlog.wait_after(1_000_000, 3.0, now + SECOND).as_millis(), 100);
         assert_eq!(backlog.wait_after(1 << 30, 3.0, now + SECOND), WAIT_MAX);
         // The rate follows the seals.
-        backlog.sealed(30_000, SECOND);
-        assert_eq!(backlog.wait_after(1000, 3.0, now + SECOND * 9).as_millis(), 50);
+        backlog.sealed(30_000_000, SECOND);
+        assert_eq!(backlog.wait_after(1_000_000, 3.0, now + SECOND * 9).as_millis(), 50);
     }
 }
