@@ -78,7 +78,7 @@ pub(crate) fn bulk(
         };
         heads.push((action, name, id, refused));
     }
-    let mut written = writing::write_all(&door.node, &placed).into_iter();
+    let mut written = writing::write_all(door, &placed).into_iter();
     let mut answers = Vec::with_capacity(heads.len());
     let mut has_errors = false;
     for (action, index, id, refused) in heads {

@@ -74,7 +74,7 @@ pub(crate) fn write(
     };
     let require_alias = parameters.flag("require_alias")?.unwrap_or(false);
     let placed = WritePlacer::new(door).place(index, single, require_alias)?;
-    let mut written = writing::write_all(&door.node, std::slice::from_ref(&placed));
+    let mut written = writing::write_all(door, std::slice::from_ref(&placed));
     let result = written.pop().expect("one write has one result")?;
     let index = placed.index;
     if refresh != RefreshPolicy::None {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_node::Node;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{OpenIndex, random_text};
+use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
@@ -142,7 +142,7 @@ type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
 /// Writes documents, many at a time, and waits until all are durable or refused; the results have their
 /// order. The writes of one document are done in their order. Writes that the store has no room for are tried
 /// again for a while.
-pub(crate) fn write_all(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     let mut results = Vec::with_capacity(placed.len());
     while results.len() < placed.len() {
         let rest = &placed[results.len()..];
@@ -152,20 +152,20 @@ pub(crate) fn write_all(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<Write
             bytes <= TOGETHER_BYTES
         };
         let together = rest.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
-        results.extend(write_together(node, &rest[..together]));
+        results.extend(write_together(door, &rest[..together]));
     }
     results
 }
 
 /// Writes documents in one batch, which is tried again with those that were refused.
-fn write_together(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut pause = PAUSES[0];
     let mut deadline = Instant::now() + PATIENCE;
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
-            match prepare(&placed[at]) {
+            match still_there(door, &placed[at]).and_then(|()| prepare(&placed[at])) {
                 Ok(DecidedWrite { write, slot }) => {
                     writes.push(write);
                     slots.push((at, slot));
@@ -174,7 +174,7 @@ fn write_together(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<WriteResult
             }
         }
         let tried = slots.len();
-        let committed = shelf::write_all(node, writes);
+        let committed = shelf::write_all(&door.node, writes);
         let refused = committed.iter().filter(|outcome| matches!(outcome, Err(Error::Rejected(_)))).count();
         if refused < tried {
             (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
@@ -193,6 +193,15 @@ fn write_together(node: &Node, placed: &[PlacedWrite]) -> Vec<Result<WriteResult
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+/// Refuses a write to an index that was deleted since its place was found: its documents are dropped by now.
+fn still_there(door: &ElasticDoor, placed: &PlacedWrite) -> Result<(), Error> {
+    let entry = &placed.index.entry;
+    match door.catalog.read()?.indexes.get(&entry.name) {
+        Some(index) if index.entry.number == entry.number => Ok(()),
+        _ => Err(Error::no_index(&entry.name)),
     }
 }
 

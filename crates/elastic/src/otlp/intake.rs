@@ -75,7 +75,7 @@ impl RecordIntake<'_> {
 
     /// Stores what was gathered; returns the first error that ends the request.
     fn store(&mut self) -> Result<(), Error> {
-        let written = writing::write_all(&self.door.node, &self.gathered);
+        let written = writing::write_all(self.door, &self.gathered);
         self.gathered.clear();
         self.bytes = 0;
         let mut outcome = Ok(());
