@@ -4,13 +4,12 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, Incarnation, NodeKey};
+use millrace_cluster::{ClusterState, ClusterVersion, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_membership::ClusterMembership;
 use millrace_node::cluster::{
-    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
-    SharedNote,
+    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done, GroupDropRequest,
+    ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
 use millrace_store::DocumentWrite;
 
@@ -61,6 +60,10 @@ impl ClusterView for JoiningCluster {
 
     fn incarnation(&self) -> Result<Incarnation, ClusterError> {
         self.node()?.incarnation()
+    }
+
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+        self.node()?.state()
     }
 
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
@@ -117,10 +120,6 @@ impl ClusterView for JoiningCluster {
 
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
         self.node()?.buckets()
-    }
-
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
-        self.node()?.reach()
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {

@@ -13,9 +13,8 @@ use millrace_cluster::{
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
-    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
-    RemoteNode, SharedNote,
+    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done, GroupDropRequest,
+    ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, RemoteNode, SharedNote,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
 use millrace_store::{DocumentWrite, SegmentFormat, Store};
@@ -212,7 +211,7 @@ impl ContentNode {
         self.machine.stop();
     }
 
-    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+    fn known_state(&self) -> Result<Arc<ClusterState>, ClusterError> {
         let state = self.membership.states().borrow().clone();
         state.ok_or_else(|| ClusterError::unavailable("this node knows no cluster state yet"))
     }
@@ -352,6 +351,10 @@ impl ClusterView for ContentNode {
         Ok(self.incarnation)
     }
 
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+        self.known_state()
+    }
+
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         self.place_in(&*self.state()?, node)
     }
@@ -474,17 +477,6 @@ impl ClusterView for ContentNode {
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
         let state = self.state()?;
         Ok((state.distribution().bits, state.spread().buckets().collect()))
-    }
-
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
-        let state = self.state()?;
-        // A node that never registered has no data.
-        let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation.has_run());
-        Ok(match away.count() {
-            0 => DocumentAvailability::All,
-            away if away < usize::from(state.distribution().redundancy) => DocumentAvailability::Most,
-            _ => DocumentAvailability::Some,
-        })
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {

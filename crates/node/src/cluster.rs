@@ -26,7 +26,8 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
+pub use millrace_cluster::reindexing::SharedNote;
+use millrace_cluster::{ClusterState, ClusterVersion, DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Location};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
@@ -133,27 +134,6 @@ pub struct OwnerNodes {
     pub nodes: Vec<(NodeKey, Option<Vec<BucketId>>)>,
 }
 
-/// Documents that are on nodes that serve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DocumentAvailability {
-    /// All documents: no node is away.
-    All,
-    /// Fewer nodes are away than each document has replicas: all documents but those that were written while
-    /// other nodes were away.
-    Most,
-    /// There may be documents that are only on nodes that are away.
-    Some,
-}
-
-/// Named data other than documents, shared by the nodes of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedNote {
-    /// Content.
-    pub value: Arc<[u8]>,
-    /// Number that differs between successive writes of the note.
-    pub changed: u64,
-}
-
 /// Callback for the writing of notes: true if they were written. The error is the reason for which this is
 /// not known.
 pub type Noted = Box<dyn FnOnce(Result<bool, ClusterError>) + Send>;
@@ -178,6 +158,12 @@ pub trait ClusterView: Send + Sync + 'static {
     /// # Errors
     /// As for [`ClusterView::me`].
     fn incarnation(&self) -> Result<Incarnation, ClusterError>;
+
+    /// The cluster state that this node knows.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError>;
 
     /// Address of a node for requests.
     ///
@@ -261,12 +247,6 @@ pub trait ClusterView: Send + Sync + 'static {
     /// # Errors
     /// The cluster has no state yet.
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError>;
-
-    /// Returns which documents are on nodes that serve.
-    ///
-    /// # Errors
-    /// The cluster has no state yet.
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError>;
 
     /// Shared notes of the nodes by their names, as far as this node has received them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;

@@ -13,13 +13,15 @@ use hyper::Method;
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
+use millrace_cluster::{
+    ClusterState, ClusterVersion, DividedGroups, DroppedTypes, Incarnation, NodeEntry, NodeHierarchy,
+    NodeKey, NodeState, ReplicaDistribution,
+};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
-    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
-    RemoteNode, SharedNote,
+    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done, GroupDropRequest,
+    ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, RemoteNode, SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -64,8 +66,8 @@ pub struct TestCluster {
     pub listed: AtomicUsize,
     /// True if no node is known to have everything that it should.
     pub partial: AtomicBool,
-    /// Documents that are on nodes that serve.
-    pub reach: Mutex<DocumentAvailability>,
+    /// True if the cluster state has one more node, which is away.
+    pub is_one_away: AtomicBool,
     /// Notes shared by the nodes, and the number of writes.
     pub notes: Mutex<BTreeMap<String, SharedNote>>,
     noted: AtomicU64,
@@ -140,6 +142,30 @@ impl TestCluster {
         self.placed.lock().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
     }
 
+    /// The cluster state: every bucket is where the test has placed it.
+    fn state(&self) -> ClusterState {
+        let version = ClusterVersion::new(self.version.load(Ordering::SeqCst));
+        let nodes = self.nodes() as u16;
+        let absent = u16::from(self.is_one_away.load(Ordering::SeqCst));
+        let entry = |key: u16| NodeEntry {
+            name: format!("n{key}"),
+            address: "localhost:1".to_owned(),
+            state: if key < nodes { NodeState::Up } else { NodeState::Maintenance },
+            capacity: 1.0,
+            incarnation: incarnation_of(NodeKey(key)),
+            lease_ended: false,
+        };
+        let entries = (0..nodes + absent).map(|key| (NodeKey(key), entry(key))).collect();
+        let layout = NodeHierarchy::Nodes((0..nodes + absent).map(NodeKey).collect());
+        let distribution = ReplicaDistribution { bits: BITS, redundancy: 1, layout };
+        let divided =
+            self.split.lock().iter().map(|(low, deeper)| (*low, 32 + deeper).into()).collect::<Vec<_>>();
+        let holders = |bucket| (bucket, self.holders(bucket).into_iter().map(NodeKey).collect());
+        let pinned = self.all_buckets().into_iter().map(holders).collect();
+        let state = ClusterState::new(version, entries, distribution).expect("the nodes have room");
+        state.spreading(DividedGroups::default().with(divided)).pinning(pinned)
+    }
+
     fn all_buckets(&self) -> Vec<BucketId> {
         let mut all: Vec<BucketId> = (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect();
         for (low, deeper) in &*self.split.lock() {
@@ -196,6 +222,10 @@ impl ClusterView for TestMember {
             false => incarnation_of(NodeKey(self.me)),
             true => Incarnation::new(1_000),
         })
+    }
+
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+        Ok(Arc::new(self.world.state()))
     }
 
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
@@ -363,10 +393,6 @@ impl ClusterView for TestMember {
         done(Ok(CommittedWrite { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
-        Ok(*self.world.reach.lock())
-    }
-
     fn notes(&self) -> BTreeMap<String, SharedNote> {
         *self.world.notes_read.lock().entry(self.me).or_default() += 1;
         self.world.notes.lock().clone()
@@ -436,7 +462,7 @@ impl TestNodes {
             emptied: Mutex::default(),
             listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
-            reach: Mutex::new(DocumentAvailability::All),
+            is_one_away: AtomicBool::new(false),
             notes: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),
