@@ -3,7 +3,8 @@ use std::sync::Arc;
 use millrace_bucket::BucketId;
 
 use super::{ReindexNotes, ReindexTask, ReindexedApplication};
-use crate::{ClusterState, ClusterVersion, NodeKey};
+use crate::distributor::{Distributor, NoRoute};
+use crate::{ClusterState, ClusterVersion, MachineTime, NodeKey};
 
 /// Identifies an effect of a [`Reindexer`](super::Reindexer) in its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +96,33 @@ pub struct BucketHolders {
     pub nodes: Vec<NodeKey>,
     /// True if each of them has all documents of the bucket that are on serving nodes.
     pub full: bool,
+}
+
+impl BucketHolders {
+    /// Nodes that have a bucket of this distributor, once every serving node has reported its replicas: an
+    /// owner goes on with the bucket before a node that has come back has done that, which may have
+    /// documents that the others do not have.
+    ///
+    /// # Errors
+    /// This is not known now.
+    pub fn known_to(
+        distributor: &mut Distributor,
+        bucket: BucketId,
+        now: MachineTime,
+    ) -> Result<Self, NoRoute> {
+        let version = distributor.version().ok_or(NoRoute::NotYet)?;
+        if !distributor.unheard().is_empty() {
+            return Err(NoRoute::NotYet);
+        }
+        match distributor.route(bucket, now) {
+            Ok(route) => {
+                let nodes = distributor.readers(bucket, &route);
+                Ok(BucketHolders { version, nodes, full: route.full })
+            }
+            Err(NoRoute::Nothing) => Ok(BucketHolders { version, nodes: Vec::new(), full: true }),
+            Err(other) => Err(other),
+        }
+    }
 }
 
 /// A page that was processed.

@@ -20,8 +20,9 @@ use millrace_cluster::{
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
-    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done, GroupDropRequest,
-    ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, RemoteNode, SharedNote,
+    BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done,
+    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, Published, ReadDone, RemoteNode,
+    SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -62,7 +63,7 @@ pub struct TestCluster {
     pub restarted: Mutex<BTreeSet<u16>>,
     /// Nodes that have given up their replicas.
     pub emptied: Mutex<BTreeSet<u16>>,
-    /// Number of times that the buckets of a group were listed.
+    /// Number of times that the cluster state was asked for.
     pub listed: AtomicUsize,
     /// True if no node is known to have everything that it should.
     pub partial: AtomicBool,
@@ -225,6 +226,8 @@ impl ClusterView for TestMember {
     }
 
     fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+        self.world.enter("state");
+        self.world.listed.fetch_add(1, Ordering::SeqCst);
         Ok(Arc::new(self.world.state()))
     }
 
@@ -250,33 +253,6 @@ impl ClusterView for TestMember {
         Ok((0..self.world.addresses.lock().len() as u16).map(listed).collect())
     }
 
-    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
-        self.world.enter("owner");
-        self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
-    }
-
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
-        self.place(NodeKey(self.world.holders(bucket)[0]))
-    }
-
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
-        let version = ClusterVersion::new(self.world.version.load(Ordering::SeqCst));
-        let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
-        match groups {
-            None => {
-                let owner = |bucket: BucketId| NodeKey(self.world.holders(bucket)[0]);
-                nodes.extend(self.world.all_buckets().into_iter().map(|bucket| (owner(bucket), None)));
-            }
-            Some(groups) => {
-                for bucket in groups.iter().flat_map(|group| self.world.buckets_of(group)) {
-                    let owner = NodeKey(self.world.holders(bucket)[0]);
-                    nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
-                }
-            }
-        }
-        Ok(OwnerNodes { version, nodes: nodes.into_iter().collect() })
-    }
-
     fn readers(
         &self,
         buckets: Option<&[BucketId]>,
@@ -297,8 +273,10 @@ impl ClusterView for TestMember {
         Ok((ClusterVersion::new(self.world.version.load(Ordering::SeqCst)), readers.collect()))
     }
 
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
-        Ok(self.world.holders(bucket).into_iter().skip(1).map(NodeKey).collect())
+    fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
+        let (version, readers) = self.readers(Some(&[bucket]), NodeKey(self.me))?;
+        let readers = readers.into_iter().next().ok_or_else(|| ClusterError::unavailable("moved"))?;
+        Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full })
     }
 
     fn vouches(&self, version: ClusterVersion) -> bool {
@@ -312,19 +290,6 @@ impl ClusterView for TestMember {
 
     fn holds(&self, _: BucketId) -> bool {
         !self.world.emptied.lock().contains(&self.me)
-    }
-
-    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
-        Ok(self.world.bucket(location))
-    }
-
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError> {
-        self.world.listed.fetch_add(1, Ordering::SeqCst);
-        Ok(self.world.buckets_of(group))
-    }
-
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
-        Ok((BITS, self.world.all_buckets().split_off(1 << BITS)))
     }
 
     fn read(&self, id: DocumentId, _: Instant, done: ReadDone) {
