@@ -76,6 +76,16 @@ pub(crate) struct ClientOperation {
     pub bucket: Option<BucketId>,
 }
 
+/// A version of a document that a node has read to write it again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RewrittenVersion {
+    /// Operation of a client that the content is from.
+    pub origin: OperationId,
+    /// Operation that wrote the version.
+    pub writer: OperationId,
+    pub timestamp: Timestamp,
+}
+
 /// An acknowledged drop of documents of a group.
 #[derive(Debug, Clone)]
 struct AcknowledgedDrop {
@@ -112,8 +122,8 @@ pub(crate) struct ClientHistory {
     acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
     /// Newest acknowledged write of each document by a client.
     contents: BTreeMap<DocumentId, (Timestamp, OperationId)>,
-    /// Operations of clients whose contents were written again.
-    origins: BTreeMap<OperationId, OperationId>,
+    /// Versions that were written again.
+    bases: BTreeMap<OperationId, RewrittenVersion>,
     /// Times of acknowledgements.
     acknowledged_at: BTreeMap<OperationId, Duration>,
     /// Acknowledged drops of each group.
@@ -139,9 +149,9 @@ impl ClientHistory {
         id
     }
 
-    /// Records that an operation writes the content of a client's operation again.
-    pub fn rewrites(&mut self, id: OperationId, origin: OperationId) {
-        self.origins.insert(id, origin);
+    /// Records the version that an operation writes again.
+    pub fn rewrites(&mut self, id: OperationId, base: RewrittenVersion) {
+        self.bases.insert(id, base);
     }
 
     /// Time at which an operation was acknowledged.
@@ -305,17 +315,22 @@ impl ClientHistory {
 
     /// Describes a change by a client that a node hid when it wrote the document again, if it did.
     fn hidden_change(&self, id: &DocumentId, writer: OperationId) -> Option<String> {
-        let origin = self.origins.get(&writer)?;
+        let RewrittenVersion { origin, .. } = self.bases.get(&writer)?;
         let written = match self.operations[origin].heard {
             ClientOutcome::Acknowledged(timestamp) => timestamp,
             ClientOutcome::Unknown | ClientOutcome::Nothing => return None,
             ClientOutcome::NotWritten => return Some(format!("{id}: {origin:?} was not written")),
         };
         let last = self.contents.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
-        // A drop misses a document that is being written at the same time.
-        let drops = self.dropped.get(id.group()).into_iter().flatten();
-        let before = drops.filter(|drop| drop.affects(id) && drop.last_before < writer);
-        let last = before.map(|drop| drop.timestamp).fold(last, Timestamp::max);
+        let rewrites = std::iter::successors(Some(writer), |writer| Some(self.bases.get(writer)?.writer));
+        for (writer, base) in rewrites.filter_map(|writer| Some((writer, self.bases.get(&writer)?))) {
+            // A drop misses a document that is being written at the same time.
+            let drops = self.dropped.get(id.group()).into_iter().flatten();
+            let mut before = drops.filter(|drop| drop.affects(id) && drop.last_before < writer);
+            if let Some(drop) = before.find(|drop| base.timestamp <= drop.timestamp) {
+                return Some(format!("{id}: {writer:?} has brought back what {drop:?} had removed"));
+            }
+        }
         (written < last).then(|| {
             format!(
                 "{id}: {writer:?} has brought back what {origin:?} wrote at {}, and a client changed it at {}",

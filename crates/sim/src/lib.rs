@@ -79,6 +79,8 @@ pub enum Sabotage {
     SecondReindexingUnnoticed,
     /// Buckets are reindexed before their owner has all of them.
     PartialBucketsWalked,
+    /// Buckets are reindexed before nodes that have come back have reported their replicas.
+    UnheardNodesPassedOver,
     /// Pages of reindexing count even if the bucket got another owner, or a write failed.
     EveryPageCounts,
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::distributor::{
-    ClientWrite, DecidedModification, DistributorEvent, DocumentChange, DurableWrite, NoRoute, RequestError,
+    ClientWrite, DecidedModification, DistributorEvent, DocumentChange, DurableWrite, RequestError,
     RequestTicket,
 };
 use millrace_cluster::reindexing::{
@@ -24,7 +24,7 @@ use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use crate::Sabotage;
 use crate::clients::PATIENCE;
 use crate::deployments::{CHANGING_TYPE, SimPackage};
-use crate::history::{ClientIntent, OperationId};
+use crate::history::{ClientIntent, OperationId, RewrittenVersion};
 use crate::message::SimMessage;
 use crate::network::SimAddress;
 use crate::node::RunningOperation;
@@ -326,15 +326,18 @@ impl SimWorld {
     ) -> Result<BucketHolders, ReindexObstacle> {
         let everything = self.options.sabotage == Some(Sabotage::PartialBucketsWalked);
         let node = self.nodes.get_mut(&key).ok_or(ReindexObstacle::Passing)?;
-        let version = node.state.as_ref().ok_or(ReindexObstacle::Passing)?.version();
-        match node.distributor.route(bucket, node.now(self.now)) {
-            Ok(_) if everything => Ok(BucketHolders { version, nodes: vec![key], full: true }),
-            Ok(route) if route.version == version => {
-                let nodes = node.distributor.readers(bucket, &route);
-                Ok(BucketHolders { version, nodes, full: route.full })
+        let now = node.now(self.now);
+        let unheard_counts = self.options.sabotage == Some(Sabotage::UnheardNodesPassedOver);
+        let holders = BucketHolders::known_to(&mut node.distributor, bucket, now);
+        match (holders, node.distributor.route(bucket, now)) {
+            (Ok(holders), Ok(_)) if everything => {
+                Ok(BucketHolders { nodes: vec![key], full: true, ..holders })
             }
-            Err(NoRoute::Nothing) => Ok(BucketHolders { version, nodes: Vec::new(), full: true }),
-            Ok(_) | Err(NoRoute::NotYet | NoRoute::Elsewhere(_)) => Err(ReindexObstacle::Passing),
+            (Err(_), Ok(route)) if unheard_counts => {
+                let nodes = node.distributor.readers(bucket, &route);
+                Ok(BucketHolders { version: route.version, nodes, full: route.full })
+            }
+            (holders, _) => holders.map_err(|_| ReindexObstacle::Passing),
         }
     }
 
@@ -402,7 +405,9 @@ impl SimWorld {
         let id = read.id.clone();
         let origin = origin_of(&read).expect("every document is from an operation");
         let operation = self.history.begin(ClientIntent::Rewrite(id.clone()));
-        self.history.rewrites(operation, origin);
+        let writer = OperationId(word(&read, 0).expect("every document is from an operation"));
+        let base = RewrittenVersion { origin, writer, timestamp: read.timestamp };
+        self.history.rewrites(operation, base);
         let floor = self.history.newest(&id);
         let bucket = state.bucket(id.location());
         let has = |at: Timestamp| at == floor;

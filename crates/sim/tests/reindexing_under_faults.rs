@@ -30,6 +30,7 @@ fn what_is_broken_on_purpose_is_found() {
         (Sabotage::SecondReindexingUnnoticed, 20),
         (Sabotage::PartialBucketsWalked, 300),
         (Sabotage::EveryPageCounts, 300),
+        (Sabotage::UnheardNodesPassedOver, 3_000),
     ] {
         let found = (1..=seeds)
             .any(|seed| run(seed, SimOptions { sabotage: Some(sabotage), ..options() }).wrong.is_some());

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_bucket::BucketId;
 use millrace_cluster::reindexing::{
-    BucketHolders, ReindexEffect, ReindexEvent, ReindexObstacle, ReindexWalk, Reindexer, WalkedPage,
+    ReindexEffect, ReindexEvent, ReindexObstacle, ReindexWalk, Reindexer, WalkedPage,
 };
 use millrace_cluster::{ClusterVersion, MachineTime};
 use millrace_store::ViewScope;
@@ -81,7 +80,7 @@ impl ClusterReindexing {
                     self.answer = Some(ReindexEvent::Written { job, outcome });
                 }
                 ReindexEffect::Inspect { job, bucket } => {
-                    let outcome = inspect(cluster, bucket).map_err(|error| obstacle(&error));
+                    let outcome = cluster.holders(bucket).map_err(|_| ReindexObstacle::Passing);
                     self.answer = Some(ReindexEvent::Inspected { job, outcome });
                 }
                 ReindexEffect::Walk { job, walk } => {
@@ -126,17 +125,6 @@ impl ClusterReindexing {
         news.push(ReindexEvent::Notes(Arc::new(reindexing::received(cluster)?)));
         Ok(news)
     }
-}
-
-/// Nodes that have a bucket that this node owns.
-fn inspect(cluster: &dyn ClusterView, bucket: BucketId) -> Result<BucketHolders, Error> {
-    let (version, readers) = cluster.readers(Some(&[bucket]), cluster.me()?)?;
-    let readers = readers.into_iter().find(|readers| !readers.nodes.is_empty());
-    Ok(readers.map_or(BucketHolders { version, nodes: Vec::new(), full: true }, |readers| BucketHolders {
-        version,
-        nodes: readers.nodes,
-        full: readers.full,
-    }))
 }
 
 /// Processes a page; returns also the number of its documents.
