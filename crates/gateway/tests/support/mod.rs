@@ -59,12 +59,12 @@ pub struct TestCluster {
     pub vouched: AtomicUsize,
     /// Nodes that the cluster does not count on.
     pub away: Mutex<BTreeSet<u16>>,
+    /// Nodes that are in maintenance by the cluster state.
+    pub departed: Mutex<BTreeSet<u16>>,
     /// Nodes whose addresses now belong to other processes.
     pub restarted: Mutex<BTreeSet<u16>>,
     /// Nodes that have given up their replicas.
     pub emptied: Mutex<BTreeSet<u16>>,
-    /// Number of times that the cluster state was asked for.
-    pub listed: AtomicUsize,
     /// True if no node is known to have everything that it should.
     pub partial: AtomicBool,
     /// True if the cluster state has one more node, which is away.
@@ -147,11 +147,15 @@ impl TestCluster {
     fn state(&self) -> ClusterState {
         let version = ClusterVersion::new(self.version.load(Ordering::SeqCst));
         let nodes = self.nodes() as u16;
+        let departed = self.departed.lock().clone();
         let absent = u16::from(self.is_one_away.load(Ordering::SeqCst));
         let entry = |key: u16| NodeEntry {
             name: format!("n{key}"),
             address: "localhost:1".to_owned(),
-            state: if key < nodes { NodeState::Up } else { NodeState::Maintenance },
+            state: match key < nodes && !departed.contains(&key) {
+                true => NodeState::Up,
+                false => NodeState::Maintenance,
+            },
             capacity: 1.0,
             incarnation: incarnation_of(NodeKey(key)),
             lease_ended: false,
@@ -227,7 +231,6 @@ impl ClusterView for TestMember {
 
     fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
         self.world.enter("state");
-        self.world.listed.fetch_add(1, Ordering::SeqCst);
         Ok(Arc::new(self.world.state()))
     }
 
@@ -423,9 +426,9 @@ impl TestNodes {
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             away: Mutex::default(),
+            departed: Mutex::default(),
             restarted: Mutex::default(),
             emptied: Mutex::default(),
-            listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
             is_one_away: AtomicBool::new(false),
             notes: Mutex::default(),
