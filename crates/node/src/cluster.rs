@@ -41,7 +41,7 @@ pub use self::group_sizes::{
 pub use self::indexes::{
     IndexAnswer, IndexName, IndexQuestion, ListedNode, NodeIndexState, indexes_of_all, own_indexes,
 };
-pub use self::readers::{bucket_of, own_readers, parts_of, readers_of_all};
+pub use self::readers::{own_readers, readers_of_all};
 pub use self::route::{
     AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
 };

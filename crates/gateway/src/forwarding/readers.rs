@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterVersion, NodeKey};
 use serde::{Deserialize, Serialize};
 
 use super::{NodeForwarder, question};
 use crate::GatewayState;
 use millrace_node::Error;
-use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, bucket_of, own_readers, parts_of};
+use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, own_readers};
 
 /// Path at which a node reports the readers of the buckets that it owns.
 pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
@@ -20,7 +21,7 @@ struct QuestionMessage {
     version: ClusterVersion,
     near: NodeKey,
     /// `None`: all.
-    buckets: Option<Vec<(u8, u64)>>,
+    buckets: Option<Vec<BucketId>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -30,7 +31,7 @@ struct AnswerMessage {
 
 #[derive(Serialize, Deserialize)]
 struct ReplyMessage {
-    bucket: (u8, u64),
+    bucket: BucketId,
     nodes: Vec<NodeKey>,
     full: bool,
     documents: u64,
@@ -38,7 +39,6 @@ struct ReplyMessage {
 
 impl QuestionMessage {
     fn of(ReadersQuestion { version, near, buckets }: ReadersQuestion) -> Self {
-        let buckets = buckets.map(|buckets| buckets.into_iter().map(parts_of).collect());
         QuestionMessage { version, near, buckets }
     }
 }
@@ -58,10 +58,14 @@ pub(super) async fn ask(
         Error::Remote { message, .. } => Error::Unsettled(message),
         error => error,
     })?;
-    let told = |ReplyMessage { bucket, nodes, full, documents }| {
-        Ok(BucketReaders { bucket: bucket_of(bucket)?, nodes, full, soon: false, documents })
+    let told = |ReplyMessage { bucket, nodes, full, documents }| BucketReaders {
+        bucket,
+        nodes,
+        full,
+        soon: false,
+        documents,
     };
-    answer.readers.into_iter().map(told).collect()
+    Ok(answer.readers.into_iter().map(told).collect())
 }
 
 /// Reports to another node the readers of the buckets that this one owns.
@@ -74,11 +78,9 @@ async fn answer(node: &GatewayState, request: Request) -> Result<AnswerMessage, 
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
     };
     let question: QuestionMessage = question::read(node, request).await?;
-    let buckets =
-        question.buckets.map(|buckets| buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>());
-    let readers = own_readers(&**cluster, question.version, buckets.transpose()?.as_deref(), question.near)?;
+    let readers = own_readers(&**cluster, question.version, question.buckets.as_deref(), question.near)?;
     let told = |readers: BucketReaders| ReplyMessage {
-        bucket: parts_of(readers.bucket),
+        bucket: readers.bucket,
         nodes: readers.nodes,
         full: readers.full,
         documents: readers.documents,
@@ -88,8 +90,6 @@ async fn answer(node: &GatewayState, request: Request) -> Result<AnswerMessage, 
 
 #[cfg(test)]
 mod tests {
-    use millrace_bucket::BucketId;
-
     use super::*;
     use crate::forwarding::question::check_kept;
 
@@ -106,8 +106,12 @@ mod tests {
         };
         check_kept(&question(buckets), "a36776657273696f6e07646e65617202676275636b65747381820a05");
         check_kept(&question(None), "a36776657273696f6e07646e65617202676275636b657473f6");
-        let told =
-            ReplyMessage { bucket: (40, 5), nodes: vec![NodeKey(2), NodeKey(0)], full: true, documents: 300 };
+        let told = ReplyMessage {
+            bucket: BucketId::new(40, 5),
+            nodes: vec![NodeKey(2), NodeKey(0)],
+            full: true,
+            documents: 300,
+        };
         let kept = "a1677265616465727381a4666275636b657482182805656e6f6465738202006466756c6cf569646f63756d656e747319012c";
         check_kept(&AnswerMessage { readers: vec![told] }, kept);
     }

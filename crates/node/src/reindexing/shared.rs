@@ -16,7 +16,7 @@ use super::done::ReindexedBuckets;
 use super::status::{ReindexFailure, ReindexRun};
 use super::types::ReindexedTypes;
 use super::{GRACE_MS, ReindexTask, now_ms};
-use crate::cluster::{ClusterView, SharedNote, bucket_of, parts_of};
+use crate::cluster::{ClusterView, SharedNote};
 use crate::{CompiledApplication, Error};
 
 /// Name of the record.
@@ -51,7 +51,7 @@ pub struct NodeReindexMark {
     /// they are back, the buckets are done again.
     #[serde(default)]
     pub without: ReindexedBuckets,
-    /// Current bucket, and the position in it.
+    /// Current bucket, by its parts as notes have them, and the position in it.
     at: Option<((u8, u64), String)>,
     /// True if nodes were absent when it came there.
     #[serde(default)]
@@ -76,12 +76,12 @@ impl NodeReindexMark {
     /// when it came there.
     pub fn at(&self, all: bool) -> Option<(BucketId, &str)> {
         let (bucket, position) = self.at.as_ref().filter(|_| !(all && self.at_without))?;
-        Some((bucket_of(*bucket).ok()?, position))
+        Some((BucketId::try_from(*bucket).ok()?, position))
     }
 
     /// Sets the current position; `None`: between buckets. With `all`, no node is absent.
     pub fn set_at(&mut self, at: Option<(BucketId, &str)>, all: bool) {
-        self.at = at.map(|(bucket, position)| (parts_of(bucket), position.to_owned()));
+        self.at = at.map(|(bucket, position)| (bucket.parts(), position.to_owned()));
         self.at_without = !all;
         self.failure = None;
     }
