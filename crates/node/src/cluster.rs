@@ -30,6 +30,7 @@ use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Location};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
+use serde::{Deserialize, Serialize};
 
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
@@ -64,6 +65,8 @@ pub struct RemoteNode {
     /// Its run in the cluster state. A process that is not this run, perhaps one of another cluster that has
     /// got the address, does not answer.
     pub incarnation: Incarnation,
+    /// Protocol of the cluster state, see [`millrace_cluster::PROTOCOL`].
+    pub protocol: u16,
 }
 
 impl Display for RemoteNode {
@@ -108,8 +111,8 @@ pub enum ClusterError {
     Unknown(String),
 }
 
-/// Nodes that have a bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Nodes that have a bucket. Its serialized form is part of the protocol between nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketReaders {
     /// The bucket.
     pub bucket: BucketId,
@@ -119,6 +122,8 @@ pub struct BucketReaders {
     /// True if they have all of the bucket, as far as it is on nodes that serve.
     pub full: bool,
     /// True if `full` may become true in a moment, so that a caller that needs everything should wait.
+    /// Not sent.
+    #[serde(skip)]
     pub soon: bool,
     /// Approximate number of documents.
     pub documents: u64,

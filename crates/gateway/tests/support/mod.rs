@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
+use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey, PROTOCOL};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
@@ -54,6 +54,8 @@ pub struct TestCluster {
     pub doubts: AtomicUsize,
     /// Number of checks of the cluster state.
     pub vouched: AtomicUsize,
+    /// Protocol of the cluster state.
+    pub protocol: AtomicU16,
     /// Nodes that the cluster does not count on.
     pub away: Mutex<BTreeSet<u16>>,
     /// Nodes whose addresses now belong to other processes.
@@ -203,7 +205,8 @@ impl ClusterView for TestMember {
             return Ok(NodeAddress::Here);
         }
         let address = self.world.addresses.lock()[usize::from(node.0)].clone();
-        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node) }))
+        let protocol = self.world.protocol.load(Ordering::Relaxed);
+        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
     }
 
     fn advertised(&self) -> Vec<String> {
@@ -432,6 +435,7 @@ impl TestNodes {
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             away: Mutex::default(),
+            protocol: AtomicU16::new(PROTOCOL),
             restarted: Mutex::default(),
             emptied: Mutex::default(),
             listed: AtomicUsize::new(0),
