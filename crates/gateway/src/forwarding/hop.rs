@@ -11,7 +11,8 @@ use millrace_node::cluster::{BucketReaders, ClusterView, ForwardKind, RemoteNode
 
 use super::protocol_1;
 
-/// Header with a [`HopHeader`]. Used only between nodes of a cluster: a request from outside does not have it.
+/// Header with a [`HopHeader`]. Used only between nodes of a cluster: a request from outside does not have
+/// it.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("millrace-hop");
 
 /// Purpose of a forwarded request, or kind of its answer. Later versions may add fields and variants.
@@ -62,9 +63,9 @@ pub(super) fn mark(headers: &mut HeaderMap, remote: &RemoteNode, stage: &Forward
     }
 }
 
-/// Response to a request of a node that is for another process, or cannot be read: the sender looks for the run
-/// that it wants, or waits for the cluster state that names this one. A sender may know an earlier run of this
-/// node, or a node of another cluster that had this address.
+/// Response to a request of a node that is for another process, or cannot be read: the sender looks for the
+/// run that it wants, or waits for the cluster state that names this one. A sender may know an earlier run
+/// of this node, or a node of another cluster that had this address.
 pub(crate) fn misdirected(cluster: Option<&dyn ClusterView>, headers: &HeaderMap) -> Option<Response> {
     let message = match header_of(headers) {
         Ok(Some(HopHeader::Request { recipient: Some(recipient), .. })) => {

@@ -1,4 +1,5 @@
-//! Words of protocol 1 in headers between nodes: the stage of a forwarded request, and the kind of its answer.
+//! Words of protocol 1 in headers between nodes: the stage of a forwarded request, and the kind of its
+//! answer.
 //!
 //! Sent where the cluster state names this protocol, and in answers to requests that have them; understood
 //! always. Only `hop` depends on this module: it goes when protocol 1 does.
