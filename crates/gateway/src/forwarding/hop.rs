@@ -51,7 +51,9 @@ fn header_of(headers: &HeaderMap) -> Result<Option<HopHeader>, Error> {
 fn write(headers: &mut HeaderMap, header: &HopHeader) {
     // The JSON is ASCII: names of variants, and numbers.
     let text = serde_json::to_string(header).ok();
-    headers.extend(text.and_then(|text| HeaderValue::try_from(text).ok()).map(|value| (HOP, value)));
+    if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
+        headers.insert(HOP, value);
+    }
 }
 
 /// Marks a request to a node as forwarded at this stage.

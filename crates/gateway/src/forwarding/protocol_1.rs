@@ -40,7 +40,10 @@ pub(super) fn write(headers: &mut HeaderMap, header: &HopHeader) {
             format!("readers {version} {bucket} {nodes} {}", if readers.full { "all" } else { "some" })
         }
     };
-    headers.extend(HeaderValue::from_str(&text).ok().map(|value| (HOP, value)));
+    // Words are ASCII.
+    if let Ok(value) = HeaderValue::try_from(text) {
+        headers.insert(HOP, value);
+    }
     if let HopHeader::Request { recipient: Some(recipient), .. } = header {
         headers.insert(RECIPIENT, recipient.number().into());
     }
