@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ColumnValue, read_value, value};
 use millrace_document::{DataType, DocumentValue, ValueRef, zcurve};
-use millrace_expression::FeatureName;
+use millrace_expression::{FeatureName, string_hash};
 use millrace_tensor::{CellType, TensorType};
 
 use super::attribute::{label, number};
@@ -62,6 +62,14 @@ impl SourceValues {
     pub fn text(&self) -> String {
         let steps = self.path.iter().map(|step| format!(".{step}"));
         std::iter::once(self.field.clone()).chain(steps).collect()
+    }
+
+    /// As [`SourceValues::read`], in place where the values are those of a field.
+    fn read_value<'c>(&self, column: &'c Column, document: usize) -> Option<ColumnValue<'c>> {
+        match self.path.is_empty() {
+            true => read_value(column, &self.field_type, document),
+            false => self.read(column, document).map(ColumnValue::Decoded),
+        }
     }
 
     /// Reads the values of a document: an array, for a part of several elements.
@@ -204,6 +212,21 @@ fn label_in_place(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
     })
 }
 
+/// As [`number`], for a value that is read in place.
+fn number_in_place(value: ValueRef<'_>) -> Option<f64> {
+    Some(match value {
+        ValueRef::Bool(value) => f64::from(u8::from(value)),
+        ValueRef::Byte(value) => value.into(),
+        ValueRef::Int(value) => value.into(),
+        ValueRef::Long(value) => value as f64,
+        ValueRef::Float(value) => value.into(),
+        ValueRef::Double(value) => value,
+        ValueRef::String(value) => string_hash(value),
+        ValueRef::Position { latitude, longitude } => zcurve(latitude, longitude) as f64,
+        _ => return None,
+    })
+}
+
 impl RankFeature for MadeTensor {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
@@ -217,12 +240,7 @@ impl RankFeature for MadeTensor {
             let mut cells: Vec<LabelledCell<'_>> = Vec::new();
             for (_, document) in chunk.documents() {
                 cells.clear();
-                let source = &self.source;
-                let read = |column| match source.path.is_empty() {
-                    true => read_value(column, &source.field_type, document),
-                    false => source.read(column, document).map(ColumnValue::Decoded),
-                };
-                match column.and_then(read) {
+                match column.and_then(|column| self.source.read_value(column, document)) {
                     Some(ColumnValue::InPlace(value)) => self.collect_in_place(value, &mut cells),
                     Some(ColumnValue::Decoded(value)) => self.collect(&value, &mut cells),
                     None => {}
@@ -247,53 +265,8 @@ pub(crate) fn dot_product(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let source = SourceValues::named(setup, name, 0)?;
-    if !matches!(source.data_type, DataType::WeightedSet { .. } | DataType::Array(_)) {
-        return Err(Error::setup(format!(
-            "{name} needs an array or weighted set, but {} is {}",
-            source.text(),
-            source.data_type
-        )));
-    }
-    let Some(vector) = name.parameters.get(1) else {
-        return Err(Error::setup(format!("{name} needs the name of the query's vector as parameter 2")));
-    };
-    let fallback = setup.properties.text("dotProduct", vector, "vector").map(str::to_owned);
-    Ok(Box::new(DotProduct { source, property: format!("dotProduct.{vector}"), fallback }))
-}
-
-struct DotProduct {
-    source: SourceValues,
-    /// Rank property of the request that contains the vector.
-    property: String,
-    fallback: Option<String>,
-}
-
-impl RankFeature for DotProduct {
-    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
-        let vector = text.map(|text| parse_vector(text)).unwrap_or_default();
-        let column = request.column(ColumnKey::value(&self.source.field));
-        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            let column = chunk.column(column);
-            let out = values.numbers(chunk.len(), 0.0);
-            let Some(column) = column else { return };
-            for (at, document) in chunk.documents() {
-                out[at] = match self.source.read(column, document) {
-                    Some(DocumentValue::WeightedSet(elements)) => elements
-                        .iter()
-                        .filter_map(|(value, weight)| Some(vector.get(&label(value)?)? * f64::from(*weight)))
-                        .fold(0.0, Add::add),
-                    Some(DocumentValue::Array(elements)) => elements
-                        .iter()
-                        .enumerate()
-                        .filter_map(|(index, value)| Some(vector.get(&index.to_string())? * number(value)?))
-                        .fold(0.0, Add::add),
-                    _ => 0.0,
-                };
-            }
-        }))
-    }
+    let takes = |data_type: &DataType| matches!(data_type, DataType::WeightedSet { .. } | DataType::Array(_));
+    VectorFeature::boxed(setup, name, "an array or weighted set", takes, dot)
 }
 
 /// `euclideanDistance(field,vector)`
@@ -301,48 +274,129 @@ pub(crate) fn euclidean_distance(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let source = SourceValues::named(setup, name, 0)?;
-    let is_numbers = matches!(&source.data_type, DataType::Array(element)
-        if matches!(**element, DataType::Byte | DataType::Int | DataType::Long | DataType::Float | DataType::Double));
-    if !is_numbers {
-        return Err(Error::setup(format!(
-            "{name} needs an array of numbers, but {} is {}",
-            source.text(),
-            source.data_type
-        )));
-    }
-    let Some(vector) = name.parameters.get(1) else {
-        return Err(Error::setup(format!("{name} needs the name of the query's vector as parameter 2")));
+    let takes = |data_type: &DataType| {
+        matches!(data_type, DataType::Array(element) if matches!(**element,
+            DataType::Byte | DataType::Int | DataType::Long | DataType::Float | DataType::Double))
     };
-    Ok(Box::new(EuclideanDistance { source, property: format!("euclideanDistance.{vector}") }))
+    VectorFeature::boxed(setup, name, "an array of numbers", takes, distance)
 }
 
-struct EuclideanDistance {
+/// A feature of the values of a field and a vector in the request.
+struct VectorFeature {
     source: SourceValues,
     /// Rank property of the request that contains the vector.
     property: String,
+    /// The vector in the rank profile.
+    fallback: Option<String>,
+    compute: fn(&SparseVector, &ColumnValue<'_>) -> f64,
 }
 
-impl RankFeature for EuclideanDistance {
+impl VectorFeature {
+    fn boxed(
+        setup: &FeatureSetup<'_>,
+        name: &FeatureName,
+        needed: &str,
+        takes: impl Fn(&DataType) -> bool,
+        compute: fn(&SparseVector, &ColumnValue<'_>) -> f64,
+    ) -> Result<Box<dyn RankFeature>, Error> {
+        let source = SourceValues::named(setup, name, 0)?;
+        if !takes(&source.data_type) {
+            let (text, data_type) = (source.text(), &source.data_type);
+            return Err(Error::setup(format!("{name} needs {needed}, but {text} is {data_type}")));
+        }
+        let Some(vector) = name.parameters.get(1) else {
+            return Err(Error::setup(format!("{name} needs the name of the query's vector as parameter 2")));
+        };
+        let fallback = setup.properties.text(&name.name, vector, "vector").map(str::to_owned);
+        let property = format!("{}.{vector}", name.name);
+        Ok(Box::new(VectorFeature { source, property, fallback, compute }))
+    }
+}
+
+impl RankFeature for VectorFeature {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let text = request.plan.query.ranking.properties.get(&self.property);
-        let vector = text.map(|text| parse_vector(text)).unwrap_or_default();
+        let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
+        let vector = SparseVector::new(text.map(|text| parse_vector(text)).unwrap_or_default());
         let column = request.column(ColumnKey::value(&self.source.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let out = values.numbers(chunk.len(), 0.0);
             let Some(column) = column else { return };
             for (at, document) in chunk.documents() {
-                if let Some(DocumentValue::Array(elements)) = self.source.read(column, document) {
-                    // Only elements that both have count.
-                    let both = elements.iter().enumerate().filter_map(|(index, value)| {
-                        Some((vector.get(&index.to_string())? - number(value)?).powi(2))
-                    });
-                    out[at] = both.sum::<f64>().sqrt();
+                if let Some(value) = self.source.read_value(column, document) {
+                    out[at] = (self.compute)(&vector, &value);
                 }
             }
         }))
     }
+}
+
+/// A vector of the request: cells by label, which is the index for elements of an array.
+struct SparseVector {
+    cells: HashMap<String, f64>,
+    /// Cells whose labels are whole numbers, by the number.
+    numbered: HashMap<i64, f64>,
+}
+
+impl SparseVector {
+    fn new(cells: HashMap<String, f64>) -> Self {
+        let number = |label: &str| label.parse::<i64>().ok().filter(|number| number.to_string() == label);
+        let numbered = cells.iter().filter_map(|(label, cell)| Some((number(label)?, *cell))).collect();
+        SparseVector { cells, numbered }
+    }
+
+    /// Cell at an index.
+    fn at(&self, index: usize) -> Option<f64> {
+        self.numbered.get(&i64::try_from(index).ok()?).copied()
+    }
+
+    /// Cell with a value as its label, without a copy of the value.
+    fn labelled(&self, value: ValueRef<'_>) -> Option<f64> {
+        match value {
+            ValueRef::Byte(number) => self.numbered.get(&number.into()).copied(),
+            ValueRef::Int(number) => self.numbered.get(&number.into()).copied(),
+            ValueRef::Long(number) => self.numbered.get(&number).copied(),
+            other => self.cells.get(&*label_in_place(other)?).copied(),
+        }
+    }
+}
+
+/// Sum of the products of the cells that both have.
+fn dot(vector: &SparseVector, value: &ColumnValue<'_>) -> f64 {
+    match value {
+        ColumnValue::InPlace(ValueRef::WeightedSet(set)) => set
+            .weighted()
+            .filter_map(|(value, weight)| Some(vector.labelled(value)? * f64::from(weight)))
+            .fold(0.0, Add::add),
+        ColumnValue::Decoded(DocumentValue::WeightedSet(elements)) => elements
+            .iter()
+            .filter_map(|(value, weight)| Some(vector.cells.get(&label(value)?)? * f64::from(*weight)))
+            .fold(0.0, Add::add),
+        array => numbers(array)
+            .enumerate()
+            .filter_map(|(index, number)| Some(vector.at(index)? * number?))
+            .fold(0.0, Add::add),
+    }
+}
+
+/// Euclidean distance over the elements that both have.
+fn distance(vector: &SparseVector, value: &ColumnValue<'_>) -> f64 {
+    let differences =
+        numbers(value).enumerate().filter_map(|(index, number)| Some(vector.at(index)? - number?));
+    differences.map(|difference| difference.powi(2)).sum::<f64>().sqrt()
+}
+
+/// The elements of an array as numbers; none of another value.
+fn numbers<'v>(value: &'v ColumnValue<'_>) -> impl Iterator<Item = Option<f64>> + 'v {
+    let in_place = match value {
+        ColumnValue::InPlace(ValueRef::Array(elements)) => Some(elements.values()),
+        _ => None,
+    };
+    let decoded: &[DocumentValue] = match value {
+        ColumnValue::Decoded(DocumentValue::Array(elements)) => elements,
+        _ => &[],
+    };
+    in_place.into_iter().flatten().map(number_in_place).chain(decoded.iter().map(number))
 }
 
 /// Parses `{a:1,b:2}`, `(a:1,b:2)` or `[1 2 3]`. Parts that are not numbers are skipped.
