@@ -45,6 +45,6 @@ pub use matches::{
     WordOccurrences,
 };
 pub use nearest::{NearestSubspace, nearest_subspace};
-pub use nested::values_at;
+pub use nested::{NestedValue, ValueElement, ValueShape, single_values_at, values_at};
 pub use pattern::WordMatcher;
 pub use run::match_plan;

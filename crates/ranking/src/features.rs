@@ -39,7 +39,8 @@ mod whole;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, ExecutionPaths, FixedColumn};
+use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, read_value};
+use millrace_document::DataType;
 use millrace_expression::{FeatureName, InputBatch, TensorRows};
 use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands};
 use millrace_plan::Plan;
@@ -191,6 +192,21 @@ impl<'a> FeatureChunk<'a> {
         match self.column(slot) {
             Some(Column::Tokens(tokens)) => Some(tokens),
             _ => None,
+        }
+    }
+
+    /// The value of a document by its index in the chunk; on the fast paths in place.
+    pub fn value(
+        &self,
+        column: &'a Column,
+        data_type: &DataType,
+        document: usize,
+    ) -> Option<ColumnValue<'a>> {
+        match self.paths {
+            ExecutionPaths::Fast => read_value(column, data_type, document),
+            ExecutionPaths::Plain => {
+                millrace_column::value(column, data_type, document).map(ColumnValue::Decoded)
+            }
         }
     }
 

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, View};
-use millrace_document::{DataType, DocumentValue};
-use millrace_matching::MatchedDocuments;
+use millrace_column::{Column, ColumnKey, ColumnValue, View, read_value};
+use millrace_document::{DataType, ValueRef};
+use millrace_matching::{MatchedDocuments, single_values_at};
 use millrace_plan::{MissingOrder, Plan, QueryMemory, QueryMemoryError, SortBy, SortColumn, TextOrder};
 use millrace_ranking::RankedHit;
 use millrace_result::SortValue;
@@ -394,7 +394,7 @@ impl OrderKeyColumn {
                 OrderBy::Number(data_type) | OrderBy::Text(data_type, _) | OrderBy::Bytes(data_type),
                 Some(column),
             ) => {
-                let Some(value) = millrace_column::value(column, data_type, document) else { return false };
+                let Some(value) = read_value(column, data_type, document) else { return false };
                 return self.append_value(&value, key);
             }
             (OrderBy::Id | OrderBy::Number(_) | OrderBy::Text(..) | OrderBy::Bytes(_), None)
@@ -407,32 +407,38 @@ impl OrderKeyColumn {
     }
 
     /// Of several values, the first in the order represents the document.
-    fn append_value(&self, value: &DocumentValue, key: &mut Vec<u8>) -> bool {
-        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let mut several: Vec<&DocumentValue> = Vec::new();
-        millrace_matching::values_at(value, &path, &mut |value| several.push(value));
-        let keys = several.into_iter().filter_map(|value| {
-            let mut key = Vec::new();
-            match (value, &self.by) {
-                (DocumentValue::Bool(value), _) => sort_key::integer(i64::from(*value), &mut key),
-                (DocumentValue::Byte(number), _) => sort_key::integer(i64::from(*number), &mut key),
-                (DocumentValue::Int(number), _) => sort_key::integer(i64::from(*number), &mut key),
-                (DocumentValue::Long(number), _) => sort_key::integer(*number, &mut key),
-                (DocumentValue::Float(number), _) => sort_key::float(f64::from(*number), &mut key),
-                (DocumentValue::Double(number), _) => sort_key::float(*number, &mut key),
-                (DocumentValue::String(value), OrderBy::Text(_, order)) => {
-                    sort_key::text(order, value, &mut key);
-                }
-                (DocumentValue::Raw(value), _) => sort_key::bytes(value, &mut key),
-                _ => return None,
+    fn append_value(&self, value: &ColumnValue<'_>, key: &mut Vec<u8>) -> bool {
+        let (mut found, mut next) = (false, Vec::new());
+        single_values_at(value, &self.path, &mut |value, _| {
+            let Some(value) = value else { return };
+            let into = if found { &mut next } else { &mut *key };
+            into.clear();
+            if !self.append_single(value, into) {
+                return;
             }
-            Some(key)
+            let is_first = found && if self.descending { next > *key } else { next < *key };
+            if is_first {
+                std::mem::swap(&mut next, key);
+            }
+            found = true;
         });
-        let first = if self.descending { keys.max() } else { keys.min() };
-        first.is_some_and(|first| {
-            *key = first;
-            true
-        })
+        found
+    }
+
+    /// Appends the key of one value; false for a value that has no order.
+    fn append_single(&self, value: ValueRef<'_>, key: &mut Vec<u8>) -> bool {
+        match (value, &self.by) {
+            (ValueRef::Bool(value), _) => sort_key::integer(i64::from(value), key),
+            (ValueRef::Byte(number), _) => sort_key::integer(i64::from(number), key),
+            (ValueRef::Int(number), _) => sort_key::integer(i64::from(number), key),
+            (ValueRef::Long(number), _) => sort_key::integer(number, key),
+            (ValueRef::Float(number), _) => sort_key::float(f64::from(number), key),
+            (ValueRef::Double(number), _) => sort_key::float(number, key),
+            (ValueRef::String(value), OrderBy::Text(_, order)) => sort_key::text(order, value, key),
+            (ValueRef::Raw(value), _) => sort_key::bytes(value, key),
+            _ => return false,
+        }
+        true
     }
 }
 

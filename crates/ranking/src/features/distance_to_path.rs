@@ -1,9 +1,11 @@
 //! `distanceToPath(field)`: the distance of a position from a path in the query.
 
-use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::ColumnKey;
+use millrace_document::{DataType, ValueRef};
 use millrace_expression::FeatureName;
+use millrace_matching::single_values_at;
 
+use super::path::WHOLE;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -83,11 +85,19 @@ impl RankFeature for DistanceToPath {
             let out = values.numbers(chunk.len(), self.output.of(&NO_PATH));
             let Some(column) = chunk.column(column) else { return };
             for (at, document) in chunk.documents() {
-                let value = value(column, &self.data_type, document);
-                let nearest = places(value.as_ref())
-                    .filter_map(|place| nearest(&path, place))
-                    .min_by(|a, b| a.distance.total_cmp(&b.distance));
-                out[at] = self.output.of(&nearest.unwrap_or(NO_PATH));
+                let Some(value) = chunk.value(column, &self.data_type, document) else { continue };
+                let mut best: Option<NearestPathPoint> = None;
+                single_values_at(&value, WHOLE, &mut |value, _| {
+                    let Some(ValueRef::Position { latitude, longitude }) = value else { return };
+                    let near = nearest(&path, (f64::from(longitude), f64::from(latitude)));
+                    best = match (best, near) {
+                        (Some(best), Some(near)) if near.distance.total_cmp(&best.distance).is_ge() => {
+                            Some(best)
+                        }
+                        (best, near) => near.or(best),
+                    };
+                });
+                out[at] = self.output.of(&best.unwrap_or(NO_PATH));
             }
         }))
     }
@@ -101,20 +111,6 @@ impl PathOutput {
             PathOutput::Product => nearest.product,
         }
     }
-}
-
-fn places(value: Option<&DocumentValue>) -> impl Iterator<Item = Point> + '_ {
-    let values = match value {
-        Some(DocumentValue::Array(elements)) => elements.as_slice(),
-        Some(single) => std::slice::from_ref(single),
-        None => &[],
-    };
-    values.iter().filter_map(|value| match value {
-        DocumentValue::Position { latitude, longitude } => {
-            Some((f64::from(*longitude), f64::from(*latitude)))
-        }
-        _ => None,
-    })
 }
 
 /// Parses `(x1,y1,x2,y2,…)` of at least two points.

@@ -1,13 +1,14 @@
 //! Distances of a document's positions from those in the query: `distance(field)`, `closeness(field)` and
 //! `great_circle_distance(field)`.
 
-use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::{ColumnKey, ColumnValue};
+use millrace_document::{DataType, ValueRef};
 use millrace_expression::FeatureName;
-use millrace_matching::distance_km;
+use millrace_matching::{distance_km, single_values_at};
 use millrace_plan::{Plan, Predicate};
 use millrace_schema::SchemaField;
 
+use super::path::WHOLE;
 use super::time::logarithmic;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -142,31 +143,28 @@ impl RankFeature for NearestPlace {
             let out = values.numbers(chunk.len(), self.output.of(None));
             let Some(column) = chunk.column(column) else { return };
             for (at, document) in chunk.documents() {
-                let value = value(column, &self.data_type, document);
-                out[at] = self.output.of(nearest(value.as_ref(), &places));
+                let value = chunk.value(column, &self.data_type, document);
+                out[at] = self.output.of(value.and_then(|value| nearest(&value, &places)));
             }
         }))
     }
 }
 
 /// The position in a value that is nearest to one of `places`; the first one of several.
-fn nearest(value: Option<&DocumentValue>, places: &[(f64, f64)]) -> Option<FoundPlace> {
-    let positions = match value {
-        Some(DocumentValue::Array(elements)) => elements.as_slice(),
-        Some(single) => std::slice::from_ref(single),
-        None => &[],
-    };
-    let mut best: Option<FoundPlace> = None;
-    for (index, position) in positions.iter().enumerate() {
-        let DocumentValue::Position { latitude, longitude } = position else { continue };
-        let degrees = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
-        let away = places.iter().map(|place| distance_km(*place, degrees)).reduce(f64::min);
-        if let Some(kilometres) = away
-            && best.as_ref().is_none_or(|best| kilometres < best.kilometres)
-        {
-            best = Some(FoundPlace { kilometres, index, degrees });
+fn nearest(value: &ColumnValue<'_>, places: &[(f64, f64)]) -> Option<FoundPlace> {
+    let (mut best, mut index): (Option<FoundPlace>, _) = (None, 0);
+    single_values_at(value, WHOLE, &mut |position, _| {
+        if let Some(ValueRef::Position { latitude, longitude }) = position {
+            let degrees = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
+            let away = places.iter().map(|place| distance_km(*place, degrees)).reduce(f64::min);
+            if let Some(kilometres) = away
+                && best.as_ref().is_none_or(|best| kilometres < best.kilometres)
+            {
+                best = Some(FoundPlace { kilometres, index, degrees });
+            }
         }
-    }
+        index += 1;
+    });
     best
 }
 
