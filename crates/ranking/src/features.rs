@@ -42,7 +42,7 @@ use std::sync::Arc;
 use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, read_value};
 use millrace_document::DataType;
 use millrace_expression::{FeatureName, InputBatch, TensorRows};
-use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands};
+use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands, SingleValue, SingleValueReader};
 use millrace_plan::Plan;
 use millrace_schema::{RankProfile, Schema, SchemaField};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
@@ -208,6 +208,16 @@ impl<'a> FeatureChunk<'a> {
                 millrace_column::value(column, data_type, document).map(ColumnValue::Decoded)
             }
         }
+    }
+
+    /// Calls `each` with the single values of the matched documents, document by document.
+    pub fn each_single(
+        &self,
+        reader: &SingleValueReader,
+        column: &Column,
+        each: impl FnMut(SingleValue<'_>),
+    ) {
+        reader.for_each(column, &self.matches.documents, self.paths, each);
     }
 
     /// Number of matched documents.

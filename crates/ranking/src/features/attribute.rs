@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use millrace_column::{CellKind, Column, ColumnKey, ColumnValue, FixedColumn, value};
+use millrace_column::{CellKind, Column, ColumnKey, FixedColumn, value};
 use millrace_document::{DataType, DocumentValue, EncodedTensorType, ValueRef, zcurve};
 use millrace_expression::{FeatureName, string_hash};
-use millrace_matching::single_values_at;
+use millrace_matching::{SingleValue, SingleValueReader};
 use millrace_tensor::{Tensor, TensorType};
 
 use super::{
@@ -87,16 +87,14 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
     };
     Ok(Box::new(AttributeFeature {
         field: field_name,
-        path: part.path,
-        data_type: field.data_type.clone(),
+        values: SingleValueReader::new(&field.data_type, &part.path),
         of,
     }))
 }
 
 struct AttributeFeature {
     field: String,
-    path: Vec<String>,
-    data_type: DataType,
+    values: SingleValueReader,
     of: AttributeOutput,
 }
 
@@ -119,33 +117,22 @@ impl RankFeature for AttributeFeature {
             let missing = if matches!(self.of, AttributeOutput::Number) { f64::NAN } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
             let Some(column) = column else { return };
-            for (at, document) in chunk.documents() {
-                if let Some(value) = chunk.value(column, &self.data_type, document) {
-                    out[at] = self.of.number(&value, &self.path).unwrap_or(missing);
-                }
-            }
+            chunk.each_single(&self.values, column, |value| self.of.add(value, &mut out[value.row]));
         }))
     }
 }
 
 impl AttributeOutput {
-    fn number(&self, value: &ColumnValue<'_>, path: &[String]) -> Option<f64> {
-        let (mut count, mut wanted) = (0, None);
-        single_values_at(value, path, &mut |value, weight| {
-            match self {
-                AttributeOutput::Number if count == 0 => wanted = value.and_then(number),
-                AttributeOutput::Element(at) if count == *at => wanted = value.and_then(number),
-                AttributeOutput::Weight(key) if value.is_some_and(|value| key.is(value)) => {
-                    wanted = wanted.or(Some(f64::from(weight)));
-                }
-                AttributeOutput::Contains(key) if value.is_some_and(|value| key.is(value)) => {
-                    wanted = Some(1.0);
-                }
-                _ => {}
-            }
-            count += 1;
-        });
-        if matches!(self, AttributeOutput::Count) { Some(count as f64) } else { wanted }
+    /// Takes one of a document's values into the output for the document.
+    fn add(&self, SingleValue { index, value, weight, .. }: SingleValue<'_>, out: &mut f64) {
+        match self {
+            AttributeOutput::Number if index == 0 => *out = value.and_then(number).unwrap_or(f64::NAN),
+            AttributeOutput::Count => *out += 1.0,
+            AttributeOutput::Element(at) if index == *at => *out = value.and_then(number).unwrap_or(0.0),
+            AttributeOutput::Weight(key) if value.is_some_and(|value| key.is(value)) => *out = weight.into(),
+            AttributeOutput::Contains(key) if value.is_some_and(|value| key.is(value)) => *out = 1.0,
+            _ => {}
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use millrace_column::ColumnKey;
 use millrace_document::{DataType, ValueRef};
 use millrace_expression::FeatureName;
-use millrace_matching::single_values_at;
+use millrace_matching::{SingleValue, SingleValueReader};
 
 use super::path::WHOLE;
 use super::{
@@ -23,7 +23,7 @@ enum PathOutput {
 
 struct DistanceToPath {
     field: String,
-    data_type: DataType,
+    values: SingleValueReader,
     output: PathOutput,
     /// Rank property of the request that contains the path.
     property: String,
@@ -57,7 +57,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         output,
         property: format!("distanceToPath({}).path", field.name),
         fallback: setup.properties.text("distanceToPath", &field.name, "path").map(str::to_owned),
-        data_type: field.data_type.clone(),
+        values: SingleValueReader::new(&field.data_type, WHOLE),
         field: field.name.to_string(),
     }))
 }
@@ -84,20 +84,17 @@ impl RankFeature for DistanceToPath {
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), self.output.of(&NO_PATH));
             let Some(column) = chunk.column(column) else { return };
-            for (at, document) in chunk.documents() {
-                let Some(value) = chunk.value(column, &self.data_type, document) else { continue };
-                let mut best: Option<NearestPathPoint> = None;
-                single_values_at(&value, WHOLE, &mut |value, _| {
-                    let Some(ValueRef::Position { latitude, longitude }) = value else { return };
-                    let near = nearest(&path, (f64::from(longitude), f64::from(latitude)));
-                    best = match (best, near) {
-                        (Some(best), Some(near)) if near.distance.total_cmp(&best.distance).is_ge() => {
-                            Some(best)
-                        }
-                        (best, near) => near.or(best),
-                    };
-                });
-                out[at] = self.output.of(&best.unwrap_or(NO_PATH));
+            let mut best: Vec<Option<NearestPathPoint>> = vec![None; chunk.len()];
+            chunk.each_single(&self.values, column, |SingleValue { row, value, .. }| {
+                let Some(ValueRef::Position { latitude, longitude }) = value else { return };
+                let near = nearest(&path, (f64::from(longitude), f64::from(latitude)));
+                best[row] = match (best[row], near) {
+                    (Some(best), Some(near)) if near.distance.total_cmp(&best.distance).is_ge() => Some(best),
+                    (best, near) => near.or(best),
+                };
+            });
+            for (out, best) in out.iter_mut().zip(best) {
+                *out = self.output.of(&best.unwrap_or(NO_PATH));
             }
         }))
     }

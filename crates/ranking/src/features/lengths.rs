@@ -1,9 +1,11 @@
 //! Field lengths: of the whole field, or of the matching element.
 
+use std::sync::Arc;
+
 use millrace_column::{ColumnKey, ColumnValue, ELEMENT_BOUNDARY, TokenIds, TokensColumn};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{RankingDemands, single_values_at};
+use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, single_values_at};
 use millrace_schema::SchemaField;
 
 use super::path::WHOLE;
@@ -31,6 +33,7 @@ struct ValuePath {
     data_type: DataType,
     /// Path from the field's value to the words.
     path: Vec<String>,
+    reader: Arc<SingleValueReader>,
 }
 
 impl FieldWords {
@@ -38,10 +41,10 @@ impl FieldWords {
         let mut names = field.name.split('.').map(str::to_owned);
         let whole = names.next().unwrap_or_default();
         let data_type = setup.schema.fields.get(whole.as_str()).map(|field| field.data_type.clone());
-        let values = data_type.filter(|_| field.is_value_word()).map(|data_type| ValuePath {
-            field: whole,
-            data_type,
-            path: names.collect(),
+        let values = data_type.filter(|_| field.is_value_word()).map(|data_type| {
+            let path: Vec<String> = names.collect();
+            let reader = Arc::new(SingleValueReader::new(&data_type, &path));
+            ValuePath { field: whole, data_type, path, reader }
         });
         FieldWords { name: field.name.to_string(), values }
     }
@@ -72,8 +75,11 @@ impl BoundWords<'_> {
     /// Number of words of each matched document, over all elements.
     pub fn lengths(self, chunk: &FeatureChunk<'_>, lengths: &mut Vec<f64>) {
         lengths.clear();
-        if self.values.is_some() {
-            lengths.extend(chunk.documents().map(|(_, document)| self.value_count(chunk, document) as f64));
+        if let Some(values) = self.values {
+            lengths.resize(chunk.len(), 0.0);
+            if let Some(column) = chunk.column(self.column) {
+                chunk.each_single(&values.reader, column, |SingleValue { row, .. }| lengths[row] += 1.0);
+            }
             return;
         }
         let Some(tokens) = chunk.tokens(self.column) else {

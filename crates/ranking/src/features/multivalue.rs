@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_column::{Column, ColumnKey, ColumnValue};
 use millrace_document::{DataType, ValueRef};
 use millrace_expression::FeatureName;
-use millrace_matching::single_values_at;
+use millrace_matching::{SingleValue, SingleValueReader};
 use millrace_tensor::{CellType, TensorType};
 
 use super::attribute::{label, label_number, number, write_label};
@@ -73,17 +73,9 @@ impl SourceValues {
         chunk.value(column, &self.field_type, document)
     }
 
-    /// Calls `each` with the values of a document and their weights, as [`single_values_at`].
-    pub fn each(
-        &self,
-        chunk: &FeatureChunk<'_>,
-        column: &Column,
-        document: usize,
-        each: &mut impl FnMut(Option<ValueRef<'_>>, i32),
-    ) {
-        if let Some(value) = chunk.value(column, &self.field_type, document) {
-            single_values_at(&value, &self.path, each);
-        }
+    /// A reader of the single values.
+    pub fn reader(&self) -> SingleValueReader {
+        SingleValueReader::new(&self.field_type, &self.path)
     }
 }
 
@@ -168,11 +160,6 @@ struct LabelledCells {
 }
 
 impl LabelledCells {
-    fn clear(&mut self) {
-        self.labels.clear();
-        self.cells.clear();
-    }
-
     fn push(&mut self, value: ValueRef<'_>, cell: f64) {
         let start = self.labels.len();
         if write_label(value, &mut self.labels) {
@@ -180,15 +167,19 @@ impl LabelledCells {
         }
     }
 
-    /// The cells by label; of equal labels the last one.
-    fn sorted(&mut self) -> impl Iterator<Item = (&[u8], f64)> {
+    /// Moves the cells to a tensor, by label; of equal labels the last one.
+    fn move_to(&mut self, tensor: &mut TensorsBuilder) {
         let labels = self.labels.as_bytes();
         self.cells.sort_by(|(a, _), (b, _)| labels[a.clone()].cmp(&labels[b.clone()]));
-        let (cells, label) = (&self.cells, |place: &Range<usize>| &labels[place.clone()]);
-        cells.iter().enumerate().filter_map(move |(at, (place, cell))| {
-            let is_last = cells.get(at + 1).is_none_or(|(next, _)| label(next) != label(place));
-            is_last.then_some((label(place), *cell))
-        })
+        for (at, (place, cell)) in self.cells.iter().enumerate() {
+            let label = &labels[place.clone()];
+            if self.cells.get(at + 1).is_none_or(|(next, _)| &labels[next.clone()] != label) {
+                tensor.label(label);
+                tensor.cell(*cell);
+            }
+        }
+        self.labels.clear();
+        self.cells.clear();
     }
 }
 
@@ -199,24 +190,26 @@ impl RankFeature for MadeTensor {
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.source.field));
-        let mut cells = LabelledCells::default();
+        let (reader, mut cells) = (self.source.reader(), LabelledCells::default());
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let mut builder = TensorsBuilder::new(self.tensor_type.cell());
-            for (_, document) in chunk.documents() {
-                cells.clear();
-                if let Some(column) = column {
-                    self.source.each(chunk, column, document, &mut |value, weight| {
-                        let cell = if self.weighted { f64::from(weight) } else { 1.0 };
-                        value.into_iter().for_each(|value| cells.push(value, cell));
-                    });
+            let mut row = 0;
+            let mut end_rows = |cells: &mut LabelledCells, end: usize| {
+                while row < end {
+                    cells.move_to(&mut builder);
+                    builder.end_document();
+                    row += 1;
                 }
-                for (label, cell) in cells.sorted() {
-                    builder.label(label);
-                    builder.cell(cell);
-                }
-                builder.end_document();
+            };
+            if let Some(column) = column {
+                chunk.each_single(&reader, column, |SingleValue { row, value, weight, .. }| {
+                    end_rows(&mut cells, row);
+                    let cell = if self.weighted { f64::from(weight) } else { 1.0 };
+                    value.into_iter().for_each(|value| cells.push(value, cell));
+                });
             }
+            end_rows(&mut cells, chunk.len());
             *values = FeatureValues::Stored(builder.finish());
         }))
     }
@@ -287,28 +280,24 @@ impl RankFeature for VectorFeature {
         let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
         let vector = SparseVector::new(text.map(|text| parse_vector(text)).unwrap_or_default());
         let column = request.column(ColumnKey::value(&self.source.field));
+        let reader = self.source.reader();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let out = values.numbers(chunk.len(), 0.0);
             let Some(column) = column else { return };
             let is_set = matches!(self.source.data_type, DataType::WeightedSet { .. });
-            for (at, document) in chunk.documents() {
-                let (mut sum, mut index) = (0.0, 0);
-                self.source.each(chunk, column, document, &mut |value, weight| {
-                    let pair = match is_set {
-                        true => value.and_then(|value| vector.labelled(value)).zip(Some(weight.into())),
-                        false => vector.at(index).zip(value.and_then(number)),
-                    };
-                    sum += pair.map_or(0.0, |(a, b): (f64, f64)| match self.operation {
-                        VectorOperation::DotProduct => a * b,
-                        VectorOperation::Distance => (a - b).powi(2),
-                    });
-                    index += 1;
-                });
-                out[at] = match self.operation {
-                    VectorOperation::DotProduct => sum,
-                    VectorOperation::Distance => sum.sqrt(),
+            chunk.each_single(&reader, column, |SingleValue { row, index, value, weight }| {
+                let pair = match is_set {
+                    true => value.and_then(|value| vector.labelled(value)).zip(Some(weight.into())),
+                    false => vector.at(index).zip(value.and_then(number)),
                 };
+                out[row] += pair.map_or(0.0, |(a, b): (f64, f64)| match self.operation {
+                    VectorOperation::DotProduct => a * b,
+                    VectorOperation::Distance => (a - b).powi(2),
+                });
+            });
+            if let VectorOperation::Distance = self.operation {
+                out.iter_mut().for_each(|out| *out = out.sqrt());
             }
         }))
     }
@@ -319,17 +308,28 @@ struct SparseVector {
     cells: HashMap<String, f64>,
     /// Cells whose labels are whole numbers, by the number.
     numbered: HashMap<i64, f64>,
+    /// Cells of the first indices.
+    first: Vec<Option<f64>>,
 }
+
+/// Number of indices whose cells are found without hashing.
+const FIRST_MAX: i64 = 1024;
 
 impl SparseVector {
     fn new(cells: HashMap<String, f64>) -> Self {
-        let numbered = cells.iter().filter_map(|(label, cell)| Some((label_number(label)?, *cell))).collect();
-        SparseVector { cells, numbered }
+        let numbered: HashMap<i64, f64> =
+            cells.iter().filter_map(|(label, cell)| Some((label_number(label)?, *cell))).collect();
+        let last = numbered.keys().copied().filter(|index| (0..FIRST_MAX).contains(index)).max();
+        let first = (0..=last.unwrap_or(-1)).map(|index| numbered.get(&index).copied()).collect();
+        SparseVector { cells, numbered, first }
     }
 
     /// Cell at an index.
     fn at(&self, index: usize) -> Option<f64> {
-        self.numbered.get(&i64::try_from(index).ok()?).copied()
+        match self.first.get(index) {
+            Some(cell) => *cell,
+            None => self.numbered.get(&i64::try_from(index).ok()?).copied(),
+        }
     }
 
     /// Cell with a value as its label, without a copy of the value.
