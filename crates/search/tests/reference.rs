@@ -6,6 +6,7 @@ use std::path::Path;
 
 use millrace_grouping::FORMS;
 use millrace_query::{OPERATORS, OperatorPlace};
+use millrace_schema::SchemaBlock;
 
 /// A row: the declared item, its syntax, its description.
 type Row = (String, String, String);
@@ -69,6 +70,18 @@ fn operators_of_yql() {
         ("After `field contains`, or in the place of a term", of(OperatorPlace::Term)),
     ];
     check("operators.md", &page("Operators of YQL", about, &sections));
+}
+
+#[test]
+fn keywords_of_schemas() {
+    let blocks = millrace_schema::schema_blocks();
+    let rows = |block: &SchemaBlock| -> Vec<Row> {
+        let keywords = block.keywords.iter();
+        keywords.map(|row| (row.names.join(", "), row.usage.to_owned(), row.doc.to_owned())).collect()
+    };
+    let sections: Vec<(&str, Vec<Row>)> = blocks.iter().map(|block| (block.name, rows(block))).collect();
+    let about = "The words of schema files, block by block: a word and others with the same meaning, an example, and the effect.";
+    check("schema-keywords.md", &page("Keywords of schemas", about, &sections));
 }
 
 #[test]
