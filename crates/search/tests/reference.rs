@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use millrace_grouping::FORMS;
+use millrace_indexing::indexing_keywords;
 use millrace_query::{OPERATORS, OperatorPlace};
 use millrace_schema::SchemaBlock;
 
@@ -82,6 +83,21 @@ fn keywords_of_schemas() {
     let sections: Vec<(&str, Vec<Row>)> = blocks.iter().map(|block| (block.name, rows(block))).collect();
     let about = "The words of schema files, block by block: a word and others with the same meaning, an example, and the effect.";
     check("schema-keywords.md", &page("Keywords of schemas", about, &sections));
+}
+
+#[test]
+fn words_of_indexing() {
+    let sections: Vec<(&str, Vec<Row>)> = indexing_keywords()
+        .into_iter()
+        .map(|(section, keywords)| {
+            let rows = keywords.into_iter();
+            let rows = rows.map(|row| (row.names.join(", "), row.usage.to_owned(), row.doc.to_owned()));
+            (section, rows.collect())
+        })
+        .collect();
+    let about = "The words of the statements after `indexing:`: a word and others with the same meaning, an example, and the effect. \
+                 Beside them there are texts, numbers, `+ - * / %`, `.` between texts, `||` for the first value, and parentheses.";
+    check("indexing.md", &page("The indexing language", about, &sections));
 }
 
 #[test]
