@@ -4,7 +4,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use millrace_client::feed::FeedReport;
 use rustix::time::ClockId;
+
+use crate::Error;
 
 /// Maximum time that is distinguished from longer ones.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -142,6 +145,51 @@ pub fn resident_bytes_of(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+/// Documents that were fed in several rounds, with the time and the processor time that they took.
+#[derive(Debug, Default)]
+pub(crate) struct FedDocuments {
+    documents: u64,
+    took: Duration,
+    used: Duration,
+}
+
+impl FedDocuments {
+    /// Feeds `expected` documents by a function, and adds them.
+    ///
+    /// # Errors
+    /// The function fails, or another number of documents was fed.
+    pub(crate) fn add<E: std::fmt::Display>(
+        &mut self,
+        expected: u64,
+        feed: impl FnOnce() -> Result<FeedReport, E>,
+    ) -> Result<(), Error> {
+        let (before, began) = (process_time(), Instant::now());
+        let done = feed().map_err(Error::failed)?.progress.done;
+        self.took += began.elapsed();
+        self.used += process_time().saturating_sub(before);
+        self.documents += done;
+        match done == expected {
+            true => Ok(()),
+            false => Err(Error::Failed(format!("{done} of {expected} were fed"))),
+        }
+    }
+
+    /// Time of all rounds.
+    pub(crate) const fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Documents a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.documents as f64 / self.took.as_secs_f64().max(1e-9)
+    }
+
+    /// Documents for a second of processor time.
+    pub(crate) fn per_processor_second(&self) -> f64 {
+        self.documents as f64 / self.used.as_secs_f64().max(1e-9)
+    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub use message::{
     ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey};
-pub use protocol::{COMPRESSED_SEGMENTS, NAMED_RECEIVERS, PROTOCOL};
+pub use protocol::{COMPRESSED_SEGMENTS, PROTOCOL, SERIALIZED_MESSAGES};
 pub use rate::TransferRateLimiter;
 pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};

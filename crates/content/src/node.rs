@@ -219,9 +219,10 @@ impl ContentNode {
         }
         let unknown = || ClusterError::Unavailable(format!("node {node} is not of this cluster"));
         let entry = state.nodes().get(&node).ok_or_else(unknown)?;
-        let incarnation = entry.incarnation;
+        let (incarnation, protocol) = (entry.incarnation, state.protocol());
         if self.is_encrypted {
-            return Ok(NodeAddress::At(RemoteNode { address: entry.address.clone(), incarnation }));
+            let address = entry.address.clone();
+            return Ok(NodeAddress::At(RemoteNode { address, incarnation, protocol }));
         }
         let name = entry.name.as_str();
         let pictures = self.membership.pictures();
@@ -232,7 +233,7 @@ impl ContentNode {
                 let reason = format!("node {node} ({name}) has not said where it serves documents");
                 Err(ClusterError::Unavailable(reason))
             }
-            address => Ok(NodeAddress::At(RemoteNode { address: address.to_owned(), incarnation })),
+            address => Ok(NodeAddress::At(RemoteNode { address: address.to_owned(), incarnation, protocol })),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
+use millrace_cluster::PROTOCOL;
 use millrace_document::{Document, DocumentId, DocumentValue as FieldValue};
 use millrace_store::{self as store, StoreVisit, VisitedVersion};
 use serde_json::{Value, json};
@@ -22,6 +23,9 @@ const NOTE: &str = "schema note {
   }
   fieldset default { fields: title }
 }";
+
+/// Protocols of the cluster state: the header between nodes has a form of its own in the first.
+const PROTOCOLS: [u16; 2] = [1, PROTOCOL];
 
 /// Returns a node that does not own the group's bucket, and its owner.
 fn stranger_and_owner(group: &str) -> (usize, usize) {
@@ -273,19 +277,22 @@ fn everything() -> Value {
 
 #[test]
 fn another_replica_answers_for_a_node_that_is_gone() {
-    let mut nodes = doubled();
-    // Data of other nodes is read at node 2 first.
-    nodes.world.last_first.store(true, Ordering::SeqCst);
-    let (status, expected) = nodes.query(0, &everything());
-    assert_eq!((status, &expected["root"]["coverage"]["nodes"]), (200, &json!(1)), "{expected}");
-    nodes.stop(2);
-    nodes.world.departed.lock().insert(2);
-    let (status, answer) = nodes.query(0, &everything());
-    assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(30)), "{answer}");
-    let coverage = &answer["root"]["coverage"];
-    assert_eq!((&coverage["full"], &coverage["nodes"]), (&json!(true), &json!(2)), "{answer}");
-    let path = "/document/v1/notes/note/group/g3/3";
-    assert_eq!(nodes.call(0, Method::GET, path, "").0, 200);
+    for protocol in PROTOCOLS {
+        let mut nodes = doubled();
+        nodes.world.protocol.store(protocol, Ordering::SeqCst);
+        // Data of other nodes is read at node 2 first.
+        nodes.world.last_first.store(true, Ordering::SeqCst);
+        let (status, expected) = nodes.query(0, &everything());
+        assert_eq!((status, &expected["root"]["coverage"]["nodes"]), (200, &json!(1)), "{expected}");
+        nodes.stop(2);
+        nodes.world.departed.lock().insert(2);
+        let (status, answer) = nodes.query(0, &everything());
+        assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(30)), "{answer}");
+        let coverage = &answer["root"]["coverage"];
+        assert_eq!((&coverage["full"], &coverage["nodes"]), (&json!(true), &json!(2)), "{answer}");
+        let path = "/document/v1/notes/note/group/g3/3";
+        assert_eq!(nodes.call(0, Method::GET, path, "").0, 200);
+    }
 }
 
 #[test]
@@ -327,17 +334,19 @@ fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
 
 #[test]
 fn what_is_being_compared_is_waited_for() {
-    let nodes = with_notes();
-    let (stranger, owner) = stranger_and_owner("even");
-    let query =
-        json!({ "yql": "select * from note where true", "streaming.groupname": "even", "timeout": "20s" });
-    for node in [stranger, owner] {
-        nodes.world.comparing.store(3, Ordering::SeqCst);
-        let (status, answer) = nodes.query(node, &query);
-        assert_eq!((status, &answer["root"]["coverage"]["full"]), (200, &json!(true)), "{answer}");
-        nodes.world.comparing.store(3, Ordering::SeqCst);
-        assert_eq!(nodes.call(node, Method::GET, "/document/v1/notes/note/group/even", "").0, 200);
-        assert_eq!(nodes.world.comparing.load(Ordering::SeqCst), 0, "it was read before");
+    for protocol in PROTOCOLS {
+        let nodes = with_notes();
+        nodes.world.protocol.store(protocol, Ordering::SeqCst);
+        let (stranger, owner) = stranger_and_owner("even");
+        let query = json!({ "yql": "select * from note where true", "streaming.groupname": "even", "timeout": "20s" });
+        for node in [stranger, owner] {
+            nodes.world.comparing.store(3, Ordering::SeqCst);
+            let (status, answer) = nodes.query(node, &query);
+            assert_eq!((status, &answer["root"]["coverage"]["full"]), (200, &json!(true)), "{answer}");
+            nodes.world.comparing.store(3, Ordering::SeqCst);
+            assert_eq!(nodes.call(node, Method::GET, "/document/v1/notes/note/group/even", "").0, 200);
+            assert_eq!(nodes.world.comparing.load(Ordering::SeqCst), 0, "it was read before");
+        }
     }
 }
 
@@ -412,32 +421,35 @@ fn coverage_says_what_is_missing() {
 /// The address of a node may be that of another process by now, even of one of another cluster.
 #[test]
 fn a_process_does_not_answer_what_another_is_asked_at_its_address() {
-    let nodes = with_notes();
-    let (stranger, owner) = stranger_and_owner("even");
-    nodes.world.restarted.lock().insert(owner as u16);
-    let note = "/document/v1/notes/note/group/even/2?timeout=300ms";
-    let all = "/document/v1/notes/note/group/even?cluster=notes&timeout=300ms";
-    let changed = r#"{"fields": {"title": "changed"}}"#;
-    let query =
-        r#"{"yql": "select * from note where true", "streaming.groupname": "even", "timeout": "300ms"}"#;
-    let put = r#"{"put": "id:notes:note:g=even:2", "fields": {"title": "changed"}}"#;
-    for (method, path, body) in [
-        (Method::GET, note, ""),
-        (Method::POST, note, changed),
-        (Method::PUT, note, changed),
-        (Method::DELETE, note, ""),
-        (Method::GET, all, ""),
-        (Method::DELETE, all, ""),
-        (Method::POST, "/search/", query),
-        (Method::GET, "/group/v1/even?timeout=300ms", ""),
-    ] {
-        refused(nodes.call(stranger, method, path, body));
+    for protocol in PROTOCOLS {
+        let nodes = with_notes();
+        nodes.world.protocol.store(protocol, Ordering::SeqCst);
+        let (stranger, owner) = stranger_and_owner("even");
+        nodes.world.restarted.lock().insert(owner as u16);
+        let note = "/document/v1/notes/note/group/even/2?timeout=300ms";
+        let all = "/document/v1/notes/note/group/even?cluster=notes&timeout=300ms";
+        let changed = r#"{"fields": {"title": "changed"}}"#;
+        let query =
+            r#"{"yql": "select * from note where true", "streaming.groupname": "even", "timeout": "300ms"}"#;
+        let put = r#"{"put": "id:notes:note:g=even:2", "fields": {"title": "changed"}}"#;
+        for (method, path, body) in [
+            (Method::GET, note, ""),
+            (Method::POST, note, changed),
+            (Method::PUT, note, changed),
+            (Method::DELETE, note, ""),
+            (Method::GET, all, ""),
+            (Method::DELETE, all, ""),
+            (Method::POST, "/search/", query),
+            (Method::GET, "/group/v1/even?timeout=300ms", ""),
+        ] {
+            refused(nodes.call(stranger, method, path, body));
+        }
+        let fed = nodes.text(stranger, Method::POST, "/feed/v1?timeout=300ms", put);
+        assert!(fed.contains("\"status\":503"), "{fed}");
+        nodes.world.restarted.lock().clear();
+        let (status, answer) = nodes.call(stranger, Method::GET, note, "");
+        assert_eq!((status, &answer["fields"]["title"]), (200, &json!("a note")), "nothing was written");
     }
-    let fed = nodes.text(stranger, Method::POST, "/feed/v1?timeout=300ms", put);
-    assert!(fed.contains("\"status\":503"), "{fed}");
-    nodes.world.restarted.lock().clear();
-    let (status, answer) = nodes.call(stranger, Method::GET, note, "");
-    assert_eq!((status, &answer["fields"]["title"]), (200, &json!("a note")), "nothing was written");
 }
 
 #[test]

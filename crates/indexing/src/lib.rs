@@ -36,5 +36,6 @@ pub use components::{
 };
 pub use error::Error;
 pub(crate) use error::StatementFailure;
+pub use parser::{IndexingKeyword, indexing_keywords};
 pub use scripts::SchemaScripts;
 pub use surroundings::IndexingEnvironment;

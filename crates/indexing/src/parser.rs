@@ -10,17 +10,16 @@
 //! primary    = literal | "_" | "(" statement ")" | "{" script "}" | name arguments
 //! ```
 
-use millrace_document::{DataType, DocumentValue};
-use millrace_schema::{SourcePosition, SourcedText};
-use millrace_tensor::TensorType;
-use regex::Regex;
+mod expressions;
 
+use millrace_document::DocumentValue;
+use millrace_schema::{SourcePosition, SourcedText};
+
+use self::expressions::EXPRESSIONS;
+pub use self::expressions::{IndexingKeyword, indexing_keywords};
 use crate::lexer::{self, IndexingToken, IndexingTokenKind};
-use crate::script::{
-    BinaryOperator, DocumentIdPart, IfComparison, IfExpression, IndexingExpression, IndexingScript,
-    IndexingStatement, IndexingStep, SwitchExpression, ValueFunction,
-};
-use crate::{ComponentCall, Error, GeneratorTarget};
+use crate::script::{BinaryOperator, IndexingExpression, IndexingScript, IndexingStatement, IndexingStep};
+use crate::{ComponentCall, Error};
 
 /// Maximum nesting of parentheses and braces, and maximum number of operators in one script: each nests the
 /// operands before it.
@@ -42,7 +41,7 @@ pub(crate) fn parse(source: &SourcedText<String>, field: &str) -> Result<Indexin
     Ok(script)
 }
 
-struct IndexingParser<'a> {
+pub(crate) struct IndexingParser<'a> {
     source: &'a SourcedText<String>,
     field: &'a str,
     tokens: Vec<IndexingToken>,
@@ -192,230 +191,15 @@ impl IndexingParser<'_> {
 
     /// Parses an expression after its name.
     fn named(&mut self, name: &str) -> Result<IndexingExpression, Error> {
-        let apply = |function| Ok(IndexingExpression::Apply(function));
-        match name {
-            "_" | "this" => Ok(IndexingExpression::This),
-            "true" | "false" => Ok(IndexingExpression::Constant(DocumentValue::Bool(name == "true"))),
-            "input" => Ok(IndexingExpression::Input(self.path()?)),
-            "attribute" | "index" | "summary" | "passthrough" => {
-                let field = self.optional_name().unwrap_or_else(|| self.field.to_owned());
-                Ok(IndexingExpression::Output(field))
-            }
-            "get_field" => Ok(IndexingExpression::GetField(self.name("a field name")?)),
-            "get_value" => Ok(IndexingExpression::GetValue(self.word("a key")?)),
-            "get_var" => Ok(IndexingExpression::GetVariable(self.name("a variable name")?)),
-            "set_var" => Ok(IndexingExpression::SetVariable(self.name("a variable name")?)),
-            "for_each" => Ok(IndexingExpression::ForEach(self.block()?)),
-            "guard" => Ok(IndexingExpression::Nested(self.block()?)),
-            "if" => self.condition(),
-            "switch" => self.switch(),
-            "select_input" => self.select_input(),
-            "set_language" => Ok(IndexingExpression::SetLanguage),
-            "get_language" => Ok(IndexingExpression::GetLanguage),
-            "now" => Ok(IndexingExpression::Now),
-            "hostname" => Ok(IndexingExpression::Hostname),
-            "documentid" => self.document_id(),
-            "clear_state" => Ok(IndexingExpression::ClearState),
-            "echo" => Ok(IndexingExpression::Echo),
-            // Pauses and the form of predicates have no effect on the value.
-            "sleep" | "busy_wait" | "optimize_predicate" => Ok(IndexingExpression::This),
-            "zcurve" => apply(ValueFunction::ZCurve),
-            "random" => Ok(IndexingExpression::Random(match self.peek().kind {
-                IndexingTokenKind::Integer(_) => Some(self.count("a number")? as u32),
-                _ => None,
-            })),
-            "hash" => Ok(IndexingExpression::Hash { long: true }),
-            "embed" => Ok(IndexingExpression::Embed { call: self.call()?, target: TensorType::scalar() }),
-            "chunk" => match self.call()? {
-                ComponentCall { id: None, .. } => Err(self.unexpected("the id of a chunker")),
-                call => Ok(IndexingExpression::Chunk(call)),
-            },
-            "generate" => {
-                let wanted = GeneratorTarget { data_type: DataType::String, name: String::new() };
-                Ok(IndexingExpression::Generate { call: self.call()?, wanted })
-            }
-            "to_byte" => apply(ValueFunction::Convert(DataType::Byte)),
-            "to_int" => apply(ValueFunction::Convert(DataType::Int)),
-            "to_long" => apply(ValueFunction::Convert(DataType::Long)),
-            "to_float" => apply(ValueFunction::Convert(DataType::Float)),
-            "to_double" => apply(ValueFunction::Convert(DataType::Double)),
-            "to_bool" => apply(ValueFunction::Convert(DataType::Bool)),
-            "to_string" => apply(ValueFunction::Convert(DataType::String)),
-            "to_uri" | "uri" => apply(ValueFunction::Convert(DataType::Uri)),
-            "to_array" => apply(ValueFunction::ToArray),
-            "to_wset" => {
-                let mut create_if_nonexistent = false;
-                let mut remove_if_zero = false;
-                loop {
-                    if self.eat_name("create_if_non_existent") {
-                        create_if_nonexistent = true;
-                    } else if self.eat_name("remove_if_zero") {
-                        remove_if_zero = true;
-                    } else {
-                        return apply(ValueFunction::ToWeightedSet { create_if_nonexistent, remove_if_zero });
-                    }
-                }
-            }
-            "to_pos" => apply(ValueFunction::ToPosition),
-            "to_epoch_second" => apply(ValueFunction::ToEpochSecond),
-            "lowercase" => apply(ValueFunction::Lowercase),
-            "normalize" => apply(ValueFunction::Normalize),
-            "trim" => apply(ValueFunction::Trim),
-            "substring" => {
-                let from = self.count("where the substring begins")?;
-                apply(ValueFunction::Substring(from, self.count("where the substring ends")?))
-            }
-            "split" => {
-                let place = self.peek().start;
-                let pattern = self.text("a regular expression in quotes")?;
-                let pattern = Regex::new(&pattern).map_err(|error| {
-                    // The last line holds the reason, below a drawing of the position.
-                    let text = error.to_string();
-                    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                    self.fail_at(place, format!("{pattern:?} is not a regular expression: {reason}"))
-                })?;
-                apply(ValueFunction::Split(pattern))
-            }
-            "join" => apply(ValueFunction::Join(self.text("a delimiter in quotes")?)),
-            "base64decode" => apply(ValueFunction::Base64Decode),
-            "base64encode" => apply(ValueFunction::Base64Encode),
-            "hex_decode" | "hexdecode" => apply(ValueFunction::HexDecode),
-            "hex_encode" | "hexencode" => apply(ValueFunction::HexEncode),
-            "binarize" => {
-                let threshold = match self.peek().kind {
-                    IndexingTokenKind::Integer(value) => value as f64,
-                    IndexingTokenKind::Double(value) => value,
-                    IndexingTokenKind::Float(value) => f64::from(value),
-                    _ => return apply(ValueFunction::Binarize(0.0)),
-                };
-                self.at += 1;
-                apply(ValueFunction::Binarize(threshold))
-            }
-            "pack_bits" => apply(ValueFunction::PackBits),
-            "ngram" => {
-                self.count("the size of grams")?;
-                apply(ValueFunction::Annotate)
-            }
-            "tokenize" | "exact" => {
-                self.annotation_options()?;
-                apply(ValueFunction::Annotate)
-            }
-            "flatten" => apply(ValueFunction::Annotate),
-            _ => {
+        match expressions::reader(EXPRESSIONS, name) {
+            Some(expression) => (expression.read)(self),
+            None => {
                 self.at -= 1;
                 Err(self.fail(format!(
                     "unknown expression '{name}'; a pipe is written as in: input title | lowercase | index"
                 )))
             }
         }
-    }
-
-    /// Parses the part after `documentid`, if there is one.
-    fn document_id(&mut self) -> Result<IndexingExpression, Error> {
-        let Some(name) = self.optional_name() else {
-            return Ok(IndexingExpression::DocumentId(DocumentIdPart::Whole));
-        };
-        match DocumentIdPart::NAMED.iter().find(|(known, _)| *known == name) {
-            Some((_, part)) => Ok(IndexingExpression::DocumentId(*part)),
-            None => {
-                self.at -= 1;
-                Err(self.unexpected("namespace, documenttype, group, number or specific"))
-            }
-        }
-    }
-
-    /// Parses the options of `tokenize` and `exact`, which have no effect: the field's `match` counts.
-    fn annotation_options(&mut self) -> Result<(), Error> {
-        const OPTIONS: &str =
-            "normalize, stem, keep-case, profile, max-length, max-occurrences or max-token-length";
-        while let IndexingTokenKind::Name(_) = self.peek().kind {
-            match self.name(OPTIONS)?.as_str() {
-                "normalize" | "keep-case" => {}
-                "stem" => {
-                    if self.eat(":") {
-                        self.word("a stemming mode")?;
-                    }
-                }
-                "profile" => {
-                    self.expect(":")?;
-                    self.word("a profile")?;
-                }
-                "max-length" | "max-occurrences" | "max-token-length" => {
-                    self.expect(":")?;
-                    self.count("a number")?;
-                }
-                _ => return Err(self.unexpected(OPTIONS)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Parses `if (left == right) { … } else { … }`.
-    fn condition(&mut self) -> Result<IndexingExpression, Error> {
-        self.expect("(")?;
-        let left = self.choice()?;
-        let comparisons = [
-            ("==", IfComparison::Equal),
-            ("!=", IfComparison::NotEqual),
-            ("<=", IfComparison::LessOrEqual),
-            (">=", IfComparison::GreaterOrEqual),
-            ("<", IfComparison::Less),
-            (">", IfComparison::Greater),
-        ];
-        let Some((_, comparison)) = comparisons.into_iter().find(|(symbol, _)| self.sees(symbol)) else {
-            return Err(self.unexpected("==, !=, <, <=, > or >="));
-        };
-        self.at += 1;
-        let right = self.choice()?;
-        self.expect(")")?;
-        let then = self.block()?;
-        let otherwise = match self.eat_name("else") {
-            true if matches!(&self.peek().kind, IndexingTokenKind::Name(name) if name == "if") => {
-                let statements = vec![IndexingStatement { steps: vec![self.primary()?] }];
-                Some(IndexingScript { statements })
-            }
-            true => Some(self.block()?),
-            false => None,
-        };
-        Ok(IndexingExpression::If(Box::new(IfExpression { left, comparison, right, then, otherwise })))
-    }
-
-    /// Parses `switch { case 'a': …; default: …; }`.
-    fn switch(&mut self) -> Result<IndexingExpression, Error> {
-        self.expect("{")?;
-        let mut switch = SwitchExpression { cases: Vec::new(), default: None };
-        while !self.eat("}") {
-            if self.eat_name("case") {
-                let value = self.text("a value in quotes")?;
-                self.expect(":")?;
-                switch.cases.push((value, self.statement()?));
-            } else if self.eat_name("default") {
-                self.expect(":")?;
-                switch.default = Some(self.statement()?);
-            } else {
-                return Err(self.unexpected("case, default or '}'"));
-            }
-            if !self.sees("}") {
-                self.expect(";")?;
-            }
-        }
-        Ok(IndexingExpression::Switch(switch))
-    }
-
-    /// Parses `select_input { field: …; }`; `case` before the field is optional.
-    fn select_input(&mut self) -> Result<IndexingExpression, Error> {
-        self.expect("{")?;
-        let mut cases = Vec::new();
-        while !self.eat("}") {
-            self.eat_name("case");
-            let field = self.name("a field name")?;
-            self.expect(":")?;
-            cases.push((field, self.statement()?));
-            if !self.sees("}") {
-                self.expect(";")?;
-            }
-        }
-        Ok(IndexingExpression::SelectInput(cases))
     }
 
     fn block(&mut self) -> Result<IndexingScript, Error> {

@@ -32,6 +32,7 @@ use millrace_cluster::{ClusterState, ClusterVersion, DroppedTypes, Incarnation, 
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
+use serde::{Deserialize, Serialize};
 
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
@@ -44,7 +45,7 @@ pub use self::indexes::{
     IndexAnswer, IndexName, IndexQuestion, ListedNode, NodeIndexState, indexes_of_all, own_indexes,
 };
 pub use self::placement::NO_SUCH_BUCKET;
-pub use self::readers::{bucket_of, own_readers, parts_of, readers_of_all};
+pub use self::readers::{own_readers, readers_of_all};
 pub use self::route::{
     AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
 };
@@ -67,6 +68,8 @@ pub struct RemoteNode {
     /// Its run in the cluster state. A process that is not this run, perhaps one of another cluster that has
     /// got the address, does not answer.
     pub incarnation: Incarnation,
+    /// Protocol of the cluster state, see [`millrace_cluster::PROTOCOL`].
+    pub protocol: u16,
 }
 
 impl Display for RemoteNode {
@@ -111,8 +114,8 @@ pub enum ClusterError {
     Unknown(String),
 }
 
-/// Nodes that have a bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Nodes that have a bucket. Its serialized form is part of the protocol between nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketReaders {
     /// The bucket.
     pub bucket: BucketId,
@@ -122,6 +125,8 @@ pub struct BucketReaders {
     /// True if they have all of the bucket, as far as it is on nodes that serve.
     pub full: bool,
     /// True if `full` may become true in a moment, so that a caller that needs everything should wait.
+    /// Not sent.
+    #[serde(skip)]
     pub soon: bool,
     /// Approximate number of documents.
     pub documents: u64,

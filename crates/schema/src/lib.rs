@@ -71,6 +71,7 @@ pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchM
 pub use mistakes::{PackageFindings, PackageMistake, PackageMistakes, UnusableParts};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;
+pub use parse::{SchemaBlock, SchemaKeyword, schema_blocks};
 pub use profile::{FunctionDef, InputDef, InputType, RankPhase, RankProfile, SourcedText};
 pub use query_profile::{ProfileValue, QueryProfiles};
 pub use schema::{DocumentSummary, Fieldset, OnnxModelConfig, Schema, SchemaConstant, SummaryField};

@@ -5,6 +5,7 @@
 
 mod cursor;
 mod field;
+mod keyword;
 mod matching;
 mod model;
 mod phase;
@@ -16,9 +17,12 @@ mod types;
 
 #[cfg(test)]
 mod documentation_tests;
+#[cfg(test)]
+mod keyword_tests;
 
 pub(crate) use cursor::Name;
 use cursor::SchemaCursor;
+pub use keyword::{SchemaBlock, SchemaKeyword};
 use syntax::{ProfileDecl, SchemaDecl};
 
 use crate::Error;
@@ -34,6 +38,45 @@ pub(crate) fn schema_file(file: &str, text: &str, warnings: &mut Vec<String>) ->
 /// Parses a `.profile` file.
 pub(crate) fn profile_file(file: &str, text: &str, warnings: &mut Vec<String>) -> Result<ProfileDecl, Error> {
     read(file, text, warnings, profile::file)
+}
+
+/// The keywords of schema files, block by block.
+pub fn schema_blocks() -> Vec<SchemaBlock> {
+    vec![
+        schema::FILE.documented(),
+        schema::SCHEMA.documented(),
+        schema::DOCUMENT.documented(),
+        schema::STRUCT.documented(),
+        types::TYPES.documented(),
+        field::FIELD.documented(),
+        matching::MATCH.documented(),
+        matching::INDEX.documented(),
+        matching::HNSW.documented(),
+        matching::ATTRIBUTE.documented(),
+        matching::SORTING.documented(),
+        matching::DICTIONARY.documented(),
+        matching::LINGUISTICS.documented(),
+        matching::LINGUISTICS_SIDES.documented(),
+        field::FIELD_RANK.documented(),
+        field::WEIGHTED_SET.documented(),
+        field::MAP.documented(),
+        summary::SUMMARY.documented(),
+        field::FIELDSET.documented(),
+        summary::DOCUMENT_SUMMARY.documented(),
+        model::CONSTANT.documented(),
+        model::OLD_CONSTANT.documented(),
+        model::ONNX_MODEL.documented(),
+        profile::PROFILE.documented(),
+        profile::FUNCTION.documented(),
+        phase::FIRST_PHASE.documented(),
+        phase::SECOND_PHASE.documented(),
+        phase::GLOBAL_PHASE.documented(),
+        profile::PROFILE_RANK.documented(),
+        profile::DIVERSITY.documented(),
+        profile::MATCH_PHASE.documented(),
+        profile::SIGNIFICANCE.documented(),
+        profile::WEAK_AND.documented(),
+    ]
 }
 
 fn read<T>(

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use millrace_grouping::FORMS;
+use millrace_indexing::indexing_keywords;
 use millrace_query::{OPERATORS, OperatorPlace};
+use millrace_schema::SchemaBlock;
 
 /// A row: the declared item, its syntax, its description.
 type Row = (String, String, String);
@@ -69,6 +71,33 @@ fn operators_of_yql() {
         ("After `field contains`, or in the place of a term", of(OperatorPlace::Term)),
     ];
     check("operators.md", &page("Operators of YQL", about, &sections));
+}
+
+#[test]
+fn keywords_of_schemas() {
+    let blocks = millrace_schema::schema_blocks();
+    let rows = |block: &SchemaBlock| -> Vec<Row> {
+        let keywords = block.keywords.iter();
+        keywords.map(|row| (row.names.join(", "), row.usage.to_owned(), row.doc.to_owned())).collect()
+    };
+    let sections: Vec<(&str, Vec<Row>)> = blocks.iter().map(|block| (block.name, rows(block))).collect();
+    let about = "The words of schema files, block by block: a word and others with the same meaning, an example, and the effect.";
+    check("schema-keywords.md", &page("Keywords of schemas", about, &sections));
+}
+
+#[test]
+fn words_of_indexing() {
+    let sections: Vec<(&str, Vec<Row>)> = indexing_keywords()
+        .into_iter()
+        .map(|(section, keywords)| {
+            let rows = keywords.into_iter();
+            let rows = rows.map(|row| (row.names.join(", "), row.usage.to_owned(), row.doc.to_owned()));
+            (section, rows.collect())
+        })
+        .collect();
+    let about = "The words of the statements after `indexing:`: a word and others with the same meaning, an example, and the effect. \
+                 Beside them there are texts, numbers, `+ - * / %`, `.` between texts, `||` for the first value, and parentheses.";
+    check("indexing.md", &page("The indexing language", about, &sections));
 }
 
 #[test]

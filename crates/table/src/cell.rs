@@ -1,6 +1,6 @@
 //! Cells of Arrow columns as values of fields.
 
-use std::ops::Range;
+use std::ops::{Add, Range};
 use std::sync::Arc;
 
 use arrow_array::Array;
@@ -13,6 +13,7 @@ use crate::arrow::{
     bytes, entries, integer, is_integer, is_number, is_text, items, list_items, map_types, number, text,
     value_place,
 };
+use crate::size::{RowSize, number_bytes};
 use crate::tensor::TensorReader;
 
 /// Nesting of types beyond which a column is refused.
@@ -148,54 +149,51 @@ impl CellReader {
         Some(CellReader::Degrees([find(["lat", "latitude"])?, find(["lng", "longitude"])?]))
     }
 
-    /// Memory that the value in a row takes, in bytes, without what allocations round up to.
-    pub(crate) fn memory_bytes(&self, array: &dyn Array, row: usize) -> usize {
-        let Some((array, row)) = value_place(array, row) else { return 0 };
+    /// Size of the value in a row.
+    pub(crate) fn size(&self, array: &dyn Array, row: usize) -> RowSize {
+        let Some((array, row)) = value_place(array, row) else { return RowSize::default() };
         let inside = match self {
-            CellReader::Absent
-            | CellReader::Bool
-            | CellReader::Integer(_)
-            | CellReader::Float(_)
-            | CellReader::Degrees(_) => 0,
-            CellReader::Text(_) => text(array, row).len(),
-            CellReader::Raw => bytes(array, row).len(),
+            CellReader::Absent | CellReader::Degrees(_) => return RowSize::value(8),
+            CellReader::Bool => return RowSize::value(1),
+            CellReader::Integer(data_type) | CellReader::Float(data_type) => {
+                return RowSize::value(number_bytes(data_type));
+            }
+            CellReader::Text(_) => RowSize::bytes(text(array, row).len()),
+            CellReader::Raw => RowSize::bytes(bytes(array, row).len()),
             CellReader::Array(element) => {
                 let (items, range) = items(array, row);
-                element.memory_bytes_of(items, range)
+                element.sizes(items, range)
             }
             CellReader::WeightedSet(element) => {
                 let (keys, _, range) = entries(array, row);
-                let weights = range.len().saturating_mul(size_of::<DocumentValue>());
-                element.memory_bytes_of(keys, range).saturating_add(weights)
+                element.sizes(keys, range.clone()) + RowSize::value(size_of::<i32>()).times(range.len())
             }
             CellReader::Map(readers) => {
                 let [key, value] = &**readers;
                 let (keys, values, range) = entries(array, row);
-                let keys = key.memory_bytes_of(keys, range.clone());
-                keys.saturating_add(value.memory_bytes_of(values, range))
+                key.sizes(keys, range.clone()) + value.sizes(values, range)
             }
             CellReader::Struct(members) => {
                 let columns = array.as_struct();
                 let member = |StructMember { column, reader, .. }: &StructMember| {
-                    let value = reader.memory_bytes(columns.column(*column).as_ref(), row);
-                    value.saturating_add(size_of::<Arc<str>>())
+                    let name = RowSize { memory: size_of::<Arc<str>>(), content: 0 };
+                    name + reader.size(columns.column(*column).as_ref(), row)
                 };
-                members.iter().map(member).fold(0, usize::saturating_add)
+                members.iter().map(member).fold(RowSize::default(), RowSize::add)
             }
-            CellReader::Tensor(reader) => reader.memory_bytes(array, row),
+            CellReader::Tensor(reader) => reader.size(array, row),
         };
-        size_of::<DocumentValue>().saturating_add(inside)
+        RowSize::value(0) + inside
     }
 
-    /// Memory that the values of consecutive rows take.
-    fn memory_bytes_of(&self, array: &dyn Array, range: Range<usize>) -> usize {
+    /// Size of the values of consecutive rows.
+    fn sizes(&self, array: &dyn Array, range: Range<usize>) -> RowSize {
         match self {
-            CellReader::Absent
-            | CellReader::Bool
-            | CellReader::Integer(_)
-            | CellReader::Float(_)
-            | CellReader::Degrees(_) => range.len().saturating_mul(size_of::<DocumentValue>()),
-            _ => range.map(|at| self.memory_bytes(array, at)).fold(0, usize::saturating_add),
+            CellReader::Bool => RowSize::value(1).times(range.len()),
+            CellReader::Integer(data_type) | CellReader::Float(data_type) => {
+                RowSize::value(number_bytes(data_type)).times(range.len())
+            }
+            _ => range.map(|at| self.size(array, at)).fold(RowSize::default(), RowSize::add),
         }
     }
 

@@ -16,6 +16,7 @@ mod column;
 mod error;
 mod reader;
 mod row;
+mod size;
 mod tensor;
 mod writer;
 

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::arrow::{is_label, name_of};
 use crate::cell::CellReader;
 use crate::column::{TYPE_METADATA, id_column, taken};
+use crate::size::RowSize;
 
 /// Way in which the rows of a table become documents of one type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,13 +45,18 @@ pub struct TableRow {
     reader: Arc<TableRowReader>,
     batch: Arc<RecordBatch>,
     at: usize,
-    memory_bytes: usize,
+    size: RowSize,
 }
 
 impl TableRow {
     /// Memory that the values take once they are read, in bytes.
     pub const fn memory_bytes(&self) -> usize {
-        self.memory_bytes
+        self.size.memory
+    }
+
+    /// Bytes of the contents alone: numbers at their width, texts, cells and labels of tensors.
+    pub const fn content_bytes(&self) -> usize {
+        self.size.content
     }
 
     /// Reads the row as a document.
@@ -178,17 +184,16 @@ impl TableRowReader {
         memory_max: usize,
     ) -> Result<(DocumentId, TableRow), Error> {
         let id = self.id(batch, at)?;
-        let mut memory_bytes = 0_usize;
+        let mut size = RowSize::default();
         for FieldColumn { column, name, reader } in &self.fields {
-            let bytes = reader.memory_bytes(batch.column(*column).as_ref(), at);
-            memory_bytes = memory_bytes.saturating_add(bytes);
-            if memory_bytes > memory_max {
+            size = size + reader.size(batch.column(*column).as_ref(), at);
+            if size.memory > memory_max {
                 let reason = format!("column '{name}': the row takes more than {memory_max} bytes in memory");
                 return Err(Error::value(reason));
             }
         }
         let (reader, batch) = (Arc::clone(self), Arc::clone(batch));
-        Ok((id, TableRow { reader, batch, at, memory_bytes }))
+        Ok((id, TableRow { reader, batch, at, size }))
     }
 
     /// Reads a row.

@@ -16,6 +16,7 @@ use crate::arrow::{
 };
 use crate::cell::DEPTH;
 use crate::column::cells_member;
+use crate::size::RowSize;
 
 /// Reader of tensors.
 #[derive(Debug)]
@@ -76,10 +77,10 @@ impl TensorReader {
         self.tensor_type.dense_size().saturating_mul(self.tensor_type.cell().size())
     }
 
-    /// Memory of the cells and labels in a row, in bytes.
-    pub(crate) fn memory_bytes(&self, array: &dyn Array, row: usize) -> usize {
+    /// Size of the cells and labels in a row.
+    pub(crate) fn size(&self, array: &dyn Array, row: usize) -> RowSize {
         let (addresses, texts) = match &self.form {
-            TensorForm::Cells => return self.block_bytes(),
+            TensorForm::Cells => return RowSize::bytes(self.block_bytes()),
             TensorForm::Labels => {
                 let (keys, _, range) = entries(array, row);
                 (range.len(), range.map(|at| label_bytes(keys, at)).fold(0, usize::saturating_add))
@@ -98,7 +99,8 @@ impl TensorReader {
             }
         };
         let labels = size_of::<String>().saturating_mul(self.tensor_type.mapped().count());
-        addresses.saturating_mul(self.block_bytes().saturating_add(labels)).saturating_add(texts)
+        let address = RowSize::bytes(self.block_bytes()) + RowSize { memory: labels, content: 0 };
+        address.times(addresses) + RowSize::bytes(texts)
     }
 
     /// The tensor in a row.

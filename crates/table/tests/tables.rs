@@ -510,3 +510,32 @@ fn a_column_has_bounded_parts() {
         ))
     );
 }
+
+/// Limits of documents and quotas of groups count contents: a number has its width, in an array too.
+#[test]
+fn the_content_of_a_row_has_the_width_of_its_numbers_and_the_length_of_its_texts() {
+    let kinds = kinds();
+    let fields: Vec<(&str, DataType)> =
+        kinds.iter().map(|(name, data_type, _)| (*name, data_type.clone())).collect();
+    let document_type = document_type(&fields);
+    let columns = || TableColumns::new(&document_type, |_| true).expect("columns");
+    let size = |(name, _, values): &(&str, DataType, [&str; 2])| {
+        let fields = format!("{{\"{name}\":{}}}", values[0]);
+        let document = parse(&document_type, "id:n:note::1", &fields);
+        let mut writer = TableWriter::new(columns()).expect("columns");
+        let mut table = writer.batch(&[document]).expect("a batch");
+        table.extend(writer.finish().expect("an end"));
+        let mut reader =
+            TableReader::new(&table[..], &RowMapping::default(), BOUNDS, |_| Ok::<_, Error>(&document_type))
+                .expect("a table");
+        let (_, row) = reader.next().expect("a row").expect("a row").row.expect("a row");
+        assert!(row.content_bytes() < row.memory_bytes(), "{name}");
+        format!("{name} {}", row.content_bytes())
+    };
+    let sizes: Vec<String> = kinds.iter().map(size).collect();
+    let expected = "bool 1, byte 1, int 4, long 8, half 2, float 4, double 8, text 9, uri 10, \
+         predicate 8, reference 12, raw 3, position 8, array 12, nested 3, set 10, \
+         numbers 12, map 10, maps 12, people 21, person 3, dense 12, matrix 8, bytes 2, \
+         doubles 16, sparse 10, chunks 10, links 6, mixed 10";
+    assert_eq!(sizes.join(", "), expected);
+}

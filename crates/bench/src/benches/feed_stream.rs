@@ -1,12 +1,11 @@
 //! `millrace feed` by one stream, beside a request for each operation: the same documents, the same client.
 
 use std::io::Cursor;
-use std::time::{Duration, Instant};
 
 use millrace_client::feed::{FeedOptions, feed};
 
 use super::{Benchmark, Settings};
-use crate::measure::process_time;
+use crate::measure::FedDocuments;
 use crate::node::{LocalNode, cores};
 use crate::puts::{BatchGroups, PutBody, PutLines};
 use crate::{BenchReport, Error, Figure, FigureUnit};
@@ -21,24 +20,6 @@ pub(super) const BENCH: Benchmark = Benchmark {
 const CASES: [(PutBody, &str, u64, f64); 2] =
     [(PutBody::Small, "documents of 300 bytes", 100_000, 4.0), (PutBody::Vector, "vectors", 20_000, 2.0)];
 const ROUNDS: u64 = 3;
-
-/// Documents that were fed, and what that took.
-#[derive(Default)]
-struct FedDocuments {
-    documents: u64,
-    took: Duration,
-    used: Duration,
-}
-
-impl FedDocuments {
-    fn rate(&self) -> f64 {
-        self.documents as f64 / self.took.as_secs_f64().max(1e-9)
-    }
-
-    fn per_processor_second(&self) -> f64 {
-        self.documents as f64 / self.used.as_secs_f64().max(1e-9)
-    }
-}
 
 fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let mut report = BenchReport::new(BENCH.name);
@@ -55,15 +36,8 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
                 let mut text = Vec::new();
                 (first..first + count).for_each(|number| lines.write(number, &mut text));
                 let options = FeedOptions { streams: way == 0, connections: 8, ..FeedOptions::default() };
-                let (before, began) = (process_time(), Instant::now());
                 let feeding = feed(local.url(), "documents", Cursor::new(text), &options, None, |_| {});
-                let outcome = runtime.block_on(feeding).map_err(Error::failed)?;
-                fed.took += began.elapsed();
-                fed.used += process_time().saturating_sub(before);
-                fed.documents += outcome.progress.done;
-                if outcome.progress.done != count {
-                    return Err(Error::Failed(format!("{} of {count} were fed", outcome.progress.done)));
-                }
+                fed.add(count, || runtime.block_on(feeding))?;
             }
         }
         let [streamed, single] = &fed;

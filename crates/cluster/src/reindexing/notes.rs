@@ -104,13 +104,13 @@ impl NodeReindexMark {
 
     /// The current bucket and the position in it.
     pub(super) fn at(&self) -> Option<(BucketId, &str)> {
-        let ((used_bits, bits), position) = self.at.as_ref().filter(|_| !self.at_without)?;
-        (*used_bits <= 58).then(|| (BucketId::new(*used_bits, *bits), &**position))
+        let (bucket, position) = self.at.as_ref().filter(|_| !self.at_without)?;
+        Some((BucketId::try_from(*bucket).ok()?, position))
     }
 
     /// Sets the current position; `None`: between buckets.
     pub(super) fn set_at(&mut self, at: Option<(BucketId, &str)>) {
-        self.at = at.map(|(bucket, position)| ((bucket.used_bits(), bucket.bits()), position.to_owned()));
+        self.at = at.map(|(bucket, position)| (bucket.parts(), position.to_owned()));
         self.at_without = false;
         self.failure = None;
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -15,7 +15,7 @@ use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{
     ClusterState, ClusterVersion, DividedGroups, DroppedTypes, Incarnation, NodeEntry, NodeHierarchy,
-    NodeKey, NodeState, ReplicaDistribution,
+    NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
 };
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
@@ -57,6 +57,8 @@ pub struct TestCluster {
     pub doubts: AtomicUsize,
     /// Number of checks of the cluster state.
     pub vouched: AtomicUsize,
+    /// Protocol of the cluster state.
+    pub protocol: AtomicU16,
     /// Nodes that the cluster does not count on.
     pub away: Mutex<BTreeSet<u16>>,
     /// Nodes that are in maintenance by the cluster state.
@@ -239,7 +241,8 @@ impl ClusterView for TestMember {
             return Ok(NodeAddress::Here);
         }
         let address = self.world.addresses.lock()[usize::from(node.0)].clone();
-        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node) }))
+        let protocol = self.world.protocol.load(Ordering::Relaxed);
+        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
     }
 
     fn advertised(&self) -> Vec<String> {
@@ -427,6 +430,7 @@ impl TestNodes {
             vouched: AtomicUsize::new(0),
             away: Mutex::default(),
             departed: Mutex::default(),
+            protocol: AtomicU16::new(PROTOCOL),
             restarted: Mutex::default(),
             emptied: Mutex::default(),
             partial: AtomicBool::new(false),

@@ -1,9 +1,106 @@
 //! Parser of `field` and `struct-field`.
 
 use super::cursor::{ConstructBody, Name, SchemaCursor};
-use super::syntax::{FieldDecl, IndexAliasDecl, MatchDecl, SummaryFieldDecl};
+use super::keyword::{KeywordTable, keywords};
+use super::syntax::{FieldDecl, FieldsetDecl, IndexAliasDecl, MatchDecl, SummaryFieldDecl};
 use super::{matching, summary, types};
 use crate::{Error, SourcedText};
+
+pub(super) static FIELD: KeywordTable<FieldDecl> = KeywordTable {
+    block: "field",
+    kind: "element of a field",
+    rows: keywords! {
+        "indexing", "indexing: input title | lowercase | index", "Statements of the indexing language.", indexing;
+        "attribute", "attribute: fast-search", "Settings of the field as an attribute.", attribute;
+        "index", "index: enable-bm25", "Settings of the field as an index.", index;
+        "match", "match: word", "How query words match the field.",
+            |cursor, word, field| matching::matching(cursor, &word, &mut field.matching);
+        "sorting", "sorting: descending", "Order of results that are sorted by the field.",
+            |cursor, word, field| matching::sorting(cursor, &word, &mut field.sorting);
+        "dictionary", "dictionary: cased", "Case of the words that queries compare.",
+            |cursor, word, field| { field.dictionary = Some(matching::dictionary(cursor, &word)?); Ok(()) };
+        "linguistics", "linguistics { profile: whitespace }", "The linguistic profile of the field.",
+            |cursor, word, field| { field.linguistics = Some(matching::linguistics(cursor, &word)?); Ok(()) };
+        "stemming", "stemming: none", "Stemming of words: none, best, shortest or multiple.",
+            |cursor, _, field| { field.stemming = Some(matching::stemming(cursor)?); Ok(()) };
+        "normalizing", "normalizing: none", "Removal of accents from words: none, codepoint, lowercase, accent or all.",
+            normalizing;
+        "bolding", "bolding: true", "Query words are bold in the summary.",
+            |cursor, word, field| {
+                field.bolding = Some(SourcedText { value: cursor.switch()?, place: word.place });
+                Ok(())
+            };
+        "rank", "rank: filter", "The part of the field in ranking.",
+            |cursor, word, field| matching::properties(cursor, &word, |cursor, word| FIELD_RANK.read(cursor, word, field));
+        "rank-type", "rank-type: about", "The table set of rank features: identity, about, tags, empty, simple or default.",
+            field_rank_type;
+        "weight", "weight: 200", "The weight of the field in rank features.",
+            |cursor, word, field| { field.weight = Some(cursor.number(&word, "a whole number")?); Ok(()) };
+        "weightedset", "weightedset { create-if-nonexistent remove-if-zero }", "How updates change a weighted set.",
+            |cursor, word, field| matching::properties(cursor, &word, |cursor, word| WEIGHTED_SET.read(cursor, word, field));
+        "alias", "alias: name", "Another name of the field in queries.", |cursor, _, field| alias(cursor, field);
+        "query-command", "query-command: phrase-segmenting", "No effect: no searcher reads it.",
+            |cursor, _, field| { field.query_commands.push(query_command(cursor)?); Ok(()) };
+        // Fields are identified by name; numbers are not needed.
+        "id", "id: 1001", "No effect: fields are identified by name.",
+            |cursor, word, _| cursor.number::<u32>(&word, "a positive whole number").map(drop);
+        "summary", "summary: dynamic", "The field in document summaries.",
+            |cursor, word, field| { field.summaries.push(summary::summary(cursor, &word)?); Ok(()) };
+        "summary-to", "summary-to: brief", "Document summaries that have the field.",
+            |cursor, word, field| summary_to(cursor, &word, field);
+        "struct-field", "struct-field name { indexing: attribute }", "Settings of a member of the field's struct.",
+            |cursor, _, field| { field.struct_fields.push(struct_field(cursor)?); Ok(()) };
+        "map", "map: fast-search", "No effect: entries of maps are always found by their key.",
+            |cursor, word, field| matching::properties(cursor, &word, |cursor, word| MAP.read(cursor, word, field));
+        unlisted:
+        "header" | "body", "header", "No effect.", |_, _, _| Ok(());
+    },
+};
+
+pub(super) static FIELD_RANK: KeywordTable<FieldDecl> = KeywordTable {
+    block: "rank, in a field",
+    kind: "rank setting",
+    rows: keywords! {
+        "filter", "filter", "Matches of the field are not ranked.",
+            |_, _, field| { field.rank_filter = Some(field.rank_filter.unwrap_or(true)); Ok(()) };
+        "normal", "normal", "Matches of the field are ranked.",
+            |_, _, field| { field.rank_filter = Some(false); Ok(()) };
+        "filter-threshold", "filter-threshold: 0.05", "No effect.",
+            |cursor, word, _| cursor.number::<f64>(&word, "a number between 0 and 1").map(drop);
+        unlisted:
+        "identity" | "literal", "identity", "No effect.", |_, _, _| Ok(());
+    },
+};
+
+pub(super) static WEIGHTED_SET: KeywordTable<FieldDecl> = KeywordTable {
+    block: "weightedset",
+    kind: "weightedset property",
+    rows: keywords! {
+        "create-if-nonexistent", "create-if-nonexistent", "Updates of a weight add the element if it is missing.",
+            |_, _, field| { field.create_if_nonexistent = true; Ok(()) };
+        "remove-if-zero", "remove-if-zero", "Updates that make a weight 0 remove the element.",
+            |_, _, field| { field.remove_if_zero = true; Ok(()) };
+    },
+};
+
+pub(super) static MAP: KeywordTable<FieldDecl> = KeywordTable {
+    block: "map",
+    kind: "map property",
+    rows: keywords! {
+        "fast-search", "fast-search", "No effect: entries of maps are always found by their key.", |_, _, _| Ok(());
+    },
+};
+
+pub(super) static FIELDSET: KeywordTable<FieldsetDecl> = KeywordTable {
+    block: "fieldset",
+    kind: "element of a fieldset",
+    rows: keywords! {
+        "fields", "fields: title, artist", "The fields.", fieldset_fields;
+        "match", "match: word", "How query words match, if the fields differ.",
+            |cursor, word, fieldset| matching::matching(cursor, &word, &mut fieldset.matching);
+        "query-command", "query-command: phrase-segmenting", "No effect: no searcher reads it.", fieldset_command;
+    },
+};
 
 /// Parses the text after `field`.
 pub(super) fn field(cursor: &mut SchemaCursor<'_>) -> Result<FieldDecl, Error> {
@@ -26,126 +123,57 @@ fn struct_field(cursor: &mut SchemaCursor<'_>) -> Result<FieldDecl, Error> {
 
 fn body(cursor: &mut SchemaCursor<'_>, mut field: FieldDecl) -> Result<FieldDecl, Error> {
     if cursor.sees('{') {
-        cursor.block("field", |cursor, word| element(cursor, word, &mut field))?;
+        cursor.block("field", |cursor, word| FIELD.read(cursor, word, &mut field))?;
     }
     Ok(field)
 }
 
-fn element(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
-    match word.value.as_str() {
-        "indexing" => {
-            if let Some(first) = &field.indexing {
-                let reason =
-                    format!("a field has one 'indexing'; there is another on line {}", first.place.line);
-                return cursor.error_at(word.place, reason);
-            }
-            field.indexing = Some(cursor.foreign(&word)?);
-        }
-        "attribute" => {
-            own_name(cursor, field, "attribute")?;
-            matching::attribute(cursor, &word, field.attribute.get_or_insert_default(), &mut field.sorting)?;
-        }
-        "index" => {
-            own_name(cursor, field, "index")?;
-            matching::index(cursor, &word, field.index.get_or_insert_default())?;
-        }
-        "match" => matching::matching(cursor, &word, &mut field.matching)?,
-        "sorting" => matching::sorting(cursor, &word, &mut field.sorting)?,
-        "dictionary" => field.dictionary = Some(matching::dictionary(cursor, &word)?),
-        "linguistics" => field.linguistics = Some(matching::linguistics(cursor, &word)?),
-        "stemming" => field.stemming = Some(matching::stemming(cursor)?),
-        "normalizing" => matching::properties(cursor, &word, |cursor, word| {
-            field.normalizing = Some(cursor.choose(
-                "normalizing",
-                &word,
-                &[
-                    ("none", false),
-                    ("codepoint", false),
-                    ("lowercase", false),
-                    ("accent", true),
-                    ("all", true),
-                ],
-            )?);
-            Ok(())
-        })?,
-        "bolding" => field.bolding = Some(SourcedText { value: cursor.switch()?, place: word.place }),
-        "rank" => rank(cursor, &word, field)?,
-        "rank-type" => {
-            // The field's own name may be given.
-            if !cursor.sees(':') {
-                let name = cursor.name("rank-type")?;
-                if name.value != field.name.value {
-                    cursor.warn(
-                        &name.place,
-                        &format!(
-                            "the rank-type of '{}' has no effect: a rank-type in a field is that field's",
-                            name.value
-                        ),
-                    );
-                    cursor.expect(':')?;
-                    return rank_type(cursor).map(drop);
-                }
-            }
-            cursor.expect(':')?;
-            field.rank_type = Some(rank_type(cursor)?);
-        }
-        "weight" => field.weight = Some(cursor.number(&word, "a whole number")?),
-        "weightedset" => matching::properties(cursor, &word, |cursor, word| {
-            match word.value.as_str() {
-                "create-if-nonexistent" => field.create_if_nonexistent = true,
-                "remove-if-zero" => field.remove_if_zero = true,
-                _ => {
-                    return cursor.unknown(
-                        "weightedset property",
-                        &word,
-                        &["create-if-nonexistent", "remove-if-zero"],
-                    );
-                }
-            }
-            Ok(())
-        })?,
-        "alias" => alias(cursor, field)?,
-        "query-command" => field.query_commands.push(query_command(cursor)?),
-        // Fields are identified by name; numbers are not needed.
-        "id" => cursor.number::<u32>(&word, "a positive whole number").map(drop)?,
-        "summary" => {
-            let decl = summary::summary(cursor, &word)?;
-            field.summaries.push(decl);
-        }
-        "summary-to" => summary_to(cursor, &word, field)?,
-        // Entries of maps are always found by their key.
-        "map" => matching::properties(cursor, &word, |cursor, word| match word.value.as_str() {
-            "fast-search" => Ok(()),
-            _ => cursor.unknown("map property", &word, &["fast-search"]),
-        })?,
-        "struct-field" => field.struct_fields.push(struct_field(cursor)?),
-        "header" | "body" => {}
-        _ => {
-            let known = [
-                "indexing",
-                "attribute",
-                "index",
-                "match",
-                "sorting",
-                "dictionary",
-                "linguistics",
-                "stemming",
-                "normalizing",
-                "bolding",
-                "rank",
-                "rank-type",
-                "weight",
-                "weightedset",
-                "alias",
-                "query-command",
-                "id",
-                "summary",
-                "summary-to",
-                "struct-field",
-                "map",
-            ];
-            return cursor.unknown("element of a field", &word, &known);
-        }
+fn indexing(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    if let Some(first) = &field.indexing {
+        let reason = format!("a field has one 'indexing'; there is another on line {}", first.place.line);
+        return cursor.error_at(word.place, reason);
+    }
+    field.indexing = Some(cursor.foreign(&word)?);
+    Ok(())
+}
+
+fn attribute(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    own_name(cursor, field, "attribute")?;
+    field.attribute.get_or_insert_default();
+    matching::properties(cursor, &word, |cursor, word| matching::ATTRIBUTE.read(cursor, word, field))
+}
+
+fn index(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    own_name(cursor, field, "index")?;
+    matching::index(cursor, &word, field.index.get_or_insert_default())
+}
+
+fn normalizing(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    matching::properties(cursor, &word, |cursor, word| {
+        let forms =
+            [("none", false), ("codepoint", false), ("lowercase", false), ("accent", true), ("all", true)];
+        field.normalizing = Some(cursor.choose("normalizing", &word, &forms)?);
+        Ok(())
+    })
+}
+
+/// Parses `: type`, or `name: type`, where the field's own name may be given.
+fn field_rank_type(cursor: &mut SchemaCursor<'_>, _: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    let other = match cursor.sees(':') {
+        true => None,
+        false => Some(cursor.name("rank-type")?).filter(|name| name.value != field.name.value),
+    };
+    if let Some(other) = &other {
+        let message = format!(
+            "the rank-type of '{}' has no effect: a rank-type in a field is that field's",
+            other.value
+        );
+        cursor.warn(&other.place, &message);
+    }
+    cursor.expect(':')?;
+    let rank_type = rank_type(cursor)?;
+    if other.is_none() {
+        field.rank_type = Some(rank_type);
     }
     Ok(())
 }
@@ -193,19 +221,6 @@ fn alias(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl) -> Result<(), Err
     Ok(())
 }
 
-fn rank(cursor: &mut SchemaCursor<'_>, keyword: &Name, field: &mut FieldDecl) -> Result<(), Error> {
-    matching::properties(cursor, keyword, |cursor, word| {
-        match word.value.as_str() {
-            "filter" => field.rank_filter = Some(field.rank_filter.unwrap_or(true)),
-            "normal" => field.rank_filter = Some(false),
-            "identity" | "literal" => {}
-            "filter-threshold" => cursor.number::<f64>(&word, "a number between 0 and 1").map(drop)?,
-            _ => return cursor.unknown("rank setting", &word, &["filter", "normal", "filter-threshold"]),
-        }
-        Ok(())
-    })
-}
-
 /// Parses the name of a rank type.
 pub(super) fn rank_type(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
     let name = cursor.value("a rank type")?;
@@ -222,28 +237,21 @@ pub(super) fn query_command(cursor: &mut SchemaCursor<'_>) -> Result<String, Err
 }
 
 /// Parses the text after `fieldset`.
-pub(super) fn fieldset(cursor: &mut SchemaCursor<'_>) -> Result<super::syntax::FieldsetDecl, Error> {
+pub(super) fn fieldset(cursor: &mut SchemaCursor<'_>) -> Result<FieldsetDecl, Error> {
     let name = cursor.name("fieldset")?;
-    let mut fieldset =
-        super::syntax::FieldsetDecl { name, fields: Vec::new(), matching: MatchDecl::default() };
-    cursor.block("fieldset", |cursor, word| {
-        match word.value.as_str() {
-            "fields" => {
-                cursor.expect(':')?;
-                fieldset.fields.extend(cursor.names("field")?);
-            }
-            "match" => matching::matching(cursor, &word, &mut fieldset.matching)?,
-            "query-command" => {
-                let place = word.place.clone();
-                let command = query_command(cursor)?;
-                cursor
-                    .warn(&place, &format!("query-command '{command}' has no effect: no searcher reads it"));
-            }
-            _ => {
-                return cursor.unknown("element of a fieldset", &word, &["fields", "match", "query-command"]);
-            }
-        }
-        Ok(())
-    })?;
+    let mut fieldset = FieldsetDecl { name, fields: Vec::new(), matching: MatchDecl::default() };
+    cursor.block("fieldset", |cursor, word| FIELDSET.read(cursor, word, &mut fieldset))?;
     Ok(fieldset)
+}
+
+fn fieldset_fields(cursor: &mut SchemaCursor<'_>, _: Name, fieldset: &mut FieldsetDecl) -> Result<(), Error> {
+    cursor.expect(':')?;
+    fieldset.fields.extend(cursor.names("field")?);
+    Ok(())
+}
+
+fn fieldset_command(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut FieldsetDecl) -> Result<(), Error> {
+    let command = query_command(cursor)?;
+    cursor.warn(&word.place, &format!("query-command '{command}' has no effect: no searcher reads it"));
+    Ok(())
 }

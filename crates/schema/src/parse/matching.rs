@@ -2,10 +2,153 @@
 //! field.
 
 use super::cursor::{ConstructBody, Name, SchemaCursor};
-use super::syntax::{AttributeDecl, IndexDecl, MatchDecl};
+use super::keyword::{KeywordTable, keywords};
+use super::syntax::{AttributeDecl, FieldDecl, IndexDecl, MatchDecl};
 use crate::{
     DefaultTerm, DictionarySettings, DistanceMetric, Error, FieldStemming, LinguisticsProfile, MatchMode,
     SourcedText,
+};
+
+pub(super) static MATCH: KeywordTable<MatchDecl> = KeywordTable {
+    block: "match",
+    kind: "match property",
+    rows: keywords! {
+        "text" | "token", "text", "Words of the text, by the rules of its language.",
+            |_, _, decl| { decl.mode = Some(MatchMode::Text); Ok(()) };
+        "word", "word", "The whole value, as written.",
+            |_, _, decl| { decl.mode = Some(MatchMode::Word); Ok(()) };
+        "exact", "exact", "The whole value; queries write it up to a terminator.",
+            |_, _, decl| { decl.mode = Some(MatchMode::Exact); Ok(()) };
+        "gram", "gram", "Pieces of words, each of `gram-size` characters.",
+            |_, _, decl| { decl.mode = Some(MatchMode::Gram { size: 2 }); Ok(()) };
+        "gram-size", "gram-size: 3", "Number of characters of grams, 1 to 16; 2 if not set.", gram_size;
+        "cased", "cased", "Upper and lower case differ.", |_, _, decl| { decl.cased = true; Ok(()) };
+        "uncased", "uncased", "Upper and lower case are equal.", |_, _, decl| { decl.cased = false; Ok(()) };
+        "prefix", "prefix", "Query words match words that begin with them.",
+            |_, _, decl| { decl.default_term = Some(DefaultTerm::Prefix); Ok(()) };
+        "substring", "substring", "Query words match words that contain them.",
+            |_, _, decl| { decl.default_term = Some(DefaultTerm::Substring); Ok(()) };
+        "suffix", "suffix", "Query words match words that end with them.",
+            |_, _, decl| { decl.default_term = Some(DefaultTerm::Suffix); Ok(()) };
+        "exact-terminator", "exact-terminator: \"@@\"", "The text that ends an exact value in a query.", exact_terminator;
+        "max-length", "max-length: 1000", "Maximum number of characters of the text that can be found.",
+            |cursor, word, decl| { decl.max_length = Some(cursor.number(&word, "a number of characters")?); Ok(()) };
+        "max-occurrences", "max-occurrences: 100", "Maximum number of occurrences of a word that are counted.",
+            |cursor, word, decl| { decl.max_occurrences = Some(cursor.number(&word, "a number")?); Ok(()) };
+        "max-token-length", "max-token-length: 100", "Maximum number of characters of a word that can be found.",
+            |cursor, word, decl| { decl.max_token_length = Some(cursor.number(&word, "a number of characters")?); Ok(()) };
+    },
+};
+
+pub(super) static INDEX: KeywordTable<IndexDecl> = KeywordTable {
+    block: "index",
+    kind: "index property",
+    rows: keywords! {
+        "enable-bm25", "enable-bm25", "No effect: bm25 is always available.",
+            |_, _, decl| { decl.enable_bm25 = true; Ok(()) };
+        "stemming", "stemming: none", "Stemming of words: none, best, shortest or multiple.",
+            |cursor, _, decl| { decl.stemming = Some(stemming(cursor)?); Ok(()) };
+        "alias", "alias: name", "Another name of the field in queries.", index_alias;
+        // Words can always be searched by prefix.
+        "prefix", "prefix", "No effect: words can always be searched by prefix.", |_, _, _| Ok(());
+        "hnsw", "hnsw { max-links-per-node: 16 }", "No effect: nearest neighbors are exact.", hnsw;
+        "arity", "arity: 8", "No effect.", ignored_number;
+        "lower-bound", "lower-bound: 0L", "No effect.", ignored_bound;
+        "upper-bound", "upper-bound: 100L", "No effect.", ignored_bound;
+        "dense-posting-list-threshold", "dense-posting-list-threshold: 0.4", "No effect.", ignored_number;
+    },
+};
+
+pub(super) static HNSW: KeywordTable<IndexDecl> = KeywordTable {
+    block: "hnsw",
+    kind: "hnsw parameter",
+    rows: keywords! {
+        "max-links-per-node", "max-links-per-node: 16", "No effect.",
+            |cursor, word, _| cursor.number::<u32>(&word, "a number").map(drop);
+        "neighbors-to-explore-at-insert", "neighbors-to-explore-at-insert: 200", "No effect.",
+            |cursor, word, _| cursor.number::<u32>(&word, "a number").map(drop);
+        "multi-threaded-indexing", "multi-threaded-indexing: true", "No effect.", |cursor, _, _| cursor.switch().map(drop);
+    },
+};
+
+pub(super) static ATTRIBUTE: KeywordTable<FieldDecl> = KeywordTable {
+    block: "attribute",
+    kind: "attribute property",
+    rows: keywords! {
+        "fast-search", "fast-search", "No effect: every value is scanned.",
+            |_, _, field| { settings(field).fast_search = true; Ok(()) };
+        "fast-access", "fast-access", "No effect: documents can always be selected by the values.",
+            |_, _, field| { settings(field).fast_access = true; Ok(()) };
+        "fast-rank", "fast-rank", "No effect: tensors are always stored in the form that ranking reads.", |_, _, _| Ok(());
+        "paged", "paged", "No effect: columns are always read from disk.",
+            |_, _, field| { settings(field).paged = true; Ok(()) };
+        "mutable", "mutable", "No effect: ranking does not change documents.",
+            |_, _, field| { settings(field).mutable = true; Ok(()) };
+        "sorting", "sorting: descending", "Order of results that are sorted by the field.",
+            |cursor, word, field| sorting(cursor, &word, &mut field.sorting);
+        "alias", "alias: name", "Another name of the field in queries.", attribute_alias;
+        "distance-metric", "distance-metric: angular", "The distance between vectors of the field.", distance_metric;
+        unlisted:
+        "enable-bit-vectors" | "enable-only-bit-vector", "enable-bit-vectors", "No effect: bit vectors are not stored.",
+            |_, _, _| Ok(());
+    },
+};
+
+pub(super) static SORTING: KeywordTable<Vec<(String, String)>> = KeywordTable {
+    block: "sorting",
+    kind: "sorting property",
+    rows: keywords! {
+        "order", "order: descending", "Direction: ascending or descending.",
+            |cursor, word, settings| sort_setting(cursor, word, settings, &["ascending", "descending"]);
+        "function", "function: lowercase", "The key of texts: uca, lowercase or raw.",
+            |cursor, word, settings| sort_setting(cursor, word, settings, &["uca", "lowercase", "raw"]);
+        "strength", "strength: tertiary", "Differences that count in the order of a locale: primary, secondary, tertiary, quaternary or identical.",
+            |cursor, word, settings| sort_setting(cursor, word, settings, STRENGTHS);
+        "locale", "locale: sv", "The locale of the function uca.",
+            |cursor, word, settings| sort_setting(cursor, word, settings, &[]);
+        "missing", "missing: last", "Position of documents without a value: first, last or as(value).",
+            |cursor, word, settings| sort_setting(cursor, word, settings, &[]);
+        unlisted:
+        "ascending" | "descending", "descending", "The direction alone.",
+            |_, word, settings| { settings.push(("order".to_owned(), word.value)); Ok(()) };
+        "uca" | "lowercase" | "raw", "lowercase", "The function alone.",
+            |_, word, settings| { settings.push(("function".to_owned(), word.value)); Ok(()) };
+    },
+};
+
+/// Differences between texts that count in the order of a locale.
+const STRENGTHS: &[&str] = &["primary", "secondary", "tertiary", "quaternary", "identical"];
+
+pub(super) static DICTIONARY: KeywordTable<DictionarySettings> = KeywordTable {
+    block: "dictionary",
+    kind: "dictionary property",
+    rows: keywords! {
+        // Dictionaries are derived from columns; their structure cannot be selected.
+        "btree", "btree", "No effect: the structure cannot be selected.", |_, _, _| Ok(());
+        "hash", "hash", "No effect: the structure cannot be selected.", |_, _, _| Ok(());
+        "cased", "cased", "Upper and lower case differ.", |_, _, dictionary| { dictionary.cased = true; Ok(()) };
+        "uncased", "uncased", "Upper and lower case are equal.", |_, _, dictionary| { dictionary.cased = false; Ok(()) };
+    },
+};
+
+pub(super) static LINGUISTICS: KeywordTable<LinguisticsProfile> = KeywordTable {
+    block: "linguistics",
+    kind: "linguistics property",
+    rows: keywords! {
+        "profile", "profile: whitespace", "The profile of documents and queries, or a block with one for each.",
+            linguistics_profile;
+    },
+};
+
+pub(super) static LINGUISTICS_SIDES: KeywordTable<LinguisticsProfile> = KeywordTable {
+    block: "profile, in linguistics",
+    kind: "linguistics profile",
+    rows: keywords! {
+        "index", "index: whitespace", "The profile of documents.",
+            |cursor, _, profile| { profile.index = profile_name(cursor)?; Ok(()) };
+        "search", "search: whitespace", "The profile of queries.",
+            |cursor, _, profile| { profile.search = profile_name(cursor)?; Ok(()) };
+    },
 };
 
 /// Parses `: property` or `{ property … }`; calls `property` with the first word of each.
@@ -33,58 +176,25 @@ pub(super) fn matching(
     decl: &mut MatchDecl,
 ) -> Result<(), Error> {
     decl.place = Some(keyword.place.clone());
-    properties(cursor, keyword, |cursor, word| {
-        match word.value.as_str() {
-            "text" | "token" => decl.mode = Some(MatchMode::Text),
-            "word" => decl.mode = Some(MatchMode::Word),
-            "exact" => decl.mode = Some(MatchMode::Exact),
-            "gram" => decl.mode = Some(MatchMode::Gram { size: 2 }),
-            "gram-size" => {
-                let size: usize = cursor.number(&word, "a number")?;
-                if !(1..=16).contains(&size) {
-                    return cursor.error_at(word.place, "gram-size is between 1 and 16");
-                }
-                decl.gram_size = Some(size);
-            }
-            "cased" => decl.cased = true,
-            "uncased" => decl.cased = false,
-            "prefix" => decl.default_term = Some(DefaultTerm::Prefix),
-            "substring" => decl.default_term = Some(DefaultTerm::Substring),
-            "suffix" => decl.default_term = Some(DefaultTerm::Suffix),
-            "exact-terminator" => {
-                cursor.expect(':')?;
-                decl.exact_terminator = Some(cursor.value("the terminator in quotes")?.value);
-            }
-            "max-length" => decl.max_length = Some(cursor.number(&word, "a number of characters")?),
-            "max-occurrences" => decl.max_occurrences = Some(cursor.number(&word, "a number")?),
-            "max-token-length" => {
-                decl.max_token_length = Some(cursor.number(&word, "a number of characters")?)
-            }
-            _ => {
-                let known = [
-                    "text",
-                    "word",
-                    "exact",
-                    "gram",
-                    "gram-size",
-                    "cased",
-                    "uncased",
-                    "prefix",
-                    "substring",
-                    "suffix",
-                    "exact-terminator",
-                    "max-length",
-                    "max-occurrences",
-                    "max-token-length",
-                ];
-                return cursor.unknown("match property", &word, &known);
-            }
-        }
-        Ok(())
-    })?;
+    properties(cursor, keyword, |cursor, word| MATCH.read(cursor, word, decl))?;
     if let (Some(MatchMode::Gram { size }), Some(wanted)) = (&mut decl.mode, decl.gram_size) {
         *size = wanted;
     }
+    Ok(())
+}
+
+fn gram_size(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut MatchDecl) -> Result<(), Error> {
+    let size: usize = cursor.number(&word, "a number")?;
+    if !(1..=16).contains(&size) {
+        return cursor.error_at(word.place, "gram-size is between 1 and 16");
+    }
+    decl.gram_size = Some(size);
+    Ok(())
+}
+
+fn exact_terminator(cursor: &mut SchemaCursor<'_>, _: Name, decl: &mut MatchDecl) -> Result<(), Error> {
+    cursor.expect(':')?;
+    decl.exact_terminator = Some(cursor.value("the terminator in quotes")?.value);
     Ok(())
 }
 
@@ -95,131 +205,73 @@ pub(super) fn index(
     decl: &mut IndexDecl,
 ) -> Result<(), Error> {
     let in_line = cursor.body() == ConstructBody::Line;
-    index_properties(cursor, keyword, decl)?;
+    properties(cursor, keyword, |cursor, word| INDEX.read(cursor, word, decl))?;
     while in_line && cursor.eat(',') {
         let Some(word) = cursor.word() else { return cursor.expected("a property of 'index'") };
-        index_property(cursor, word, decl)?;
+        INDEX.read(cursor, word, decl)?;
     }
     Ok(())
 }
 
-fn index_properties(
-    cursor: &mut SchemaCursor<'_>,
-    keyword: &Name,
-    decl: &mut IndexDecl,
-) -> Result<(), Error> {
-    properties(cursor, keyword, |cursor, word| index_property(cursor, word, decl))
+fn index_alias(cursor: &mut SchemaCursor<'_>, _: Name, decl: &mut IndexDecl) -> Result<(), Error> {
+    cursor.expect(':')?;
+    decl.aliases.push(cursor.name("alias")?.value);
+    Ok(())
 }
 
-fn index_property(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut IndexDecl) -> Result<(), Error> {
-    match word.value.as_str() {
-        "enable-bm25" => decl.enable_bm25 = true,
-        "stemming" => decl.stemming = Some(stemming(cursor)?),
-        "alias" => {
-            cursor.expect(':')?;
-            decl.aliases.push(cursor.name("alias")?.value);
-        }
-        // Words can always be searched by prefix.
-        "prefix" => {}
-        "hnsw" => {
-            decl.hnsw = Some(word.place.clone());
-            if cursor.sees('{') {
-                cursor.block("hnsw", |cursor, word| {
-                    let known =
-                        ["max-links-per-node", "neighbors-to-explore-at-insert", "multi-threaded-indexing"];
-                    match word.value.as_str() {
-                        "multi-threaded-indexing" => cursor.switch().map(drop),
-                        name if known.contains(&name) => cursor.number::<u32>(&word, "a number").map(drop),
-                        _ => cursor.unknown("hnsw parameter", &word, &known),
-                    }
-                })?;
-            }
-        }
-        "lower-bound" | "upper-bound" => {
-            cursor.expect(':')?;
-            let bound = cursor.value("a whole number")?;
-            if bound.value.strip_suffix('L').unwrap_or(&bound.value).parse::<i64>().is_err() {
-                let reason = format!("'{}' is not a whole number, which '{}' needs", bound.value, word.value);
-                return cursor.error_at(bound.place, reason);
-            }
-        }
-        "arity" | "dense-posting-list-threshold" => {
-            cursor.number::<f64>(&word, "a number")?;
-        }
-        _ => {
-            let known = [
-                "enable-bm25",
-                "stemming",
-                "alias",
-                "prefix",
-                "hnsw",
-                "arity",
-                "lower-bound",
-                "upper-bound",
-                "dense-posting-list-threshold",
-            ];
-            return cursor.unknown("index property", &word, &known);
-        }
+fn hnsw(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut IndexDecl) -> Result<(), Error> {
+    decl.hnsw = Some(word.place);
+    if cursor.sees('{') {
+        cursor.block("hnsw", |cursor, word| HNSW.read(cursor, word, decl))?;
     }
     Ok(())
 }
 
-pub(super) fn attribute(
-    cursor: &mut SchemaCursor<'_>,
-    keyword: &Name,
-    decl: &mut AttributeDecl,
-    sorting_decl: &mut Vec<(String, String)>,
-) -> Result<(), Error> {
-    properties(cursor, keyword, |cursor, word| {
-        match word.value.as_str() {
-            "fast-search" => decl.fast_search = true,
-            "fast-access" => decl.fast_access = true,
-            "paged" => decl.paged = true,
-            "mutable" => decl.mutable = true,
-            // Tensors are always stored in the form that ranking reads; bit vectors are not stored.
-            "fast-rank" | "enable-bit-vectors" | "enable-only-bit-vector" => {}
-            "sorting" => sorting(cursor, &word, sorting_decl)?,
-            "alias" => {
-                // The name of the attribute may precede the colon.
-                if !cursor.sees(':') {
-                    cursor.name("attribute")?;
-                }
-                cursor.expect(':')?;
-                decl.aliases.push(cursor.name("alias")?.value);
-            }
-            "distance-metric" => {
-                cursor.expect(':')?;
-                let written = cursor.value("a metric, such as 'angular'")?;
-                let value = written.value.to_ascii_lowercase().replace('_', "-");
-                let name = Name { value, place: written.place };
-                let table = [
-                    ("euclidean", DistanceMetric::Euclidean),
-                    ("angular", DistanceMetric::Angular),
-                    ("dotproduct", DistanceMetric::DotProduct),
-                    ("prenormalized-angular", DistanceMetric::PrenormalizedAngular),
-                    ("innerproduct", DistanceMetric::PrenormalizedAngular),
-                    ("geodegrees", DistanceMetric::GeoDegrees),
-                    ("hamming", DistanceMetric::Hamming),
-                ];
-                let value = cursor.choose("distance metric", &name, &table)?;
-                decl.distance_metric = Some(SourcedText { value, place: name.place });
-            }
-            _ => {
-                let known = [
-                    "fast-search",
-                    "fast-access",
-                    "fast-rank",
-                    "paged",
-                    "mutable",
-                    "sorting",
-                    "alias",
-                    "distance-metric",
-                ];
-                return cursor.unknown("attribute property", &word, &known);
-            }
-        }
-        Ok(())
-    })
+fn ignored_number(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut IndexDecl) -> Result<(), Error> {
+    cursor.number::<f64>(&word, "a number").map(drop)
+}
+
+fn ignored_bound(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut IndexDecl) -> Result<(), Error> {
+    cursor.expect(':')?;
+    let bound = cursor.value("a whole number")?;
+    if bound.value.strip_suffix('L').unwrap_or(&bound.value).parse::<i64>().is_err() {
+        let reason = format!("'{}' is not a whole number, which '{}' needs", bound.value, word.value);
+        return cursor.error_at(bound.place, reason);
+    }
+    Ok(())
+}
+
+fn settings(field: &mut FieldDecl) -> &mut AttributeDecl {
+    field.attribute.get_or_insert_default()
+}
+
+/// Parses `alias: name`, or `alias attribute: name`.
+fn attribute_alias(cursor: &mut SchemaCursor<'_>, _: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    if !cursor.sees(':') {
+        cursor.name("attribute")?;
+    }
+    cursor.expect(':')?;
+    settings(field).aliases.push(cursor.name("alias")?.value);
+    Ok(())
+}
+
+fn distance_metric(cursor: &mut SchemaCursor<'_>, _: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    cursor.expect(':')?;
+    let written = cursor.value("a metric, such as 'angular'")?;
+    let value = written.value.to_ascii_lowercase().replace('_', "-");
+    let name = Name { value, place: written.place };
+    let table = [
+        ("euclidean", DistanceMetric::Euclidean),
+        ("angular", DistanceMetric::Angular),
+        ("dotproduct", DistanceMetric::DotProduct),
+        ("prenormalized-angular", DistanceMetric::PrenormalizedAngular),
+        ("innerproduct", DistanceMetric::PrenormalizedAngular),
+        ("geodegrees", DistanceMetric::GeoDegrees),
+        ("hamming", DistanceMetric::Hamming),
+    ];
+    let value = cursor.choose("distance metric", &name, &table)?;
+    settings(field).distance_metric = Some(SourcedText { value, place: name.place });
+    Ok(())
 }
 
 /// Parses sort settings, as pairs of property and value.
@@ -228,60 +280,32 @@ pub(super) fn sorting(
     keyword: &Name,
     settings: &mut Vec<(String, String)>,
 ) -> Result<(), Error> {
-    properties(cursor, keyword, |cursor, word| {
-        let choices: &[(&str, &str)] = match word.value.as_str() {
-            "ascending" | "descending" => {
-                settings.push(("order".to_owned(), word.value));
-                return Ok(());
-            }
-            "uca" | "lowercase" | "raw" => {
-                settings.push(("function".to_owned(), word.value));
-                return Ok(());
-            }
-            "order" => &[("ascending", "ascending"), ("descending", "descending")],
-            "function" => &[("uca", "uca"), ("lowercase", "lowercase"), ("raw", "raw")],
-            "strength" => &[
-                ("primary", "primary"),
-                ("secondary", "secondary"),
-                ("tertiary", "tertiary"),
-                ("quaternary", "quaternary"),
-                ("identical", "identical"),
-            ],
-            "locale" => &[],
-            "missing" => &[],
-            _ => {
-                return cursor.unknown(
-                    "sorting property",
-                    &word,
-                    &["order", "function", "strength", "locale", "missing"],
-                );
-            }
-        };
-        cursor.expect(':')?;
-        let value = cursor.value("a value")?;
-        let value = if choices.is_empty() {
-            value.value
-        } else {
-            let lower = Name { value: value.value.to_lowercase(), place: value.place };
-            cursor.choose(&word.value, &lower, choices)?.to_owned()
-        };
-        settings.push((word.value, value));
-        Ok(())
-    })
+    properties(cursor, keyword, |cursor, word| SORTING.read(cursor, word, settings))
+}
+
+/// Parses `: value`; any value if there are no `choices`.
+fn sort_setting(
+    cursor: &mut SchemaCursor<'_>,
+    property: Name,
+    settings: &mut Vec<(String, String)>,
+    choices: &[&'static str],
+) -> Result<(), Error> {
+    cursor.expect(':')?;
+    let value = cursor.value("a value")?;
+    let value = if choices.is_empty() {
+        value.value
+    } else {
+        let lower = Name { value: value.value.to_lowercase(), place: value.place };
+        let table: Vec<(&str, &str)> = choices.iter().map(|choice| (*choice, *choice)).collect();
+        cursor.choose(&property.value, &lower, &table)?.to_owned()
+    };
+    settings.push((property.value, value));
+    Ok(())
 }
 
 pub(super) fn dictionary(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<DictionarySettings, Error> {
     let mut dictionary = DictionarySettings::default();
-    properties(cursor, keyword, |cursor, word| {
-        match word.value.as_str() {
-            // Dictionaries are derived from columns; their structure cannot be selected.
-            "btree" | "hash" => {}
-            "cased" => dictionary.cased = true,
-            "uncased" => dictionary.cased = false,
-            _ => return cursor.unknown("dictionary property", &word, &["btree", "hash", "cased", "uncased"]),
-        }
-        Ok(())
-    })?;
+    properties(cursor, keyword, |cursor, word| DICTIONARY.read(cursor, word, &mut dictionary))?;
     Ok(dictionary)
 }
 
@@ -291,28 +315,26 @@ pub(super) fn linguistics(
     keyword: &Name,
 ) -> Result<LinguisticsProfile, Error> {
     let mut profile = LinguisticsProfile { index: String::new(), search: String::new() };
-    properties(cursor, keyword, |cursor, word| {
-        if word.value != "profile" {
-            return cursor.unknown("linguistics property", &word, &["profile"]);
-        }
-        if cursor.sees('{') {
-            return cursor.block("profile", |cursor, word| {
-                let side = match word.value.as_str() {
-                    "index" => &mut profile.index,
-                    "search" => &mut profile.search,
-                    _ => return cursor.unknown("linguistics profile", &word, &["index", "search"]),
-                };
-                cursor.expect(':')?;
-                *side = cursor.value("the name of a profile")?.value;
-                Ok(())
-            });
-        }
-        cursor.expect(':')?;
-        profile.index = cursor.value("the name of a profile")?.value;
-        profile.search.clone_from(&profile.index);
-        Ok(())
-    })?;
+    properties(cursor, keyword, |cursor, word| LINGUISTICS.read(cursor, word, &mut profile))?;
     Ok(profile)
+}
+
+fn linguistics_profile(
+    cursor: &mut SchemaCursor<'_>,
+    _: Name,
+    profile: &mut LinguisticsProfile,
+) -> Result<(), Error> {
+    if cursor.sees('{') {
+        return cursor.block("profile", |cursor, word| LINGUISTICS_SIDES.read(cursor, word, profile));
+    }
+    profile.index = profile_name(cursor)?;
+    profile.search.clone_from(&profile.index);
+    Ok(())
+}
+
+fn profile_name(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
+    cursor.expect(':')?;
+    Ok(cursor.value("the name of a profile")?.value)
 }
 
 /// Parses `: none`, `: best`, …

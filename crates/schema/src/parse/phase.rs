@@ -1,44 +1,65 @@
 //! Parser of `first-phase`, `second-phase`, `global-phase`, and of lists of features.
 
 use super::cursor::{ConstructBody, Name, SchemaCursor};
+use super::keyword::{KeywordRow, KeywordTable, keywords};
 use super::syntax::{FeaturesDecl, PhaseDecl, TextOrFile};
 use crate::{Error, SourcedText};
 
-/// Parses the body of a phase.
-pub(super) fn phase(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<PhaseDecl, Error> {
-    let mut phase = PhaseDecl::default();
-    cursor.block(&keyword.value, |cursor, word| {
-        let first = keyword.value == "first-phase";
-        match word.value.as_str() {
-            "expression" => phase.expression = Some(expression(cursor, &word)?),
-            "rank-score-drop-limit" => phase.score_drop_limit = Some(cursor.number(&word, "a number")?),
-            "keep-rank-count" if first => {
+pub(super) static FIRST_PHASE: KeywordTable<PhaseDecl> = KeywordTable {
+    block: "first-phase",
+    kind: "element of first-phase",
+    rows: keywords! {
+        "expression", "expression: bm25(title)", "The score.", score;
+        "keep-rank-count", "keep-rank-count: 1000", "Number of hits whose scores are kept.",
+            |cursor, word, phase| {
                 let count = cursor.number(&word, "a whole number")?;
                 phase.keep_rank_count = phase.keep_rank_count.or(Some(count));
-            }
-            "total-keep-rank-count" if first => {
-                phase.keep_rank_count = Some(cursor.number(&word, "a whole number")?)
-            }
-            "rerank-count" if !first => {
-                let count = cursor.number(&word, "a whole number")?;
-                phase.rerank_count = phase.rerank_count.or(Some(count));
-            }
-            "total-rerank-count" if !first => {
-                phase.rerank_count = Some(cursor.number(&word, "a whole number")?)
-            }
-            _ if first => {
-                let known =
-                    ["expression", "keep-rank-count", "total-keep-rank-count", "rank-score-drop-limit"];
-                return cursor.unknown("element of first-phase", &word, &known);
-            }
-            _ => {
-                let known = ["expression", "rerank-count", "total-rerank-count", "rank-score-drop-limit"];
-                return cursor.unknown(&format!("element of {}", keyword.value), &word, &known);
-            }
-        }
-        Ok(())
-    })?;
+                Ok(())
+            };
+        "total-keep-rank-count", "total-keep-rank-count: 1000", "As keep-rank-count, over all nodes; preferred to it.",
+            |cursor, word, phase| { phase.keep_rank_count = Some(cursor.number(&word, "a whole number")?); Ok(()) };
+        "rank-score-drop-limit", "rank-score-drop-limit: 0.5", "Hits with this score or a lower one are dropped.", drop_limit;
+    },
+};
+
+pub(super) static SECOND_PHASE: KeywordTable<PhaseDecl> =
+    KeywordTable { block: "second-phase", kind: "element of second-phase", rows: LATER_PHASE };
+
+pub(super) static GLOBAL_PHASE: KeywordTable<PhaseDecl> =
+    KeywordTable { block: "global-phase", kind: "element of global-phase", rows: LATER_PHASE };
+
+static LATER_PHASE: &[KeywordRow<PhaseDecl>] = keywords! {
+    "expression", "expression: firstPhase * 2", "The score.", score;
+    "rerank-count", "rerank-count: 100", "Number of hits that get this score.",
+        |cursor, word, phase| {
+            let count = cursor.number(&word, "a whole number")?;
+            phase.rerank_count = phase.rerank_count.or(Some(count));
+            Ok(())
+        };
+    "total-rerank-count", "total-rerank-count: 100", "As rerank-count, over all nodes; preferred to it.",
+        |cursor, word, phase| { phase.rerank_count = Some(cursor.number(&word, "a whole number")?); Ok(()) };
+    "rank-score-drop-limit", "rank-score-drop-limit: 0.5", "Hits with this score or a lower one are dropped.", drop_limit;
+};
+
+/// Parses the body of a phase.
+pub(super) fn phase(
+    cursor: &mut SchemaCursor<'_>,
+    keyword: &Name,
+    elements: &KeywordTable<PhaseDecl>,
+) -> Result<PhaseDecl, Error> {
+    let mut phase = PhaseDecl::default();
+    cursor.block(&keyword.value, |cursor, word| elements.read(cursor, word, &mut phase))?;
     Ok(phase)
+}
+
+fn score(cursor: &mut SchemaCursor<'_>, word: Name, phase: &mut PhaseDecl) -> Result<(), Error> {
+    phase.expression = Some(expression(cursor, &word)?);
+    Ok(())
+}
+
+fn drop_limit(cursor: &mut SchemaCursor<'_>, word: Name, phase: &mut PhaseDecl) -> Result<(), Error> {
+    phase.score_drop_limit = Some(cursor.number(&word, "a number")?);
+    Ok(())
 }
 
 /// Parses the text after `expression`: text, or `file:name`.

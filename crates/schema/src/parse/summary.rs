@@ -1,47 +1,70 @@
 //! Parser of `document-summary`, and of `summary` inside it and in fields.
 
 use super::cursor::{ConstructBody, Name, SchemaCursor};
+use super::keyword::{KeywordTable, keywords};
 use super::syntax::{SummaryDecl, SummaryFieldDecl, TypeDecl};
 use super::types;
 use crate::{Error, SummaryMode};
+
+pub(super) static DOCUMENT_SUMMARY: KeywordTable<SummaryDecl> = KeywordTable {
+    block: "document-summary",
+    kind: "element of a document-summary",
+    rows: keywords! {
+        "summary", "summary title { source: name }", "A field of the summary.", summary_field;
+        // Columns are always read from disk.
+        "from-disk", "from-disk", "No effect: columns are always read from disk.", |_, _, _| Ok(());
+        "omit-summary-features", "omit-summary-features", "The summary has no summary features.",
+            |_, _, decl| { decl.omit_summary_features = true; Ok(()) };
+    },
+};
+
+pub(super) static SUMMARY: KeywordTable<SummaryFieldDecl> = KeywordTable {
+    block: "summary",
+    kind: "summary property",
+    rows: keywords! {
+        "full" | "static", "full", "The whole value.",
+            |_, _, decl| { decl.mode = Some(SummaryMode::Full); Ok(()) };
+        "dynamic", "dynamic", "Snippets around the words of the query.",
+            |_, _, decl| { decl.mode = Some(SummaryMode::Dynamic); Ok(()) };
+        "matched-elements-only", "matched-elements-only", "The elements that match the query.",
+            |_, _, decl| { decl.mode = Some(SummaryMode::MatchedElements); Ok(()) };
+        "select-elements-by", "select-elements-by: best_parts", "The elements that a summary feature names.",
+            |cursor, _, decl| {
+                cursor.expect(':')?;
+                decl.mode = Some(SummaryMode::SelectElementsBy(cursor.line("select-elements-by")?.value));
+                Ok(())
+            };
+        "tokens", "tokens", "The words that are searched.",
+            |_, _, decl| { decl.mode = Some(SummaryMode::Tokens); Ok(()) };
+        "bolding", "bolding: true", "Query words are bold.",
+            |cursor, _, decl| { decl.bolding = Some(cursor.switch()?); Ok(()) };
+        "source", "source: title, artist", "The fields with the value.",
+            |cursor, _, decl| { cursor.expect(':')?; decl.sources.extend(cursor.names("source field")?); Ok(()) };
+        "to", "to: brief", "Document summaries that have the field.",
+            |cursor, _, decl| { cursor.expect(':')?; decl.to.extend(cursor.names("document-summary")?); Ok(()) };
+    },
+};
 
 /// Parses the text after `document-summary`.
 pub(super) fn document_summary(cursor: &mut SchemaCursor<'_>) -> Result<SummaryDecl, Error> {
     let name = cursor.name("document-summary")?;
     let inherits = cursor.inherits("document-summary")?;
     let mut decl = SummaryDecl { name, inherits, omit_summary_features: false, fields: Vec::new() };
-    cursor.block("document-summary", |cursor, word| {
-        match word.value.as_str() {
-            "summary" => {
-                let field = summary(cursor, &word)?;
-                if field.name.is_none() {
-                    return cursor.error_at(
-                        field.place,
-                        "a summary in a document-summary needs a name: summary title {}",
-                    );
-                }
-                if let Some(to) = field.to.iter().find(|to| to.value != decl.name.value) {
-                    cursor.warn(
-                        &to.place,
-                        "'to' has no effect here: this summary is in its document-summary already",
-                    );
-                }
-                decl.fields.push(field);
-            }
-            // Columns are always read from disk.
-            "from-disk" => {}
-            "omit-summary-features" => decl.omit_summary_features = true,
-            _ => {
-                return cursor.unknown(
-                    "element of a document-summary",
-                    &word,
-                    &["summary", "from-disk", "omit-summary-features"],
-                );
-            }
-        }
-        Ok(())
-    })?;
+    cursor.block("document-summary", |cursor, word| DOCUMENT_SUMMARY.read(cursor, word, &mut decl))?;
     Ok(decl)
+}
+
+fn summary_field(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut SummaryDecl) -> Result<(), Error> {
+    let field = summary(cursor, &word)?;
+    if field.name.is_none() {
+        return cursor
+            .error_at(field.place, "a summary in a document-summary needs a name: summary title {}");
+    }
+    if let Some(to) = field.to.iter().find(|to| to.value != decl.name.value) {
+        cursor.warn(&to.place, "'to' has no effect here: this summary is in its document-summary already");
+    }
+    decl.fields.push(field);
+    Ok(())
 }
 
 /// Parses the text after `summary`: `: dynamic`, `title type string { … }`, `title: dynamic`, `{ … }`.
@@ -57,11 +80,13 @@ pub(super) fn summary(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<S
         decl.of_positions = is_position(&types::field_type(cursor)?);
     }
     match cursor.body() {
-        ConstructBody::Block => cursor.block("summary", |cursor, word| property(cursor, word, &mut decl))?,
+        ConstructBody::Block => {
+            cursor.block("summary", |cursor, word| SUMMARY.read(cursor, word, &mut decl))?
+        }
         ConstructBody::Line => {
             cursor.expect(':')?;
             match cursor.word() {
-                Some(word) => property(cursor, word, &mut decl)?,
+                Some(word) => SUMMARY.read(cursor, word, &mut decl)?,
                 None => return cursor.expected("a summary property, such as 'dynamic'"),
             }
         }
@@ -76,40 +101,4 @@ fn is_position(data_type: &TypeDecl) -> bool {
         TypeDecl::Array(element) => is_position(element),
         _ => false,
     }
-}
-
-fn property(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut SummaryFieldDecl) -> Result<(), Error> {
-    match word.value.as_str() {
-        "full" | "static" => decl.mode = Some(SummaryMode::Full),
-        "dynamic" => decl.mode = Some(SummaryMode::Dynamic),
-        "matched-elements-only" => decl.mode = Some(SummaryMode::MatchedElements),
-        "tokens" => decl.mode = Some(SummaryMode::Tokens),
-        "select-elements-by" => {
-            cursor.expect(':')?;
-            decl.mode = Some(SummaryMode::SelectElementsBy(cursor.line("select-elements-by")?.value));
-        }
-        "bolding" => decl.bolding = Some(cursor.switch()?),
-        "source" => {
-            cursor.expect(':')?;
-            decl.sources.extend(cursor.names("source field")?);
-        }
-        "to" => {
-            cursor.expect(':')?;
-            decl.to.extend(cursor.names("document-summary")?);
-        }
-        _ => {
-            let known = [
-                "full",
-                "dynamic",
-                "matched-elements-only",
-                "select-elements-by",
-                "tokens",
-                "bolding",
-                "source",
-                "to",
-            ];
-            return cursor.unknown("summary property", &word, &known);
-        }
-    }
-    Ok(())
 }

@@ -2,57 +2,87 @@
 
 use millrace_tensor::TensorType;
 
-use super::cursor::SchemaCursor;
+use super::cursor::{Name, SchemaCursor};
+use super::keyword::{KeywordTable, keywords};
 use super::syntax::TypeDecl;
 use crate::{Error, InputType};
 
+/// Types with parameters; other names are those of plain types and of structs.
+pub(super) static TYPES: KeywordTable<Option<TypeDecl>> = KeywordTable {
+    block: "type",
+    kind: "type with <…>",
+    rows: keywords! {
+        "array", "array<string>", "A list.",
+            |cursor, word, parsed| parameters(cursor, word, parsed, |cursor| {
+                Ok(TypeDecl::Array(Box::new(field_type(cursor)?)))
+            });
+        "weightedset", "weightedset<string>", "Elements with weights.",
+            |cursor, word, parsed| parameters(cursor, word, parsed, |cursor| {
+                Ok(TypeDecl::WeightedSet(Box::new(field_type(cursor)?)))
+            });
+        "map", "map<string, int>", "Keys with values.",
+            |cursor, word, parsed| parameters(cursor, word, parsed, |cursor| {
+                let key = field_type(cursor)?;
+                cursor.expect(',')?;
+                Ok(TypeDecl::Map(Box::new(key), Box::new(field_type(cursor)?)))
+            });
+        "reference", "reference<artist>", "The id of a document of another type.",
+            |cursor, word, parsed| parameters(cursor, word, parsed, |cursor| {
+                Ok(TypeDecl::Reference(cursor.name("document type")?))
+            });
+        "tensor", "tensor<float>(x[3])", "A tensor with the type of its cells and its dimensions.",
+            |cursor, word, parsed| { *parsed = Some(TypeDecl::Tensor(tensor(cursor, word)?)); Ok(()) };
+        unlisted:
+        "annotationreference", "annotationreference<person>", "An error: there are no annotations.", annotation_reference;
+    },
+};
+
 /// Parses `string`, `array<person>`, `tensor<float>(x[3])`, …
 pub(super) fn field_type(cursor: &mut SchemaCursor<'_>) -> Result<TypeDecl, Error> {
-    let place = cursor.place();
     let Some(name) = cursor.word() else {
         return cursor.expected("a type, such as 'string' or 'array<int>'");
     };
-    if name.value == "tensor" {
-        return Ok(TypeDecl::Tensor(tensor(cursor, name)?));
+    let mut parsed = None;
+    match TYPES.find(&name) {
+        Some(row) => (row.read)(cursor, name.clone(), &mut parsed)?,
+        None if cursor.sees('<') => return TYPES.unknown(cursor, &name),
+        None => {}
     }
-    let parsed = if cursor.eat('<') {
-        cursor.deeper(&place, |cursor| {
-            let parsed = match name.value.as_str() {
-                "array" => TypeDecl::Array(Box::new(field_type(cursor)?)),
-                "weightedset" => TypeDecl::WeightedSet(Box::new(field_type(cursor)?)),
-                "map" => {
-                    let key = field_type(cursor)?;
-                    cursor.expect(',')?;
-                    TypeDecl::Map(Box::new(key), Box::new(field_type(cursor)?))
-                }
-                "reference" => TypeDecl::Reference(cursor.name("document type")?),
-                "annotationreference" => {
-                    return cursor.error_at(
-                        name.place.clone(),
-                        "annotation references are not supported: keep the text in a string field",
-                    );
-                }
-                _ => {
-                    return cursor.unknown(
-                        "type with <…>",
-                        &name,
-                        &["array", "weightedset", "map", "reference", "tensor"],
-                    );
-                }
-            };
-            cursor.expect('>')?;
-            Ok(parsed)
-        })?
-    } else if matches!(name.value.as_str(), "array" | "weightedset" | "map" | "reference") {
-        return cursor.expected(&format!("'<' and the type of its elements after '{}'", name.value));
-    } else {
-        TypeDecl::Named(name)
-    };
-    if cursor.eat('[') {
+    let parsed = parsed.unwrap_or(TypeDecl::Named(name));
+    if !matches!(parsed, TypeDecl::Tensor(_)) && cursor.eat('[') {
         cursor.expect(']')?;
         return Ok(TypeDecl::Array(Box::new(parsed)));
     }
     Ok(parsed)
+}
+
+/// Parses `<…>` after the name of a type.
+fn parameters(
+    cursor: &mut SchemaCursor<'_>,
+    name: Name,
+    parsed: &mut Option<TypeDecl>,
+    read: fn(&mut SchemaCursor<'_>) -> Result<TypeDecl, Error>,
+) -> Result<(), Error> {
+    if !cursor.eat('<') {
+        return cursor.expected(&format!("'<' and the type of its elements after '{}'", name.value));
+    }
+    cursor.deeper(&name.place, |cursor| {
+        *parsed = Some(read(cursor)?);
+        cursor.expect('>')
+    })
+}
+
+/// Refuses `annotationreference<…>`; without parameters, the word is a name like any other.
+fn annotation_reference(
+    cursor: &mut SchemaCursor<'_>,
+    word: Name,
+    _: &mut Option<TypeDecl>,
+) -> Result<(), Error> {
+    if cursor.sees('<') {
+        let reason = "annotation references are not supported: keep the text in a string field";
+        return cursor.error_at(word.place, reason);
+    }
+    Ok(())
 }
 
 /// Parses the type of an input or constant: `double` and other numbers, `string`, or a tensor type.
@@ -74,7 +104,7 @@ pub(super) fn input_type(cursor: &mut SchemaCursor<'_>) -> Result<InputType, Err
 }
 
 /// Parses the text after the word `tensor`: `<float>(x[3],y{})`.
-pub(super) fn tensor(cursor: &mut SchemaCursor<'_>, keyword: super::Name) -> Result<TensorType, Error> {
+pub(super) fn tensor(cursor: &mut SchemaCursor<'_>, keyword: Name) -> Result<TensorType, Error> {
     let mut spec = keyword.value;
     if cursor.eat('<') {
         let cell = cursor.name("cell type")?;

@@ -41,11 +41,11 @@ impl ReceivedOperation {
         }
     }
 
-    /// Size in bytes: that of the text, or of the values in memory.
+    /// Size in bytes, as limits of documents and of groups count it: that of the text, or of the contents.
     pub(super) const fn bytes(&self) -> usize {
         match self {
             ReceivedOperation::Json(operation) => operation.json.len(),
-            ReceivedOperation::Row { row, .. } => row.memory_bytes(),
+            ReceivedOperation::Row { row, .. } => row.content_bytes(),
         }
     }
 
