@@ -21,6 +21,8 @@ struct ReindexingNode {
     now: Duration,
     notes: BTreeMap<String, SharedNote>,
     revision: u64,
+    /// Version of the cluster state.
+    version: ClusterVersion,
     lines: Vec<String>,
 }
 
@@ -57,6 +59,7 @@ impl ReindexingNode {
             now: Duration::from_secs(1),
             notes: BTreeMap::new(),
             revision: 0,
+            version: ClusterVersion::new(1),
             lines: Vec::new(),
         };
         node.write(vec![record.note()]);
@@ -96,7 +99,11 @@ impl ReindexingNode {
                 let record = self.notes.get(ReindexNotes::RECORD).map(|note| note.changed);
                 for (name, value) in &notes {
                     let text = value.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-                    let clean = if text.contains("\"clean\":1") { " clean" } else { "" };
+                    let clean = if text.contains("\"clean\":") && !text.contains("\"clean\":null") {
+                        " clean"
+                    } else {
+                        ""
+                    };
                     let deleted = if value.is_none() { " deleted" } else { "" };
                     self.lines.push(format!("{name}{clean}{deleted}"));
                 }
@@ -108,8 +115,7 @@ impl ReindexingNode {
             }
             ReindexEffect::Inspect { job, bucket } => {
                 self.lines.push(format!("inspect {}", bucket.bits()));
-                let version = ClusterVersion::new(1);
-                let holders = BucketHolders { version, nodes: vec![ME], full: true };
+                let holders = BucketHolders { version: self.version, nodes: vec![ME], full: true };
                 ReindexEvent::Inspected { job, outcome: Ok(holders) }
             }
             ReindexEffect::Walk { job, walk } => {
@@ -182,4 +188,24 @@ fn an_application_that_no_node_knows_the_changes_of_is_followed_later() {
     let notes = ReindexNotes::read(&node.notes).expect("it can be read");
     let pending: Vec<_> = notes.record.types.of("sim").map(|(_, status)| status.pending).collect();
     assert_eq!((notes.record.generation, pending), (3, vec![Some(3)]));
+}
+
+#[test]
+fn a_mark_that_was_replaced_by_an_earlier_one_is_stored_again() {
+    let mut node = ReindexingNode::new(2);
+    node.version = ClusterVersion::new(2);
+    // The other node does not reindex, so that there is no end.
+    let both = state(Some(NodeState::Up));
+    node.give(vec![ReindexEvent::Application(application(3, 2)), ReindexEvent::State(both)]);
+    let mark = "reindexed/sim/note/0";
+    node.pass(Duration::from_secs(2));
+    let clean = format!("{mark} clean");
+    assert_eq!(node.lines.last(), Some(&clean), "{:?}", node.lines);
+    node.lines.clear();
+    let late = br#"{"ready_ms":7,"started_ms":1,"done":{},"at":null,"clean":null,"failure":null}"#;
+    node.write(vec![(mark.to_owned(), Some(late.to_vec()))]);
+    node.pass(Duration::from_secs(7));
+    node.check(&[&clean]);
+    node.pass(Duration::from_secs(60));
+    node.check(&[]);
 }
