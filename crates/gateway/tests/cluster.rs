@@ -285,6 +285,7 @@ fn another_replica_answers_for_a_node_that_is_gone() {
         let (status, expected) = nodes.query(0, &everything());
         assert_eq!((status, &expected["root"]["coverage"]["nodes"]), (200, &json!(1)), "{expected}");
         nodes.stop(2);
+        nodes.world.departed.lock().insert(2);
         let (status, answer) = nodes.query(0, &everything());
         assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(30)), "{answer}");
         let coverage = &answer["root"]["coverage"];

@@ -137,7 +137,10 @@ pub fn indexing_keywords() -> [(&'static str, Vec<&'static IndexingKeyword>); 2]
 }
 
 /// The reader of a word.
-pub(super) fn reader<T>(rows: &'static [IndexingKeywordRow<T>], word: &str) -> Option<&'static IndexingKeywordRow<T>> {
+pub(super) fn reader<T>(
+    rows: &'static [IndexingKeywordRow<T>],
+    word: &str,
+) -> Option<&'static IndexingKeywordRow<T>> {
     rows.iter().find(|row| row.keyword.names.contains(&word))
 }
 

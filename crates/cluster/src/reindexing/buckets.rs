@@ -25,11 +25,6 @@ impl ReindexedBuckets {
         self.0.insert(bucket);
     }
 
-    /// Marks a bucket as not done.
-    pub fn remove(&mut self, bucket: BucketId) {
-        self.0.remove(&bucket);
-    }
-
     /// Adds the buckets of another set.
     pub fn extend(&mut self, other: &ReindexedBuckets) {
         self.0.extend(&other.0);
