@@ -1,6 +1,6 @@
 use crate::{ClusterConfiguration, NodeKey};
 
-/// Error in a topology.
+/// Error in a topology, or in the text of a bucket.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// Two nodes, or two groups within a group, have the same distribution key.
@@ -50,6 +50,12 @@ pub enum Error {
         max = ClusterConfiguration::BITS_MAX
     )]
     Bits(u8),
+    /// A bucket uses more bits than a location has.
+    #[error("a bucket uses at most {max} bits, not {0}", max = millrace_document::Location::BITS)]
+    BucketBits(u8),
+    /// The text is not a bucket.
+    #[error("'{0}' is not a bucket: expected BucketId(0x…) with 16 hexadecimal digits")]
+    BucketText(String),
     /// Two nodes have the same name.
     #[error("two nodes are named '{0}': give each its own hostalias, and start it with --name of that")]
     Name(String),

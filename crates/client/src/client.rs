@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Either, Full};
@@ -9,6 +10,7 @@ use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use millrace_env::error_causes;
+use millrace_trust::ClientIdentity;
 use serde_json::Value;
 
 use crate::Error;
@@ -17,6 +19,8 @@ use crate::outgoing::StreamedBody;
 
 /// Environment variable with the token that every client sends.
 const TOKEN_VARIABLE: &str = "MILLRACE_TOKEN";
+/// Environment variables with the files of the certificate that every client shows, and of its key.
+const IDENTITY_VARIABLES: [&str; 2] = ["MILLRACE_CLIENT_CERTIFICATE", "MILLRACE_CLIENT_KEY"];
 
 /// Default timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(200);
@@ -155,10 +159,12 @@ impl ClientAnswer {
 
 impl NodeClient {
     /// Creates a client of the node at `base`, for example `http://localhost:8080`. It sends the token in the
-    /// environment variable `MILLRACE_TOKEN`, if there is one.
+    /// environment variable `MILLRACE_TOKEN`, if there is one; to `https://` addresses it shows the
+    /// certificate in the file that `MILLRACE_CLIENT_CERTIFICATE` names, with the key in that of
+    /// `MILLRACE_CLIENT_KEY`.
     ///
     /// # Errors
-    /// [`Error::Address`] for an invalid address.
+    /// [`Error::Address`] for an invalid address; [`Error::Identity`] for a certificate that cannot be used.
     pub fn new(base: &str, protocol: HttpProtocol) -> Result<Self, Error> {
         NodeClient::trusting(base, protocol, None)
     }
@@ -185,8 +191,11 @@ impl NodeClient {
         let tls = match (uri.scheme_str(), trusted) {
             (Some("https"), Some(trusted)) => HttpsConnectorBuilder::new().with_tls_config(trusted),
             (Some("https"), None) => HttpsConnectorBuilder::new().with_tls_config(
-                millrace_trust::by_system().map_err(|error| {
-                    fail(format!("no certificates to trust: {error}; name a file of them in SSL_CERT_FILE"))
+                millrace_trust::by_system(identity()?.as_ref()).map_err(|error| match error {
+                    millrace_trust::Error::NoRoots(_) => fail(format!(
+                        "no certificates to trust: {error}; name a file of them in SSL_CERT_FILE"
+                    )),
+                    _ => Error::Identity { reason: error.to_string() },
                 })?,
             ),
             // Without TLS no certificates are needed, and reading the system's takes time.
@@ -370,6 +379,20 @@ impl StreamingAnswer {
             }
         }
         Ok(None)
+    }
+}
+
+/// The client certificate that the environment names.
+fn identity() -> Result<Option<ClientIdentity>, Error> {
+    let file = |name: &str| std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
+    match IDENTITY_VARIABLES.map(file) {
+        [None, None] => Ok(None),
+        [Some(certificate), Some(key)] => Ok(Some(ClientIdentity { certificate, key })),
+        [certificate, _] => {
+            let (named, other) = if certificate.is_some() { (0, 1) } else { (1, 0) };
+            let [named, other] = [named, other].map(|at| IDENTITY_VARIABLES[at]);
+            Err(Error::Identity { reason: format!("{named} is set without {other}") })
+        }
     }
 }
 

@@ -31,6 +31,14 @@ pub enum Error {
         /// Cause of the error.
         reason: String,
     },
+    /// The client certificate cannot be used.
+    #[error(
+        "{reason}; MILLRACE_CLIENT_CERTIFICATE and MILLRACE_CLIENT_KEY name the files of a client certificate and of its key, as PEM"
+    )]
+    Identity {
+        /// Cause of the error.
+        reason: String,
+    },
     /// The TLS handshake failed.
     #[error("{address}: {reason}")]
     Tls {

@@ -21,6 +21,14 @@ pub enum Error {
     /// The text is not a valid wish.
     #[error("'{0}' is not what a node can be: expected up, retired, maintenance, down or removed")]
     Wish(String),
+    /// The note about reindexing is not readable.
+    #[error(
+        "what is to be reindexed cannot be read ({reason}): let all nodes run one version, and mark it again"
+    )]
+    ReindexRecord {
+        /// Reason why it does not parse.
+        reason: String,
+    },
     /// The replicas cannot be placed on the nodes and groups.
     #[error(transparent)]
     Placement(#[from] millrace_bucket::Error),

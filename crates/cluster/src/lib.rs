@@ -7,7 +7,8 @@
 //! A [`distributor::Distributor`] is the owner's side of a bucket: it orders writes, sends each to all
 //! replicas, and has replicas created, filled and deleted as the [`checkers`] propose and the [`scheduler`]
 //! decides. A [`replica::ReplicaKeeper`] is the other side: the rules by which a node executes, or refuses,
-//! owners' requests. `message` has the messages between the two.
+//! owners' requests. `message` has the messages between the two. A [`reindexing::Reindexer`] decides on a
+//! node's part when all documents of a type are to be indexed again.
 //!
 //! Everything here is values and functions of them: no I/O, no threads, no clock. Outgoing and incoming
 //! messages are values, and the time is an argument. So the same code runs in a node and in a simulation.
@@ -25,6 +26,7 @@ mod message;
 mod owners;
 mod protocol;
 mod rate;
+pub mod reindexing;
 pub mod replica;
 pub mod scheduler;
 mod spread;
@@ -41,7 +43,7 @@ pub use message::{
     ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey};
-pub use protocol::{COMPRESSED_SEGMENTS, NAMED_RECEIVERS, PROTOCOL};
+pub use protocol::{COMPRESSED_SEGMENTS, PROTOCOL, SERIALIZED_MESSAGES};
 pub use rate::TransferRateLimiter;
 pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};

@@ -1,16 +1,21 @@
 //! Messages between the owner of a bucket and the nodes with its replicas, as values. Transport is the
 //! concern of other crates.
+//!
+//! Their serialized form is part of the protocol ([`PROTOCOL`](crate::PROTOCOL)): fields and variants are
+//! written by their order, so fields stay as they are, and new variants come last, in the next protocol. A
+//! new field is a new variant.
 
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::distributor::UnfinishedRow;
 use crate::{ClusterVersion, NodeKey};
 
 /// Header of every request, which lets the receiver recognize requests that do not count any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFence {
     /// The sender.
     pub from: NodeKey,
@@ -25,7 +30,7 @@ pub struct RequestFence {
 }
 
 /// Digest of a replica's contents. Equal contents have equal values, independent of the layout in files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ReplicaContent {
     /// Number of documents.
     pub documents: u64,
@@ -38,7 +43,7 @@ pub struct ReplicaContent {
 }
 
 /// A node's report of its replica of a bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ReportedReplica {
     /// Its contents.
     pub content: ReplicaContent,
@@ -49,7 +54,7 @@ pub struct ReportedReplica {
 }
 
 /// Initial state of a replica that is not there yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplicaOrigin {
     /// The bucket is new: nothing can be missing.
     Complete,
@@ -58,7 +63,7 @@ pub enum ReplicaOrigin {
 }
 
 /// Content of a row.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RowContent {
     /// A version of a document.
     Version(DocumentVersion),
@@ -88,18 +93,26 @@ impl RowContent {
 }
 
 /// A row to be sent to a replica.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplicatedRow {
     /// Its bucket.
     pub bucket: BucketId,
     /// Its content; shared by the rows for all replicas.
+    #[serde(deserialize_with = "shared_content")]
     pub content: Arc<RowContent>,
     /// Initial state of the replica if it does not exist; a row without this is then refused.
     pub birth: Option<ReplicaOrigin>,
 }
 
+/// Reads the content of a row into its shared place, without the copy that `serde` makes.
+pub(crate) fn shared_content<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Arc<RowContent>, D::Error> {
+    RowContent::deserialize(deserializer).map(Arc::new)
+}
+
 /// Method by which a replica copies the contents of another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PullMode {
     /// Copy everything, as files: this replica is empty or small.
     Whole,
@@ -108,7 +121,7 @@ pub enum PullMode {
 }
 
 /// A request of the owner of a bucket to a node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum NodeRequest {
     /// Asks whether the node is alive and has this version.
     Ping,
@@ -173,7 +186,7 @@ impl NodeRequest {
 }
 
 /// An answer, with the version of the cluster state by which it was given.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeReply {
     /// Version of the answering node.
     pub version: ClusterVersion,
@@ -182,7 +195,7 @@ pub struct NodeReply {
 }
 
 /// Response of a node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum NodeResponse {
     /// The request was not considered.
     Refused(FenceRefusal),
@@ -212,7 +225,7 @@ pub enum NodeResponse {
 }
 
 /// Reason why a node does not consider a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FenceRefusal {
     /// The request was sent by an older cluster state: fetch the newer one, then ask again.
     Stale,
@@ -230,7 +243,7 @@ pub enum FenceRefusal {
 }
 
 /// Cause of a failed request.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NodeFailure {
     /// There is no replica of the bucket.
     #[error("the node has no replica of the bucket")]

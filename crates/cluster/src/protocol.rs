@@ -16,8 +16,9 @@ pub const PROTOCOL: u16 = 2;
 /// The first protocol in which segments can have compressed columns.
 pub const COMPRESSED_SEGMENTS: u16 = 2;
 
-/// The first protocol in which a connection between nodes names the run of the process that it is for.
-pub const NAMED_RECEIVERS: u16 = 2;
+/// The first protocol in which everything that nodes say to each other is serialized by `serde`, and in
+/// which a connection names the run of the process that it is for.
+pub const SERIALIZED_MESSAGES: u16 = 2;
 
 /// Protocol of a node that reports none.
 pub(crate) fn first() -> u16 {

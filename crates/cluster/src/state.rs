@@ -70,6 +70,8 @@ pub struct ClusterState {
     ideal: IdealState,
     spread: DividedGroups,
     earlier: Vec<SupersededState>,
+    /// Buckets with another placement than their ideal one, see [`ClusterState::pinning`].
+    pinned: BTreeMap<BucketId, Vec<NodeKey>>,
 }
 
 /// Serialized form.
@@ -106,7 +108,16 @@ impl ClusterState {
         };
         let ideal = topology.ideal(has_place);
         let (protocol, spread) = (protocol::first(), DividedGroups::default());
-        Ok(ClusterState { version, protocol, nodes, distribution, ideal, spread, earlier: Vec::new() })
+        Ok(ClusterState {
+            version,
+            protocol,
+            nodes,
+            distribution,
+            ideal,
+            spread,
+            earlier: Vec::new(),
+            pinned: BTreeMap::new(),
+        })
     }
 
     /// Parses the output of [`ClusterState::to_json`].
@@ -156,6 +167,12 @@ impl ClusterState {
         ClusterState { version, ..self }
     }
 
+    /// Returns the same state with these nodes for some buckets, in place of the ideal ones. For tests that
+    /// determine the placement: the nodes of a cluster cannot agree on it, as it is not serialized.
+    pub fn pinning(self, pinned: BTreeMap<BucketId, Vec<NodeKey>>) -> Self {
+        ClusterState { pinned, ..self }
+    }
+
     /// Earlier states by which enough nodes may still act to continue without the others.
     pub fn earlier(&self) -> &[SupersededState] {
         &self.earlier
@@ -192,6 +209,11 @@ impl ClusterState {
     /// State of a node; down if it is not known.
     pub fn node_state(&self, node: NodeKey) -> NodeState {
         self.nodes.get(&node).map_or(NodeState::Down, |node| node.state)
+    }
+
+    /// True if no node is away that may have documents: one that never registered has none.
+    pub fn all_serve(&self) -> bool {
+        self.nodes.values().all(|node| node.state.serves() || !node.incarnation.has_run())
     }
 
     /// Distribution of replicas.
@@ -236,6 +258,9 @@ impl ClusterState {
     /// Nodes that should have a replica of a bucket, the most preferred first. Some of them may be under
     /// maintenance.
     pub fn ideal(&self, bucket: BucketId) -> Vec<NodeKey> {
+        if let Some(nodes) = self.pinned.get(&bucket) {
+            return nodes.clone();
+        }
         self.ideal.nodes(self.placed(bucket)).into_iter().map(NodeKey).collect()
     }
 
@@ -318,6 +343,16 @@ mod tests {
             assert_eq!(state("ddrd", 2).owner(bucket), Some(NodeKey(2)));
             assert_eq!(state("dmdd", 2).owner(bucket), None);
         }
+    }
+
+    #[test]
+    fn a_node_that_is_away_may_have_documents_if_it_has_ever_run() {
+        assert!(state("uru", 2).all_serve());
+        assert!(!state("umu", 2).all_serve() && !state("udu", 2).all_serve());
+        let mut nodes = state("udu", 2).nodes().clone();
+        nodes.get_mut(&NodeKey(1)).expect("it is listed").incarnation = Incarnation::NEVER;
+        let distribution = state("udu", 2).distribution().clone();
+        assert!(ClusterState::new(ClusterVersion::new(7), nodes, distribution).unwrap().all_serve());
     }
 
     #[test]

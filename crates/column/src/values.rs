@@ -188,17 +188,22 @@ pub enum ColumnValue<'c> {
     Decoded(DocumentValue),
 }
 
-/// The same as [`value`], for loops over many documents: collections and structs are read in their wire form,
-/// without allocation. Collections of tensors, values of which the data type hides a part, and values of
+/// The same as [`value`], for loops over many documents: texts, collections and structs are read where they
+/// lie, without allocation. Collections of tensors, values of which the data type hides a part, and values of
 /// columns that do not record their layout are decoded.
 pub fn read_value<'c>(column: &'c Column, data_type: &DataType, index: usize) -> Option<ColumnValue<'c>> {
     if let Column::Bytes(bytes) = column
-        && is_nested(data_type)
         && is_recorded(column)
-        && ValueLayout::Encoded.takes(column)
     {
-        let in_place = ValueRef::parse(bytes.get(index)?).ok();
-        if let Some(in_place) = in_place.filter(|value| data_type.shows_in_place(*value)) {
+        let in_place = if is_nested(data_type) && ValueLayout::Encoded.takes(column) {
+            let value = ValueRef::parse(bytes.get(index)?).ok();
+            value.filter(|value| data_type.shows_in_place(*value))
+        } else if *data_type == DataType::String && ValueLayout::Text.takes(column) {
+            std::str::from_utf8(bytes.get(index)?).ok().map(ValueRef::String)
+        } else {
+            None
+        };
+        if let Some(in_place) = in_place {
             return Some(ColumnValue::InPlace(in_place));
         }
     }

@@ -4,13 +4,12 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, Incarnation, NodeKey};
-use millrace_document::{DocumentGroup, DocumentId, Location};
+use millrace_cluster::{ClusterState, ClusterVersion, Incarnation, NodeKey};
+use millrace_document::{DocumentGroup, DocumentId};
 use millrace_membership::ClusterMembership;
 use millrace_node::cluster::{
-    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
-    SharedNote,
+    BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done,
+    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, Published, ReadDone, SharedNote,
 };
 use millrace_store::DocumentWrite;
 
@@ -63,6 +62,10 @@ impl ClusterView for JoiningCluster {
         self.node()?.incarnation()
     }
 
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+        self.node()?.state()
+    }
+
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         self.node()?.place(node)
     }
@@ -75,18 +78,6 @@ impl ClusterView for JoiningCluster {
         self.node()?.nodes()
     }
 
-    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
-        self.node()?.owner(location)
-    }
-
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
-        self.node()?.owner_of(bucket)
-    }
-
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
-        self.node()?.owners(groups)
-    }
-
     fn readers(
         &self,
         buckets: Option<&[BucketId]>,
@@ -95,8 +86,8 @@ impl ClusterView for JoiningCluster {
         self.node()?.readers(buckets, near)
     }
 
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
-        self.node()?.replicas(bucket)
+    fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
+        self.node()?.holders(bucket)
     }
 
     fn vouches(&self, version: ClusterVersion) -> bool {
@@ -105,22 +96,6 @@ impl ClusterView for JoiningCluster {
 
     fn holds(&self, bucket: BucketId) -> bool {
         self.part().is_some_and(|node| node.holds(bucket))
-    }
-
-    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
-        self.node()?.bucket(location)
-    }
-
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError> {
-        self.node()?.buckets_of(group)
-    }
-
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
-        self.node()?.buckets()
-    }
-
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
-        self.node()?.reach()
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {

@@ -15,8 +15,8 @@ use millrace_cluster::distributor::{
 };
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, ClusterVersion, Incarnation, MachineTime, NAMED_RECEIVERS, NodeEntry, NodeFailure, NodeKey,
-    NodeReply, NodeRequest, NodeResponse, RequestFence,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, RequestFence,
 };
 use millrace_document::{DocumentId, DocumentVersion, WriteRefusal};
 use millrace_env::{ThreadClass, run_or_exit};
@@ -559,8 +559,8 @@ impl MachineDriver {
     }
 }
 
-/// Address of a node of a state, with its run if all nodes read it.
+/// Address of a node of a state, with its run, and with the protocol of the state.
 fn peer_address(state: &ClusterState, entry: &NodeEntry) -> PeerAddress {
-    let is_named = state.protocol() >= NAMED_RECEIVERS;
-    PeerAddress { address: entry.address.clone(), incarnation: is_named.then_some(entry.incarnation) }
+    let (address, incarnation) = (entry.address.clone(), Some(entry.incarnation));
+    PeerAddress { address, incarnation, protocol: state.protocol() }
 }

@@ -1,6 +1,6 @@
 //! A node of a cluster, as its gateway and its operators see it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use millrace_cluster::{
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
 use millrace_node::cluster::{
-    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
+    BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done,
+    GroupDropRequest, ListedNode, MetricGauge, NO_SUCH_BUCKET, NodeAddress, Noted, Published, ReadDone,
     RemoteNode, SharedNote,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
@@ -35,11 +35,6 @@ use crate::nearness::ReaderPreference;
 use crate::notes;
 use crate::source::StoreSource;
 use crate::storage::StoreReplicas;
-
-/// Reason for which no node owns anything.
-const NOBODY_SERVES: &str = "no node of the cluster serves now";
-/// Reason for which a requested bucket does not exist.
-const NO_SUCH_BUCKET: &str = "the nodes do not agree yet which groups are divided";
 
 /// Interval at which transfers receive the latencies of requests.
 const OBSERVE: Duration = Duration::from_secs(1);
@@ -212,7 +207,7 @@ impl ContentNode {
         self.machine.stop();
     }
 
-    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+    fn known_state(&self) -> Result<Arc<ClusterState>, ClusterError> {
         let state = self.membership.states().borrow().clone();
         state.ok_or_else(|| ClusterError::unavailable("this node knows no cluster state yet"))
     }
@@ -224,9 +219,10 @@ impl ContentNode {
         }
         let unknown = || ClusterError::Unavailable(format!("node {node} is not of this cluster"));
         let entry = state.nodes().get(&node).ok_or_else(unknown)?;
-        let incarnation = entry.incarnation;
+        let (incarnation, protocol) = (entry.incarnation, state.protocol());
         if self.is_encrypted {
-            return Ok(NodeAddress::At(RemoteNode { address: entry.address.clone(), incarnation }));
+            let address = entry.address.clone();
+            return Ok(NodeAddress::At(RemoteNode { address, incarnation, protocol }));
         }
         let name = entry.name.as_str();
         let pictures = self.membership.pictures();
@@ -237,7 +233,7 @@ impl ContentNode {
                 let reason = format!("node {node} ({name}) has not said where it serves documents");
                 Err(ClusterError::Unavailable(reason))
             }
-            address => Ok(NodeAddress::At(RemoteNode { address: address.to_owned(), incarnation })),
+            address => Ok(NodeAddress::At(RemoteNode { address: address.to_owned(), incarnation, protocol })),
         }
     }
 }
@@ -352,6 +348,10 @@ impl ClusterView for ContentNode {
         Ok(self.incarnation)
     }
 
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+        self.known_state()
+    }
+
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         self.place_in(&*self.state()?, node)
     }
@@ -373,36 +373,6 @@ impl ClusterView for ContentNode {
             },
         };
         Ok(self.state()?.nodes().iter().map(listed).collect())
-    }
-
-    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
-        let state = self.state()?;
-        let owner = state.owner(state.bucket(location));
-        self.place_in(&state, owner.ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
-    }
-
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
-        let state = self.state()?;
-        if !state.has_bucket(bucket) {
-            return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
-        }
-        self.place_in(&state, state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
-    }
-
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
-        let state = self.state()?;
-        let Some(groups) = groups else {
-            let serving = state.nodes().iter().filter(|(_, node)| node.state.serves());
-            let nodes = serving.map(|(key, _)| (*key, None)).collect();
-            return Ok(OwnerNodes { version: state.version(), nodes });
-        };
-        let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
-        let buckets: BTreeSet<BucketId> = groups.iter().flat_map(|group| state.buckets_of(group)).collect();
-        for bucket in buckets {
-            let owner = state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?;
-            nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
-        }
-        Ok(OwnerNodes { version: state.version(), nodes: nodes.into_iter().collect() })
     }
 
     fn readers(
@@ -445,12 +415,9 @@ impl ClusterView for ContentNode {
         Ok((state.version(), found))
     }
 
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
-        let state = self.state()?;
-        let owner = state.owner(bucket);
-        let mut nodes = state.ideal(bucket);
-        nodes.retain(|node| Some(*node) != owner && state.node_state(*node).serves());
-        Ok(nodes)
+    fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
+        let found = self.machine.ask(|distributor, now| BucketHolders::known_to(distributor, bucket, now));
+        found.map_err(|_| ClusterError::unavailable("the owner does not know yet who has the documents"))
     }
 
     fn vouches(&self, version: ClusterVersion) -> bool {
@@ -461,30 +428,6 @@ impl ClusterView for ContentNode {
 
     fn holds(&self, bucket: BucketId) -> bool {
         self.store.has_replica(bucket)
-    }
-
-    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
-        Ok(self.state()?.bucket(location))
-    }
-
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError> {
-        Ok(self.state()?.buckets_of(group))
-    }
-
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
-        let state = self.state()?;
-        Ok((state.distribution().bits, state.spread().buckets().collect()))
-    }
-
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
-        let state = self.state()?;
-        // A node that never registered has no data.
-        let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation.has_run());
-        Ok(match away.count() {
-            0 => DocumentAvailability::All,
-            away if away < usize::from(state.distribution().redundancy) => DocumentAvailability::Most,
-            _ => DocumentAvailability::Some,
-        })
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {
@@ -554,7 +497,8 @@ impl ContentNode {
     ) -> Result<BucketId, ClusterError> {
         let everywhere = "documents without a group lie everywhere: remove them one by one";
         let bits = group.location_bits().ok_or_else(|| ClusterError::unavailable(everywhere))?;
-        part.map_or_else(|| self.bucket(Location::new(u64::from(bits))), Ok)
+        let state = || self.known_state().map(|state| state.bucket(Location::new(u64::from(bits))));
+        part.map_or_else(state, Ok)
     }
 
     fn send(&self, change: DocumentChange, deadline: Instant, done: Done) {

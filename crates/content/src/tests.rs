@@ -103,7 +103,7 @@ fn open(directory: &TempDir) -> Arc<StoreReplicas> {
 fn serve(runtime: &Runtime, replicas: &Arc<StoreReplicas>) -> (PeerAddress, watch::Sender<bool>) {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
-    let address = PeerAddress { address, incarnation: Some(Incarnation::new(1)) };
+    let address = PeerAddress { incarnation: Some(Incarnation::new(1)), ..PeerAddress::of_any_run(&address) };
     let (stop, stopped) = watch::channel(false);
     let service = FetchedSource(Arc::new(StoreSource::new(
         Arc::clone(replicas),
@@ -481,7 +481,8 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     let (membership, store, node) = runtime.block_on(alone(&directory, listener));
     let peers = PeerConnections::new(runtime.handle().clone(), None);
     let start = start();
-    let own = PeerAddress { address, incarnation: Some(membership.incarnation()) };
+    let own =
+        PeerAddress { incarnation: Some(membership.incarnation()), ..PeerAddress::of_any_run(&address) };
     let ask = |peer: &PeerAddress, version: ClusterVersion| {
         let row = version_of(start, 1, 2, 3);
         let bucket =

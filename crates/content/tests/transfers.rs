@@ -110,8 +110,7 @@ fn serve(store: &Store, breaks: Vec<u64>) -> (String, Arc<AtomicU64>) {
             let to = inside.local_addr().expect("it is bound");
             let source = Arc::clone(&source);
             thread::spawn(move || {
-                let (mut stream, _) = inside.accept().expect("accepted");
-                stream.read_exact(&mut [0; 8]).expect("it says what it is for");
+                let (stream, _) = inside.accept().expect("accepted");
                 // It ends with the connection.
                 let _ = serve_bulk(stream, &*source);
             });

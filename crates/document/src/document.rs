@@ -1,11 +1,14 @@
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{DocumentId, DocumentValue};
 
 /// Write time of a document version: microseconds since 1970 from a hybrid logical clock.
 ///
-/// Of two versions of a document, the one with the higher timestamp wins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+/// Of two versions of a document, the one with the higher timestamp wins. Serialized as its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Timestamp(pub u64);
 
 /// A document: its id, and the fields that have values.

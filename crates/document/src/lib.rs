@@ -19,6 +19,7 @@ mod path;
 mod predicate;
 mod refusal;
 pub mod scalar;
+mod serial;
 mod types;
 mod update;
 mod value;

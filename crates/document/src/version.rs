@@ -3,17 +3,20 @@
 
 use std::sync::Arc;
 
-use crate::{Document, DocumentGroup, DocumentId, Error, Timestamp, wire};
+use serde::{Deserialize, Serialize};
+
+use crate::{Document, DocumentGroup, DocumentId, Error, Timestamp, serial, wire};
 
 /// A version of a document as exchanged by replicas: encoded once, and not parsed on its way. Of two versions
 /// of a document, the one with the higher timestamp wins, regardless of their origin and order of arrival.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentVersion {
     /// Id of the document.
     pub id: DocumentId,
     /// Write time, by the clock of the bucket's owner.
     pub timestamp: Timestamp,
     /// The document's fields in the [`wire`] form; `None` for a removal.
+    #[serde(with = "serial::body")]
     pub body: Option<Arc<[u8]>>,
 }
 
@@ -39,7 +42,7 @@ impl DocumentVersion {
 }
 
 /// Removal of a set of documents: all in the scope that were written at or before the timestamp.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedScope {
     /// Documents to drop.
     pub scope: DropScope,
@@ -48,7 +51,7 @@ pub struct DroppedScope {
 }
 
 /// Scope of a [`DroppedScope`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DropScope {
     /// Documents of a group, of one type or of all types.
     Group {

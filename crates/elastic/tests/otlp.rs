@@ -363,8 +363,8 @@ fn a_request_that_is_refused_stores_nothing() {
             3,
             "Protobuf field 15 has wire type 3, which OTLP does not use",
         ),
-        ("POST /v1/logs", JSON, b"".to_vec(), 400, 3, "the request is no OTLP in JSON: EOF while parsing"),
-        ("POST /v1/logs", JSON, b"[".to_vec(), 400, 3, "the request is no OTLP in JSON: "),
+        ("POST /v1/logs", JSON, b"".to_vec(), 400, 3, "the request is not OTLP in JSON: EOF while parsing"),
+        ("POST /v1/logs", JSON, b"[".to_vec(), 400, 3, "the request is not OTLP in JSON: "),
         ("POST /v1/logs", JSON, b"{\"a\":\"\xff\"}".to_vec(), 400, 3, "the body is not UTF-8: "),
         (
             "POST /v1/logs",
@@ -380,7 +380,7 @@ fn a_request_that_is_refused_stores_nothing() {
             br#"{"resourceLogs":[7]}"#.to_vec(),
             400,
             3,
-            "an element of resourceLogs is no OTLP in JSON: ",
+            "an element of resourceLogs is not OTLP in JSON: ",
         ),
         (
             "POST /v1/logs",

@@ -64,13 +64,17 @@ impl Service<Request<Body>> for DataPort {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Body>) -> Self::Future {
+        let is_in_words = forwarding::is_in_words(request.headers());
         let (answer, node) = (self.admitted(request), Arc::clone(&self.node));
         Box::pin(async move {
             // It is in flight until the answer begins, or the client leaves.
             let _in_flight = node.metrics().begin_request();
-            let answer = answer.await;
-            if let Ok(response) = &answer {
+            let mut answer = answer.await;
+            if let Ok(response) = &mut answer {
                 node.metrics().count_response(response.status().as_u16());
+                if is_in_words {
+                    forwarding::answer_in_words(response.headers_mut());
+                }
             }
             answer
         })
@@ -114,8 +118,9 @@ impl DataPort {
             let refused = http::json(StatusCode::FORBIDDEN, &serde_json::json!({ "message": message }));
             return Box::pin(async move { Ok(refused) });
         }
-        if !forwarding::is_for(self.node.cluster().map(|cluster| &**cluster), request.headers()) {
-            return Box::pin(async { Ok(forwarding::not_for_this_node()) });
+        let cluster = self.node.cluster().map(|cluster| &**cluster);
+        if let Some(refused) = forwarding::misdirected(cluster, request.headers()) {
+            return Box::pin(async move { Ok(refused) });
         }
         if !self.is_of_documents(&request) {
             return Box::pin(self.others.call(request));

@@ -7,6 +7,7 @@ mod forward;
 mod group_sizes;
 mod hop;
 mod indexes;
+mod protocol_1;
 mod question;
 mod readers;
 mod share;
@@ -21,7 +22,7 @@ use hyper::StatusCode;
 
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
-pub(crate) use self::hop::{HOP, hop_of, is_for, is_unsettled, unsettled};
+pub(crate) use self::hop::{HOP, answer_in_words, hop_of, is_in_words, is_unsettled, misdirected, unsettled};
 use self::hop::{ask_others, others};
 pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
 pub(crate) use self::readers::{READERS_PATH, tell_readers};
@@ -70,18 +71,6 @@ pub(crate) async fn hand_on(
 pub(crate) fn ask_readers(version: ClusterVersion, readers: &BucketReaders) -> Response {
     let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
     ask_others(answer.headers_mut(), version, readers);
-    answer
-}
-
-/// Response to a node that asks another run, or a node of another cluster, at this address: it looks for the
-/// run that it wants, or waits for the cluster state that names this one.
-pub(crate) fn not_for_this_node() -> Response {
-    let message = format!(
-        "the request is for another run of a node, by its header {}, which only nodes of the cluster send",
-        hop::RECIPIENT
-    );
-    let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", message.into_bytes());
-    unsettled(answer.headers_mut());
     answer
 }
 

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
+use millrace_cluster::PROTOCOL;
 use millrace_document::{Document, DocumentId, DocumentValue as FieldValue};
-use millrace_store::{self as store, StoreVisit, VisitedVersion};
+use millrace_store as store;
 use serde_json::{Value, json};
 use support::{TestNodes, low_bits};
 
@@ -22,6 +23,9 @@ const NOTE: &str = "schema note {
   }
   fieldset default { fields: title }
 }";
+
+/// Protocols of the cluster state: the header between nodes has a form of its own in the first.
+const PROTOCOLS: [u16; 2] = [1, PROTOCOL];
 
 /// Returns a node that does not own the group's bucket, and its owner.
 fn stranger_and_owner(group: &str) -> (usize, usize) {
@@ -273,18 +277,22 @@ fn everything() -> Value {
 
 #[test]
 fn another_replica_answers_for_a_node_that_is_gone() {
-    let mut nodes = doubled();
-    // Data of other nodes is read at node 2 first.
-    nodes.world.last_first.store(true, Ordering::SeqCst);
-    let (status, expected) = nodes.query(0, &everything());
-    assert_eq!((status, &expected["root"]["coverage"]["nodes"]), (200, &json!(1)), "{expected}");
-    nodes.stop(2);
-    let (status, answer) = nodes.query(0, &everything());
-    assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(30)), "{answer}");
-    let coverage = &answer["root"]["coverage"];
-    assert_eq!((&coverage["full"], &coverage["nodes"]), (&json!(true), &json!(2)), "{answer}");
-    let path = "/document/v1/notes/note/group/g3/3";
-    assert_eq!(nodes.call(0, Method::GET, path, "").0, 200);
+    for protocol in PROTOCOLS {
+        let mut nodes = doubled();
+        nodes.world.protocol.store(protocol, Ordering::SeqCst);
+        // Data of other nodes is read at node 2 first.
+        nodes.world.last_first.store(true, Ordering::SeqCst);
+        let (status, expected) = nodes.query(0, &everything());
+        assert_eq!((status, &expected["root"]["coverage"]["nodes"]), (200, &json!(1)), "{expected}");
+        nodes.stop(2);
+        nodes.world.departed.lock().insert(2);
+        let (status, answer) = nodes.query(0, &everything());
+        assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(30)), "{answer}");
+        let coverage = &answer["root"]["coverage"];
+        assert_eq!((&coverage["full"], &coverage["nodes"]), (&json!(true), &json!(2)), "{answer}");
+        let path = "/document/v1/notes/note/group/g3/3";
+        assert_eq!(nodes.call(0, Method::GET, path, "").0, 200);
+    }
 }
 
 #[test]
@@ -326,17 +334,19 @@ fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
 
 #[test]
 fn what_is_being_compared_is_waited_for() {
-    let nodes = with_notes();
-    let (stranger, owner) = stranger_and_owner("even");
-    let query =
-        json!({ "yql": "select * from note where true", "streaming.groupname": "even", "timeout": "20s" });
-    for node in [stranger, owner] {
-        nodes.world.comparing.store(3, Ordering::SeqCst);
-        let (status, answer) = nodes.query(node, &query);
-        assert_eq!((status, &answer["root"]["coverage"]["full"]), (200, &json!(true)), "{answer}");
-        nodes.world.comparing.store(3, Ordering::SeqCst);
-        assert_eq!(nodes.call(node, Method::GET, "/document/v1/notes/note/group/even", "").0, 200);
-        assert_eq!(nodes.world.comparing.load(Ordering::SeqCst), 0, "it was read before");
+    for protocol in PROTOCOLS {
+        let nodes = with_notes();
+        nodes.world.protocol.store(protocol, Ordering::SeqCst);
+        let (stranger, owner) = stranger_and_owner("even");
+        let query = json!({ "yql": "select * from note where true", "streaming.groupname": "even", "timeout": "20s" });
+        for node in [stranger, owner] {
+            nodes.world.comparing.store(3, Ordering::SeqCst);
+            let (status, answer) = nodes.query(node, &query);
+            assert_eq!((status, &answer["root"]["coverage"]["full"]), (200, &json!(true)), "{answer}");
+            nodes.world.comparing.store(3, Ordering::SeqCst);
+            assert_eq!(nodes.call(node, Method::GET, "/document/v1/notes/note/group/even", "").0, 200);
+            assert_eq!(nodes.world.comparing.load(Ordering::SeqCst), 0, "it was read before");
+        }
     }
 }
 
@@ -411,32 +421,35 @@ fn coverage_says_what_is_missing() {
 /// The address of a node may be that of another process by now, even of one of another cluster.
 #[test]
 fn a_process_does_not_answer_what_another_is_asked_at_its_address() {
-    let nodes = with_notes();
-    let (stranger, owner) = stranger_and_owner("even");
-    nodes.world.restarted.lock().insert(owner as u16);
-    let note = "/document/v1/notes/note/group/even/2?timeout=300ms";
-    let all = "/document/v1/notes/note/group/even?cluster=notes&timeout=300ms";
-    let changed = r#"{"fields": {"title": "changed"}}"#;
-    let query =
-        r#"{"yql": "select * from note where true", "streaming.groupname": "even", "timeout": "300ms"}"#;
-    let put = r#"{"put": "id:notes:note:g=even:2", "fields": {"title": "changed"}}"#;
-    for (method, path, body) in [
-        (Method::GET, note, ""),
-        (Method::POST, note, changed),
-        (Method::PUT, note, changed),
-        (Method::DELETE, note, ""),
-        (Method::GET, all, ""),
-        (Method::DELETE, all, ""),
-        (Method::POST, "/search/", query),
-        (Method::GET, "/group/v1/even?timeout=300ms", ""),
-    ] {
-        refused(nodes.call(stranger, method, path, body));
+    for protocol in PROTOCOLS {
+        let nodes = with_notes();
+        nodes.world.protocol.store(protocol, Ordering::SeqCst);
+        let (stranger, owner) = stranger_and_owner("even");
+        nodes.world.restarted.lock().insert(owner as u16);
+        let note = "/document/v1/notes/note/group/even/2?timeout=300ms";
+        let all = "/document/v1/notes/note/group/even?cluster=notes&timeout=300ms";
+        let changed = r#"{"fields": {"title": "changed"}}"#;
+        let query =
+            r#"{"yql": "select * from note where true", "streaming.groupname": "even", "timeout": "300ms"}"#;
+        let put = r#"{"put": "id:notes:note:g=even:2", "fields": {"title": "changed"}}"#;
+        for (method, path, body) in [
+            (Method::GET, note, ""),
+            (Method::POST, note, changed),
+            (Method::PUT, note, changed),
+            (Method::DELETE, note, ""),
+            (Method::GET, all, ""),
+            (Method::DELETE, all, ""),
+            (Method::POST, "/search/", query),
+            (Method::GET, "/group/v1/even?timeout=300ms", ""),
+        ] {
+            refused(nodes.call(stranger, method, path, body));
+        }
+        let fed = nodes.text(stranger, Method::POST, "/feed/v1?timeout=300ms", put);
+        assert!(fed.contains("\"status\":503"), "{fed}");
+        nodes.world.restarted.lock().clear();
+        let (status, answer) = nodes.call(stranger, Method::GET, note, "");
+        assert_eq!((status, &answer["fields"]["title"]), (200, &json!("a note")), "nothing was written");
     }
-    let fed = nodes.text(stranger, Method::POST, "/feed/v1?timeout=300ms", put);
-    assert!(fed.contains("\"status\":503"), "{fed}");
-    nodes.world.restarted.lock().clear();
-    let (status, answer) = nodes.call(stranger, Method::GET, note, "");
-    assert_eq!((status, &answer["fields"]["title"]), (200, &json!("a note")), "nothing was written");
 }
 
 #[test]
@@ -479,77 +492,6 @@ fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
     }
     // A read can be repeated as long as there is time.
     refused(nodes.call(stranger, Method::GET, path, ""));
-}
-
-/// Names of the documents that a visit finds, a few at a time.
-fn visited(nodes: &TestNodes, node: usize, path: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut continuation = String::new();
-    loop {
-        let next = format!("{path}wantedDocumentCount=7&timeout=10s{continuation}");
-        let (status, answer) = nodes.call(node, Method::GET, &next, "");
-        assert_eq!(status, 200, "{next}: {answer}");
-        let documents = answer["documents"].as_array().cloned().unwrap_or_default();
-        found.extend(documents.iter().map(|of| of["id"].as_str().unwrap_or_default().to_owned()));
-        match answer["continuation"].as_str() {
-            Some(token) => continuation = format!("&continuation={token}"),
-            None => break,
-        }
-    }
-    found.sort();
-    found
-}
-
-#[test]
-fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
-    let nodes = with_notes();
-    nodes.divide("large", 3);
-    for number in 0..60 {
-        nodes.put(number as usize % 3, "large", number, &json!({ "title": "a note", "stars": number }));
-    }
-    let of_group = |group: &str, numbers: std::ops::Range<u32>| -> Vec<String> {
-        let mut ids: Vec<String> =
-            numbers.map(|number| format!("id:notes:note:g={group}:{number}")).collect();
-        ids.sort();
-        ids
-    };
-    let large = of_group("large", 0..60);
-    let (all, group) = ("/document/v1/?cluster=notes&", "/document/v1/notes/note/group/large/?");
-    let everything = visited(&nodes, 0, all);
-    assert_eq!(everything.len(), 80);
-    for node in 0..3 {
-        assert_eq!(visited(&nodes, node, all), everything);
-        assert_eq!(visited(&nodes, node, group), large);
-        let (status, answer) = nodes.call(node, Method::GET, "/document/v1/notes/note/group/large/7", "");
-        assert_eq!((status, answer["fields"]["stars"].as_u64()), (200, Some(7)), "{answer}");
-    }
-    // One lookup for the route, one for the buckets, and one at the end for buckets divided meanwhile: for
-    // any number of pages.
-    nodes.world.listed.store(0, Ordering::SeqCst);
-    let (status, answer) =
-        nodes.call(0, Method::GET, &format!("{group}wantedDocumentCount=100&timeout=20s"), "");
-    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(60)), "{answer}");
-    assert!(nodes.world.listed.load(Ordering::SeqCst) <= 3, "they are listed for each page");
-    let of_node = |node: &std::sync::Arc<millrace_node::Node>| {
-        let everything = StoreVisit { wanted: 1000, ..StoreVisit::all(&["note"]) };
-        let visited = node.store().visit(&everything).expect("it can be read").visited;
-        let large = |of: &&VisitedVersion| matches!(of, VisitedVersion::Document(of, _) if of.id.as_str().contains("g=large:"));
-        visited.iter().filter(large).count()
-    };
-    let spread: Vec<usize> = nodes.nodes.iter().map(of_node).collect();
-    assert!(spread.iter().all(|count| *count > 0) && spread.iter().sum::<usize>() == 60, "{spread:?}");
-    // A part, then all of the rest: each bucket at once.
-    let some = "/document/v1/notes/note/group/large/?selection=note.stars%3C10&cluster=notes&timeout=20s";
-    let (status, answer) = nodes.call(1, Method::DELETE, some, "");
-    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(10)), "{answer}");
-    assert_eq!(visited(&nodes, 2, group).len(), 50);
-    let whole = "/document/v1/notes/note/group/large/?selection=true&cluster=notes&timeout=20s";
-    let (status, answer) = nodes.call(2, Method::DELETE, whole, "");
-    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(50)), "{answer}");
-    for node in 0..3 {
-        assert_eq!(visited(&nodes, node, group), Vec::<String>::new());
-        assert_eq!(visited(&nodes, node, all).len(), 20);
-    }
 }
 
 #[test]

@@ -9,9 +9,6 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_document::{Document, DocumentId, DocumentValue};
-use millrace_node::cluster::DocumentAvailability;
-use millrace_store::{DocumentWrite, StoreChange};
 use serde_json::{Value, json};
 use support::{TestNodes, low_bits};
 
@@ -106,9 +103,9 @@ fn is_clean(nodes: &TestNodes, node: usize) -> bool {
     mark(nodes, node).is_some_and(|mark| mark["clean"].is_u64())
 }
 
-/// Changes the cluster state: these documents are on serving nodes.
-fn reaches(nodes: &TestNodes, reach: DocumentAvailability) {
-    *nodes.world.reach.lock() = reach;
+/// Changes the cluster state: one node is away, or none.
+fn is_one_away(nodes: &TestNodes, is_away: bool) {
+    nodes.world.is_one_away.store(is_away, Ordering::SeqCst);
     nodes.world.next_version();
 }
 
@@ -155,8 +152,8 @@ fn a_node_that_has_an_older_application_waits_for_the_newer_one() {
     assert!(note["readyMillis"].as_u64() <= note["startedMillis"].as_u64(), "{ended}");
     assert!(note["startedMillis"].as_u64() <= note["endedMillis"].as_u64(), "{ended}");
     assert_eq!((&status(&nodes, 1), &status(&nodes, 2)), (&ended, &ended));
-    let names: Vec<String> = nodes.world.notes.lock().keys().cloned().collect();
-    assert_eq!(names, ["reindexing"], "what the nodes had noted is forgotten");
+    let names = || nodes.world.notes.lock().keys().cloned().collect::<Vec<_>>();
+    until("what the nodes had noted is forgotten", &vec!["reindexing".to_owned()], names);
 }
 
 #[test]
@@ -172,46 +169,19 @@ fn what_was_read_while_the_cluster_state_changed_is_done_again() {
 }
 
 #[test]
-fn nothing_is_done_while_documents_may_be_on_nodes_that_are_away() {
+fn nothing_is_done_while_a_node_is_away_that_may_have_newer_documents() {
     let nodes = with_notes();
-    reaches(&nodes, DocumentAvailability::Some);
+    is_one_away(&nodes, true);
     begin(&nodes, &[0, 1, 2], &shouting());
     let looked = || nodes.world.notes_read.lock().values().min().copied().unwrap_or_default();
     let before = looked();
     until("all have looked", &true, || looked() > before + 6);
-    assert_eq!(status(&nodes, 0)["ready"]["note"]["progress"], 0.0);
+    let note = status(&nodes, 0)["ready"]["note"].clone();
+    assert_eq!((&note["state"], &note["progress"]), (&json!("running"), &json!(0.0)));
     assert!(made(&nodes).values().all(|count| *count == 0));
-    reaches(&nodes, DocumentAvailability::All);
+    is_one_away(&nodes, false);
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
     assert!(all(&nodes));
-}
-
-#[test]
-fn what_nodes_have_alone_that_were_away_is_done_when_they_are_back() {
-    let nodes = with_notes();
-    reaches(&nodes, DocumentAvailability::Most);
-    begin(&nodes, &[0, 1, 2], &shouting());
-    until("all that is there is done", &true, || all(&nodes));
-    until("it is told", &json!(1.0), || status(&nodes, 0)["ready"]["note"]["progress"].clone());
-    let at_owner = || {
-        let path = "/document/v1/notes/note/group/g3/99?fieldSet=%5Ball%5D";
-        nodes.call(0, Method::GET, path, "").1["fields"]["made"].clone()
-    };
-    // As it was written before.
-    let id = DocumentId::parse("id:notes:note:g=g3:99").expect("an id");
-    let fields = vec![("title".into(), DocumentValue::String("alone".to_owned()))];
-    let document = Document { id: id.clone(), fields };
-    let (sender, written) = std::sync::mpsc::channel();
-    let write = DocumentWrite { id, change: StoreChange::Put(document) };
-    nodes.nodes[owner("g3")].store().write(write, move |written| {
-        // The test waits for it.
-        let _ = sender.send(written.is_ok());
-    });
-    assert_eq!(written.recv(), Ok(true));
-    assert_eq!((at_owner(), state(&nodes, 0)), (Value::Null, "running".to_owned()));
-    reaches(&nodes, DocumentAvailability::All);
-    until("it ends", &"successful".to_owned(), || state(&nodes, 1));
-    assert_eq!(at_owner(), "alone again");
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod pattern;
 mod prefilter;
 mod run;
 mod scan;
+mod singles;
 mod tree;
 mod value;
 mod window;
@@ -45,6 +46,7 @@ pub use matches::{
     WordOccurrences,
 };
 pub use nearest::{NearestSubspace, nearest_subspace};
-pub use nested::values_at;
+pub use nested::{NestedValue, ValueElement, ValueShape, single_values_at, values_at};
 pub use pattern::WordMatcher;
 pub use run::match_plan;
+pub use singles::{SingleValue, SingleValueReader};

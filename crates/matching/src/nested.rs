@@ -1,10 +1,11 @@
 //! Access to the values inside collections and structs, decoded or in their wire form.
 
+use millrace_column::ColumnValue;
 use millrace_document::{DocumentValue, ValueRef};
 
 /// A value that may have values inside: a [`DocumentValue`], or a [`ValueRef`], which is read in place.
-pub(crate) trait NestedValue: Copy {
-    /// The value itself if it is a truth value, a number, a text, or a position.
+pub trait NestedValue: Copy {
+    /// The value itself if it is a truth value, a number, a text, raw bytes, or a position.
     fn single(&self) -> Option<ValueRef<'_>>;
 
     /// Kind of the values inside.
@@ -19,7 +20,7 @@ pub(crate) trait NestedValue: Copy {
 
 /// Kind of the values inside a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueShape {
+pub enum ValueShape {
     /// No values are inside.
     Single,
     /// An array, a weighted set, or a map.
@@ -38,6 +39,7 @@ impl NestedValue for &DocumentValue {
             DocumentValue::Float(number) => ValueRef::Float(*number),
             DocumentValue::Double(number) => ValueRef::Double(*number),
             DocumentValue::String(text) => ValueRef::String(text),
+            DocumentValue::Raw(bytes) => ValueRef::Raw(bytes),
             DocumentValue::Position { latitude, longitude } => {
                 ValueRef::Position { latitude: *latitude, longitude: *longitude }
             }
@@ -83,7 +85,7 @@ impl NestedValue for &DocumentValue {
 impl NestedValue for ValueRef<'_> {
     fn single(&self) -> Option<ValueRef<'_>> {
         match self {
-            ValueRef::Raw(_) | ValueRef::Tensor(_) | ValueRef::DenseCells(_) => None,
+            ValueRef::Tensor(_) | ValueRef::DenseCells(_) => None,
             _ => (self.shape() == ValueShape::Single).then_some(*self),
         }
     }
@@ -123,7 +125,7 @@ impl NestedValue for ValueRef<'_> {
 /// A part of a value that can match separately: an element of an array or set, an entry of a map, or the
 /// value itself.
 #[derive(Clone, Copy)]
-pub(crate) enum ValueElement<V> {
+pub enum ValueElement<V> {
     /// A value with its weight in a weighted set, otherwise 1.
     Value(V, i32),
     /// An entry of a map: key and value.
@@ -157,7 +159,7 @@ impl<V: NestedValue> ValueElement<V> {
     ///
     /// A path consists of struct members, and of `key` and `value` of maps. Arrays and sets are traversed
     /// without a name.
-    pub(crate) fn at(self, path: &[impl AsRef<str>], each: &mut impl FnMut(V, i32)) {
+    pub fn at(self, path: &[impl AsRef<str>], each: &mut impl FnMut(V, i32)) {
         match self {
             ValueElement::Entry(key, value) => match path.split_first() {
                 Some((name, rest)) => match name.as_ref() {
@@ -187,6 +189,23 @@ impl<V: NestedValue> ValueElement<V> {
 /// arrays and sets one by one.
 pub fn values_at<'v>(value: &'v DocumentValue, path: &[&str], each: &mut impl FnMut(&'v DocumentValue)) {
     ValueElement::Value(value, 1).at(path, &mut |value, _| each(value));
+}
+
+/// As [`values_at`], for a value of a column: `each` gets truth values, numbers, texts, raw bytes and
+/// positions, `None` for other values, and the weight in a weighted set (otherwise 1).
+pub fn single_values_at(
+    value: &ColumnValue<'_>,
+    path: &[impl AsRef<str>],
+    each: &mut impl FnMut(Option<ValueRef<'_>>, i32),
+) {
+    match value {
+        ColumnValue::InPlace(value) => {
+            ValueElement::Value(*value, 1).at(path, &mut |value, weight| each(value.single(), weight));
+        }
+        ColumnValue::Decoded(value) => {
+            ValueElement::Value(value, 1).at(path, &mut |value, weight| each(value.single(), weight));
+        }
+    }
 }
 
 /// Calls `each` with the elements of a collection and their indices. Any other value is its own only element.

@@ -15,6 +15,7 @@
 mod forward;
 mod group_sizes;
 mod indexes;
+mod placement;
 mod readers;
 mod route;
 
@@ -26,10 +27,12 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
-use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Location};
+pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
+use millrace_cluster::{ClusterState, ClusterVersion, DroppedTypes, Incarnation, NodeKey};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
+use serde::{Deserialize, Serialize};
 
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
@@ -41,7 +44,8 @@ pub use self::group_sizes::{
 pub use self::indexes::{
     IndexAnswer, IndexName, IndexQuestion, ListedNode, NodeIndexState, indexes_of_all, own_indexes,
 };
-pub use self::readers::{bucket_of, own_readers, parts_of, readers_of_all};
+pub use self::placement::NO_SUCH_BUCKET;
+pub use self::readers::{own_readers, readers_of_all};
 pub use self::route::{
     AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
 };
@@ -64,6 +68,8 @@ pub struct RemoteNode {
     /// Its run in the cluster state. A process that is not this run, perhaps one of another cluster that has
     /// got the address, does not answer.
     pub incarnation: Incarnation,
+    /// Protocol of the cluster state, see [`millrace_cluster::PROTOCOL`].
+    pub protocol: u16,
 }
 
 impl Display for RemoteNode {
@@ -108,8 +114,8 @@ pub enum ClusterError {
     Unknown(String),
 }
 
-/// Nodes that have a bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Nodes that have a bucket. Its serialized form is part of the protocol between nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketReaders {
     /// The bucket.
     pub bucket: BucketId,
@@ -119,6 +125,8 @@ pub struct BucketReaders {
     /// True if they have all of the bucket, as far as it is on nodes that serve.
     pub full: bool,
     /// True if `full` may become true in a moment, so that a caller that needs everything should wait.
+    /// Not sent.
+    #[serde(skip)]
     pub soon: bool,
     /// Approximate number of documents.
     pub documents: u64,
@@ -131,27 +139,6 @@ pub struct OwnerNodes {
     pub version: ClusterVersion,
     /// Requested buckets of each node; `None`: all that it owns.
     pub nodes: Vec<(NodeKey, Option<Vec<BucketId>>)>,
-}
-
-/// Documents that are on nodes that serve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DocumentAvailability {
-    /// All documents: no node is away.
-    All,
-    /// Fewer nodes are away than each document has replicas: all documents but those that were written while
-    /// other nodes were away.
-    Most,
-    /// There may be documents that are only on nodes that are away.
-    Some,
-}
-
-/// Named data other than documents, shared by the nodes of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedNote {
-    /// Content.
-    pub value: Arc<[u8]>,
-    /// Number that differs between successive writes of the note.
-    pub changed: u64,
 }
 
 /// Callback for the writing of notes: true if they were written. The error is the reason for which this is
@@ -179,6 +166,12 @@ pub trait ClusterView: Send + Sync + 'static {
     /// As for [`ClusterView::me`].
     fn incarnation(&self) -> Result<Incarnation, ClusterError>;
 
+    /// The cluster state that this node knows.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError>;
+
     /// Address of a node for requests.
     ///
     /// # Errors
@@ -196,26 +189,6 @@ pub trait ClusterView: Send + Sync + 'static {
     /// The cluster has no state yet.
     fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError>;
 
-    /// Returns the node that orders the writes of documents at this location. The error is the reason
-    /// for which none does now.
-    ///
-    /// # Errors
-    /// No node serves, or this one is cut off.
-    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError>;
-
-    /// Returns the node that orders the writes in this bucket. Not every location with the bits of the bucket
-    /// is in it: groups among them can be divided.
-    ///
-    /// # Errors
-    /// Those of [`ClusterView::owner`]; the cluster state has no such bucket.
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError>;
-
-    /// Returns the nodes that own the buckets of these groups, or all buckets.
-    ///
-    /// # Errors
-    /// No node serves, or this one is cut off.
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError>;
-
     /// Returns the readers of these buckets, or of all buckets that this node owns, and the version of the
     /// cluster state by which they are. This node owns the buckets, and its cluster state is confirmed. Of
     /// several readers, nodes in the group of `near` come first.
@@ -228,12 +201,12 @@ pub trait ClusterView: Send + Sync + 'static {
         near: NodeKey,
     ) -> Result<(ClusterVersion, Vec<BucketReaders>), ClusterError>;
 
-    /// Returns the nodes that should have a bucket, except its owner. Only the owner knows if they have all
-    /// of it.
+    /// Returns the nodes that have a bucket of this node, for reindexing. Unlike that of
+    /// [`ClusterView::readers`], the answer includes all serving nodes.
     ///
     /// # Errors
-    /// The cluster has no state yet.
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError>;
+    /// This node does not own it, or not every serving node has reported its replicas.
+    fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError>;
 
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.
@@ -241,32 +214,6 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// True if this node has a replica of the bucket, even an empty one.
     fn holds(&self, bucket: BucketId) -> bool;
-
-    /// Returns the bucket of this location.
-    ///
-    /// # Errors
-    /// The cluster has no state yet.
-    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError>;
-
-    /// Returns the buckets of a group's documents: several if the group is divided; none if there is no
-    /// group.
-    ///
-    /// # Errors
-    /// The cluster has no state yet.
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError>;
-
-    /// Returns all buckets: the number of bits of the buckets of undivided groups, and the buckets of divided
-    /// groups. Documents in the latter are in no other bucket.
-    ///
-    /// # Errors
-    /// The cluster has no state yet.
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError>;
-
-    /// Returns which documents are on nodes that serve.
-    ///
-    /// # Errors
-    /// The cluster has no state yet.
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError>;
 
     /// Shared notes of the nodes by their names, as far as this node has received them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;

@@ -6,61 +6,28 @@
 //! 3. The next deployment puts the marks and the new speeds into effect.
 //! 4. The background executes them (`upkeep::reindex`), one type at a time, and reports the outcome.
 //!
-//! A single node stores all of it in a file (`LocalReindexings`), the nodes of a cluster in shared notes
-//! (`SharedReindexing`): so it continues after a restart, or on another node.
+//! A single node stores all of it in a file (`LocalReindexings`), the nodes of a cluster in notes that they
+//! share ([`millrace_cluster::reindexing`]): so it continues after a restart, or on another node.
 
 mod alone;
-mod done;
+mod render;
 mod shared;
-mod status;
-mod types;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use millrace_cluster::reindexing::ReindexedApplication;
+use millrace_schema::ClusterDocument;
+use millrace_schema::change::ChangeEffect;
 use serde_json::Value;
 
 pub(crate) use self::alone::LocalReindexings;
-pub(crate) use self::done::ReindexedBuckets;
-pub(crate) use self::shared::{NodeReindexMark, SharedReindexing};
+pub(crate) use self::shared::{received, write};
 use crate::{CompiledApplication, Error, Node};
 
-/// Delay before a failed step is retried, in milliseconds.
-const GRACE_MS: u64 = 180_000;
-
 /// Document types by content cluster.
-pub type Chosen = BTreeMap<Arc<str>, Vec<Arc<str>>>;
-
-/// A document type that is being reindexed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReindexTask {
-    /// Content cluster.
-    pub cluster: Arc<str>,
-    /// Document type.
-    pub document_type: Arc<str>,
-    /// Position at which a single node continues; `None`: at the beginning.
-    pub position: Option<String>,
-    /// Speed, relative to the default.
-    pub speed: f64,
-    /// Time of the mark, in milliseconds; distinguishes successive reindexings of a type.
-    pub ready_ms: u64,
-}
-
-/// Outcome of a step.
-pub enum ReindexStep {
-    /// There is more to do.
-    GoesOn {
-        /// Position of the next step.
-        position: String,
-        /// Share that is done, 0 to 1.
-        progress: f64,
-    },
-    /// All documents are done.
-    Ends,
-    /// It failed, for this reason, and will be retried.
-    Fails(String),
-}
+pub type Chosen = millrace_cluster::reindexing::ChosenTypes;
 
 /// Handles a new deployment: marked types begin, and the types whose statements it changes are pending. May
 /// wait for coordination.
@@ -69,8 +36,8 @@ pub enum ReindexStep {
 /// The change could not be stored.
 pub fn deployed(node: &Node, deployment: &CompiledApplication) -> Result<(), Error> {
     match node.cluster() {
-        None => node.reindexings().deployed(deployment).map_err(|error| kept(&error)),
-        Some(cluster) => shared::deployed(&**cluster, deployment),
+        None => node.reindexings().deployed(&reindexed(deployment)).map_err(|error| kept(&error)),
+        Some(cluster) => shared::deployed(&**cluster, &reindexed(deployment)),
     }
 }
 
@@ -104,8 +71,8 @@ pub fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Err
 /// Another version of the program has written the state.
 pub fn render(node: &Node, deployment: &CompiledApplication) -> Result<Value, Error> {
     match node.cluster() {
-        None => Ok(node.reindexings().render(deployment)),
-        Some(cluster) => Ok(SharedReindexing::read(&**cluster)?.told(&**cluster).render(deployment)),
+        None => Ok(render::types(&node.reindexings().types(), deployment)),
+        Some(cluster) => Ok(render::types(&shared::status(&**cluster)?, deployment)),
     }
 }
 
@@ -113,15 +80,34 @@ pub fn render(node: &Node, deployment: &CompiledApplication) -> Result<Value, Er
 pub fn progress(node: &Node) -> f64 {
     match node.cluster() {
         None => node.reindexings().progress(),
-        Some(cluster) => {
-            SharedReindexing::read(&**cluster).map_or(1.0, |shared| shared.told(&**cluster).progress())
-        }
+        Some(cluster) => shared::status(&**cluster).map_or(1.0, |types| types.progress()),
     }
 }
 
 /// Error for a failed write of a single node's file.
 pub fn kept(error: &io::Error) -> Error {
     Error::Internal(format!("how reindexing stands could not be kept on disk: {error}"))
+}
+
+/// The parts of an application that reindexing depends on.
+pub(crate) fn reindexed(deployment: &CompiledApplication) -> ReindexedApplication {
+    let application = &deployment.application;
+    let types_of = |documents: &[ClusterDocument]| -> BTreeSet<Arc<str>> {
+        documents.iter().map(|of| Arc::clone(&of.document_type)).collect()
+    };
+    let types: BTreeMap<_, _> = application
+        .content
+        .iter()
+        .map(|cluster| (Arc::clone(&cluster.id), types_of(&cluster.documents)))
+        .collect();
+    let mut changed = Chosen::new();
+    for action in deployment.changes.actions.iter().filter(|action| action.effect == ChangeEffect::Reindex) {
+        if let Some(cluster) = application.cluster_of(&action.document_type) {
+            let document_type = Arc::clone(&action.document_type);
+            changed.entry(Arc::clone(&cluster.id)).or_default().push(document_type);
+        }
+    }
+    ReindexedApplication { generation: deployment.generation, based_on: deployment.based_on, types, changed }
 }
 
 fn now_ms() -> u64 {

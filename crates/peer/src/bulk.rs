@@ -1,42 +1,24 @@
 //! Transfers: contents of a replica in parcels; lists of versions; bodies. One question after another over a
 //! connection of its own, on blocking threads.
 //!
-//! A question is a message: its length in 4 bytes, then a byte for its kind, then its values. So is an
-//! answer, whose first byte says if it is one (0) or a reason (1). An export lists its parcels; each is then
-//! requested by its index, from a byte offset on, and the next may be requested while one arrives. A parcel's
-//! bytes follow its answer in pieces, each after its length in 4 bytes; the last is empty. The receiver
-//! checks them by the checksums in them.
+//! A question is a message: its length in 4 bytes, then a [`TransferQuestion`]; so is an answer. An export
+//! lists its parcels; each is then requested by its index, from a byte offset on, and the next may be
+//! requested while one arrives. A parcel's bytes follow its answer in pieces, each after its length in 4
+//! bytes; the last is empty. The receiver checks them by the checksums in them.
 
 use std::io::{self, BufReader, BufWriter, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
+use millrace_document::{DocumentId, DocumentVersion, DroppedScope};
 use millrace_trust::NodeTrust;
 
 use crate::Error;
-use crate::codec::{self, MessageReader};
 use crate::greeting::{ConnectionGreeting, PeerAddress, PeerChannel};
+use crate::protocol::ConnectionProtocol;
 use crate::stream::BulkStream;
-
-/// A version without its body.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerVersionKey {
-    /// Id of the document.
-    pub id: DocumentId,
-    /// Time of the write.
-    pub timestamp: Timestamp,
-}
-
-/// Some of a replica's versions, in the order of keys.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PeerVersionPage {
-    /// The versions.
-    pub versions: Vec<PeerVersionKey>,
-    /// Start of the next page; `None` at the end.
-    pub after: Option<String>,
-}
+use crate::transfer::{ParcelHead, PeerVersionPage, TransferAnswer, TransferKind, TransferQuestion};
 
 /// Part of a replica's contents, which becomes one file of another replica.
 pub trait TransferParcel {
@@ -52,17 +34,6 @@ pub trait TransferParcel {
     /// # Errors
     /// They cannot be read, or `out` cannot be written.
     fn write_to(&self, from: u64, out: &mut (dyn Write + Send)) -> io::Result<()>;
-}
-
-/// Header of a parcel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParcelHead {
-    /// Approximate bytes and documents of each bucket.
-    pub shares: Vec<(BucketId, u64, u64)>,
-    /// Length in bytes; `None` if it is not known in advance.
-    pub bytes: Option<u64>,
-    /// Equal for parcels of one node with the same bytes; `None` if they cannot be identified.
-    pub identity: Option<u64>,
 }
 
 /// Failure of a source to read what another node asks for. Its text is sent to that node.
@@ -106,14 +77,11 @@ pub trait TransferSource: Send + Sync {
     fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, TransferFault>;
 }
 
-const EXPORT: u8 = 1;
-const VERSIONS: u8 = 2;
-const BODIES: u8 = 3;
-const PARCEL: u8 = 4;
-const DROPS: u8 = 5;
-
 /// Maximum size of a question or an answer, in bytes; parcels are sent in smaller pieces.
 const BYTES_MAX: usize = 256 << 20;
+
+/// The other node does not keep to the order of questions and answers.
+const OTHER_ANSWER: Error = Error::Message("an answer is not one to the question");
 
 /// Size of the pieces of a parcel, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -131,6 +99,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// A connection to a node for one transfer.
 pub struct TransferConnection {
     address: String,
+    protocol: ConnectionProtocol,
     stream: BufReader<BulkStream>,
 }
 
@@ -144,12 +113,13 @@ impl TransferConnection {
         let address = &peer.address;
         let connect = || {
             let mut stream = BulkStream::connect(address, trust, CONNECT_PATIENCE, SILENCE_MAX)?;
-            stream.write_all(&ConnectionGreeting::to(PeerChannel::Bulk, peer).encode())?;
+            stream.write_all(&peer.greeting(PeerChannel::Bulk))?;
             // Small: larger data is read directly to its destination.
             Ok(BufReader::with_capacity(4 << 10, stream))
         };
         let stream = connect().map_err(|source| Error::Connection { address: address.to_owned(), source })?;
-        Ok(TransferConnection { address: address.to_owned(), stream })
+        let protocol = peer.connection_protocol();
+        Ok(TransferConnection { address: address.to_owned(), protocol, stream })
     }
 
     /// Requests the current contents of these buckets. The node keeps them until the next export, or until
@@ -158,14 +128,10 @@ impl TransferConnection {
     /// # Errors
     /// The connection broke, or the node cannot read them.
     pub fn export(&mut self, buckets: &[BucketId]) -> Result<Vec<ParcelHead>, Error> {
-        let mut question = vec![EXPORT];
-        codec::count(&mut question, buckets.len());
-        buckets.iter().for_each(|bucket| codec::bucket(&mut question, *bucket));
-        let answer = self.ask(&question)?;
-        let mut reader = MessageReader::new(&answer);
-        let heads = reader.list(6, read_head)?;
-        reader.end()?;
-        Ok(heads)
+        match self.ask(TransferKind::Export, &TransferQuestion::Export(buckets.to_vec()))? {
+            TransferAnswer::Export(heads) => Ok(heads),
+            _ => Err(OTHER_ANSWER),
+        }
     }
 
     /// Requests a parcel of the last export, by its index, from a byte offset on. It arrives after those
@@ -175,10 +141,7 @@ impl TransferConnection {
     /// # Errors
     /// The connection broke.
     pub fn request(&mut self, place: usize, from: u64) -> Result<(), Error> {
-        let mut question = vec![PARCEL];
-        codec::number(&mut question, place as u64);
-        codec::number(&mut question, from);
-        write_message(self.stream.get_mut(), &question).map_err(|source| self.broken(source))
+        self.send(&TransferQuestion::Parcel { place: place as u64, from })
     }
 
     /// Begins to read the parcel that was requested first; returns its [`TransferParcel::outline`].
@@ -186,13 +149,10 @@ impl TransferConnection {
     /// # Errors
     /// The connection broke, or the node has no such parcel.
     pub fn outline(&mut self) -> Result<Vec<u32>, Error> {
-        let answer = self.answer()?;
-        let mut reader = MessageReader::new(&answer);
-        let outline = reader.list(8, |reader| {
-            u32::try_from(reader.number()?).map_err(|_| Error::Message("a part is longer than any"))
-        })?;
-        reader.end()?;
-        Ok(outline)
+        match self.answer(TransferKind::Parcel)? {
+            TransferAnswer::Parcel(outline) => Ok(outline),
+            _ => Err(OTHER_ANSWER),
+        }
     }
 
     /// Reads the next bytes of a parcel, which replace the contents of `piece`. Returns false at the end of
@@ -216,14 +176,11 @@ impl TransferConnection {
     /// # Errors
     /// The connection broke, or the node cannot read them.
     pub fn versions(&mut self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, Error> {
-        let mut question = vec![VERSIONS];
-        codec::bucket(&mut question, bucket);
-        write_place(&mut question, after);
-        let answer = self.ask(&question)?;
-        let mut reader = MessageReader::new(&answer);
-        let page = read_page(&mut reader)?;
-        reader.end()?;
-        Ok(page)
+        let question = TransferQuestion::Versions { bucket, after: after.map(str::to_owned) };
+        match self.ask(TransferKind::Versions, &question)? {
+            TransferAnswer::Versions(page) => Ok(page),
+            _ => Err(OTHER_ANSWER),
+        }
     }
 
     /// Requests [`TransferSource::drops`].
@@ -231,13 +188,10 @@ impl TransferConnection {
     /// # Errors
     /// The connection broke, or the node cannot read them.
     pub fn drops(&mut self, bucket: BucketId) -> Result<Vec<DroppedScope>, Error> {
-        let mut question = vec![DROPS];
-        codec::bucket(&mut question, bucket);
-        let answer = self.ask(&question)?;
-        let mut reader = MessageReader::new(&answer);
-        let drops = reader.list(13, MessageReader::drop)?;
-        reader.end()?;
-        Ok(drops)
+        match self.ask(TransferKind::Drops, &TransferQuestion::Drops(bucket))? {
+            TransferAnswer::Drops(drops) => Ok(drops),
+            _ => Err(OTHER_ANSWER),
+        }
     }
 
     /// Requests [`TransferSource::bodies`].
@@ -245,33 +199,27 @@ impl TransferConnection {
     /// # Errors
     /// The connection broke, or the node cannot read them.
     pub fn bodies(&mut self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, Error> {
-        let mut question = vec![BODIES];
-        codec::count(&mut question, ids.len());
-        ids.iter().for_each(|id| codec::text(&mut question, id.as_str()));
-        let answer = self.ask(&question)?;
-        let mut reader = MessageReader::new(&answer);
-        let versions = reader.list(13, MessageReader::version)?;
-        reader.end()?;
-        Ok(versions)
+        match self.ask(TransferKind::Bodies, &TransferQuestion::Bodies(ids.to_vec()))? {
+            TransferAnswer::Bodies(versions) => Ok(versions),
+            _ => Err(OTHER_ANSWER),
+        }
     }
 
-    fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Error> {
-        write_message(self.stream.get_mut(), question).map_err(|source| self.broken(source))?;
-        self.answer()
+    fn ask(&mut self, kind: TransferKind, question: &TransferQuestion) -> Result<TransferAnswer, Error> {
+        self.send(question)?;
+        self.answer(kind)
     }
 
-    fn answer(&mut self) -> Result<Vec<u8>, Error> {
-        let mut answer = read_message(&mut self.stream).map_err(|source| self.broken(source))?;
-        match answer.first() {
-            Some(0) => {
-                answer.remove(0);
-                Ok(answer)
-            }
-            Some(1) => {
-                let reason = String::from_utf8_lossy(&answer[1..]).into_owned();
-                Err(Error::Refused { address: self.address.clone(), reason })
-            }
-            _ => Err(Error::Unknown("an answer is of no known kind")),
+    fn send(&mut self, question: &TransferQuestion) -> Result<(), Error> {
+        let question = self.protocol.write_question(question);
+        write_message(self.stream.get_mut(), &question).map_err(|source| self.broken(source))
+    }
+
+    fn answer(&mut self, kind: TransferKind) -> Result<TransferAnswer, Error> {
+        let answer = read_message(&mut self.stream).map_err(|source| self.broken(source))?;
+        match self.protocol.read_answer(kind, &answer)? {
+            TransferAnswer::Refused(reason) => Err(Error::Refused { address: self.address.clone(), reason }),
+            answer => Ok(answer),
         }
     }
 
@@ -280,140 +228,98 @@ impl TransferConnection {
     }
 }
 
-/// Answers the questions of one connection until it ends, on a thread that may block. The first bytes of the
-/// connection, which give its kind, have been read.
+/// Answers the questions of one connection until it ends, on a thread that may block.
 ///
 /// # Errors
-/// The connection broke, or a message is not a question.
-pub fn serve_bulk(stream: TcpStream, source: &dyn TransferSource) -> io::Result<()> {
+/// The connection broke, is not one for transfers, or a message is not a question.
+pub fn serve_bulk(mut stream: TcpStream, source: &dyn TransferSource) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     stream.set_read_timeout(Some(QUESTION_PATIENCE))?;
-    serve(BulkStream::Plain(stream), source)
+    match ConnectionGreeting::read_blocking(&mut stream)? {
+        (protocol, ConnectionGreeting { channel: PeerChannel::Bulk, .. }) => {
+            serve(protocol, BulkStream::Plain(stream), source)
+        }
+        _ => Err(io::Error::other(Error::Message("the connection is not for transfers"))),
+    }
 }
 
-/// Does the same, encrypted or not.
-pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Result<()> {
+/// Does the same, encrypted or not; the greeting was read.
+pub(crate) fn serve(
+    protocol: ConnectionProtocol,
+    stream: BulkStream,
+    source: &dyn TransferSource,
+) -> io::Result<()> {
     let mut writing = BufWriter::with_capacity(PIECE_BYTES, stream);
     let mut parcels: Vec<Box<dyn TransferParcel>> = Vec::new();
     loop {
         // Everything before it has been answered, so the buffer is empty.
         let question = read_message(writing.get_mut())?;
-        let question = match read_question(&question) {
+        let answer = match protocol.read_question(&question) {
             // It has a message of its own, so that the next can be read.
-            Err(error @ Error::Unknown(_)) => {
-                refuse(&mut writing, &error.to_string())?;
-                writing.flush()?;
-                continue;
-            }
-            question => question.map_err(io::Error::other)?,
-        };
-        match question {
-            TransferQuestion::Export(buckets) => match source.export(&buckets) {
-                Ok(exported) => {
-                    parcels = exported;
-                    let mut answer = vec![0];
-                    codec::count(&mut answer, parcels.len());
-                    parcels.iter().for_each(|parcel| write_head(&mut answer, &parcel.head()));
-                    write_message(&mut writing, &answer)?;
-                }
-                Err(fault) => refuse(&mut writing, &fault.to_string())?,
-            },
-            TransferQuestion::Parcel(place, from) => {
+            Err(error @ Error::Unknown(_)) => TransferAnswer::Refused(error.to_string()),
+            Err(error) => return Err(io::Error::other(error)),
+            Ok(TransferQuestion::Parcel { place, from }) => {
                 match usize::try_from(place).ok().and_then(|place| parcels.get(place)) {
-                    Some(parcel) => write_parcel(&mut writing, &**parcel, from)?,
-                    None => refuse(&mut writing, "no such parcel in the last export")?,
+                    Some(parcel) => {
+                        write_parcel(protocol, &mut writing, &**parcel, from)?;
+                        writing.flush()?;
+                        continue;
+                    }
+                    None => TransferAnswer::Refused("no such parcel in the last export".to_owned()),
                 }
             }
-            TransferQuestion::Versions(bucket, after) => match source.versions(bucket, after.as_deref()) {
-                Ok(page) => {
-                    let mut answer = vec![0];
-                    write_page(&mut answer, &page);
-                    write_message(&mut writing, &answer)?;
-                }
-                Err(fault) => refuse(&mut writing, &fault.to_string())?,
-            },
-            TransferQuestion::Drops(bucket) => match source.drops(bucket) {
-                Ok(drops) => {
-                    let mut answer = vec![0];
-                    codec::count(&mut answer, drops.len());
-                    drops.iter().for_each(|drop| codec::drop(&mut answer, drop));
-                    write_message(&mut writing, &answer)?;
-                }
-                Err(fault) => refuse(&mut writing, &fault.to_string())?,
-            },
-            TransferQuestion::Bodies(ids) => match source.bodies(&ids) {
-                Ok(versions) => {
-                    let mut answer = vec![0];
-                    codec::count(&mut answer, versions.len());
-                    versions.iter().for_each(|version| codec::version(&mut answer, version));
-                    write_message(&mut writing, &answer)?;
-                }
-                Err(fault) => refuse(&mut writing, &fault.to_string())?,
-            },
-        }
+            Ok(question) => {
+                let answer = answer(question, source, &mut parcels);
+                answer.unwrap_or_else(|fault| TransferAnswer::Refused(fault.to_string()))
+            }
+        };
+        write_message(&mut writing, &protocol.write_answer(&answer))?;
         writing.flush()?;
     }
 }
 
+/// Answers a question that is not for a parcel; an export replaces `parcels`.
+fn answer(
+    question: TransferQuestion,
+    source: &dyn TransferSource,
+    parcels: &mut Vec<Box<dyn TransferParcel>>,
+) -> Result<TransferAnswer, TransferFault> {
+    Ok(match question {
+        TransferQuestion::Export(buckets) => {
+            *parcels = source.export(&buckets)?;
+            TransferAnswer::Export(parcels.iter().map(|parcel| parcel.head()).collect())
+        }
+        TransferQuestion::Versions { bucket, after } => {
+            TransferAnswer::Versions(source.versions(bucket, after.as_deref())?)
+        }
+        TransferQuestion::Drops(bucket) => TransferAnswer::Drops(source.drops(bucket)?),
+        TransferQuestion::Bodies(ids) => TransferAnswer::Bodies(source.bodies(&ids)?),
+        TransferQuestion::Parcel { .. } => unreachable!("a parcel is sent in pieces by the caller"),
+    })
+}
+
 /// Refuses the first question with a reason, and ends the connection.
-pub(crate) fn refuse_all(mut stream: BulkStream, reason: Error) -> io::Result<()> {
+pub(crate) fn refuse_all(
+    protocol: ConnectionProtocol,
+    mut stream: BulkStream,
+    reason: Error,
+) -> io::Result<()> {
     read_message(&mut stream)?;
-    refuse(&mut stream, &reason.to_string())?;
+    write_message(&mut stream, &protocol.write_answer(&TransferAnswer::Refused(reason.to_string())))?;
     stream.flush()?;
     Err(io::Error::other(reason))
 }
 
-enum TransferQuestion {
-    Export(Vec<BucketId>),
-    Parcel(u64, u64),
-    Versions(BucketId, Option<String>),
-    Drops(BucketId),
-    Bodies(Vec<DocumentId>),
-}
-
-fn read_question(bytes: &[u8]) -> Result<TransferQuestion, Error> {
-    let mut reader = MessageReader::new(bytes);
-    let question = match reader.byte()? {
-        EXPORT => TransferQuestion::Export(reader.list(9, MessageReader::bucket)?),
-        PARCEL => TransferQuestion::Parcel(reader.number()?, reader.number()?),
-        VERSIONS => TransferQuestion::Versions(reader.bucket()?, read_place(&mut reader)?),
-        DROPS => TransferQuestion::Drops(reader.bucket()?),
-        BODIES => TransferQuestion::Bodies(reader.list(4, MessageReader::id)?),
-        _ => return Err(Error::Unknown("a question is of no known kind")),
-    };
-    reader.end()?;
-    Ok(question)
-}
-
-fn write_head(out: &mut Vec<u8>, head: &ParcelHead) {
-    codec::count(out, head.shares.len());
-    for (bucket, bytes, documents) in &head.shares {
-        codec::bucket(out, *bucket);
-        codec::number(out, *bytes);
-        codec::number(out, *documents);
-    }
-    for number in [head.bytes, head.identity] {
-        out.push(u8::from(number.is_some()));
-        number.into_iter().for_each(|number| codec::number(out, number));
-    }
-}
-
-fn read_head(reader: &mut MessageReader<'_>) -> Result<ParcelHead, Error> {
-    let share = |reader: &mut MessageReader<'_>| Ok((reader.bucket()?, reader.number()?, reader.number()?));
-    let shares = reader.list(25, share)?;
-    let optional = |reader: &mut MessageReader<'_>| reader.flag()?.then(|| reader.number()).transpose();
-    Ok(ParcelHead { shares, bytes: optional(reader)?, identity: optional(reader)? })
-}
-
 /// Sends a parcel. If it cannot be read to its end, the connection is closed: the receiver detects that it is
 /// incomplete.
-fn write_parcel(out: &mut BufWriter<BulkStream>, parcel: &dyn TransferParcel, from: u64) -> io::Result<()> {
-    let mut head = vec![0];
-    let outline = parcel.outline();
-    codec::count(&mut head, outline.len());
-    outline.iter().for_each(|length| codec::number(&mut head, u64::from(*length)));
-    write_message(out, &head)?;
+fn write_parcel(
+    protocol: ConnectionProtocol,
+    out: &mut BufWriter<BulkStream>,
+    parcel: &dyn TransferParcel,
+    from: u64,
+) -> io::Result<()> {
+    write_message(out, &protocol.write_answer(&TransferAnswer::Parcel(parcel.outline())))?;
     parcel.write_to(from, &mut PieceWriter(out))?;
     out.write_all(&0_u32.to_le_bytes())
 }
@@ -448,39 +354,6 @@ impl Write for PieceWriter<'_> {
     }
 }
 
-fn refuse(out: &mut impl Write, reason: &str) -> io::Result<()> {
-    let mut answer = vec![1];
-    answer.extend_from_slice(reason.as_bytes());
-    write_message(out, &answer)
-}
-
-fn write_place(out: &mut Vec<u8>, place: Option<&str>) {
-    out.push(u8::from(place.is_some()));
-    if let Some(place) = place {
-        codec::text(out, place);
-    }
-}
-
-fn read_place(reader: &mut MessageReader<'_>) -> Result<Option<String>, Error> {
-    reader.flag()?.then(|| reader.text().map(str::to_owned)).transpose()
-}
-
-fn write_page(out: &mut Vec<u8>, page: &PeerVersionPage) {
-    codec::count(out, page.versions.len());
-    for version in &page.versions {
-        codec::text(out, version.id.as_str());
-        codec::number(out, version.timestamp.0);
-    }
-    write_place(out, page.after.as_deref());
-}
-
-fn read_page(reader: &mut MessageReader<'_>) -> Result<PeerVersionPage, Error> {
-    let key = |reader: &mut MessageReader<'_>| {
-        Ok(PeerVersionKey { id: reader.id()?, timestamp: reader.timestamp()? })
-    };
-    Ok(PeerVersionPage { versions: reader.list(12, key)?, after: read_place(reader)? })
-}
-
 fn write_message(out: &mut impl Write, message: &[u8]) -> io::Result<()> {
     // Every message is shorter.
     out.write_all(&(message.len() as u32).to_le_bytes())?;
@@ -499,12 +372,4 @@ fn read_message(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut message = Vec::with_capacity(length.min(1 << 20));
     let read = stream.take(length as u64).read_to_end(&mut message)?;
     if read < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(message) }
-}
-
-/// Parses bytes as every kind of message of a transfer.
-pub(crate) fn fuzz(bytes: &[u8]) -> Result<(), Error> {
-    // The result does not matter: parsing must end.
-    let _ = read_question(bytes);
-    let _ = read_head(&mut MessageReader::new(bytes));
-    read_page(&mut MessageReader::new(bytes)).map(|_| ())
 }

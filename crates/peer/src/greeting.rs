@@ -1,14 +1,22 @@
-//! First bytes of a connection: a word of 8 bytes for its kind, and from protocol 2 on the run of the process
-//! that it is for, in 8 bytes.
+//! First bytes of a connection: a word of 8 bytes, whose last one is the number of the protocol, then the
+//! length of a [`ConnectionGreeting`] in 4 bytes, and the greeting. In protocol 1 a word alone.
 
-use std::io;
+use std::io::{self, Read};
 
-use millrace_cluster::Incarnation;
+use millrace_cluster::{Incarnation, PROTOCOL};
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::Error;
+use crate::protocol::ConnectionProtocol;
+use crate::{Error, codec, protocol_1};
 
-/// Address of a node, and the run of its process that is to answer there.
+/// First word of a connection, from protocol 2 on.
+const WORD: &[u8; 8] = b"MILLNOD\x02";
+
+/// Maximum length of a greeting, in bytes.
+const GREETING_BYTES_MAX: u32 = 1 << 10;
+
+/// Address of a node, the run of its process that is to answer there, and the protocol that it speaks.
 ///
 /// Addresses are given again: after a restart, or to a node of another cluster. A process refuses connections
 /// that are for another run, before it reads any request.
@@ -16,62 +24,83 @@ use crate::Error;
 pub struct PeerAddress {
     /// `host:port` of its port for nodes.
     pub address: String,
-    /// The run; `None` where protocol 1 is spoken, whose nodes do not read it: any process that listens at
-    /// the address answers.
+    /// The run; `None`: any process that listens at the address. Nodes do not read it in protocol 1: any
+    /// process answers.
     pub incarnation: Option<Incarnation>,
+    /// Protocol in use, see [`PROTOCOL`].
+    pub protocol: u16,
 }
 
 impl PeerAddress {
-    /// Any process that listens at `address`.
+    /// Any process of this version that listens at `address`.
     pub fn of_any_run(address: &str) -> Self {
-        PeerAddress { address: address.to_owned(), incarnation: None }
+        PeerAddress { address: address.to_owned(), incarnation: None, protocol: PROTOCOL }
+    }
+
+    pub(crate) fn connection_protocol(&self) -> ConnectionProtocol {
+        ConnectionProtocol::of(self.protocol)
+    }
+
+    /// First bytes of a connection to it.
+    pub(crate) fn greeting(&self, channel: PeerChannel) -> Vec<u8> {
+        match self.connection_protocol() {
+            ConnectionProtocol::First => protocol_1::write_greeting(channel).to_vec(),
+            ConnectionProtocol::Second => {
+                let greeting = codec::encode(&ConnectionGreeting { channel, receiver: self.incarnation }, 16);
+                // Some bytes.
+                let length = (greeting.len() as u32).to_le_bytes();
+                [&WORD[..], &length, &greeting].concat()
+            }
+        }
     }
 }
 
 /// Kind of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PeerChannel {
     Requests,
     Bulk,
 }
 
-/// First bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Purpose of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ConnectionGreeting {
     pub(crate) channel: PeerChannel,
+    /// Run that it is for; `None`: any.
     pub(crate) receiver: Option<Incarnation>,
 }
 
 impl ConnectionGreeting {
-    pub(crate) fn to(channel: PeerChannel, peer: &PeerAddress) -> Self {
-        ConnectionGreeting { channel, receiver: peer.incarnation }
-    }
-
-    pub(crate) fn encode(self) -> Vec<u8> {
-        let word = match (self.channel, self.receiver.is_some()) {
-            (PeerChannel::Requests, false) => b"MILLREQ\x01",
-            (PeerChannel::Requests, true) => b"MILLREQ\x02",
-            (PeerChannel::Bulk, false) => b"MILLBLK\x02",
-            (PeerChannel::Bulk, true) => b"MILLBLK\x03",
-        };
-        let mut bytes = word.to_vec();
-        bytes.extend(self.receiver.iter().flat_map(|run| run.number().to_le_bytes()));
-        bytes
-    }
-
-    pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+    /// Reads the first bytes of a connection.
+    ///
+    /// # Errors
+    /// It broke, or is not from a node of a known version.
+    pub(crate) async fn read(
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> io::Result<(ConnectionProtocol, ConnectionGreeting)> {
         let mut word = [0; 8];
         stream.read_exact(&mut word).await?;
-        let (channel, names_receiver) = match &word {
-            b"MILLREQ\x01" => (PeerChannel::Requests, false),
-            b"MILLREQ\x02" => (PeerChannel::Requests, true),
-            b"MILLBLK\x02" => (PeerChannel::Bulk, false),
-            b"MILLBLK\x03" => (PeerChannel::Bulk, true),
-            _ => return Err(io::Error::other("it does not begin as one of this protocol")),
-        };
-        let receiver =
-            if names_receiver { Some(Incarnation::new(stream.read_u64_le().await?)) } else { None };
-        Ok(ConnectionGreeting { channel, receiver })
+        if let Some(greeting) = word_alone(&word)? {
+            return Ok(greeting);
+        }
+        let mut greeting = vec![0; length_of(stream.read_u32_le().await?)?];
+        stream.read_exact(&mut greeting).await?;
+        Ok((ConnectionProtocol::Second, codec::decode(&greeting).map_err(io::Error::other)?))
+    }
+
+    /// Does the same on a thread that may block.
+    pub(crate) fn read_blocking(
+        stream: &mut impl Read,
+    ) -> io::Result<(ConnectionProtocol, ConnectionGreeting)> {
+        let (mut word, mut length) = ([0; 8], [0; 4]);
+        stream.read_exact(&mut word)?;
+        if let Some(greeting) = word_alone(&word)? {
+            return Ok(greeting);
+        }
+        stream.read_exact(&mut length)?;
+        let mut greeting = vec![0; length_of(u32::from_le_bytes(length))?];
+        stream.read_exact(&mut greeting)?;
+        Ok((ConnectionProtocol::Second, codec::decode(&greeting).map_err(io::Error::other)?))
     }
 
     /// Checks that the connection is for the run `own`.
@@ -84,4 +113,32 @@ impl ConnectionGreeting {
             _ => Ok(()),
         }
     }
+}
+
+/// Greeting of protocol 1, which is a word alone; `None` if more follows.
+fn word_alone(word: &[u8; 8]) -> io::Result<Option<(ConnectionProtocol, ConnectionGreeting)>> {
+    if word == WORD {
+        return Ok(None);
+    }
+    let Some(channel) = protocol_1::read_greeting(word) else {
+        let error = match word.starts_with(&WORD[..7]) {
+            true => Error::Unknown("a connection is of a protocol that is not known here"),
+            false => Error::Message("a connection does not begin as one of a node"),
+        };
+        return Err(io::Error::other(error));
+    };
+    Ok(Some((ConnectionProtocol::First, ConnectionGreeting { channel, receiver: None })))
+}
+
+fn length_of(length: u32) -> io::Result<usize> {
+    match length <= GREETING_BYTES_MAX {
+        true => Ok(length as usize),
+        false => Err(io::Error::other(Error::Message("a greeting is longer than any"))),
+    }
+}
+
+/// Parses bytes as the beginning of a connection.
+pub(crate) fn fuzz(mut bytes: &[u8]) {
+    // The result does not matter: parsing must end.
+    let _ = ConnectionGreeting::read_blocking(&mut bytes);
 }

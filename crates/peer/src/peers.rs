@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::complaints::RejectedPeerLog;
-use crate::greeting::{ConnectionGreeting, PeerAddress, PeerChannel};
-use crate::message::{read_reply, write_request};
+use crate::greeting::{PeerAddress, PeerChannel};
+use crate::protocol::ConnectionProtocol;
 use crate::stream::{Halves, PeerStream};
-use crate::{Error, MESSAGE_BYTES_MAX};
+use crate::{Error, MESSAGE_BYTES_MAX, codec};
 
 /// Callback with the answer; `None` if none will arrive.
 type Answered = Box<dyn FnOnce(Option<NodeReply>) + Send>;
@@ -120,7 +120,7 @@ impl PeerConnections {
 /// Maintains the connection to one node while there are requests.
 async fn run(peer: PeerAddress, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Receiver<OutgoingFrame>) {
     let complaints = RejectedPeerLog::default();
-    let address = &peer.address;
+    let (address, protocol) = (&peer.address, peer.connection_protocol());
     while let Some(first) = queue.recv().await {
         let (reading, writing) = match connect(&peer, trust.as_deref()).await {
             Ok(halves) => halves,
@@ -135,8 +135,8 @@ async fn run(peer: PeerAddress, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::
         let error = tokio::select! {
             // The first request is awaited before the connection can be found to have ended.
             biased;
-            error = write(writing, first, &mut queue, &waiting) => error,
-            error = read(reading, &waiting, address, &complaints) => error,
+            error = write(protocol, writing, first, &mut queue, &waiting) => error,
+            error = read(protocol, reading, &waiting, address, &complaints) => error,
         };
         let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
         complaints.of(address, error);
@@ -161,7 +161,7 @@ async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<OutgoingFrame>) {
 async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<Halves> {
     let connecting = async {
         let (reading, mut writing) = PeerStream::connect(&peer.address, trust).await?.split();
-        writing.write_all(&ConnectionGreeting::to(PeerChannel::Requests, peer).encode()).await?;
+        writing.write_all(&peer.greeting(PeerChannel::Requests)).await?;
         Ok((reading, writing))
     };
     timeout(CONNECT_PATIENCE, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -192,6 +192,7 @@ impl WaitingReply {
 
 /// Sends requests from the queue, until the connection breaks.
 async fn write(
+    protocol: ConnectionProtocol,
     stream: impl AsyncWrite + Unpin,
     first: OutgoingFrame,
     queue: &mut mpsc::Receiver<OutgoingFrame>,
@@ -218,7 +219,7 @@ async fn write(
             },
         };
         id += 1;
-        let payload = write_request(&fence, &request);
+        let payload = protocol.write_request(&fence, &request);
         if payload.len() > MESSAGE_BYTES_MAX {
             answered(None);
             continue;
@@ -232,6 +233,7 @@ async fn write(
 
 /// Delivers answers, until the connection breaks.
 async fn read(
+    protocol: ConnectionProtocol,
     stream: impl AsyncRead + Unpin,
     waiting: &WaitingReply,
     address: &str,
@@ -247,11 +249,14 @@ async fn read(
             Err(_) => return io::ErrorKind::TimedOut.into(),
         };
         if id == NO_REQUEST {
-            let reason = String::from_utf8_lossy(&payload);
-            return io::Error::new(io::ErrorKind::ConnectionRefused, &*reason);
+            // Only connections that name a run are refused: from protocol 2 on.
+            return match codec::decode::<String>(&payload) {
+                Ok(reason) => io::Error::new(io::ErrorKind::ConnectionRefused, reason),
+                Err(error) => io::Error::other(error),
+            };
         }
         let Some(answered) = waiting.take(id) else { continue };
-        match read_reply(&payload) {
+        match protocol.read_reply(&payload) {
             Ok(reply) => answered(Some(reply)),
             Err(error @ Error::Unknown(_)) => {
                 complaints.of(address, io::Error::other(error));

@@ -12,14 +12,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::Error;
 use crate::bulk::{self, TransferSource};
-use crate::codec::MessageReader;
 use crate::complaints::RejectedPeerLog;
 use crate::greeting::PeerChannel;
-use crate::message::{read_fence, read_request, write_reply};
 use crate::peers::{NO_REQUEST, read_frame, write_frame};
+use crate::protocol::ConnectionProtocol;
 use crate::stream::PeerStream;
+use crate::{Error, codec};
 
 /// Server side of connections from other nodes.
 pub trait PeerService: Send + Sync + 'static {
@@ -103,11 +102,14 @@ async fn serve_connection(
             }
         },
     };
-    let greeting = timeout(PATIENCE, stream.greeting()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let (protocol, greeting) =
+        timeout(PATIENCE, stream.greeting()).await.map_err(|_| io::ErrorKind::TimedOut)??;
     match (greeting.channel, greeting.is_for(service.incarnation())) {
-        (PeerChannel::Requests, Ok(())) => serve_requests(stream, service, &address, complaints).await,
+        (PeerChannel::Requests, Ok(())) => {
+            serve_requests(protocol, stream, service, &address, complaints).await
+        }
         (PeerChannel::Requests, Err(error)) => refuse_requests(stream, error).await,
-        (PeerChannel::Bulk, allowed) => serve_bulk(stream, service.source(), allowed).await,
+        (PeerChannel::Bulk, allowed) => serve_bulk(protocol, stream, service.source(), allowed).await,
     }
 }
 
@@ -115,7 +117,7 @@ async fn serve_connection(
 /// ends the connection: an end with unread bytes could overtake the reason.
 async fn refuse_requests(stream: PeerStream, reason: Error) -> io::Result<()> {
     let (mut reading, mut writing) = stream.split();
-    write_frame(&mut writing, NO_REQUEST, reason.to_string().as_bytes()).await?;
+    write_frame(&mut writing, NO_REQUEST, &codec::encode(&reason.to_string(), 256)).await?;
     writing.flush().await?;
     // The timeout is one of the normal ends.
     let _ = timeout(PATIENCE, tokio::io::copy(&mut reading, &mut tokio::io::sink())).await;
@@ -123,6 +125,7 @@ async fn refuse_requests(stream: PeerStream, reason: Error) -> io::Result<()> {
 }
 
 async fn serve_requests(
+    protocol: ConnectionProtocol,
     stream: PeerStream,
     service: Arc<dyn PeerService>,
     address: &str,
@@ -136,7 +139,7 @@ async fn serve_requests(
         let mut stream = BufWriter::with_capacity(64 << 10, writing);
         // A request is answered when the answer is written.
         while let Some((id, reply, _permit)) = queue.recv().await {
-            write_frame(&mut stream, id, &write_reply(&reply)).await?;
+            write_frame(&mut stream, id, &protocol.write_reply(&reply)).await?;
             if queue.is_empty() {
                 stream.flush().await?;
             }
@@ -147,9 +150,8 @@ async fn serve_requests(
         let mut stream = BufReader::with_capacity(64 << 10, reading);
         loop {
             let (id, payload) = read_frame(&mut stream).await?;
-            let mut reader = MessageReader::new(&payload);
-            let fence = read_fence(&mut reader).map_err(io::Error::other)?;
-            let request = read_request(reader);
+            let (fence, request) = protocol.read_fence(&payload).map_err(io::Error::other)?;
+            let request = protocol.read_request(request);
             let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
             let replies = replies.clone();
             let reply = move |reply| {
@@ -174,6 +176,7 @@ async fn serve_requests(
 }
 
 async fn serve_bulk(
+    protocol: ConnectionProtocol,
     stream: PeerStream,
     source: Arc<dyn TransferSource>,
     allowed: Result<(), Error>,
@@ -186,8 +189,8 @@ async fn serve_bulk(
         ThreadClass::Background.enter();
         // The result is not needed any more if the server has ended.
         let _ = ended.send(match allowed {
-            Ok(()) => bulk::serve(stream, &*source),
-            Err(reason) => bulk::refuse_all(stream, reason),
+            Ok(()) => bulk::serve(protocol, stream, &*source),
+            Err(reason) => bulk::refuse_all(protocol, stream, reason),
         });
     })?;
     end.await.map_err(io::Error::other)?

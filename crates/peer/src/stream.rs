@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::greeting::ConnectionGreeting;
+use crate::protocol::ConnectionProtocol;
 
 /// A connection for requests, or of a kind that is not known yet.
 pub(crate) enum PeerStream {
@@ -36,7 +37,7 @@ impl PeerStream {
     }
 
     /// Reads its first bytes.
-    pub(crate) async fn greeting(&mut self) -> io::Result<ConnectionGreeting> {
+    pub(crate) async fn greeting(&mut self) -> io::Result<(ConnectionProtocol, ConnectionGreeting)> {
         match self {
             PeerStream::Plain(stream) => ConnectionGreeting::read(stream).await,
             PeerStream::Encrypted(stream) => ConnectionGreeting::read(&mut **stream).await,

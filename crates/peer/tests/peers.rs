@@ -171,6 +171,25 @@ fn answers_find_their_requests_in_any_order() {
 }
 
 #[test]
+fn a_newer_protocol_closes_connections_of_the_older_one_and_goes_on_with_its_own() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, _stop) = node(&runtime);
+    let older = PeerAddress { protocol: 1, ..address.clone() };
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
+    assert_eq!(ask(&peers, &older, &[1, 2], &NodeRequest::Ping), [Some(1), Some(2)]);
+    let (sender, lost) = mpsc::channel();
+    let unanswered = NodeRequest::Owned { removals_since: Timestamp(0) };
+    peers.send(&older, fence(3), unanswered, move |reply: Option<NodeReply>| {
+        let _ = sender.send(reply);
+    });
+    // A state with the newer protocol arrives.
+    peers.keep(&|peer| *peer == address);
+    assert_eq!(lost.recv_timeout(Duration::from_secs(30)), Ok(None), "it is lost once");
+    assert_eq!(ask(&peers, &address, &[4, 5], &NodeRequest::Ping), [Some(4), Some(5)]);
+    assert_eq!(peers.lost(), 1);
+}
+
+#[test]
 fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() {
     let runtime = Runtime::new().expect("a runtime");
     let peers = PeerConnections::new(runtime.handle().clone(), None);

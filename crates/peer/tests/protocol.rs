@@ -1,8 +1,8 @@
 //! Compatibility with nodes of other versions: the bytes of each protocol are kept, and every version writes
 //! and reads them.
 //!
-//! A message that another version cannot read is not a change of `protocol-1.txt` but a line of the next
-//! protocol's file, and is sent only where that protocol is spoken; see `millrace_cluster::PROTOCOL`.
+//! A message that another version cannot read is not a change of a released protocol's file but a line of the
+//! next one's, and is sent only where that protocol is spoken; see `millrace_cluster::PROTOCOL`.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -26,18 +26,40 @@ use millrace_trust::Connection;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-const KEPT: &str = include_str!("protocol-1.txt");
+/// A protocol, and its bytes.
+struct KeptProtocol {
+    number: u16,
+    lines: &'static str,
+    /// Greetings of connections that name no run.
+    requests: &'static [u8],
+    bulk: &'static [u8],
+    /// First byte of a refusal of a question.
+    refusal: u8,
+}
+
+const PROTOCOLS: [KeptProtocol; 2] = [
+    KeptProtocol {
+        number: 1,
+        lines: include_str!("protocol-1.txt"),
+        requests: b"MILLREQ\x01",
+        bulk: b"MILLBLK\x02",
+        refusal: 1,
+    },
+    KeptProtocol {
+        number: 2,
+        lines: include_str!("protocol-2.txt"),
+        requests: b"MILLNOD\x02\x02\0\0\0\0\0",
+        bulk: b"MILLNOD\x02\x02\0\0\0\x01\0",
+        refusal: 0,
+    },
+];
 
 const BUCKET: BucketId = BucketId::new(10, 77);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes that are kept under a name.
-fn kept(kind: &str, name: &str) -> Vec<u8> {
-    let found = KEPT
-        .lines()
-        .find_map(|line| line.strip_prefix(kind)?.strip_prefix(' ')?.strip_prefix(name)?.strip_prefix(' '));
-    let hex = found.unwrap_or_else(|| panic!("no {kind} {name} is kept"));
+/// Decodes hexadecimal digits.
+fn bytes(hex: &str) -> Vec<u8> {
     let digits = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).expect("digits are ASCII");
         u8::from_str_radix(pair, 16).expect("two digits a byte")
@@ -45,12 +67,31 @@ fn kept(kind: &str, name: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(digits).collect()
 }
 
-/// Compares lines with those that are kept for their kinds.
-#[track_caller]
-fn check(kinds: &[&str], written: &str) {
-    let is_of = |line: &&str| kinds.iter().any(|kind| line.split(' ').next() == Some(kind));
-    let expected: String = KEPT.lines().filter(is_of).map(|line| format!("{line}\n")).collect();
-    assert!(written == expected, "other versions know this:\n{expected}and are told this:\n{written}");
+impl KeptProtocol {
+    /// Any process at an address, where this protocol is spoken.
+    fn peer(&self, address: &str) -> PeerAddress {
+        PeerAddress { protocol: self.number, ..PeerAddress::of_any_run(address) }
+    }
+
+    /// Bytes that are kept under a name.
+    fn kept(&self, kind: &str, name: &str) -> Vec<u8> {
+        let found = self.lines.lines().find_map(|line| {
+            line.strip_prefix(kind)?.strip_prefix(' ')?.strip_prefix(name)?.strip_prefix(' ')
+        });
+        bytes(found.unwrap_or_else(|| panic!("no {kind} {name} is kept")))
+    }
+
+    /// Compares lines with those that are kept for their kinds.
+    #[track_caller]
+    fn check(&self, kinds: &[&str], written: &str) {
+        let is_of = |line: &&str| kinds.iter().any(|kind| line.split(' ').next() == Some(kind));
+        let expected: String = self.lines.lines().filter(is_of).map(|line| format!("{line}\n")).collect();
+        assert!(
+            written == expected,
+            "protocol {}: other versions know this:\n{expected}and are told this:\n{written}",
+            self.number
+        );
+    }
 }
 
 fn add(out: &mut String, kind: &str, name: &str, bytes: &[u8]) {
@@ -325,144 +366,173 @@ fn write_message(stream: &mut TcpStream, message: &[u8]) {
 
 #[test]
 fn requests_are_sent_and_replies_understood_as_ever() {
-    let runtime = Runtime::new().expect("a runtime");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    // An older node: knows the bytes that are kept, and nothing else.
-    let older = thread::spawn(move || {
-        let mut stream = listener.accept().expect("a node connects").0;
-        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
-        assert_eq!(read(&mut stream, 8), b"MILLREQ\x01");
-        let mut written = String::new();
+    for protocol in &PROTOCOLS {
+        let runtime = Runtime::new().expect("a runtime");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        // An older node: knows the bytes that are kept, and nothing else.
+        let older = thread::spawn(move || {
+            let mut stream = listener.accept().expect("a node connects").0;
+            stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+            assert_eq!(read(&mut stream, protocol.requests.len()), protocol.requests);
+            let mut written = String::new();
+            for request in requests() {
+                let (id, payload) = read_frame(&mut stream);
+                add(&mut written, "request", name_of(&request), &payload);
+                write_frame(&mut stream, id, &protocol.kept("reply", "done"));
+            }
+            for response in responses() {
+                let (id, _) = read_frame(&mut stream);
+                write_frame(&mut stream, id, &protocol.kept("reply", &name_of_response(&response)));
+            }
+            written
+        });
+        let peers = PeerConnections::new(runtime.handle().clone(), None);
+        let ask = |request: NodeRequest| {
+            let (sender, answer) = mpsc::channel();
+            peers.send(&protocol.peer(&address), fence(), request, move |reply| drop(sender.send(reply)));
+            answer
+                .recv_timeout(PATIENCE)
+                .expect("it is answered")
+                .map(|reply| (reply.version, reply.response))
+        };
         for request in requests() {
-            let (id, payload) = read_frame(&mut stream);
-            add(&mut written, "request", name_of(&request), &payload);
-            write_frame(&mut stream, id, &kept("reply", "done"));
+            assert_eq!(ask(request), Some((ClusterVersion::new(7), NodeResponse::Done)));
         }
         for response in responses() {
-            let (id, _) = read_frame(&mut stream);
-            write_frame(&mut stream, id, &kept("reply", &name_of_response(&response)));
+            assert_eq!(ask(NodeRequest::Ping), Some((ClusterVersion::new(7), response)));
         }
-        written
-    });
-    let peers = PeerConnections::new(runtime.handle().clone(), None);
-    let ask = |request: NodeRequest| {
-        let (sender, answer) = mpsc::channel();
-        peers.send(&PeerAddress::of_any_run(&address), fence(), request, move |reply| {
-            drop(sender.send(reply))
-        });
-        answer.recv_timeout(PATIENCE).expect("it is answered").map(|reply| (reply.version, reply.response))
-    };
-    for request in requests() {
-        assert_eq!(ask(request), Some((ClusterVersion::new(7), NodeResponse::Done)));
+        protocol.check(&["request"], &older.join().expect("it has understood"));
     }
-    for response in responses() {
-        assert_eq!(ask(NodeRequest::Ping), Some((ClusterVersion::new(7), response)));
-    }
-    check(&["request"], &older.join().expect("it has understood"));
 }
 
 #[test]
 fn requests_are_understood_and_replies_sent_as_ever() {
-    let runtime = Runtime::new().expect("a runtime");
-    let (address, asked, _stop) = node(&runtime);
-    let mut stream = connect(&address, b"MILLREQ\x01");
-    let mut replies = String::new();
-    for (id, response) in (5..).zip(responses()) {
-        write_frame(&mut stream, id, &kept("request", "ping"));
-        let (answered, payload) = read_frame(&mut stream);
-        assert_eq!(answered, id);
-        assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), NodeRequest::Ping));
-        add(&mut replies, "reply", &name_of_response(&response), &payload);
-    }
-    check(&["reply"], &replies);
-    for request in requests() {
-        write_frame(&mut stream, 1, &kept("request", name_of(&request)));
-        assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), request));
-        read_frame(&mut stream);
+    for protocol in &PROTOCOLS {
+        let runtime = Runtime::new().expect("a runtime");
+        let (address, asked, _stop) = node(&runtime);
+        let mut stream = connect(&address, protocol.requests);
+        let mut replies = String::new();
+        for (id, response) in (5..).zip(responses()) {
+            write_frame(&mut stream, id, &protocol.kept("request", "ping"));
+            let (answered, payload) = read_frame(&mut stream);
+            assert_eq!(answered, id);
+            assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), NodeRequest::Ping));
+            add(&mut replies, "reply", &name_of_response(&response), &payload);
+        }
+        protocol.check(&["reply"], &replies);
+        for request in requests() {
+            write_frame(&mut stream, 1, &protocol.kept("request", name_of(&request)));
+            assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), request));
+            read_frame(&mut stream);
+        }
     }
 }
 
 #[test]
 fn what_a_newer_node_asks_is_refused_and_its_connection_goes_on() {
-    let runtime = Runtime::new().expect("a runtime");
-    let (address, asked, _stop) = node(&runtime);
-    let mut stream = connect(&address, b"MILLREQ\x01");
-    let ping = kept("request", "ping");
-    let kind = ping.len() - 1;
-    for newer in [[&ping[..kind], &[200, 1, 2, 3]].concat(), [&ping[..], &[1]].concat()] {
-        write_frame(&mut stream, 3, &newer);
-        assert_eq!(read_frame(&mut stream), (3, kept("reply", "refused-unknown")));
-    }
-    write_frame(&mut stream, 4, &ping);
-    assert_eq!(read_frame(&mut stream).0, 4);
-    assert_eq!(asked.try_iter().count(), 1);
+    for protocol in &PROTOCOLS {
+        let runtime = Runtime::new().expect("a runtime");
+        let (address, asked, _stop) = node(&runtime);
+        let mut stream = connect(&address, protocol.requests);
+        let ping = protocol.kept("request", "ping");
+        let kind = ping.len() - 1;
+        for newer in [[&ping[..kind], &[200, 1, 2, 3]].concat(), [&ping[..], &[1]].concat()] {
+            write_frame(&mut stream, 3, &newer);
+            assert_eq!(read_frame(&mut stream), (3, protocol.kept("reply", "refused-unknown")));
+        }
+        write_frame(&mut stream, 4, &ping);
+        assert_eq!(read_frame(&mut stream).0, 4);
+        assert_eq!(asked.try_iter().count(), 1);
 
-    let mut stream = connect(&address, b"MILLBLK\x02");
-    for question in [vec![200, 1, 2, 3], [&kept("question", "drops")[..], &[1]].concat()] {
-        write_message(&mut stream, &question);
-        let answer = read_message(&mut stream);
-        let reason = String::from_utf8_lossy(&answer[1..]).into_owned();
-        assert!(answer[0] == 1 && reason.contains("runs a newer version"), "{reason}");
+        let mut stream = connect(&address, protocol.bulk);
+        for question in [vec![200, 1, 2, 3], [&protocol.kept("question", "drops")[..], &[1]].concat()] {
+            write_message(&mut stream, &question);
+            let answer = read_message(&mut stream);
+            let reason = String::from_utf8_lossy(&answer[1..]).into_owned();
+            assert!(answer[0] == protocol.refusal && reason.contains("runs a newer version"), "{reason}");
+        }
+        write_message(&mut stream, &protocol.kept("question", "drops"));
+        assert_eq!(read_message(&mut stream), protocol.kept("answer", "drops"));
     }
-    write_message(&mut stream, &kept("question", "drops"));
-    assert_eq!(read_message(&mut stream), kept("answer", "drops"));
 }
 
 #[test]
 fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
-    let runtime = Runtime::new().expect("a runtime");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let newer = thread::spawn(move || {
-        let mut stream = listener.accept().expect("a node connects").0;
-        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
-        read(&mut stream, 8);
-        let done = kept("reply", "done");
-        let unknown = [&done[..done.len() - 1], &[200]].concat();
-        for reply in [unknown, [&done[..], &[1]].concat(), done] {
-            let (id, _) = read_frame(&mut stream);
-            write_frame(&mut stream, id, &reply);
-        }
-    });
-    let peers = PeerConnections::new(runtime.handle().clone(), None);
-    let answers = [(); 3].map(|()| {
-        let (sender, answer) = mpsc::channel();
-        peers.send(&PeerAddress::of_any_run(&address), fence(), NodeRequest::Ping, move |reply| {
-            drop(sender.send(reply))
+    for protocol in &PROTOCOLS {
+        let runtime = Runtime::new().expect("a runtime");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let newer = thread::spawn(move || {
+            let mut stream = listener.accept().expect("a node connects").0;
+            stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+            read(&mut stream, protocol.requests.len());
+            let done = protocol.kept("reply", "done");
+            let unknown = [&done[..done.len() - 1], &[200, 1]].concat();
+            for reply in [unknown, [&done[..], &[1]].concat(), done] {
+                let (id, _) = read_frame(&mut stream);
+                write_frame(&mut stream, id, &reply);
+            }
         });
-        answer.recv_timeout(PATIENCE).expect("it is answered or lost").map(|reply| reply.response)
-    });
-    assert_eq!(answers, [None, None, Some(NodeResponse::Done)]);
-    newer.join().expect("all came over one connection");
+        let peers = PeerConnections::new(runtime.handle().clone(), None);
+        let answers = [(); 3].map(|()| {
+            let (sender, answer) = mpsc::channel();
+            peers.send(&protocol.peer(&address), fence(), NodeRequest::Ping, move |reply| {
+                drop(sender.send(reply))
+            });
+            answer.recv_timeout(PATIENCE).expect("it is answered or lost").map(|reply| reply.response)
+        });
+        assert_eq!(answers, [None, None, Some(NodeResponse::Done)]);
+        newer.join().expect("all came over one connection");
+    }
 }
 
 #[test]
 fn connections_name_the_run_that_they_are_for_from_protocol_2_on() {
-    let run = b"\x04\x03\x02\x01\0\0\0\0";
+    let [_, protocol] = &PROTOCOLS;
+    let run = Incarnation::new(0x0102_0304);
     let runtime = Runtime::new().expect("a runtime");
     let (address, asked, _stop) = node(&runtime);
-    let mut stream = connect(&address, &[&b"MILLREQ\x02"[..], run].concat());
-    write_frame(&mut stream, 3, &kept("request", "ping"));
+    let mut stream = connect(&address, &protocol.kept("greeting", "requests"));
+    write_frame(&mut stream, 3, &protocol.kept("request", "ping"));
     assert_eq!(read_frame(&mut stream).0, 3);
     assert_eq!(asked.try_iter().count(), 1);
-    let mut stream = connect(&address, &[&b"MILLBLK\x03"[..], run].concat());
-    write_message(&mut stream, &kept("question", "drops"));
-    assert_eq!(read_message(&mut stream), kept("answer", "drops"));
+    let mut stream = connect(&address, &protocol.kept("greeting", "bulk"));
+    write_message(&mut stream, &protocol.kept("question", "drops"));
+    assert_eq!(read_message(&mut stream), protocol.kept("answer", "drops"));
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
-    let peer = PeerAddress { address, incarnation: Some(Incarnation::new(0x0102_0304)) };
-    let greeting = || {
+    let greeting = |length| {
         let mut stream = listener.accept().expect("a node connects").0;
         stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
-        read(&mut stream, 16)
+        read(&mut stream, length)
     };
     let peers = PeerConnections::new(runtime.handle().clone(), None);
-    peers.send(&peer, fence(), NodeRequest::Ping, drop);
-    assert_eq!(greeting(), [&b"MILLREQ\x02"[..], run].concat());
-    let _bulk = TransferConnection::connect(&peer, None).expect("the node listens");
-    assert_eq!(greeting(), [&b"MILLBLK\x03"[..], run].concat());
+    for (number, requests, bulk) in [
+        (1, PROTOCOLS[0].requests.to_vec(), PROTOCOLS[0].bulk.to_vec()),
+        (2, protocol.kept("greeting", "requests"), protocol.kept("greeting", "bulk")),
+    ] {
+        let peer = PeerAddress { address: address.clone(), incarnation: Some(run), protocol: number };
+        peers.send(&peer, fence(), NodeRequest::Ping, drop);
+        assert_eq!(greeting(requests.len()), requests);
+        let _bulk = TransferConnection::connect(&peer, None).expect("the node listens");
+        assert_eq!(greeting(bulk.len()), bulk);
+    }
+}
+
+#[test]
+fn a_connection_of_a_newer_protocol_is_closed() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, asked, _stop) = node(&runtime);
+    for greeting in
+        [&b"MILLNOD\x03\x02\0\0\0\0\0"[..], b"MILLNOD\x02\xff\xff\xff\xff\0", b"GET / HTTP/1.1\r\n"]
+    {
+        let mut stream = connect(&address, greeting);
+        // An end with unread bytes may show as an error.
+        assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "{greeting:?}");
+    }
+    assert_eq!(asked.try_iter().count(), 0);
 }
 
 /// A question of a transfer: its name, and the call; the answer must be that of the twin.
@@ -502,41 +572,44 @@ fn questions() -> Vec<Question> {
 
 #[test]
 fn transfers_are_asked_for_and_understood_as_ever() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let older = thread::spawn(move || {
-        let mut stream = listener.accept().expect("a node connects").0;
-        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
-        assert_eq!(read(&mut stream, 8), b"MILLBLK\x02");
-        let mut written = String::new();
-        for (name, _) in questions() {
-            add(&mut written, "question", name, &read_message(&mut stream));
-            write_message(&mut stream, &kept("answer", name));
-            if name == "parcel" {
-                stream.write_all(&kept("answer", "pieces")).expect("the node reads");
+    for protocol in &PROTOCOLS {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let older = thread::spawn(move || {
+            let mut stream = listener.accept().expect("a node connects").0;
+            stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+            assert_eq!(read(&mut stream, protocol.bulk.len()), protocol.bulk);
+            let mut written = String::new();
+            for (name, _) in questions() {
+                add(&mut written, "question", name, &read_message(&mut stream));
+                write_message(&mut stream, &protocol.kept("answer", name));
+                if name == "parcel" {
+                    stream.write_all(&protocol.kept("answer", "pieces")).expect("the node reads");
+                }
             }
-        }
-        written
-    });
-    let mut bulk =
-        TransferConnection::connect(&PeerAddress::of_any_run(&address), None).expect("the node listens");
-    questions().iter().for_each(|(_, ask)| ask(&mut bulk));
-    check(&["question"], &older.join().expect("it has understood"));
+            written
+        });
+        let mut bulk = TransferConnection::connect(&protocol.peer(&address), None).expect("the node listens");
+        questions().iter().for_each(|(_, ask)| ask(&mut bulk));
+        protocol.check(&["question"], &older.join().expect("it has understood"));
+    }
 }
 
 #[test]
 fn transfers_are_answered_as_ever() {
-    let runtime = Runtime::new().expect("a runtime");
-    let (address, _asked, _stop) = node(&runtime);
-    let mut stream = connect(&address, b"MILLBLK\x02");
-    let mut written = String::new();
-    for (name, _) in questions() {
-        write_message(&mut stream, &kept("question", name));
-        add(&mut written, "answer", name, &read_message(&mut stream));
-        if name == "parcel" {
-            // Three bytes in a piece, and an empty piece.
-            add(&mut written, "answer", "pieces", &read(&mut stream, 4 + 3 + 4));
+    for protocol in &PROTOCOLS {
+        let runtime = Runtime::new().expect("a runtime");
+        let (address, _asked, _stop) = node(&runtime);
+        let mut stream = connect(&address, protocol.bulk);
+        let mut written = String::new();
+        for (name, _) in questions() {
+            write_message(&mut stream, &protocol.kept("question", name));
+            add(&mut written, "answer", name, &read_message(&mut stream));
+            if name == "parcel" {
+                // Three bytes in a piece, and an empty piece.
+                add(&mut written, "answer", "pieces", &read(&mut stream, 4 + 3 + 4));
+            }
         }
+        protocol.check(&["answer"], &written);
     }
-    check(&["answer"], &written);
 }

@@ -39,9 +39,10 @@ mod whole;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, ExecutionPaths, FixedColumn};
+use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, read_value};
+use millrace_document::DataType;
 use millrace_expression::{FeatureName, InputBatch, TensorRows};
-use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands};
+use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands, SingleValue, SingleValueReader};
 use millrace_plan::Plan;
 use millrace_schema::{RankProfile, Schema, SchemaField};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
@@ -192,6 +193,31 @@ impl<'a> FeatureChunk<'a> {
             Some(Column::Tokens(tokens)) => Some(tokens),
             _ => None,
         }
+    }
+
+    /// The value of a document by its index in the chunk; on the fast paths in place.
+    pub fn value(
+        &self,
+        column: &'a Column,
+        data_type: &DataType,
+        document: usize,
+    ) -> Option<ColumnValue<'a>> {
+        match self.paths {
+            ExecutionPaths::Fast => read_value(column, data_type, document),
+            ExecutionPaths::Plain => {
+                millrace_column::value(column, data_type, document).map(ColumnValue::Decoded)
+            }
+        }
+    }
+
+    /// Calls `each` with the single values of the matched documents, document by document.
+    pub fn each_single(
+        &self,
+        reader: &SingleValueReader,
+        column: &Column,
+        each: impl FnMut(SingleValue<'_>),
+    ) {
+        reader.for_each(column, &self.matches.documents, self.paths, each);
     }
 
     /// Number of matched documents.

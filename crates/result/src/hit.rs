@@ -24,7 +24,6 @@ pub struct PartialResult {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ResultHit {
     /// Id of the document.
-    #[serde(with = "wire::id")]
     pub id: DocumentId,
     /// Type of the document.
     pub document_type: Arc<str>,

@@ -1,4 +1,4 @@
-//! Serialization of ids, values and tensors: as `serde` bytes, which binary formats store unchanged.
+//! Serialization of values and tensors: as `serde` bytes, which binary formats store unchanged.
 
 use std::fmt;
 
@@ -15,22 +15,6 @@ pub(crate) mod bytes {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         deserializer.deserialize_byte_buf(WireBytes)
-    }
-}
-
-pub(crate) mod id {
-    use millrace_document::DocumentId;
-    use serde::Deserialize;
-
-    use super::{Deserializer, Error, Serializer};
-
-    pub fn serialize<S: Serializer>(id: &DocumentId, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(id.as_str())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DocumentId, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        DocumentId::parse(&text).map_err(D::Error::custom)
     }
 }
 

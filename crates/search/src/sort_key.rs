@@ -1,5 +1,7 @@
 //! Encoding of values as bytes that compare in the requested order.
 
+use std::cmp::Ordering;
+
 use millrace_plan::TextOrder;
 
 /// Appends an integer.
@@ -69,6 +71,29 @@ pub(crate) fn text(order: &TextOrder, text: &str, key: &mut Vec<u8>) {
         TextOrder::Collated(collation) => collation.append_key(text, key),
     }
     terminate(start, key);
+}
+
+/// Compares texts as their keys compare.
+pub(crate) fn compare(order: &TextOrder, a: &str, b: &str) -> Ordering {
+    match order {
+        TextOrder::Raw => a.cmp(b),
+        TextOrder::Lowercase if a.is_ascii() && b.is_ascii() => {
+            let folded = |text| str::bytes(text).map(|byte: u8| byte.to_ascii_lowercase());
+            folded(a).cmp(folded(b))
+        }
+        TextOrder::Lowercase => {
+            let folded = |text| str::chars(text).flat_map(char::to_lowercase);
+            folded(a).cmp(folded(b))
+        }
+        TextOrder::Collated(collation) => {
+            let [x, y] = [a, b].map(|text| {
+                let mut key = Vec::new();
+                collation.append_key(text, &mut key);
+                key
+            });
+            x.cmp(&y)
+        }
+    }
 }
 
 /// Appends the key of binary data, in the order of its bytes. Data comes after its own prefixes.
@@ -161,6 +186,14 @@ mod tests {
             reverse(&mut x);
             reverse(&mut y);
             prop_assert_eq!(x.cmp(&y), b.cmp(&a));
+        }
+
+        #[test]
+        fn texts_compare_as_their_keys(a in "[\0aAbBéÉİßẞ]{0,4}", b in "[\0aAbBéÉİßẞ]{0,4}") {
+            for order in [TextOrder::Raw, TextOrder::Lowercase] {
+                let keys = key(&order, &a).cmp(&key(&order, &b));
+                prop_assert_eq!(compare(&order, &a, &b), keys, "{:?}", order);
+            }
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, View};
-use millrace_document::{DataType, DocumentValue};
-use millrace_matching::MatchedDocuments;
+use millrace_column::{
+    BytesBuilder, CellKind, Column, ColumnKey, ExecutionPaths, FixedBuilder, View, read_value,
+};
+use millrace_document::{DataType, ValueRef};
+use millrace_matching::{MatchedDocuments, SingleValue, SingleValueReader, single_values_at};
 use millrace_plan::{MissingOrder, Plan, QueryMemory, QueryMemoryError, SortBy, SortColumn, TextOrder};
 use millrace_ranking::RankedHit;
 use millrace_result::SortValue;
@@ -109,7 +112,15 @@ impl PreparedOrder {
                 Some(column) => view.columns(column, range.clone()),
                 None => Ok(vec![None; range.len()]),
             });
-            let columns: Vec<Vec<Option<Column>>> = columns.collect::<Result<_, _>>()?;
+            let mut columns: Vec<Vec<Option<Column>>> = columns.collect::<Result<_, _>>()?;
+            for (key, columns) in self.keys.iter().zip(&mut columns) {
+                let Some(inside) = &key.inside else { continue };
+                for chunk in chunks {
+                    let column = &mut columns[chunk.chunk - range.start];
+                    *column =
+                        column.as_ref().map(|column| key.first_values(inside, column, &chunk.documents));
+                }
+            }
             for chunk in chunks {
                 let scores = scores.next();
                 candidate.chunk = chunk.chunk;
@@ -220,15 +231,14 @@ impl Ord for LastFirst {
 struct OrderKeyColumn {
     by: OrderBy,
     column: Option<ColumnKey>,
-    /// The way from the column's values to those that are compared: members of structs and maps.
-    path: Vec<String>,
-    /// Type of the compared values.
-    of: DataType,
+    /// Reader of the compared values, where they lie inside the column's values.
+    inside: Option<SingleValueReader>,
     descending: bool,
     /// Value used for a missing one.
     missing: SortValue,
 }
 
+/// Kind of a key, with the type of the compared values.
 enum OrderBy {
     Score,
     /// The same for all documents of a cluster.
@@ -257,33 +267,98 @@ impl OrderKeyColumn {
             SortBy::Source => (OrderBy::Source, None),
             SortBy::Elsewhere(_) => (OrderBy::Nothing, None),
             SortBy::DocumentId => (OrderBy::Id, Some(ColumnKey::id())),
-            SortBy::Number(_) => (OrderBy::Number(data_type), Some(ColumnKey::value(field))),
-            SortBy::Bytes(_) => (OrderBy::Bytes(data_type), Some(ColumnKey::value(field))),
+            SortBy::Number(_) => (OrderBy::Number(of.clone()), Some(ColumnKey::value(field))),
+            SortBy::Bytes(_) => (OrderBy::Bytes(of.clone()), Some(ColumnKey::value(field))),
             SortBy::Text(_, order) => {
-                (OrderBy::Text(data_type, order.clone()), Some(ColumnKey::value(field)))
+                (OrderBy::Text(of.clone(), order.clone()), Some(ColumnKey::value(field)))
             }
         };
-        let path = path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let path: Vec<&str> = path.split('.').filter(|part| !part.is_empty()).collect();
+        let inside = (data_type != of).then(|| SingleValueReader::new(&data_type, &path));
         let mut key =
-            OrderKeyColumn { by, column, path, of, descending: sort.descending, missing: SortValue::First };
+            OrderKeyColumn { by, column, inside, descending: sort.descending, missing: SortValue::First };
+        let several = is_multivalued(&data_type) && key.column.is_some();
         key.missing = match &sort.missing {
             Some(MissingOrder::First) => SortValue::First,
             Some(MissingOrder::Last) => SortValue::Last,
             Some(MissingOrder::As(text)) => key.of_text(text),
             // A missing value sorts before the smallest one; in a field with several values, absence does
             // not.
-            None if sort.descending || key.is_multivalued() => SortValue::Last,
+            None if sort.descending || several => SortValue::Last,
             None => SortValue::First,
         };
         key
     }
 
-    fn is_multivalued(&self) -> bool {
+    /// The first values in the order of these documents, as a column of single values.
+    fn first_values(&self, inside: &SingleValueReader, column: &Column, documents: &[u16]) -> Column {
+        let paths = ExecutionPaths::Fast;
+        let is_before =
+            |order: Ordering| order == if self.descending { Ordering::Greater } else { Ordering::Less };
         match &self.by {
-            OrderBy::Number(data_type) | OrderBy::Text(data_type, _) | OrderBy::Bytes(data_type) => {
-                matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
+            OrderBy::Number(of) if is_float(of) => {
+                let mut first: Vec<Option<f64>> = vec![None; documents.len()];
+                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
+                    let number = match value {
+                        Some(ValueRef::Float(number)) => f64::from(number),
+                        Some(ValueRef::Double(number)) => number,
+                        _ => return,
+                    };
+                    let key = sort_key::ordered_float(number);
+                    if first[row].is_none_or(|first| is_before(key.cmp(&sort_key::ordered_float(first)))) {
+                        first[row] = Some(number);
+                    }
+                });
+                fixed_column(
+                    CellKind::F64,
+                    documents,
+                    first.into_iter().map(|first| first.map(f64::to_le_bytes)),
+                )
             }
-            OrderBy::Score | OrderBy::Source | OrderBy::Id | OrderBy::Nothing => false,
+            OrderBy::Text(_, order) => {
+                // Copies of the texts that were the first of their documents so far, one after another.
+                let (mut copies, mut first) = (String::new(), vec![None; documents.len()]);
+                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
+                    let Some(ValueRef::String(text)) = value else { return };
+                    let other: Option<Range<usize>> = first[row].clone();
+                    if other.is_none_or(|other| is_before(sort_key::compare(order, text, &copies[other]))) {
+                        first[row] = Some(copies.len()..copies.len() + text.len());
+                        copies.push_str(text);
+                    }
+                });
+                let texts = first.into_iter().map(|first| first.map(|first| &copies.as_bytes()[first]));
+                bytes_column(documents, texts)
+            }
+            OrderBy::Bytes(_) => {
+                let mut first: Vec<Option<Vec<u8>>> = vec![None; documents.len()];
+                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
+                    let Some(ValueRef::Raw(bytes)) = value else { return };
+                    if first[row].as_ref().is_none_or(|first| is_before(bytes.cmp(first))) {
+                        first[row] = Some(bytes.to_owned());
+                    }
+                });
+                bytes_column(documents, first.iter().map(|first| first.as_deref()))
+            }
+            OrderBy::Number(_) | OrderBy::Score | OrderBy::Source | OrderBy::Id | OrderBy::Nothing => {
+                let mut first: Vec<Option<i64>> = vec![None; documents.len()];
+                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
+                    let number = match value {
+                        Some(ValueRef::Bool(value)) => i64::from(value),
+                        Some(ValueRef::Byte(number)) => i64::from(number),
+                        Some(ValueRef::Int(number)) => i64::from(number),
+                        Some(ValueRef::Long(number)) => number,
+                        _ => return,
+                    };
+                    if first[row].is_none_or(|first| is_before(number.cmp(&first))) {
+                        first[row] = Some(number);
+                    }
+                });
+                fixed_column(
+                    CellKind::I64,
+                    documents,
+                    first.into_iter().map(|first| first.map(i64::to_le_bytes)),
+                )
+            }
         }
     }
 
@@ -291,7 +366,7 @@ impl OrderKeyColumn {
     fn of_text(&self, text: &str) -> SortValue {
         let mut bytes = Vec::new();
         match &self.by {
-            OrderBy::Number(_) if is_float(&self.of) => {
+            OrderBy::Number(of) if is_float(of) => {
                 sort_key::float(text.trim().parse().unwrap_or(f64::NAN), &mut bytes);
             }
             OrderBy::Number(_) | OrderBy::Score | OrderBy::Source => {
@@ -307,14 +382,9 @@ impl OrderKeyColumn {
         SortValue::Key(bytes)
     }
 
-    /// The bound of values after the key `last`. `None` if documents have other than one value each.
+    /// The bound of values after the key `last`. `None` if the order is not by values.
     fn bound(&self, last: &SortValue) -> Option<SortBound> {
-        let one_value = match &self.by {
-            OrderBy::Number(of) | OrderBy::Text(of, _) | OrderBy::Bytes(of) => *of == self.of,
-            OrderBy::Id => true,
-            OrderBy::Score | OrderBy::Source | OrderBy::Nothing => false,
-        };
-        if !one_value {
+        if matches!(self.by, OrderBy::Score | OrderBy::Source | OrderBy::Nothing) {
             return None;
         }
         let values = match last {
@@ -394,8 +464,12 @@ impl OrderKeyColumn {
                 OrderBy::Number(data_type) | OrderBy::Text(data_type, _) | OrderBy::Bytes(data_type),
                 Some(column),
             ) => {
-                let Some(value) = millrace_column::value(column, data_type, document) else { return false };
-                return self.append_value(&value, key);
+                let Some(value) = read_value(column, data_type, document) else { return false };
+                let (whole, mut is_written): (&[&str], _) = (&[], false);
+                single_values_at(&value, whole, &mut |value, _| {
+                    is_written = value.is_some_and(|value| self.append_single(value, key));
+                });
+                return is_written;
             }
             (OrderBy::Id | OrderBy::Number(_) | OrderBy::Text(..) | OrderBy::Bytes(_), None)
             | (OrderBy::Id, Some(_))
@@ -406,40 +480,52 @@ impl OrderKeyColumn {
         true
     }
 
-    /// Of several values, the first in the order represents the document.
-    fn append_value(&self, value: &DocumentValue, key: &mut Vec<u8>) -> bool {
-        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let mut several: Vec<&DocumentValue> = Vec::new();
-        millrace_matching::values_at(value, &path, &mut |value| several.push(value));
-        let keys = several.into_iter().filter_map(|value| {
-            let mut key = Vec::new();
-            match (value, &self.by) {
-                (DocumentValue::Bool(value), _) => sort_key::integer(i64::from(*value), &mut key),
-                (DocumentValue::Byte(number), _) => sort_key::integer(i64::from(*number), &mut key),
-                (DocumentValue::Int(number), _) => sort_key::integer(i64::from(*number), &mut key),
-                (DocumentValue::Long(number), _) => sort_key::integer(*number, &mut key),
-                (DocumentValue::Float(number), _) => sort_key::float(f64::from(*number), &mut key),
-                (DocumentValue::Double(number), _) => sort_key::float(*number, &mut key),
-                (DocumentValue::String(value), OrderBy::Text(_, order)) => {
-                    sort_key::text(order, value, &mut key);
-                }
-                (DocumentValue::Raw(value), _) => sort_key::bytes(value, &mut key),
-                _ => return None,
-            }
-            Some(key)
-        });
-        let first = if self.descending { keys.max() } else { keys.min() };
-        first.is_some_and(|first| {
-            *key = first;
-            true
-        })
+    /// Appends the key of one value; false for a value that has no order.
+    fn append_single(&self, value: ValueRef<'_>, key: &mut Vec<u8>) -> bool {
+        match (value, &self.by) {
+            (ValueRef::Bool(value), _) => sort_key::integer(i64::from(value), key),
+            (ValueRef::Byte(number), _) => sort_key::integer(i64::from(number), key),
+            (ValueRef::Int(number), _) => sort_key::integer(i64::from(number), key),
+            (ValueRef::Long(number), _) => sort_key::integer(number, key),
+            (ValueRef::Float(number), _) => sort_key::float(f64::from(number), key),
+            (ValueRef::Double(number), _) => sort_key::float(number, key),
+            (ValueRef::String(value), OrderBy::Text(_, order)) => sort_key::text(order, value, key),
+            (ValueRef::Raw(value), _) => sort_key::bytes(value, key),
+            _ => return false,
+        }
+        true
     }
 }
 
-fn is_float(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Float16 | DataType::Float | DataType::Double => true,
-        DataType::Array(element) | DataType::WeightedSet { element, .. } => is_float(element),
-        _ => false,
+/// A column of numbers of some documents.
+fn fixed_column(cell: CellKind, documents: &[u16], numbers: impl Iterator<Item = Option<[u8; 8]>>) -> Column {
+    let (mut builder, mut next) = (FixedBuilder::new(cell, 1), 0);
+    for (document, number) in documents.iter().zip(numbers) {
+        (next..*document).for_each(|_| builder.push_absent());
+        match number {
+            Some(number) => builder.push(&number),
+            None => builder.push_absent(),
+        }
+        next = document.saturating_add(1);
     }
+    Column::Fixed(builder.finish())
+}
+
+/// A column of bytes of some documents.
+fn bytes_column<'t>(documents: &[u16], texts: impl Iterator<Item = Option<&'t [u8]>>) -> Column {
+    let (mut builder, mut next) = (BytesBuilder::new(), 0);
+    for (document, text) in documents.iter().zip(texts) {
+        (next..*document).for_each(|_| builder.push(None));
+        builder.push(text);
+        next = document.saturating_add(1);
+    }
+    Column::Bytes(builder.finish())
+}
+
+fn is_multivalued(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
+}
+
+fn is_float(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Float16 | DataType::Float | DataType::Double)
 }

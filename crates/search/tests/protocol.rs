@@ -1,5 +1,7 @@
 //! Messages of nodes of other versions about a shared query: the bytes of each protocol are kept.
 //!
+//! Protocol 2 has the bytes of protocol 1.
+//!
 //! A message that another version cannot read is not a change of `protocol-1.txt` but a line of the next
 //! protocol's file, and is sent only where that protocol is spoken; see `millrace_cluster::PROTOCOL`.
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
 use millrace_fixtures::{Fields, field, plan, schema};
 use millrace_plan::{LocaleCollation, MissingOrder, PlanNode, SortBy, SortColumn, TextOrder};
 use millrace_ranking::CompiledProfile;
@@ -39,11 +39,31 @@ fn array(of: DataType) -> DataType {
     DataType::Array(Box::new(of))
 }
 
+fn english() -> LocaleCollation {
+    LocaleCollation::new("en_US", "PRIMARY").unwrap()
+}
+
+/// Structs with a name and an age, in an array.
+fn people() -> DataType {
+    let member = |name: &str, data_type| DocumentField { name: name.into(), data_type };
+    let fields = vec![member("name", DataType::String), member("age", DataType::Int)];
+    array(DataType::Struct(Arc::new(StructType { name: "person".to_owned(), fields })))
+}
+
+/// As many people as the remainder of a number; the first has no age.
+fn person(number: u8, age: DocumentValue) -> DocumentValue {
+    let one = |at: u8| {
+        let name = ("name".into(), DocumentValue::String(word(number ^ at)));
+        let age = (at > 0).then(|| ("age".into(), age.clone()));
+        DocumentValue::Struct([name].into_iter().chain(age).collect())
+    };
+    DocumentValue::Array((0..number % 3).map(one).collect())
+}
+
 fn types() -> Vec<SortedType> {
     let number = || SortBy::Number("field".into());
     let text = |order| SortBy::Text("field".into(), order);
     let string = |number| DocumentValue::String(word(number));
-    let english = LocaleCollation::new("en_US", "PRIMARY").unwrap();
     let sorted = |data_type, by, value| SortedType { data_type, by, value };
     vec![
         sorted(DataType::Bool, number(), |n| DocumentValue::Bool(n % 2 == 0)),
@@ -55,13 +75,26 @@ fn types() -> Vec<SortedType> {
         sorted(DataType::Double, number(), |n| DocumentValue::Double(float(n))),
         sorted(DataType::String, text(TextOrder::Raw), string),
         sorted(DataType::String, text(TextOrder::Lowercase), string),
-        sorted(DataType::String, text(TextOrder::Collated(english)), string),
+        sorted(DataType::String, text(TextOrder::Collated(english())), string),
         sorted(DataType::Raw, SortBy::Bytes("field".into()), |n| DocumentValue::Raw(word(n).into_bytes())),
         sorted(array(DataType::Long), number(), |n| {
             DocumentValue::Array((0..n % 3).map(|i| DocumentValue::Long(i64::from(n ^ i))).collect())
         }),
         sorted(array(DataType::String), text(TextOrder::Lowercase), |n| {
             DocumentValue::Array((0..n % 3).map(|i| DocumentValue::String(word(n ^ i))).collect())
+        }),
+        sorted(array(DataType::String), text(TextOrder::Collated(english())), |n| {
+            DocumentValue::Array((0..n % 3).map(|i| DocumentValue::String(word(n ^ i))).collect())
+        }),
+        sorted(array(DataType::Float), number(), |n| {
+            DocumentValue::Array((0..n % 4).map(|i| DocumentValue::Float(float(n ^ i) as f32)).collect())
+        }),
+        sorted(array(DataType::Raw), SortBy::Bytes("field".into()), |n| {
+            DocumentValue::Array((0..n % 3).map(|i| DocumentValue::Raw(word(n ^ i).into_bytes())).collect())
+        }),
+        sorted(people(), SortBy::Number("field.age".into()), |n| person(n, DocumentValue::Int(i32::from(n)))),
+        sorted(people(), SortBy::Text("field.name".into(), TextOrder::Lowercase), |n| {
+            person(n, DocumentValue::Int(0))
         }),
         sorted(DataType::Long, SortBy::DocumentId, |n| DocumentValue::Long(i64::from(n))),
     ]
@@ -112,5 +145,39 @@ proptest! {
         prop_assert_eq!(whole.len(), values.len());
         let some = first(sorted, &values, &order, wanted);
         prop_assert_eq!(&some, &whole[..wanted.min(whole.len())]);
+    }
+
+    #[test]
+    fn the_first_of_several_values_represents_its_document(
+        values in proptest::collection::vec(proptest::option::weighted(0.8, 0..40u8), 1..30),
+        texts: bool,
+        descending: bool,
+    ) {
+        let numbers = |n: u8| (0..n % 4).map(|i| i64::from(n ^ (i * 7))).collect::<Vec<_>>();
+        let (data_type, by): (_, SortBy) = match texts {
+            true => (DataType::String, SortBy::Text("field".into(), TextOrder::Raw)),
+            false => (DataType::Long, SortBy::Number("field".into())),
+        };
+        let value = match texts {
+            true => |n: u8| {
+                let texts = (0..n % 4).map(|i| DocumentValue::String(format!("{:03}", n ^ (i * 7))));
+                DocumentValue::Array(texts.collect())
+            },
+            false => |n: u8| {
+                let numbers = (0..n % 4).map(|i| DocumentValue::Long(i64::from(n ^ (i * 7))));
+                DocumentValue::Array(numbers.collect())
+            },
+        };
+        let sorted = SortedType { data_type: array(data_type), by: by.clone(), value };
+        let found = first(&sorted, &values, &SortColumn { by, descending, missing: None }, values.len());
+        // A document without values comes last.
+        let key = |at: usize| {
+            let numbers = values[at].map(numbers).unwrap_or_default();
+            let first = if descending { numbers.iter().max().map(|n| -n) } else { numbers.iter().min().copied() };
+            first.unwrap_or(i64::MAX)
+        };
+        let at = |name: &String| name.trim_matches(char::is_alphabetic).parse::<usize>().unwrap();
+        let keys: Vec<i64> = found.iter().map(|name| key(at(name))).collect();
+        prop_assert!(keys.is_sorted(), "{:?}: {:?}", found, keys);
     }
 }

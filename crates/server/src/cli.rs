@@ -100,7 +100,8 @@ Examples:
 #[derive(Args)]
 pub struct NodeArguments {
     /// URL of the port for documents and queries. With https:// the system's certificates are trusted, or
-    /// the ones in the file that SSL_CERT_FILE names.
+    /// the ones in the file that SSL_CERT_FILE names; the files that MILLRACE_CLIENT_CERTIFICATE and
+    /// MILLRACE_CLIENT_KEY name are those of the client.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
     pub url: String,
     /// URL of the port for deploying applications.

@@ -165,6 +165,48 @@ fn a_deployment_decides_at_once_who_may_enter() {
 }
 
 #[test]
+fn commands_show_the_certificate_that_the_environment_names() {
+    let server = start(&[]);
+    let [own, other] = [(); 2].map(|()| TestIdentity::new());
+    assert_eq!(deploy(&server, "", "", &[("security/clients.pem", &own.pem)]).status, 200);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for (name, identity) in [("own", &own), ("other", &other)] {
+        write_files(
+            directory.path(),
+            &[(&format!("{name}.pem"), &identity.pem), (&format!("{name}.key"), &identity.key_pem)],
+        );
+    }
+    let put = |certificate: &str, key: &str| {
+        let file = |name: &str| match name {
+            "" => String::new(),
+            name => directory.path().join(name).to_str().expect("a path of text").to_owned(),
+        };
+        let done = Command::new(MILLRACE)
+            .args(["put", "id:n:note:g=ann:1", "{\"fields\":{\"title\":\"x\"}}", "--url"])
+            .arg(format!("https://localhost:{}", server.port()))
+            .env("SSL_CERT_FILE", fixture("authority.pem"))
+            .env("MILLRACE_CLIENT_CERTIFICATE", file(certificate))
+            .env("MILLRACE_CLIENT_KEY", file(key))
+            .output()
+            .expect("the command runs");
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (done, error) = put("own.pem", "own.key");
+    assert!(done, "{error}");
+    for (certificate, key, expected) in [
+        ("", "", "its client certificates"),
+        ("other.pem", "other.key", "does not have the client certificate"),
+        ("own.pem", "", "MILLRACE_CLIENT_CERTIFICATE is set without MILLRACE_CLIENT_KEY"),
+        ("", "own.key", "MILLRACE_CLIENT_KEY is set without MILLRACE_CLIENT_CERTIFICATE"),
+        ("own.pem", "other.key", "other.key: "),
+        ("absent.pem", "own.key", "absent.pem: No such file"),
+    ] {
+        let (done, error) = put(certificate, key);
+        assert!(!done && error.contains(expected), "{certificate} {key}: {error}");
+    }
+}
+
+#[test]
 fn clients_are_kept_by_a_restart_and_can_be_switched_off() {
     let mut server = start(&[]);
     let [own, other] = [(); 2].map(|()| TestIdentity::new());

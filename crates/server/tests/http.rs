@@ -132,7 +132,7 @@ fn status_is_told_in_every_form() {
         );
         assert_eq!(answer.status, 200);
     }
-    assert_eq!(server.get("/model-evaluation/v1/").0, 404, "there are no models");
+    assert_eq!(server.get("/model-evaluation/v1/").0, 404, "models are absent");
     assert!(server.get("/").1.to_string().contains("DocumentV1ApiHandler"));
     assert!(server.get("/metrics/v2/values").1.to_string().contains("httpapi_num_puts.count\":1"));
     let services = server.get("/metrics/v1/values").1;

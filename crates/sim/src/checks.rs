@@ -38,6 +38,9 @@ pub(crate) fn at_rest(world: &SimWorld, away: Option<NodeKey>) -> Result<(), Str
             return Err(format!("n{key} still works"));
         }
     }
+    if let Some(reason) = world.reindexing_unrest() {
+        return Err(reason);
+    }
     let mut replicas: BTreeMap<BucketId, Vec<(NodeKey, ReportedReplica)>> = BTreeMap::new();
     for node in nodes() {
         for (bucket, info) in node.storage.all(world.history.forgotten()) {

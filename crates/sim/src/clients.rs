@@ -15,6 +15,7 @@ use crate::history::{ClientIntent, ClientOutcome, OperationId};
 use crate::message::SimMessage;
 use crate::network::SimAddress;
 use crate::node::{RunningOperation, SimNode};
+use crate::reindexing::body;
 use crate::world::SimWorld;
 
 /// Time after which a client gives up.
@@ -53,7 +54,7 @@ impl SimWorld {
     ) -> Option<distributor::DistributorEvent> {
         let intent = self.history.operations[&operation].intent.clone();
         if unfinished.is_none() && !self.knows_type(key, intent.id()) {
-            self.history.hear(operation, ClientOutcome::NotWritten);
+            self.history.hear(self.now, operation, ClientOutcome::NotWritten);
             return None;
         }
         let floor = self.history.newest(intent.id());
@@ -70,6 +71,7 @@ impl SimWorld {
             ClientIntent::Put(_)
             | ClientIntent::Remove(_)
             | ClientIntent::Modify(_)
+            | ClientIntent::Rewrite(_)
             | ClientIntent::Read(_) => {}
         }
         let has = |node: &&SimNode| {
@@ -87,7 +89,11 @@ impl SimWorld {
         let part = None;
         node.under_way
             .insert(ticket, RunningOperation { operation, floor, type_removed, holders, hops, part });
-        let body: Arc<[u8]> = operation.0.to_le_bytes().into();
+        let body = match self.options.reindexing {
+            true => body(operation, node.package.rule(intent.id().document_type()), operation),
+            // Longer documents would change which of them are sent together.
+            false => operation.0.to_le_bytes().into(),
+        };
         let change = match (intent, unfinished) {
             (ClientIntent::Read(id), _) => {
                 let read = ClientRead { ticket, deadline, id };
@@ -102,6 +108,7 @@ impl SimWorld {
             (ClientIntent::DropExamined(_), None) => {
                 unreachable!("a drop of examined documents is begun elsewhere")
             }
+            (ClientIntent::Rewrite(_), None) => unreachable!("a document is written again where it was read"),
             (ClientIntent::DropGroup(group, id), None) => DocumentChange::Drop {
                 bucket: state.bucket(id.location()),
                 scope: DropScope::Group { document_type: None, group },
@@ -126,7 +133,13 @@ impl SimWorld {
         if let Some(part) = part {
             self.part_answered(key, part, operation, &outcome);
         }
+        self.rewritten(key, ticket, &outcome);
+        let rewrites = matches!(self.history.operations[&operation].intent, ClientIntent::Rewrite(_));
         let heard = match outcome {
+            Ok(written) if rewrites && !written.changed => ClientOutcome::NotWritten,
+            Err(RequestError::Moved { unfinished: None, .. }) if rewrites && hops == 0 => {
+                ClientOutcome::NotWritten
+            }
             Ok(written) => ClientOutcome::Acknowledged(written.timestamp),
             Err(RequestError::Moved { owner: Some(owner), unfinished, .. }) if hops < 8 => {
                 return self.pass_on(key, owner, operation, unfinished, hops);
@@ -148,7 +161,7 @@ impl SimWorld {
                 at.0, at.1
             ));
         }
-        self.history.hear(operation, heard);
+        self.history.hear(self.now, operation, heard);
     }
 
     pub fn pass_on(

@@ -5,16 +5,18 @@
 //! coordination. Every node receives only the newest package, and activates it some time later: nodes pass
 //! through different generations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_cluster::reindexing::ReindexEvent;
 use millrace_cluster::{DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentId, Timestamp};
 
 use crate::Sabotage;
 use crate::message::SimMessage;
 use crate::network::SimAddress;
+use crate::reindexing::reindexed;
 use crate::world::SimWorld;
 
 /// The document type that is removed and comes back; all others stay.
@@ -26,12 +28,15 @@ pub(crate) struct SimPackage {
     pub generation: u64,
     pub types: BTreeSet<&'static str>,
     pub dropped: DroppedTypes,
+    /// Generation that last changed the indexing statements of each type.
+    pub rules: BTreeMap<&'static str, u64>,
 }
 
 impl Default for SimPackage {
     fn default() -> Self {
         let types = BTreeSet::from(["note", CHANGING_TYPE]);
-        SimPackage { generation: 1, types, dropped: DroppedTypes::default() }
+        let rules = types.iter().map(|name| (*name, 1)).collect();
+        SimPackage { generation: 1, types, dropped: DroppedTypes::default(), rules }
     }
 }
 
@@ -44,6 +49,20 @@ impl SimPackage {
         } else {
             next.types.insert(CHANGING_TYPE);
         }
+        next
+    }
+}
+
+impl SimPackage {
+    /// Rule by which the documents of a type are indexed.
+    pub fn rule(&self, document_type: &str) -> u64 {
+        self.rules.get(document_type).copied().unwrap_or_default()
+    }
+
+    /// The next package, in which the indexing statements of a type are changed, if one is given.
+    pub fn reruled(&self, changed: Option<&'static str>) -> SimPackage {
+        let mut next = SimPackage { generation: self.generation + 1, ..self.clone() };
+        next.rules.extend(changed.map(|name| (name, next.generation)));
         next
     }
 }
@@ -72,6 +91,7 @@ impl SimWorld {
         }
         let mut all = SimPackage::clone(&package);
         all.dropped.merge(&self.coordination.package().dropped);
+        self.rules_published(&all);
         self.coordination.publish_package(Arc::new(all));
     }
 
@@ -114,7 +134,9 @@ impl SimWorld {
             node.storage.drop_types(&gone, false);
         }
         node.activating = false;
+        let application = Arc::new(reindexed(Some(&node.package), &package));
         node.package = Arc::clone(&package);
+        self.reindex(key, vec![ReindexEvent::Application(application)]);
         self.note(|| format!("n{key} has generation {} active", package.generation));
     }
 

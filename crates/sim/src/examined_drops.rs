@@ -52,7 +52,7 @@ impl SimWorld {
                 self.examine_later(key, drop, ExaminationStep::Horizon { version: route.version });
             }
             // The documents are removed one by one instead, which is not simulated.
-            Ok(_) | Err(_) => self.history.hear(drop.operation, ClientOutcome::NotWritten),
+            Ok(_) | Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
         }
     }
 
@@ -82,7 +82,7 @@ impl SimWorld {
         match step {
             ExaminationStep::Horizon { version } => match node.distributor.drop_horizon(drop.bucket) {
                 Ok(horizon) => self.examine_later(key, drop, ExaminationStep::Count { version, horizon }),
-                Err(_) => self.history.hear(drop.operation, ClientOutcome::NotWritten),
+                Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
             },
             ExaminationStep::Count { version, horizon } => {
                 let id = self.history.operations[&drop.operation].intent.id().clone();
@@ -95,7 +95,7 @@ impl SimWorld {
                         let horizon = DropHorizon { until, ..horizon };
                         self.examine_later(key, drop, ExaminationStep::Drop { horizon });
                     }
-                    None => self.history.hear(drop.operation, ClientOutcome::NotWritten),
+                    None => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
                 }
             }
             ExaminationStep::Drop { horizon } => {

@@ -1,9 +1,15 @@
+use std::sync::Arc;
+
 use millrace_cluster::NodeKey;
 use millrace_cluster::controller::RequestedNodeState;
+use millrace_cluster::reindexing::ReindexEvent;
+use millrace_cluster::replica::StorageWork;
 
+use crate::Sabotage;
 use crate::disk::SimDisk;
 use crate::network::SimAddress;
 use crate::node::SimNode;
+use crate::reindexing::reindexed;
 use crate::world::SimWorld;
 
 /// Starts or ends a fault.
@@ -177,5 +183,68 @@ pub(crate) fn heal(world: &mut SimWorld) {
             }
         }
         world.wish(key, RequestedNodeState::Up);
+    }
+    world.unhalt();
+}
+
+impl SimWorld {
+    pub fn crash(&mut self, key: NodeKey) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        node.alive = false;
+        node.frozen = false;
+        node.backlog.clear();
+        // Some of the writes in progress had reached the disk.
+        for work in std::mem::take(&mut node.jobs).into_values() {
+            match work {
+                StorageWork::Apply(rows) if self.options.sabotage != Some(Sabotage::EarlyAcknowledgement) => {
+                    let kept: Vec<_> = rows.into_iter().filter(|_| self.random.permille(400)).collect();
+                    StorageWork::Apply(kept).run(&node.storage);
+                }
+                StorageWork::Create(_) | StorageWork::Complete { .. } | StorageWork::Delete { .. }
+                    if self.random.permille(500) =>
+                {
+                    work.run(&node.storage);
+                }
+                _ => {}
+            }
+        }
+        node.storage.lose_power();
+        node.under_way.clear();
+        node.walk = None;
+    }
+
+    pub fn restart(&mut self, key: NodeKey) {
+        if let Some(node) = self.nodes.get_mut(&key)
+            && !node.alive
+        {
+            let incarnation = node.incarnation.number() + 1;
+            self.note(|| format!("n{key} starts, run {incarnation}"));
+            self.come_back(key);
+            let application = self.nodes.get(&key).map(|node| Arc::new(reindexed(None, &node.package)));
+            let application = application.map(ReindexEvent::Application);
+            self.reindex(key, application.into_iter().collect());
+        }
+    }
+
+    pub fn freeze(&mut self, key: NodeKey) {
+        if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive) {
+            node.frozen = true;
+        }
+    }
+
+    pub fn wake(&mut self, key: NodeKey) {
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.frozen) else { return };
+        node.frozen = false;
+        node.wakes_at = None;
+        let backlog = std::mem::take(&mut node.backlog);
+        for message in backlog {
+            self.arrive(key, message);
+        }
+        self.distribute(key, Vec::new());
+        self.reindex(key, Vec::new());
+    }
+
+    pub fn wish(&mut self, key: NodeKey, wish: RequestedNodeState) {
+        self.coordination.wish(key, wish);
     }
 }

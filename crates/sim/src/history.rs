@@ -1,6 +1,7 @@
 //! Requests and results of clients, and the checks of the cluster's guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
@@ -18,6 +19,9 @@ pub(crate) enum ClientIntent {
     /// Writes the document if it exists, else refuses; the version that it found counts as a read.
     Modify(DocumentId),
     Read(DocumentId),
+    /// A node writes the document again, by changed indexing statements, if it still has the version that was
+    /// read.
+    Rewrite(DocumentId),
     /// Drops all documents of a group, unseen.
     DropGroup(DocumentGroup, DocumentId),
     /// Drops the documents of the group and the type of this one, if all of them have its namespace.
@@ -32,6 +36,7 @@ impl ClientIntent {
             | ClientIntent::Remove(id)
             | ClientIntent::Modify(id)
             | ClientIntent::Read(id)
+            | ClientIntent::Rewrite(id)
             | ClientIntent::DropExamined(id)
             | ClientIntent::DropGroup(_, id) => id,
         }
@@ -48,7 +53,7 @@ impl ClientIntent {
 
     /// True if the operation leaves a document when it succeeds.
     fn leaves_document(&self) -> bool {
-        matches!(self, ClientIntent::Put(_) | ClientIntent::Modify(_))
+        matches!(self, ClientIntent::Put(_) | ClientIntent::Modify(_) | ClientIntent::Rewrite(_))
     }
 }
 
@@ -71,6 +76,16 @@ pub(crate) struct ClientOperation {
     pub bucket: Option<BucketId>,
 }
 
+/// A version of a document that a node has read to write it again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RewrittenVersion {
+    /// Operation of a client that the content is from.
+    pub origin: OperationId,
+    /// Operation that wrote the version.
+    pub writer: OperationId,
+    pub timestamp: Timestamp,
+}
+
 /// An acknowledged drop of documents of a group.
 #[derive(Debug, Clone)]
 struct AcknowledgedDrop {
@@ -78,6 +93,8 @@ struct AcknowledgedDrop {
     /// `None`: documents of all types.
     document_type: Option<String>,
     timestamp: Timestamp,
+    /// Last operation that had begun when it was acknowledged.
+    last_before: OperationId,
 }
 
 impl AcknowledgedDrop {
@@ -103,6 +120,12 @@ pub(crate) struct ClientHistory {
     pub operations: BTreeMap<OperationId, ClientOperation>,
     /// Newest acknowledged write of each document.
     acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
+    /// Newest acknowledged write of each document by a client.
+    contents: BTreeMap<DocumentId, (Timestamp, OperationId)>,
+    /// Versions that were written again.
+    bases: BTreeMap<OperationId, RewrittenVersion>,
+    /// Times of acknowledgements.
+    acknowledged_at: BTreeMap<OperationId, Duration>,
     /// Acknowledged drops of each group.
     dropped: BTreeMap<DocumentGroup, Vec<AcknowledgedDrop>>,
     /// Documents that operations examined before they dropped a group.
@@ -124,6 +147,16 @@ impl ClientHistory {
         let id = OperationId(self.operations.len() as u64 + 1);
         self.operations.insert(id, ClientOperation { intent, heard: ClientOutcome::Nothing, bucket: None });
         id
+    }
+
+    /// Records the version that an operation writes again.
+    pub fn rewrites(&mut self, id: OperationId, base: RewrittenVersion) {
+        self.bases.insert(id, base);
+    }
+
+    /// Time at which an operation was acknowledged.
+    pub fn acknowledged_at(&self, id: OperationId) -> Option<Duration> {
+        self.acknowledged_at.get(&id).copied()
     }
 
     /// Records that a node begins an operation, which may drop documents of this bucket from now on.
@@ -151,7 +184,7 @@ impl ClientHistory {
         self.forgotten = self.forgotten.max(before);
     }
 
-    pub fn hear(&mut self, id: OperationId, heard: ClientOutcome) {
+    pub fn hear(&mut self, now: Duration, id: OperationId, heard: ClientOutcome) {
         let last = OperationId(self.operations.len() as u64);
         let operation = self.operations.get_mut(&id).expect("a client hears of operations that it began");
         operation.heard = heard;
@@ -162,9 +195,17 @@ impl ClientHistory {
             uncertain.remove(&id);
         }
         let ClientOutcome::Acknowledged(timestamp) = heard else { return };
-        self.acknowledgements += 1;
         let intent = &operation.intent;
+        self.acknowledged_at.insert(id, now);
+        let is_clients = !matches!(intent, ClientIntent::Rewrite(_));
+        self.acknowledgements += u64::from(is_clients);
         let Some(group) = intent.dropped_group() else {
+            if is_clients {
+                let newest = self.contents.entry(intent.id().clone()).or_insert((timestamp, id));
+                if newest.0 <= timestamp {
+                    *newest = (timestamp, id);
+                }
+            }
             let newest = self.acknowledged.entry(intent.id().clone()).or_insert((timestamp, id));
             if newest.0 <= timestamp {
                 *newest = (timestamp, id);
@@ -176,7 +217,7 @@ impl ClientHistory {
             _ => None,
         };
         let bucket = operation.bucket.expect("a node has begun a drop that it acknowledges");
-        let drop = AcknowledgedDrop { bucket, document_type, timestamp };
+        let drop = AcknowledgedDrop { bucket, document_type, timestamp, last_before: last };
         self.last_before.insert(id, last);
         self.dropped.entry(group.clone()).or_default().push(drop);
     }
@@ -248,6 +289,7 @@ impl ClientHistory {
                 bucket,
                 document_type: Some(intent.id().document_type().to_owned()),
                 timestamp: until,
+                last_before: self.last_before[dropper],
             };
             // Later operations may have lower timestamps, if all nodes that know of the drop are away, and
             // the clocks of the others are behind.
@@ -269,6 +311,32 @@ impl ClientHistory {
             }
         }
         Ok(())
+    }
+
+    /// Describes a change by a client that a node hid when it wrote the document again, if it did.
+    fn hidden_change(&self, id: &DocumentId, writer: OperationId) -> Option<String> {
+        let RewrittenVersion { origin, .. } = self.bases.get(&writer)?;
+        let written = match self.operations[origin].heard {
+            ClientOutcome::Acknowledged(timestamp) => timestamp,
+            ClientOutcome::Unknown | ClientOutcome::Nothing => return None,
+            ClientOutcome::NotWritten => return Some(format!("{id}: {origin:?} was not written")),
+        };
+        let last = self.contents.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
+        let rewrites = std::iter::successors(Some(writer), |writer| Some(self.bases.get(writer)?.writer));
+        for (writer, base) in rewrites.filter_map(|writer| Some((writer, self.bases.get(&writer)?))) {
+            // A drop misses a document that is being written at the same time.
+            let drops = self.dropped.get(id.group()).into_iter().flatten();
+            let mut before = drops.filter(|drop| drop.affects(id) && drop.last_before < writer);
+            if let Some(drop) = before.find(|drop| base.timestamp <= drop.timestamp) {
+                return Some(format!("{id}: {writer:?} has brought back what {drop:?} had removed"));
+            }
+        }
+        (written < last).then(|| {
+            format!(
+                "{id}: {writer:?} has brought back what {origin:?} wrote at {}, and a client changed it at {}",
+                written.0, last.0
+            )
+        })
     }
 
     /// Checks the final version of a document against the guarantees: its timestamp, and the operation that
@@ -298,6 +366,9 @@ impl ClientHistory {
             ));
         }
         if let Some(writer) = writer {
+            if let Some(hidden) = self.hidden_change(id, writer) {
+                return Err(hidden);
+            }
             let Some(operation) = self.operations.get(&writer) else {
                 return Err(format!("{id}: written by no client"));
             };

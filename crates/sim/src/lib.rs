@@ -33,6 +33,7 @@ mod message;
 mod network;
 mod node;
 mod random;
+mod reindexing;
 mod scenarios;
 mod storage;
 mod world;
@@ -70,6 +71,18 @@ pub enum Sabotage {
     TypesDroppedLocally,
     /// Nodes report the rows of batches as durable, and do not store the last one of a message.
     BatchPartDropped,
+    /// Pages of reindexing are reported as done before their documents are written.
+    MarkedBeforeWalked,
+    /// Reindexing takes nodes that are away for nodes without data.
+    AbsenceIgnored,
+    /// Nodes go on with the first reindexing that they have learned of.
+    SecondReindexingUnnoticed,
+    /// Buckets are reindexed before their owner has all of them.
+    PartialBucketsWalked,
+    /// Buckets are reindexed before nodes that have come back have reported their replicas.
+    UnheardNodesPassedOver,
+    /// Pages of reindexing count even if the bucket got another owner, or a write failed.
+    EveryPageCounts,
 }
 
 /// Options of a run.
@@ -83,6 +96,8 @@ pub struct SimOptions {
     pub redundancy: Option<u16>,
     /// Number of turns with faults; a turn is up to a second.
     pub turns: usize,
+    /// True if operators have document types reindexed.
+    pub reindexing: bool,
     /// True to record events as text.
     pub trace: bool,
     /// Deliberate defect, if any.
@@ -91,7 +106,15 @@ pub struct SimOptions {
 
 impl Default for SimOptions {
     fn default() -> Self {
-        SimOptions { nodes: 4, bits: 3, redundancy: None, turns: 60, trace: false, sabotage: None }
+        SimOptions {
+            nodes: 4,
+            bits: 3,
+            redundancy: None,
+            turns: 60,
+            reindexing: false,
+            trace: false,
+            sabotage: None,
+        }
     }
 }
 
@@ -108,6 +131,10 @@ pub struct SimOutcome {
     pub reads: u64,
     /// Total number of events.
     pub happenings: u64,
+    /// Number of reindexings that have ended.
+    pub reindexings: u64,
+    /// Number of documents that were written again.
+    pub rewritten: u64,
     /// Virtual time from the end of all faults until the cluster came to rest.
     pub healed_in: Option<Duration>,
 }
@@ -125,6 +152,9 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
         if world.random.permille(trouble) {
             faults::strike(&mut world);
         }
+        if world.options.reindexing && world.random.permille(300) {
+            reindexing::operate(&mut world);
+        }
         for _ in 0..world.random.below(12) {
             ask(&mut world);
             let pause = world.random.micros(0, 40_000);
@@ -137,6 +167,9 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
         }
     }
     let healed_in = rest(&mut world);
+    if world.options.reindexing && world.wrong.is_none() {
+        reindexing::reindex_all(&mut world);
+    }
     end(world, healed_in)
 }
 
@@ -156,6 +189,8 @@ pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcom
         acknowledgements: world.history.acknowledgements,
         reads: world.history.reads,
         happenings: world.happenings,
+        reindexings: world.reindexings.ends,
+        rewritten: world.reindexings.rewritten,
         healed_in,
         wrong: world.wrong,
     }

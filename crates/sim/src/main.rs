@@ -1,5 +1,5 @@
 //! `millrace-sim [SEED [COUNT]]`: runs one seed and prints all its events, or many seeds and lists the
-//! failing ones.
+//! failing ones. Each seed is run twice: without and with reindexing.
 
 use std::process::ExitCode;
 
@@ -11,21 +11,29 @@ fn main() -> ExitCode {
         eprintln!("usage: millrace-sim [SEED [COUNT]], both numbers");
         return ExitCode::FAILURE;
     };
-    let (mut acknowledgements, mut reads, mut failed) = (0, 0, 0);
+    let (mut acknowledgements, mut reads, mut ended, mut rewritten, mut failed) = (0, 0, 0, 0, 0);
     for seed in seed..seed.saturating_add(count) {
-        let outcome = run(seed, SimOptions { trace: count == 1, ..SimOptions::default() });
-        acknowledgements += outcome.acknowledgements;
-        reads += outcome.reads;
-        for line in &outcome.lines {
-            println!("{line}");
-        }
-        if let Some(wrong) = outcome.wrong {
-            failed += 1;
-            println!("seed {seed}: {wrong}");
-        } else if count == 1 {
-            println!("seed {seed}: well, and healed after {:?}", outcome.healed_in.unwrap_or_default());
+        for reindexing in [false, true] {
+            let outcome = run(seed, SimOptions { reindexing, trace: count == 1, ..SimOptions::default() });
+            acknowledgements += outcome.acknowledgements;
+            reads += outcome.reads;
+            ended += outcome.reindexings;
+            rewritten += outcome.rewritten;
+            for line in &outcome.lines {
+                println!("{line}");
+            }
+            let name = if reindexing { "reindexing seed" } else { "seed" };
+            if let Some(wrong) = outcome.wrong {
+                failed += 1;
+                println!("{name} {seed}: {wrong}");
+            } else if count == 1 {
+                println!("{name} {seed}: well, and healed after {:?}", outcome.healed_in.unwrap_or_default());
+            }
         }
     }
-    println!("{count} seeds, {failed} wrong; {acknowledgements} writes acknowledged, {reads} reads checked");
+    println!(
+        "{count} seeds, {failed} lives wrong; {acknowledgements} writes acknowledged, {reads} reads checked, \
+         {rewritten} documents indexed again in {ended} reindexings"
+    );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
+use millrace_cluster::reindexing::{ReindexJobId, ReindexNotes};
 use millrace_cluster::replica::KeeperJob;
 use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeKey, NodeReply, NodeRequest, ReplicatedRow,
@@ -64,6 +65,25 @@ pub(crate) enum SimMessage {
     },
     /// The newest package.
     Package(Arc<SimPackage>),
+    /// Requests to write notes, if the last change of the record is the one of `guard`. Without a job, it is
+    /// an operator's request.
+    WriteNotes {
+        from: NodeKey,
+        incarnation: Incarnation,
+        job: Option<ReindexJobId>,
+        guard: Option<u64>,
+        notes: Vec<(String, Option<Vec<u8>>)>,
+    },
+    NotesWritten {
+        incarnation: Incarnation,
+        job: ReindexJobId,
+        written: bool,
+    },
+    /// The newest notes.
+    Notes {
+        revision: u64,
+        notes: Arc<ReindexNotes>,
+    },
     /// A client's operation, from the client or from the node that received it first.
     Client {
         operation: OperationId,

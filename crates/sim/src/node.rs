@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{Distributor, RequestTicket, Settings};
+use millrace_cluster::reindexing::{ReindexNotes, ReindexRecord, Reindexer};
 use millrace_cluster::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
 use millrace_cluster::{ClusterState, Incarnation, MachineTime, NodeKey, PullMode, RowContent};
 use millrace_document::Timestamp;
@@ -15,6 +16,7 @@ use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
 use crate::history::OperationId;
 use crate::message::SimMessage;
+use crate::reindexing::SimWalk;
 use crate::storage::ModelStorage;
 
 /// Microseconds since 1970 when the simulation begins.
@@ -79,6 +81,15 @@ pub(crate) struct SimNode {
     pub calls: BTreeMap<KeeperCall, (NodeKey, u64)>,
     pub next: u64,
     pub wakes_at: Option<Duration>,
+    pub reindexer: Reindexer,
+    pub reindexes_at: Option<Duration>,
+    /// The notes about reindexing that it has received, and their revision.
+    pub notes: Option<Arc<ReindexNotes>>,
+    pub notes_revision: u64,
+    /// The page that it is reindexing.
+    pub walk: Option<SimWalk>,
+    /// The first record with a reindexing, for a deliberate defect.
+    pub first_run: Option<ReindexRecord>,
 }
 
 /// Settings with short intervals, so that little virtual time passes.
@@ -119,6 +130,12 @@ impl SimNode {
             calls: BTreeMap::new(),
             next: 0,
             wakes_at: None,
+            reindexer: Reindexer::new(key),
+            reindexes_at: None,
+            notes: None,
+            notes_revision: 0,
+            walk: None,
+            first_run: None,
         }
     }
 

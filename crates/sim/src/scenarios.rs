@@ -138,7 +138,7 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Sim
             let timestamp = Timestamp(1 + operation.0);
             let body = Some(operation.0.to_le_bytes().as_slice().into());
             rows.push(RowContent::Version(DocumentVersion { id, timestamp, body }));
-            world.history.hear(operation, ClientOutcome::Acknowledged(timestamp));
+            world.history.hear(world.now, operation, ClientOutcome::Acknowledged(timestamp));
         }
         let bucket = millrace_bucket::BucketId::new(world.options.bits, 3);
         if let Some(node) = world.nodes.get(&NodeKey(source)) {

@@ -297,6 +297,19 @@ impl ModelStorage {
         self.read(bucket, id).ok().flatten()
     }
 
+    /// Newest version of a document in any replica, or its removal by a drop.
+    pub(crate) fn newest_anywhere(&self, id: &DocumentId) -> Option<DocumentVersion> {
+        let inner = self.inner.borrow();
+        let versions = inner.replicas.values().filter_map(|replica| replica.versions.get(id)).cloned();
+        let dropped = inner.dropped(id).map(|at| DocumentVersion::removal(id.clone(), at));
+        versions.chain(dropped).max_by_key(|version| version.timestamp)
+    }
+
+    /// True if there is a replica of the bucket.
+    pub(crate) fn has(&self, bucket: BucketId) -> bool {
+        self.exists(bucket)
+    }
+
     /// Documents in a replica of a bucket that is not theirs.
     pub(crate) fn misplaced(&self, bucket_of: impl Fn(&DocumentId) -> BucketId) -> Vec<DocumentId> {
         let inner = self.inner.borrow();

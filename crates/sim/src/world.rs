@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::controller::RequestedNodeState;
 use millrace_cluster::distributor;
+use millrace_cluster::reindexing::{ReindexEvent, ReindexJobId, ReindexWalk};
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
 use millrace_cluster::{
     Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent,
@@ -23,6 +23,7 @@ use crate::message::{SimMessage, bucket_of, describe, show};
 use crate::network::{SimAddress, SimNetwork};
 use crate::node::SimNode;
 use crate::random::SimRandom;
+use crate::reindexing::{ReindexHistory, SimNotes, reindexed};
 use crate::{Sabotage, SimOptions};
 
 /// Number of rows in one part of a fetch.
@@ -44,6 +45,8 @@ pub(crate) enum SimEvent {
     Publish,
     Active { node: NodeKey, incarnation: Incarnation, package: Arc<SimPackage> },
     GivesUp { node: NodeKey, incarnation: Incarnation },
+    Reindex { node: NodeKey, incarnation: Incarnation, event: Option<ReindexEvent> },
+    Walk { node: NodeKey, incarnation: Incarnation, job: ReindexJobId, walk: ReindexWalk },
     Examine { node: NodeKey, incarnation: Incarnation, drop: ExaminedDrop, step: ExaminationStep },
 }
 
@@ -57,6 +60,8 @@ pub(crate) struct SimWorld {
     pub coordination: SimCoordination,
     pub history: ClientHistory,
     pub batches: BatchHistory,
+    pub notes: SimNotes,
+    pub reindexings: ReindexHistory,
     queue: BTreeMap<(Duration, u64), SimEvent>,
     next: u64,
     lines: VecDeque<String>,
@@ -79,6 +84,8 @@ impl SimWorld {
             coordination: SimCoordination::new(options.bits, redundancy),
             history: ClientHistory::default(),
             batches: BatchHistory::default(),
+            notes: SimNotes::default(),
+            reindexings: ReindexHistory::default(),
             queue: BTreeMap::new(),
             next: 0,
             lines: VecDeque::new(),
@@ -99,7 +106,9 @@ impl SimWorld {
         let mut node = SimNode::new(key, pace, self.now);
         node.clock_off = self.skipped_us;
         node.storage.set_names_synced(self.options.sabotage != Some(Sabotage::NamesNotSynced));
+        let application = Arc::new(reindexed(None, &node.package));
         self.nodes.insert(key, node);
+        self.reindex(key, vec![ReindexEvent::Application(application)]);
         self.at(Duration::ZERO, SimEvent::Beat { node: key });
         key
     }
@@ -219,6 +228,8 @@ impl SimWorld {
             SimEvent::Examine { node, incarnation, drop, step } => {
                 self.examine((node, incarnation), drop, step);
             }
+            SimEvent::Reindex { node, incarnation, event } => self.reindex_due((node, incarnation), event),
+            SimEvent::Walk { node, incarnation, job, walk } => self.walk((node, incarnation), job, walk),
             SimEvent::Publish => {
                 self.at(Duration::from_millis(500), SimEvent::Publish);
                 if let Some(state) = self.coordination.publish(self.now) {
@@ -248,6 +259,14 @@ impl SimWorld {
             SimMessage::Beat { from, incarnation, adopted, asked, generation, out_of_space } => {
                 (from, asked, generation, NodeBeat { incarnation, adopted, out_of_space })
             }
+            SimMessage::WriteNotes { from, incarnation, job, guard, notes } => {
+                let written = self.write_notes(guard, notes);
+                if let Some(job) = job {
+                    let message = SimMessage::NotesWritten { incarnation, job, written };
+                    self.send(SimAddress::Coordination, SimAddress::Node(from), message);
+                }
+                return;
+            }
             SimMessage::Publish { based_on, package } => return self.publish_package(based_on, package),
             _ => return,
         };
@@ -257,6 +276,9 @@ impl SimWorld {
         let package = Arc::clone(self.coordination.package());
         if generation < package.generation {
             self.send(SimAddress::Coordination, SimAddress::Node(from), SimMessage::Package(package));
+        }
+        if self.options.reindexing {
+            self.send_notes(from);
         }
         let Some(state) = self.coordination.state().cloned() else { return };
         let version = state.version();
@@ -276,7 +298,9 @@ impl SimWorld {
                 if node.state.as_ref().is_none_or(|known| known.version() < state.version()) {
                     node.state = Some(Arc::clone(&state));
                     self.keep(key, vec![replica::KeeperEvent::State(Arc::clone(&state))]);
-                    self.distribute(key, vec![distributor::DistributorEvent::State(state)]);
+                    self.distribute(key, vec![distributor::DistributorEvent::State(Arc::clone(&state))]);
+                    let state = self.reindexing_state(&state);
+                    self.reindex(key, vec![ReindexEvent::State(state)]);
                 }
             }
             SimMessage::Confirmed { incarnation, version, asked } if incarnation == node.incarnation => {
@@ -334,6 +358,10 @@ impl SimWorld {
                 fetch.laid_aside = rows;
                 self.keep(key, vec![replica::KeeperEvent::Fetched { job, outcome: Ok(FetchOutcome::Part) }]);
             }
+            SimMessage::Notes { revision, notes } => self.notes_came(key, revision, notes),
+            SimMessage::NotesWritten { incarnation, job, written } if incarnation == node.incarnation => {
+                self.reindex(key, vec![ReindexEvent::Written { job, outcome: Ok(written) }]);
+            }
             SimMessage::Package(package) => self.package_came(key, package),
             SimMessage::Client { operation, unfinished, hops } => {
                 self.client(key, operation, unfinished, hops)
@@ -343,6 +371,8 @@ impl SimWorld {
             | SimMessage::Reply { .. }
             | SimMessage::Fetched { .. }
             | SimMessage::Publish { .. }
+            | SimMessage::WriteNotes { .. }
+            | SimMessage::NotesWritten { .. }
             | SimMessage::Beat { .. } => {}
         }
     }
@@ -540,60 +570,5 @@ impl SimWorld {
             distributor::DistributorEffect::Written { ticket, outcome } => self.written(key, ticket, outcome),
             distributor::DistributorEffect::Found { ticket, outcome } => self.found(key, ticket, outcome),
         }
-    }
-
-    pub fn crash(&mut self, key: NodeKey) {
-        let Some(node) = self.nodes.get_mut(&key) else { return };
-        node.alive = false;
-        node.frozen = false;
-        node.backlog.clear();
-        // Some of the writes in progress had reached the disk.
-        for work in std::mem::take(&mut node.jobs).into_values() {
-            match work {
-                StorageWork::Apply(rows) if self.options.sabotage != Some(Sabotage::EarlyAcknowledgement) => {
-                    let kept: Vec<_> = rows.into_iter().filter(|_| self.random.permille(400)).collect();
-                    StorageWork::Apply(kept).run(&node.storage);
-                }
-                StorageWork::Create(_) | StorageWork::Complete { .. } | StorageWork::Delete { .. }
-                    if self.random.permille(500) =>
-                {
-                    work.run(&node.storage);
-                }
-                _ => {}
-            }
-        }
-        node.storage.lose_power();
-        node.under_way.clear();
-    }
-
-    pub fn restart(&mut self, key: NodeKey) {
-        if let Some(node) = self.nodes.get_mut(&key)
-            && !node.alive
-        {
-            let incarnation = node.incarnation.number() + 1;
-            self.note(|| format!("n{key} starts, run {incarnation}"));
-            self.come_back(key);
-        }
-    }
-
-    pub fn freeze(&mut self, key: NodeKey) {
-        if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive) {
-            node.frozen = true;
-        }
-    }
-
-    pub fn wake(&mut self, key: NodeKey) {
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.frozen) else { return };
-        node.frozen = false;
-        node.wakes_at = None;
-        let backlog = std::mem::take(&mut node.backlog);
-        for message in backlog {
-            self.arrive(key, message);
-        }
-        self.distribute(key, Vec::new());
-    }
-
-    pub fn wish(&mut self, key: NodeKey, wish: RequestedNodeState) {
-        self.coordination.wish(key, wish);
     }
 }

@@ -9,7 +9,7 @@ const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 
 /// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line
 /// in a manifest.
-const OWNED_LIBRARIES: [(&str, &[&str]); 26] = [
+const OWNED_LIBRARIES: [(&str, &[&str]); 27] = [
     ("arrow-ipc", &["table", "server", "bench"]),
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["render", "gateway", "bench"]),
@@ -26,6 +26,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 26] = [
     ("mimalloc", &["bench", "server"]),
     ("ort", &["model"]),
     ("parquet", &["server"]),
+    ("postcard", &["peer"]),
     ("quick-xml", &["render"]),
     ("roxmltree", &["schema"]),
     ("rust-stemmers", &["linguistics"]),

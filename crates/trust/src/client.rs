@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::WantsClientCert;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 use crate::Error;
 use crate::files;
@@ -12,8 +13,31 @@ use crate::words::in_words;
 pub struct ServiceFiles {
     /// Certificate of the authority that has signed the service's.
     pub authority: PathBuf,
-    /// Client certificate for the service, and its key.
-    pub own: Option<(PathBuf, PathBuf)>,
+    /// Client certificate for the service.
+    pub own: Option<ClientIdentity>,
+}
+
+/// A client certificate and its key, as PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// The certificate, with those between it and an authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+impl ClientIdentity {
+    /// Completes a configuration, which then shows the certificate to servers that ask for one.
+    pub(crate) fn complete(
+        &self,
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    ) -> Result<ClientConfig, Error> {
+        let own = files::certificates(&self.certificate, &files::read(&self.certificate)?)?;
+        let key = files::key(&self.key, &files::read(&self.key)?)?;
+        builder
+            .with_client_auth_cert(own, key)
+            .map_err(|error| Error::File { file: self.key.clone(), reason: in_words(&error) })
+    }
 }
 
 impl ServiceFiles {
@@ -29,22 +53,14 @@ impl ServiceFiles {
                 reason: format!("it is not the certificate of an authority: {error}"),
             })?;
         }
-        let failed = |file: &PathBuf, error: rustls::Error| Error::File {
-            file: file.clone(),
-            reason: in_words(&error),
-        };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| failed(&self.authority, error))?
+            .map_err(|error| Error::Tls(error.to_string()))?
             .with_root_certificates(authorities);
         match &self.own {
             None => Ok(builder.with_no_client_auth()),
-            Some((certificate, key)) => {
-                let own = files::certificates(certificate, &files::read(certificate)?)?;
-                let own_key = files::key(key, &files::read(key)?)?;
-                builder.with_client_auth_cert(own, own_key).map_err(|error| failed(key, error))
-            }
+            Some(own) => own.complete(builder),
         }
     }
 }

@@ -31,7 +31,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use configs::{TlsConfigs, name_of};
 use files::TrustContents;
 
-pub use client::ServiceFiles;
+pub use client::{ClientIdentity, ServiceFiles};
 pub use error::{CertificateFault, Error};
 pub use files::{TrustFiles, certificate_and_key};
 pub use system::by_system;

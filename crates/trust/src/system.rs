@@ -7,15 +7,18 @@ use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::Error as TrustError;
+use crate::client::ClientIdentity;
 use crate::words::is_authority;
 
 /// Creates a configuration that trusts the system's authorities; with `SSL_CERT_FILE` in the environment, the
 /// certificates in that file instead. A server that presents one of these itself is trusted too, though it is
 /// an authority's, like those that `openssl req -x509` makes.
+/// `own` is shown to servers that ask for a client certificate.
 ///
 /// # Errors
-/// [`TrustError::NoRoots`]: there are no certificates to trust.
-pub fn by_system() -> Result<ClientConfig, TrustError> {
+/// [`TrustError::NoRoots`]: there are no certificates to trust. [`TrustError::File`]: a file of `own` is
+/// unusable.
+pub fn by_system(own: Option<&ClientIdentity>) -> Result<ClientConfig, TrustError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(found.certs.iter().cloned()).0 == 0 {
@@ -30,7 +33,11 @@ pub fn by_system() -> Result<ClientConfig, TrustError> {
         .with_safe_default_protocol_versions()
         .map_err(|error| TrustError::Tls(error.to_string()))?;
     let verifier = Arc::new(GivenRoots { chains, certificates: found.certs });
-    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    match own {
+        Some(own) => own.complete(builder),
+        None => Ok(builder.with_no_client_auth()),
+    }
 }
 
 /// Verifier that accepts certificates signed by one of these, and these themselves.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_trust::{ConnectionPurpose, NodeTrust, ServiceFiles, TrustFiles, blocking, is_of_trust};
+use millrace_trust::{
+    ClientIdentity, ConnectionPurpose, NodeTrust, ServiceFiles, TrustFiles, blocking, is_of_trust,
+};
 use support::{TestAuthority, TestCertificate};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -132,12 +134,12 @@ fn what_is_wrong_with_the_files_for_a_service_is_said() {
     let TrustFiles { authority, certificate, key } = own.sign(&TestCertificate::default());
     let load = |authority: &PathBuf, own| ServiceFiles { authority: authority.clone(), own }.load();
     assert!(load(&authority, None).is_ok());
-    assert!(load(&authority, Some((certificate.clone(), key.clone()))).is_ok());
+    let identity = |key| Some(ClientIdentity { certificate: certificate.clone(), key });
+    assert!(load(&authority, identity(key.clone())).is_ok());
     let error = load(&key, None).expect_err("a key is not an authority").to_string();
     assert!(error.contains("no CERTIFICATE block"), "{error}");
     let stranger = another.sign(&TestCertificate::default()).key;
-    let error =
-        load(&authority, Some((certificate, stranger.clone()))).expect_err("another's key").to_string();
+    let error = load(&authority, identity(stranger.clone())).expect_err("another's key").to_string();
     assert!(error.contains(&stranger.display().to_string()), "{error}");
 }
 

@@ -183,9 +183,7 @@ pub(super) fn move_as_fast_as(
     let source = StoreSource::of(source, Arc::clone(throttle));
     transfer(
         |listener| {
-            let (mut connection, _) = listener.accept().map_err(Error::failed)?;
-            // The first word gives its kind.
-            read_number(&mut connection)?;
+            let (connection, _) = listener.accept().map_err(Error::failed)?;
             // It ends with the other side's end.
             let _ = serve_bulk(connection, &source);
             Ok(())

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp, WriteRefusal};
+use serde::{Deserialize, Serialize};
 
+use crate::message::shared_content;
 use crate::{
     ClusterState, ClusterVersion, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent,
 };
@@ -94,11 +96,12 @@ pub enum DecidedModification {
 }
 
 /// A row that may have reached some replicas when its bucket got another owner.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnfinishedRow {
     /// Its bucket.
     pub bucket: BucketId,
     /// Content of the row.
+    #[serde(deserialize_with = "shared_content")]
     pub content: Arc<RowContent>,
     /// Version of the document on which the decision was based, 0 if there was none: the row may be written
     /// only if no other version has been written since. `None`: it does not depend on an earlier version.

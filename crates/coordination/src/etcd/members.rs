@@ -188,6 +188,7 @@ fn unanswered(error: millrace_client::Error) -> MemberFailure {
             "its certificate is not taken ({reason}); etcd-tls-authority names the authority whose certificates are"
         )),
         Client::Address { .. }
+        | Client::Identity { .. }
         | Client::Tls { .. }
         | Client::Broken { .. }
         | Client::Timeout { .. }

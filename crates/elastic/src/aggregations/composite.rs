@@ -26,7 +26,7 @@ struct CompositeSource {
     is_descending: bool,
     /// True if documents without a value have a bucket.
     has_missing: bool,
-    /// True if these come first whatever the order; `None` if they are least.
+    /// True if these come first in either order; `None` if they are least.
     missing_first: Option<bool>,
 }
 

@@ -297,7 +297,7 @@ fn check_values(count: usize) -> Result<(), Error> {
     }
 }
 
-/// Order that puts the left one last, whatever the direction.
+/// Order that puts the left one last in either direction.
 fn after(order: &BucketOrder) -> Ordering {
     if order.is_ascending { Ordering::Greater } else { Ordering::Less }
 }

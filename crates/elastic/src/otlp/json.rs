@@ -70,7 +70,8 @@ pub(crate) fn each_record(body: &[u8], visit: &mut RecordVisitor<'_>) -> Result<
 }
 
 fn parse<'b, T: Deserialize<'b>>(text: &'b str, place: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| Error::Parsing(format!("{place} is no OTLP in JSON: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| Error::Parsing(format!("{place} is not OTLP in JSON: {error}")))
 }
 
 /// Calls `visit` with each element of an array, one at a time.

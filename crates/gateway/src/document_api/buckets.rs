@@ -98,8 +98,8 @@ impl VisitedBuckets {
         let Some((used_bits, bits)) = text.split_once('-') else {
             return usize::from_str_radix(text, 16).ok().filter(|number| *number < self.others());
         };
-        let used_bits = used_bits.parse().ok().filter(|used_bits| *used_bits <= 58)?;
-        let bucket = BucketId::new(used_bits, u64::from_str_radix(bits, 16).ok()?);
+        let parts = (used_bits.parse().ok()?, u64::from_str_radix(bits, 16).ok()?);
+        let bucket = BucketId::try_from(parts).ok()?;
         let place = self.divided.iter().position(|divided| bucket.covers(*divided))?;
         Some(self.others() + place)
     }
@@ -200,7 +200,11 @@ impl fmt::Display for VisitPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number < self.buckets.others() {
             true => write!(f, "{:x}", self.number)?,
-            false => write!(f, "{}-{:x}", self.bucket().used_bits(), self.bucket().bits())?,
+            // Continuations keep their form from version to version.
+            false => {
+                let (used_bits, bits) = self.bucket().parts();
+                write!(f, "{used_bits}-{bits:x}")?;
+            }
         }
         write!(f, ".{}", self.inner.as_deref().unwrap_or_default())
     }

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use millrace_trust::NodeTrust;
 
 use super::encrypted::TrustedConnector;
-use super::hop::{HOP, RECIPIENT, hop_value};
+use super::hop;
 use crate::GatewayState;
 use crate::http::{self, BodyBounds, BudgetReservation};
 use millrace_node::Error;
@@ -116,10 +116,10 @@ impl NodeForwarder {
         &self,
         remote: &RemoteNode,
         request: ForwardedRequest,
-        hop: &ForwardKind,
+        stage: &ForwardKind,
     ) -> Result<Response, Error> {
         let ForwardedRequest { method, target, headers, body, room: _room } = request;
-        self.stream(remote, (method, &target), headers, Body::from(body), hop).await
+        self.stream(remote, (method, &target), headers, Body::from(body), stage).await
     }
 
     /// Sends a request whose body is still being written.
@@ -132,7 +132,7 @@ impl NodeForwarder {
         (method, target): (Method, &str),
         headers: HeaderMap,
         body: Body,
-        hop: &ForwardKind,
+        stage: &ForwardKind,
     ) -> Result<Response, Error> {
         let unreachable =
             |reason: String, sent| Error::Unreachable { address: remote.address.clone(), reason, sent };
@@ -146,8 +146,7 @@ impl NodeForwarder {
         for name in OF_THE_CONNECTION {
             outgoing.headers_mut().remove(name);
         }
-        outgoing.headers_mut().extend(hop_value(hop).map(|value| (HOP, value)));
-        outgoing.headers_mut().insert(RECIPIENT, remote.incarnation.number().into());
+        hop::mark(outgoing.headers_mut(), remote, stage);
         let answer = match &self.ways[self.next.fetch_add(1, Ordering::Relaxed) % WAYS] {
             ForwardWay::Plain(client) => client.request(outgoing).await,
             ForwardWay::Encrypted(client) => client.request(outgoing).await,

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use millrace_bucket::BucketId;
 use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_node::Error;
-use millrace_node::cluster::{
-    GroupSizesQuestion, RemoteNode, WantedSizes, bucket_of, own_group_sizes, parts_of,
-};
+use millrace_node::cluster::{GroupSizesQuestion, RemoteNode, WantedSizes, own_group_sizes};
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +21,7 @@ pub(crate) const GROUP_SIZES_PATH: &str = "/state/v1/cluster/groups";
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct SizesQuestionMessage {
     version: ClusterVersion,
-    buckets: Vec<(u8, u64)>,
+    buckets: Vec<BucketId>,
     /// Keys of the groups; `None`: the page after a group.
     groups: Option<Vec<String>>,
     after: Option<String>,
@@ -49,7 +48,6 @@ fn group_of_key(key: &str) -> Result<DocumentGroup, Error> {
 
 impl SizesQuestionMessage {
     fn of(GroupSizesQuestion { version, buckets, wanted }: GroupSizesQuestion) -> Self {
-        let buckets = buckets.into_iter().map(parts_of).collect();
         let (groups, after, count) = match wanted {
             WantedSizes::These(groups) => (Some(groups.iter().map(DocumentGroup::key).collect()), None, 0),
             WantedSizes::Page { after, count } => (None, after.map(|group| group.key()), count as u64),
@@ -58,7 +56,6 @@ impl SizesQuestionMessage {
     }
 
     fn question(self) -> Result<GroupSizesQuestion, Error> {
-        let buckets = self.buckets.into_iter().map(bucket_of).collect::<Result<_, _>>()?;
         let wanted = match self.groups {
             Some(keys) => {
                 WantedSizes::These(keys.iter().map(|key| group_of_key(key)).collect::<Result<_, _>>()?)
@@ -68,7 +65,7 @@ impl SizesQuestionMessage {
                 WantedSizes::Page { after, count: self.count as usize }
             }
         };
-        Ok(GroupSizesQuestion { version: self.version, buckets, wanted })
+        Ok(GroupSizesQuestion { version: self.version, buckets: self.buckets, wanted })
     }
 }
 
@@ -122,8 +119,6 @@ async fn answer(node: &GatewayState, request: Request) -> Result<SizesAnswerMess
 
 #[cfg(test)]
 mod tests {
-    use millrace_bucket::BucketId;
-
     use super::*;
     use crate::forwarding::question::check_kept;
 

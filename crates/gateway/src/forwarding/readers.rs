@@ -4,43 +4,19 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use millrace_cluster::{ClusterVersion, NodeKey};
 use serde::{Deserialize, Serialize};
 
 use super::{NodeForwarder, question};
 use crate::GatewayState;
 use millrace_node::Error;
-use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, bucket_of, own_readers, parts_of};
+use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, own_readers};
 
 /// Path at which a node reports the readers of the buckets that it owns.
 pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
 
 #[derive(Serialize, Deserialize)]
-struct QuestionMessage {
-    version: ClusterVersion,
-    near: NodeKey,
-    /// `None`: all.
-    buckets: Option<Vec<(u8, u64)>>,
-}
-
-#[derive(Serialize, Deserialize)]
 struct AnswerMessage {
-    readers: Vec<ReplyMessage>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ReplyMessage {
-    bucket: (u8, u64),
-    nodes: Vec<NodeKey>,
-    full: bool,
-    documents: u64,
-}
-
-impl QuestionMessage {
-    fn of(ReadersQuestion { version, near, buckets }: ReadersQuestion) -> Self {
-        let buckets = buckets.map(|buckets| buckets.into_iter().map(parts_of).collect());
-        QuestionMessage { version, near, buckets }
-    }
+    readers: Vec<BucketReaders>,
 }
 
 /// Asks a node for the readers of buckets that it owns.
@@ -52,16 +28,13 @@ pub(super) async fn ask(
     remote: &RemoteNode,
     question: ReadersQuestion,
 ) -> Result<Vec<BucketReaders>, Error> {
-    let answer = question::ask(forwarder, remote, READERS_PATH, &QuestionMessage::of(question)).await;
+    let answer = question::ask(forwarder, remote, READERS_PATH, &question).await;
     let answer: AnswerMessage = answer.map_err(|error| match error {
         // The owner may be starting, or of an older version: the readers are looked for again.
         Error::Remote { message, .. } => Error::Unsettled(message),
         error => error,
     })?;
-    let told = |ReplyMessage { bucket, nodes, full, documents }| {
-        Ok(BucketReaders { bucket: bucket_of(bucket)?, nodes, full, soon: false, documents })
-    };
-    answer.readers.into_iter().map(told).collect()
+    Ok(answer.readers)
 }
 
 /// Reports to another node the readers of the buckets that this one owns.
@@ -73,22 +46,15 @@ async fn answer(node: &GatewayState, request: Request) -> Result<AnswerMessage, 
     let Some(cluster) = node.cluster() else {
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
     };
-    let question: QuestionMessage = question::read(node, request).await?;
-    let buckets =
-        question.buckets.map(|buckets| buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>());
-    let readers = own_readers(&**cluster, question.version, buckets.transpose()?.as_deref(), question.near)?;
-    let told = |readers: BucketReaders| ReplyMessage {
-        bucket: parts_of(readers.bucket),
-        nodes: readers.nodes,
-        full: readers.full,
-        documents: readers.documents,
-    };
-    Ok(AnswerMessage { readers: readers.into_iter().map(told).collect() })
+    let ReadersQuestion { version, near, buckets } = question::read(node, request).await?;
+    let readers = own_readers(&**cluster, version, buckets.as_deref(), near)?;
+    Ok(AnswerMessage { readers })
 }
 
 #[cfg(test)]
 mod tests {
     use millrace_bucket::BucketId;
+    use millrace_cluster::{ClusterVersion, NodeKey};
 
     use super::*;
     use crate::forwarding::question::check_kept;
@@ -97,17 +63,12 @@ mod tests {
     #[test]
     fn who_has_what_is_asked_and_told_as_ever() {
         let buckets = Some(vec![BucketId::new(10, 5)]);
-        let question = |buckets| {
-            QuestionMessage::of(ReadersQuestion {
-                version: ClusterVersion::new(7),
-                near: NodeKey(2),
-                buckets,
-            })
-        };
+        let question =
+            |buckets| ReadersQuestion { version: ClusterVersion::new(7), near: NodeKey(2), buckets };
         check_kept(&question(buckets), "a36776657273696f6e07646e65617202676275636b65747381820a05");
         check_kept(&question(None), "a36776657273696f6e07646e65617202676275636b657473f6");
-        let told =
-            ReplyMessage { bucket: (40, 5), nodes: vec![NodeKey(2), NodeKey(0)], full: true, documents: 300 };
+        let (bucket, nodes) = (BucketId::new(40, 5), vec![NodeKey(2), NodeKey(0)]);
+        let told = BucketReaders { bucket, nodes, full: true, soon: true, documents: 300 };
         let kept = "a1677265616465727381a4666275636b657482182805656e6f6465738202006466756c6cf569646f63756d656e747319012c";
         check_kept(&AnswerMessage { readers: vec![told] }, kept);
     }

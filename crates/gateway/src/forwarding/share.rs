@@ -1,5 +1,6 @@
 //! The conversation about a node's share of a query: frames on one request and its answer.
 
+use millrace_bucket::BucketId;
 use millrace_cluster::ClusterVersion;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,9 +21,7 @@ use super::{NodeForwarder, is_unsettled};
 use crate::GatewayState;
 use crate::http::{BodyValueReader, FrameMemory, frame};
 use crate::status::kind_of;
-use millrace_node::cluster::{
-    ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk, bucket_of, parts_of,
-};
+use millrace_node::cluster::{ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk};
 use millrace_node::search::{self, StartedShare};
 use millrace_node::{CompiledApplication, Error, ErrorKind};
 
@@ -38,7 +37,7 @@ struct ShareBegin {
     /// Current parameters of the query, with the rest of its time.
     parameters: BTreeMap<String, String>,
     /// Buckets of the share.
-    buckets: Vec<(u8, u64)>,
+    buckets: Vec<BucketId>,
     /// Version of the cluster state: in another one, they may be divided differently.
     version: ClusterVersion,
     /// The first request.
@@ -54,7 +53,6 @@ pub(super) async fn open(
     remote: RemoteNode,
     ShareStart { parameters, buckets, version, ask, memory }: ShareStart,
 ) -> Result<OpenedShare, Error> {
-    let buckets = buckets.into_iter().map(parts_of).collect();
     let begin = ShareBegin { parameters, buckets, version, ask };
     let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);
     let first = frame(&begin).map_err(|fault| Error::Internal(fault.to_string()))?;
@@ -147,7 +145,6 @@ pub(crate) async fn answer_share(
     let begin: Option<ShareBegin> = asks.next().await.map_err(|fault| unreadable(fault.to_string()))?;
     let ShareBegin { parameters, buckets, version, ask } =
         begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
-    let buckets = buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
     let memory = state.node().query_memory();
     let start = ShareStart { parameters, buckets, version, ask, memory };
     let StartedShare { mut local, reply: first, until, caller } =
@@ -194,7 +191,7 @@ mod tests {
     fn a_share_is_asked_for_as_ever() {
         let begin = ShareBegin {
             parameters: BTreeMap::from([("yql".to_owned(), "select".to_owned())]),
-            buckets: vec![(40, 5)],
+            buckets: vec![BucketId::new(40, 5)],
             version: ClusterVersion::new(7),
             ask: ShareRequest::Share(None),
         };

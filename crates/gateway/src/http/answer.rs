@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(small.status(), hyper::StatusCode::OK, "a small one is not counted");
         let mut read = Vec::new();
         while let Some(frame) = answer.body_mut().frame().await {
-            let data = frame.expect("it is in memory").into_data().expect("there are no trailers");
+            let data = frame.expect("it is in memory").into_data().expect("it has only data");
             assert!(data.len() <= PIECE_BYTES);
             read.extend_from_slice(&data);
             assert_eq!(answer.body().size_hint().exact(), Some((bytes.len() - read.len()) as u64));

@@ -145,7 +145,7 @@ mod tests {
         let memory = QueryMemory::new(5, QueryMemoryLedger::new(usize::MAX));
         let mut results =
             BodyValueReader::new(Body::from(all), 100, FrameMemory::Results(Arc::clone(&memory)));
-        assert!(results.next::<String>().await.is_err(), "there is no room for them");
+        assert!(results.next::<String>().await.is_err(), "they do not fit");
         assert!(memory.refused().is_some());
         let mut long =
             BodyValueReader::new(Body::from(vec![255; 8]), 100, FrameMemory::Bodies(budget.share()));

@@ -6,20 +6,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
-use millrace_cluster::{ClusterVersion, DroppedTypes, Incarnation, NodeKey};
+use millrace_cluster::{
+    ClusterState, ClusterVersion, DividedGroups, DroppedTypes, Incarnation, NodeEntry, NodeHierarchy,
+    NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
+};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
-    BatchedWrite, BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentAvailability, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone,
-    RemoteNode, SharedNote,
+    BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done,
+    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, Published, ReadDone, RemoteNode,
+    SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -54,18 +57,20 @@ pub struct TestCluster {
     pub doubts: AtomicUsize,
     /// Number of checks of the cluster state.
     pub vouched: AtomicUsize,
+    /// Protocol of the cluster state.
+    pub protocol: AtomicU16,
     /// Nodes that the cluster does not count on.
     pub away: Mutex<BTreeSet<u16>>,
+    /// Nodes that are in maintenance by the cluster state.
+    pub departed: Mutex<BTreeSet<u16>>,
     /// Nodes whose addresses now belong to other processes.
     pub restarted: Mutex<BTreeSet<u16>>,
     /// Nodes that have given up their replicas.
     pub emptied: Mutex<BTreeSet<u16>>,
-    /// Number of times that the buckets of a group were listed.
-    pub listed: AtomicUsize,
     /// True if no node is known to have everything that it should.
     pub partial: AtomicBool,
-    /// Documents that are on nodes that serve.
-    pub reach: Mutex<DocumentAvailability>,
+    /// True if the cluster state has one more node, which is away.
+    pub is_one_away: AtomicBool,
     /// Notes shared by the nodes, and the number of writes.
     pub notes: Mutex<BTreeMap<String, SharedNote>>,
     noted: AtomicU64,
@@ -140,6 +145,34 @@ impl TestCluster {
         self.placed.lock().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
     }
 
+    /// The cluster state: every bucket is where the test has placed it.
+    fn state(&self) -> ClusterState {
+        let version = ClusterVersion::new(self.version.load(Ordering::SeqCst));
+        let nodes = self.nodes() as u16;
+        let departed = self.departed.lock().clone();
+        let absent = u16::from(self.is_one_away.load(Ordering::SeqCst));
+        let entry = |key: u16| NodeEntry {
+            name: format!("n{key}"),
+            address: "localhost:1".to_owned(),
+            state: match key < nodes && !departed.contains(&key) {
+                true => NodeState::Up,
+                false => NodeState::Maintenance,
+            },
+            capacity: 1.0,
+            incarnation: incarnation_of(NodeKey(key)),
+            lease_ended: false,
+        };
+        let entries = (0..nodes + absent).map(|key| (NodeKey(key), entry(key))).collect();
+        let layout = NodeHierarchy::Nodes((0..nodes + absent).map(NodeKey).collect());
+        let distribution = ReplicaDistribution { bits: BITS, redundancy: 1, layout };
+        let divided =
+            self.split.lock().iter().map(|(low, deeper)| (*low, 32 + deeper).into()).collect::<Vec<_>>();
+        let holders = |bucket| (bucket, self.holders(bucket).into_iter().map(NodeKey).collect());
+        let pinned = self.all_buckets().into_iter().map(holders).collect();
+        let state = ClusterState::new(version, entries, distribution).expect("the nodes have room");
+        state.spreading(DividedGroups::default().with(divided)).pinning(pinned)
+    }
+
     fn all_buckets(&self) -> Vec<BucketId> {
         let mut all: Vec<BucketId> = (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect();
         for (low, deeper) in &*self.split.lock() {
@@ -198,12 +231,18 @@ impl ClusterView for TestMember {
         })
     }
 
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
+        self.world.enter("state");
+        Ok(Arc::new(self.world.state()))
+    }
+
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node.0 == self.me {
             return Ok(NodeAddress::Here);
         }
         let address = self.world.addresses.lock()[usize::from(node.0)].clone();
-        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node) }))
+        let protocol = self.world.protocol.load(Ordering::Relaxed);
+        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
     }
 
     fn advertised(&self) -> Vec<String> {
@@ -218,33 +257,6 @@ impl ClusterView for TestMember {
             away: away.contains(&key).then_some("down"),
         };
         Ok((0..self.world.addresses.lock().len() as u16).map(listed).collect())
-    }
-
-    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
-        self.world.enter("owner");
-        self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
-    }
-
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
-        self.place(NodeKey(self.world.holders(bucket)[0]))
-    }
-
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
-        let version = ClusterVersion::new(self.world.version.load(Ordering::SeqCst));
-        let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
-        match groups {
-            None => {
-                let owner = |bucket: BucketId| NodeKey(self.world.holders(bucket)[0]);
-                nodes.extend(self.world.all_buckets().into_iter().map(|bucket| (owner(bucket), None)));
-            }
-            Some(groups) => {
-                for bucket in groups.iter().flat_map(|group| self.world.buckets_of(group)) {
-                    let owner = NodeKey(self.world.holders(bucket)[0]);
-                    nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
-                }
-            }
-        }
-        Ok(OwnerNodes { version, nodes: nodes.into_iter().collect() })
     }
 
     fn readers(
@@ -267,8 +279,10 @@ impl ClusterView for TestMember {
         Ok((ClusterVersion::new(self.world.version.load(Ordering::SeqCst)), readers.collect()))
     }
 
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
-        Ok(self.world.holders(bucket).into_iter().skip(1).map(NodeKey).collect())
+    fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
+        let (version, readers) = self.readers(Some(&[bucket]), NodeKey(self.me))?;
+        let readers = readers.into_iter().next().ok_or_else(|| ClusterError::unavailable("moved"))?;
+        Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full })
     }
 
     fn vouches(&self, version: ClusterVersion) -> bool {
@@ -282,19 +296,6 @@ impl ClusterView for TestMember {
 
     fn holds(&self, _: BucketId) -> bool {
         !self.world.emptied.lock().contains(&self.me)
-    }
-
-    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
-        Ok(self.world.bucket(location))
-    }
-
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError> {
-        self.world.listed.fetch_add(1, Ordering::SeqCst);
-        Ok(self.world.buckets_of(group))
-    }
-
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
-        Ok((BITS, self.world.all_buckets().split_off(1 << BITS)))
     }
 
     fn read(&self, id: DocumentId, _: Instant, done: ReadDone) {
@@ -363,10 +364,6 @@ impl ClusterView for TestMember {
         done(Ok(CommittedWrite { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
-    fn reach(&self) -> Result<DocumentAvailability, ClusterError> {
-        Ok(*self.world.reach.lock())
-    }
-
     fn notes(&self) -> BTreeMap<String, SharedNote> {
         *self.world.notes_read.lock().entry(self.me).or_default() += 1;
         self.world.notes.lock().clone()
@@ -432,11 +429,12 @@ impl TestNodes {
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             away: Mutex::default(),
+            departed: Mutex::default(),
+            protocol: AtomicU16::new(PROTOCOL),
             restarted: Mutex::default(),
             emptied: Mutex::default(),
-            listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
-            reach: Mutex::new(DocumentAvailability::All),
+            is_one_away: AtomicBool::new(false),
             notes: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),

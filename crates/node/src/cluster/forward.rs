@@ -9,12 +9,14 @@ use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 use millrace_store::StoredGroupPage;
+use serde::{Deserialize, Serialize};
 
 use super::{BucketReaders, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode};
 use crate::Error;
 
 /// Completeness of the requested documents on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ReplicaCompleteness {
     /// It has all of them.
     Yes,
@@ -22,10 +24,13 @@ pub enum ReplicaCompleteness {
     Perhaps,
 }
 
-/// Stage of a request on its way through the cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Stage of a request on its way through the cluster. Its serialized form is part of the protocol between
+/// nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ForwardKind {
-    /// It came from a client.
+    /// It came from a client. Not forwarded.
+    #[serde(skip)]
     Client,
     /// It was forwarded to the owner of the documents by a node that may be near some replica: to be answered
     /// with all of it, or with the contents of one bucket.
@@ -96,8 +101,8 @@ pub trait NodeTransport: Send + Sync + 'static {
     fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;
 }
 
-/// Question of a node for the readers of buckets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Question of a node for the readers of buckets. Its serialized form is part of the protocol between nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadersQuestion {
     /// Version of the cluster state by which the asked node owns them.
     pub version: ClusterVersion,

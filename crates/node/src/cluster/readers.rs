@@ -93,22 +93,6 @@ impl ReaderAssignment {
     }
 }
 
-/// Number of bits and the bits of a bucket, as messages have them.
-pub fn parts_of(bucket: BucketId) -> (u8, u64) {
-    (bucket.used_bits(), bucket.bits())
-}
-
-/// Bucket of a number of bits and the bits.
-///
-/// # Errors
-/// A bucket cannot have that number of bits.
-pub fn bucket_of((used_bits, bits): (u8, u64)) -> Result<BucketId, Error> {
-    match used_bits <= 58 {
-        true => Ok(BucketId::new(used_bits, bits)),
-        false => Err(Error::BadRequest(format!("a bucket uses at most 58 bits, not {used_bits}"))),
-    }
-}
-
 /// Returns the readers of buckets that this node owns.
 pub fn own_readers(
     cluster: &dyn ClusterView,

@@ -47,14 +47,16 @@ impl NotedChange {
     }
 
     pub fn of_bucket(bucket: BucketId) -> Self {
-        NotedChange::Bucket(bucket.used_bits(), bucket.bits())
+        let (used_bits, bits) = bucket.parts();
+        NotedChange::Bucket(used_bits, bits)
     }
 
     /// The bucket whose versions changed.
     pub fn bucket(&self) -> Option<BucketId> {
         match self {
-            NotedChange::Bucket(used_bits @ 0..=58, bits) => Some(BucketId::new(*used_bits, *bits)),
-            NotedChange::Bucket(..) => Some(BucketId::ROOT),
+            NotedChange::Bucket(used_bits, bits) => {
+                Some(BucketId::try_from((*used_bits, *bits)).unwrap_or(BucketId::ROOT))
+            }
             _ => None,
         }
     }

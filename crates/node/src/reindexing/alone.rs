@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_cluster::reindexing::{
+    GRACE_MS, ReindexStep, ReindexTask, ReindexedApplication, ReindexedTypes,
+};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
 
-use super::types::ReindexedTypes;
-use super::{Chosen, GRACE_MS, ReindexStep, ReindexTask, now_ms};
+use super::{Chosen, now_ms};
+use crate::StartError;
 use crate::deployments::replace_file;
-use crate::{CompiledApplication, StartError};
 
 /// Name of the file.
 const FILE: &str = "reindexing";
@@ -45,9 +46,9 @@ impl LocalReindexings {
     }
 
     /// Handles a new deployment, see [`ReindexedTypes::deployed`].
-    pub fn deployed(&self, deployment: &CompiledApplication) -> io::Result<()> {
+    pub fn deployed(&self, application: &ReindexedApplication) -> io::Result<()> {
         let mut types = self.lock();
-        types.deployed(deployment);
+        types.deployed(application);
         self.save(&types)
     }
 
@@ -97,9 +98,9 @@ impl LocalReindexings {
         if save { self.save(&types) } else { Ok(()) }
     }
 
-    /// Its status, see [`ReindexedTypes::render`].
-    pub(super) fn render(&self, deployment: &CompiledApplication) -> Value {
-        self.lock().render(deployment)
+    /// Status of all types.
+    pub(super) fn types(&self) -> ReindexedTypes {
+        self.lock().clone()
     }
 
     /// Its progress, see [`ReindexedTypes::progress`].

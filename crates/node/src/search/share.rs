@@ -22,7 +22,7 @@ pub struct LocalShare {
     prepared: Arc<PreparedQuery>,
     /// `None` while it works on an answer, and after a failed one.
     session: Option<(ShareSession, SearchDeadline)>,
-    /// Indexes in use, until an answer has told them.
+    /// Indexes in use, until an answer names them.
     used: Vec<String>,
 }
 

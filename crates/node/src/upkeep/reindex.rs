@@ -5,16 +5,16 @@ mod shared;
 
 use std::time::{Duration, Instant};
 
+use millrace_cluster::reindexing::{ReindexStep, ReindexTask};
 use millrace_document::Document;
 use millrace_indexing::IndexingCaller;
 use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal};
 
-use self::shared::ReindexPasses;
+use self::shared::ClusterReindexing;
 use super::sweep::sweep;
 use super::{BackgroundJob, IDLE, pace};
 use crate::deployment::{CompiledDocumentType, MISFIT};
 use crate::metrics::CountedMetric;
-use crate::reindexing::{ReindexStep, ReindexTask};
 use crate::{Error, Node};
 
 /// Number of documents read in one step.
@@ -28,8 +28,8 @@ const PER_SECOND: f64 = 2000.0;
 pub(super) struct ReindexJob {
     /// Time since which changes of the last steps are not on disk; `None` if all are.
     unsaved: Option<Instant>,
-    /// Passes of a node in a cluster.
-    passes: ReindexPasses,
+    /// Part of a node in its cluster.
+    shared: ClusterReindexing,
 }
 
 /// Interval at which the progress of a type is written to disk. Repeating work after a crash is harmless.
@@ -39,7 +39,7 @@ impl BackgroundJob for ReindexJob {
     fn step(&mut self, node: &Node) -> Duration {
         match node.cluster() {
             None => self.alone(node),
-            Some(cluster) => self.passes.step(node, &**cluster),
+            Some(cluster) => self.shared.step(node, &**cluster),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Features of document values: `attribute`.
 
+use std::fmt::Write as _;
+
 use millrace_column::{CellKind, Column, ColumnKey, FixedColumn, value};
-use millrace_document::{DataType, DocumentValue, EncodedTensorType, zcurve};
+use millrace_document::{DataType, DocumentValue, EncodedTensorType, ValueRef, zcurve};
 use millrace_expression::{FeatureName, string_hash};
+use millrace_matching::{SingleValue, SingleValueReader};
 use millrace_tensor::{Tensor, TensorType};
 
-use super::path::walk;
 use super::{
     ClosureExecutor, DocumentTensors, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup,
     FeatureValues, PerRequest, RankFeature,
@@ -66,8 +68,10 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
             }
         },
         (Some(key), Some(output @ ("weight" | "contains"))) => match field.data_type {
-            DataType::WeightedSet { .. } if output == "weight" => AttributeOutput::Weight(key.clone()),
-            DataType::WeightedSet { .. } => AttributeOutput::Contains(key.clone()),
+            DataType::WeightedSet { .. } if output == "weight" => {
+                AttributeOutput::Weight(ElementLabel::new(key))
+            }
+            DataType::WeightedSet { .. } => AttributeOutput::Contains(ElementLabel::new(key)),
             _ => {
                 return Err(Error::setup(format!(
                     "{name} needs a weighted set, but {field_name} is {}",
@@ -83,16 +87,14 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
     };
     Ok(Box::new(AttributeFeature {
         field: field_name,
-        path: part.path,
-        data_type: field.data_type.clone(),
+        values: SingleValueReader::new(&field.data_type, &part.path),
         of,
     }))
 }
 
 struct AttributeFeature {
     field: String,
-    path: Vec<String>,
-    data_type: DataType,
+    values: SingleValueReader,
     of: AttributeOutput,
 }
 
@@ -100,8 +102,8 @@ enum AttributeOutput {
     Number,
     Count,
     Element(usize),
-    Weight(String),
-    Contains(String),
+    Weight(ElementLabel),
+    Contains(ElementLabel),
 }
 
 impl RankFeature for AttributeFeature {
@@ -115,71 +117,86 @@ impl RankFeature for AttributeFeature {
             let missing = if matches!(self.of, AttributeOutput::Number) { f64::NAN } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
             let Some(column) = column else { return };
-            for (at, document) in chunk.documents() {
-                if let Some(value) = value(column, &self.data_type, document) {
-                    out[at] = self.of.number(&value, &self.path).unwrap_or(missing);
-                }
-            }
+            chunk.each_single(&self.values, column, |value| self.of.add(value, &mut out[value.row]));
         }))
     }
 }
 
 impl AttributeOutput {
-    fn number(&self, value: &DocumentValue, path: &[String]) -> Option<f64> {
-        match (self, value) {
-            (AttributeOutput::Weight(key), DocumentValue::WeightedSet(elements)) => weight(elements, key),
-            (AttributeOutput::Contains(key), DocumentValue::WeightedSet(elements)) => {
-                Some(f64::from(u8::from(weight(elements, key).is_some())))
-            }
-            (AttributeOutput::Weight(_) | AttributeOutput::Contains(_), _) => None,
-            (AttributeOutput::Number | AttributeOutput::Count | AttributeOutput::Element(_), value) => {
-                let (mut count, mut wanted) = (0, None);
-                let at = if let AttributeOutput::Element(at) = self { *at } else { 0 };
-                walk(value, path, &mut |value| {
-                    if count == at {
-                        wanted = number(value);
-                    }
-                    count += 1;
-                });
-                if matches!(self, AttributeOutput::Count) { Some(count as f64) } else { wanted }
-            }
+    /// Takes one of a document's values into the output for the document.
+    fn add(&self, SingleValue { index, value, weight, .. }: SingleValue<'_>, out: &mut f64) {
+        match self {
+            AttributeOutput::Number if index == 0 => *out = value.and_then(number).unwrap_or(f64::NAN),
+            AttributeOutput::Count => *out += 1.0,
+            AttributeOutput::Element(at) if index == *at => *out = value.and_then(number).unwrap_or(0.0),
+            AttributeOutput::Weight(key) if value.is_some_and(|value| key.is(value)) => *out = weight.into(),
+            AttributeOutput::Contains(key) if value.is_some_and(|value| key.is(value)) => *out = 1.0,
+            _ => {}
         }
     }
 }
 
-fn weight(elements: &[(DocumentValue, i32)], key: &str) -> Option<f64> {
-    elements
-        .iter()
-        .find(|(value, _)| label(value).as_deref() == Some(key))
-        .map(|(_, weight)| f64::from(*weight))
+/// The label of an element of a weighted set.
+struct ElementLabel {
+    text: String,
+    /// Its number, for elements that are whole numbers.
+    number: Option<i64>,
+}
+
+impl ElementLabel {
+    fn new(text: &str) -> Self {
+        ElementLabel { number: label_number(text), text: text.to_owned() }
+    }
+
+    fn is(&self, value: ValueRef<'_>) -> bool {
+        match value {
+            ValueRef::Byte(number) => self.number == Some(number.into()),
+            ValueRef::Int(number) => self.number == Some(number.into()),
+            ValueRef::Long(number) => self.number == Some(number),
+            ValueRef::String(text) => *text == *self.text,
+            other => label(other).is_some_and(|label| label == self.text),
+        }
+    }
+}
+
+/// The whole number whose label a text is.
+pub(crate) fn label_number(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
 /// Converts a value to a number; strings to their hash.
-pub(crate) fn number(value: &DocumentValue) -> Option<f64> {
-    match value {
-        DocumentValue::Bool(value) => Some(f64::from(u8::from(*value))),
-        DocumentValue::Byte(value) => Some(f64::from(*value)),
-        DocumentValue::Int(value) => Some(f64::from(*value)),
-        DocumentValue::Long(value) => Some(*value as f64),
-        DocumentValue::Float(value) => Some(f64::from(*value)),
-        DocumentValue::Double(value) => Some(*value),
-        DocumentValue::String(value) => Some(string_hash(value)),
-        DocumentValue::Position { latitude, longitude } => Some(zcurve(*latitude, *longitude) as f64),
-        _ => None,
-    }
+pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
+    Some(match value {
+        ValueRef::Bool(value) => f64::from(u8::from(value)),
+        ValueRef::Byte(value) => value.into(),
+        ValueRef::Int(value) => value.into(),
+        ValueRef::Long(value) => value as f64,
+        ValueRef::Float(value) => value.into(),
+        ValueRef::Double(value) => value,
+        ValueRef::String(value) => string_hash(value),
+        ValueRef::Position { latitude, longitude } => zcurve(latitude, longitude) as f64,
+        _ => return None,
+    })
 }
 
 /// Converts a string or whole number to a cell label.
-pub(crate) fn label(value: &DocumentValue) -> Option<String> {
-    match value {
-        DocumentValue::Bool(value) => Some(value.to_string()),
-        DocumentValue::Byte(value) => Some(value.to_string()),
-        DocumentValue::Int(value) => Some(value.to_string()),
-        DocumentValue::Long(value) => Some(value.to_string()),
-        DocumentValue::String(value) => Some(value.clone()),
-        DocumentValue::Position { latitude, longitude } => Some(zcurve(*latitude, *longitude).to_string()),
-        _ => None,
-    }
+pub(crate) fn label(value: ValueRef<'_>) -> Option<String> {
+    let mut text = String::new();
+    write_label(value, &mut text).then_some(text)
+}
+
+/// Appends the cell label of a value; false if it has none.
+pub(crate) fn write_label(value: ValueRef<'_>, text: &mut String) -> bool {
+    let written = match value {
+        ValueRef::Bool(value) => write!(text, "{value}"),
+        ValueRef::Byte(value) => write!(text, "{value}"),
+        ValueRef::Int(value) => write!(text, "{value}"),
+        ValueRef::Long(value) => write!(text, "{value}"),
+        ValueRef::String(value) => text.write_str(value),
+        ValueRef::Position { latitude, longitude } => write!(text, "{}", zcurve(latitude, longitude)),
+        _ => return false,
+    };
+    written.is_ok()
 }
 
 /// Reads the numbers of a column; NaN for a missing number, false for a missing truth value.

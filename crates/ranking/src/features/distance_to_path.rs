@@ -1,9 +1,11 @@
 //! `distanceToPath(field)`: the distance of a position from a path in the query.
 
-use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::ColumnKey;
+use millrace_document::{DataType, ValueRef};
 use millrace_expression::FeatureName;
+use millrace_matching::{SingleValue, SingleValueReader};
 
+use super::path::WHOLE;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -21,7 +23,7 @@ enum PathOutput {
 
 struct DistanceToPath {
     field: String,
-    data_type: DataType,
+    values: SingleValueReader,
     output: PathOutput,
     /// Rank property of the request that contains the path.
     property: String,
@@ -55,7 +57,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         output,
         property: format!("distanceToPath({}).path", field.name),
         fallback: setup.properties.text("distanceToPath", &field.name, "path").map(str::to_owned),
-        data_type: field.data_type.clone(),
+        values: SingleValueReader::new(&field.data_type, WHOLE),
         field: field.name.to_string(),
     }))
 }
@@ -82,12 +84,17 @@ impl RankFeature for DistanceToPath {
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), self.output.of(&NO_PATH));
             let Some(column) = chunk.column(column) else { return };
-            for (at, document) in chunk.documents() {
-                let value = value(column, &self.data_type, document);
-                let nearest = places(value.as_ref())
-                    .filter_map(|place| nearest(&path, place))
-                    .min_by(|a, b| a.distance.total_cmp(&b.distance));
-                out[at] = self.output.of(&nearest.unwrap_or(NO_PATH));
+            let mut best: Vec<Option<NearestPathPoint>> = vec![None; chunk.len()];
+            chunk.each_single(&self.values, column, |SingleValue { row, value, .. }| {
+                let Some(ValueRef::Position { latitude, longitude }) = value else { return };
+                let near = nearest(&path, (f64::from(longitude), f64::from(latitude)));
+                best[row] = match (best[row], near) {
+                    (Some(best), Some(near)) if near.distance.total_cmp(&best.distance).is_ge() => Some(best),
+                    (best, near) => near.or(best),
+                };
+            });
+            for (out, best) in out.iter_mut().zip(best) {
+                *out = self.output.of(&best.unwrap_or(NO_PATH));
             }
         }))
     }
@@ -101,20 +108,6 @@ impl PathOutput {
             PathOutput::Product => nearest.product,
         }
     }
-}
-
-fn places(value: Option<&DocumentValue>) -> impl Iterator<Item = Point> + '_ {
-    let values = match value {
-        Some(DocumentValue::Array(elements)) => elements.as_slice(),
-        Some(single) => std::slice::from_ref(single),
-        None => &[],
-    };
-    values.iter().filter_map(|value| match value {
-        DocumentValue::Position { latitude, longitude } => {
-            Some((f64::from(*longitude), f64::from(*latitude)))
-        }
-        _ => None,
-    })
 }
 
 /// Parses `(x1,y1,x2,y2,…)` of at least two points.

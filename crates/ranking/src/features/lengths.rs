@@ -1,11 +1,14 @@
 //! Field lengths: of the whole field, or of the matching element.
 
-use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, TokensColumn, value};
-use millrace_document::{DataType, DocumentValue};
+use std::sync::Arc;
+
+use millrace_column::{ColumnKey, ColumnValue, ELEMENT_BOUNDARY, TokenIds, TokensColumn};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{RankingDemands, values_at};
+use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, single_values_at};
 use millrace_schema::SchemaField;
 
+use super::path::WHOLE;
 use super::term::{LeafPositions, count, positioned_terms_of};
 use super::terms::FAR;
 use super::{
@@ -30,6 +33,7 @@ struct ValuePath {
     data_type: DataType,
     /// Path from the field's value to the words.
     path: Vec<String>,
+    reader: Arc<SingleValueReader>,
 }
 
 impl FieldWords {
@@ -37,10 +41,10 @@ impl FieldWords {
         let mut names = field.name.split('.').map(str::to_owned);
         let whole = names.next().unwrap_or_default();
         let data_type = setup.schema.fields.get(whole.as_str()).map(|field| field.data_type.clone());
-        let values = data_type.filter(|_| field.is_value_word()).map(|data_type| ValuePath {
-            field: whole,
-            data_type,
-            path: names.collect(),
+        let values = data_type.filter(|_| field.is_value_word()).map(|data_type| {
+            let path: Vec<String> = names.collect();
+            let reader = Arc::new(SingleValueReader::new(&data_type, &path));
+            ValuePath { field: whole, data_type, path, reader }
         });
         FieldWords { name: field.name.to_string(), values }
     }
@@ -71,8 +75,11 @@ impl BoundWords<'_> {
     /// Number of words of each matched document, over all elements.
     pub fn lengths(self, chunk: &FeatureChunk<'_>, lengths: &mut Vec<f64>) {
         lengths.clear();
-        if self.values.is_some() {
-            lengths.extend(chunk.documents().map(|(_, document)| self.value_count(chunk, document) as f64));
+        if let Some(values) = self.values {
+            lengths.resize(chunk.len(), 0.0);
+            if let Some(column) = chunk.column(self.column) {
+                chunk.each_single(&values.reader, column, |SingleValue { row, .. }| lengths[row] += 1.0);
+            }
             return;
         }
         let Some(tokens) = chunk.tokens(self.column) else {
@@ -104,10 +111,9 @@ impl BoundWords<'_> {
         let mut count = 0;
         if let Some(values) = self.values
             && let Some(column) = chunk.column(self.column)
-            && let Some(value) = value(column, &values.data_type, document)
+            && let Some(value) = chunk.value(column, &values.data_type, document)
         {
-            let path: Vec<&str> = values.path.iter().map(String::as_str).collect();
-            values_at(&value, &path, &mut |_| count += 1);
+            single_values_at(&value, &values.path, &mut |_, _| count += 1);
         }
         count
     }
@@ -169,17 +175,23 @@ impl BoundWeights<'_> {
         if positions.is_empty() {
             return None;
         }
-        let value = value(chunk.column(self.values)?, self.data_type, document)?;
-        let DocumentValue::WeightedSet(elements) = value else { return None };
+        let weights = element_weights(&chunk.value(chunk.column(self.values)?, self.data_type, document)?);
         let mut end = 0;
         let ends = self.words.element_lengths(chunk, document).into_iter().map(|length| {
             end += length + 1;
             end
         });
         let ends: Vec<u32> = ends.collect();
-        let element = |position: &u32| elements.get(ends.partition_point(|end| end <= position));
-        Some(positions.iter().filter_map(element).map(|(_, weight)| f64::from(*weight)).collect())
+        let weight = |position: &u32| weights.get(ends.partition_point(|end| end <= position)).copied();
+        Some(positions.iter().filter_map(weight).collect())
     }
+}
+
+/// Weights of the elements of a weighted set, in their order.
+pub(crate) fn element_weights(set: &ColumnValue<'_>) -> Vec<f64> {
+    let mut weights = Vec::new();
+    single_values_at(set, WHOLE, &mut |_, weight| weights.push(f64::from(weight)));
+    weights
 }
 
 fn text_lengths(chunk: &FeatureChunk<'_>, tokens: &TokensColumn, lengths: &mut Vec<f64>) {

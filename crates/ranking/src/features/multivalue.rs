@@ -1,18 +1,17 @@
 //! Tensors and dot products made from arrays and weighted sets.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Add;
+use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, ColumnValue, read_value, value};
-use millrace_document::{DataType, DocumentValue, ValueRef, zcurve};
-use millrace_expression::{FeatureName, string_hash};
+use millrace_column::{Column, ColumnKey, ColumnValue};
+use millrace_document::{DataType, ValueRef};
+use millrace_expression::FeatureName;
+use millrace_matching::{SingleValue, SingleValueReader};
 use millrace_tensor::{CellType, TensorType};
 
-use super::attribute::{label, number};
+use super::attribute::{label, label_number, number, write_label};
 use super::bm25_tensors::{mapped, of_cells};
-use super::path::walk;
 use super::stored_tensors::TensorsBuilder;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -64,26 +63,19 @@ impl SourceValues {
         std::iter::once(self.field.clone()).chain(steps).collect()
     }
 
-    /// As [`SourceValues::read`], in place where the values are those of a field.
-    fn read_value<'c>(&self, column: &'c Column, document: usize) -> Option<ColumnValue<'c>> {
-        match self.path.is_empty() {
-            true => read_value(column, &self.field_type, document),
-            false => self.read(column, document).map(ColumnValue::Decoded),
-        }
+    /// The value of the field in a document by its index in the chunk.
+    pub fn read<'c>(
+        &self,
+        chunk: &FeatureChunk<'c>,
+        column: &'c Column,
+        document: usize,
+    ) -> Option<ColumnValue<'c>> {
+        chunk.value(column, &self.field_type, document)
     }
 
-    /// Reads the values of a document: an array, for a part of several elements.
-    pub fn read(&self, column: &Column, document: usize) -> Option<DocumentValue> {
-        let whole = value(column, &self.field_type, document)?;
-        if self.path.is_empty() {
-            return Some(whole);
-        }
-        let mut parts = Vec::new();
-        walk(&whole, &self.path, &mut |part| parts.push(part.clone()));
-        match &self.data_type {
-            DataType::Array(_) => Some(DocumentValue::Array(parts)),
-            _ => parts.pop(),
-        }
+    /// A reader of the single values.
+    pub fn reader(&self) -> SingleValueReader {
+        SingleValueReader::new(&self.field_type, &self.path)
     }
 }
 
@@ -159,72 +151,36 @@ struct MadeTensor {
     weighted: bool,
 }
 
-/// A label with its cell.
-type LabelledCell<'v> = (Cow<'v, str>, f64);
+/// Cells of a document, with their labels in one text.
+#[derive(Default)]
+struct LabelledCells {
+    labels: String,
+    /// Places of the labels, and the cells.
+    cells: Vec<(Range<usize>, f64)>,
+}
 
-impl MadeTensor {
-    /// Collects the labels of a value that is read in place.
-    fn collect_in_place<'v>(&self, value: ValueRef<'v>, cells: &mut Vec<LabelledCell<'v>>) {
-        match value {
-            ValueRef::WeightedSet(set) if self.weighted => cells.extend(
-                set.weighted()
-                    .filter_map(|(value, weight)| Some((label_in_place(value)?, f64::from(weight)))),
-            ),
-            ValueRef::Array(elements) if !self.weighted => {
-                cells.extend(elements.values().filter_map(|value| Some((label_in_place(value)?, 1.0))));
-            }
-            ValueRef::WeightedSet(_) | ValueRef::Array(_) => {}
-            single if !self.weighted => cells.extend(label_in_place(single).map(|label| (label, 1.0))),
-            _ => {}
+impl LabelledCells {
+    fn push(&mut self, value: ValueRef<'_>, cell: f64) {
+        let start = self.labels.len();
+        if write_label(value, &mut self.labels) {
+            self.cells.push((start..self.labels.len(), cell));
         }
     }
 
-    /// Collects the labels of a value.
-    fn collect(&self, value: &DocumentValue, cells: &mut Vec<LabelledCell<'_>>) {
-        match value {
-            DocumentValue::WeightedSet(elements) if self.weighted => {
-                let labelled = elements
-                    .iter()
-                    .filter_map(|(value, weight)| Some((Cow::Owned(label(value)?), f64::from(*weight))));
-                cells.extend(labelled);
+    /// Moves the cells to a tensor, by label; of equal labels the last one.
+    fn move_to(&mut self, tensor: &mut TensorsBuilder) {
+        let labels = self.labels.as_bytes();
+        self.cells.sort_by(|(a, _), (b, _)| labels[a.clone()].cmp(&labels[b.clone()]));
+        for (at, (place, cell)) in self.cells.iter().enumerate() {
+            let label = &labels[place.clone()];
+            if self.cells.get(at + 1).is_none_or(|(next, _)| &labels[next.clone()] != label) {
+                tensor.label(label);
+                tensor.cell(*cell);
             }
-            DocumentValue::Array(elements) if !self.weighted => {
-                cells.extend(elements.iter().filter_map(|value| Some((Cow::Owned(label(value)?), 1.0))));
-            }
-            single if !self.weighted => {
-                cells.extend(label(single).map(|label| (Cow::Owned(label), 1.0)));
-            }
-            _ => {}
         }
+        self.labels.clear();
+        self.cells.clear();
     }
-}
-
-/// As [`label`], without a copy of a string.
-fn label_in_place(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
-    Some(match value {
-        ValueRef::Bool(value) => value.to_string().into(),
-        ValueRef::Byte(value) => value.to_string().into(),
-        ValueRef::Int(value) => value.to_string().into(),
-        ValueRef::Long(value) => value.to_string().into(),
-        ValueRef::String(value) => value.into(),
-        ValueRef::Position { latitude, longitude } => zcurve(latitude, longitude).to_string().into(),
-        _ => return None,
-    })
-}
-
-/// As [`number`], for a value that is read in place.
-fn number_in_place(value: ValueRef<'_>) -> Option<f64> {
-    Some(match value {
-        ValueRef::Bool(value) => f64::from(u8::from(value)),
-        ValueRef::Byte(value) => value.into(),
-        ValueRef::Int(value) => value.into(),
-        ValueRef::Long(value) => value as f64,
-        ValueRef::Float(value) => value.into(),
-        ValueRef::Double(value) => value,
-        ValueRef::String(value) => string_hash(value),
-        ValueRef::Position { latitude, longitude } => zcurve(latitude, longitude) as f64,
-        _ => return None,
-    })
 }
 
 impl RankFeature for MadeTensor {
@@ -234,27 +190,26 @@ impl RankFeature for MadeTensor {
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.source.field));
+        let (reader, mut cells) = (self.source.reader(), LabelledCells::default());
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let mut builder = TensorsBuilder::new(self.tensor_type.cell());
-            let mut cells: Vec<LabelledCell<'_>> = Vec::new();
-            for (_, document) in chunk.documents() {
-                cells.clear();
-                match column.and_then(|column| self.source.read_value(column, document)) {
-                    Some(ColumnValue::InPlace(value)) => self.collect_in_place(value, &mut cells),
-                    Some(ColumnValue::Decoded(value)) => self.collect(&value, &mut cells),
-                    None => {}
+            let mut row = 0;
+            let mut end_rows = |cells: &mut LabelledCells, end: usize| {
+                while row < end {
+                    cells.move_to(&mut builder);
+                    builder.end_document();
+                    row += 1;
                 }
-                cells.sort_by(|a, b| a.0.cmp(&b.0));
-                for (at, (label, cell)) in cells.iter().enumerate() {
-                    // Of equal labels the last counts.
-                    if cells.get(at + 1).is_none_or(|(next, _)| next != label) {
-                        builder.label(label.as_bytes());
-                        builder.cell(*cell);
-                    }
-                }
-                builder.end_document();
+            };
+            if let Some(column) = column {
+                chunk.each_single(&reader, column, |SingleValue { row, value, weight, .. }| {
+                    end_rows(&mut cells, row);
+                    let cell = if self.weighted { f64::from(weight) } else { 1.0 };
+                    value.into_iter().for_each(|value| cells.push(value, cell));
+                });
             }
+            end_rows(&mut cells, chunk.len());
             *values = FeatureValues::Stored(builder.finish());
         }))
     }
@@ -266,7 +221,7 @@ pub(crate) fn dot_product(
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
     let takes = |data_type: &DataType| matches!(data_type, DataType::WeightedSet { .. } | DataType::Array(_));
-    VectorFeature::boxed(setup, name, "an array or weighted set", takes, dot)
+    VectorFeature::boxed(setup, name, "an array or weighted set", takes, VectorOperation::DotProduct)
 }
 
 /// `euclideanDistance(field,vector)`
@@ -278,7 +233,7 @@ pub(crate) fn euclidean_distance(
         matches!(data_type, DataType::Array(element) if matches!(**element,
             DataType::Byte | DataType::Int | DataType::Long | DataType::Float | DataType::Double))
     };
-    VectorFeature::boxed(setup, name, "an array of numbers", takes, distance)
+    VectorFeature::boxed(setup, name, "an array of numbers", takes, VectorOperation::Distance)
 }
 
 /// A feature of the values of a field and a vector in the request.
@@ -288,7 +243,14 @@ struct VectorFeature {
     property: String,
     /// The vector in the rank profile.
     fallback: Option<String>,
-    compute: fn(&SparseVector, &ColumnValue<'_>) -> f64,
+    operation: VectorOperation,
+}
+
+#[derive(Clone, Copy)]
+enum VectorOperation {
+    DotProduct,
+    /// Euclidean distance over the elements that both have.
+    Distance,
 }
 
 impl VectorFeature {
@@ -297,7 +259,7 @@ impl VectorFeature {
         name: &FeatureName,
         needed: &str,
         takes: impl Fn(&DataType) -> bool,
-        compute: fn(&SparseVector, &ColumnValue<'_>) -> f64,
+        operation: VectorOperation,
     ) -> Result<Box<dyn RankFeature>, Error> {
         let source = SourceValues::named(setup, name, 0)?;
         if !takes(&source.data_type) {
@@ -309,7 +271,7 @@ impl VectorFeature {
         };
         let fallback = setup.properties.text(&name.name, vector, "vector").map(str::to_owned);
         let property = format!("{}.{vector}", name.name);
-        Ok(Box::new(VectorFeature { source, property, fallback, compute }))
+        Ok(Box::new(VectorFeature { source, property, fallback, operation }))
     }
 }
 
@@ -318,14 +280,24 @@ impl RankFeature for VectorFeature {
         let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
         let vector = SparseVector::new(text.map(|text| parse_vector(text)).unwrap_or_default());
         let column = request.column(ColumnKey::value(&self.source.field));
+        let reader = self.source.reader();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let out = values.numbers(chunk.len(), 0.0);
             let Some(column) = column else { return };
-            for (at, document) in chunk.documents() {
-                if let Some(value) = self.source.read_value(column, document) {
-                    out[at] = (self.compute)(&vector, &value);
-                }
+            let is_set = matches!(self.source.data_type, DataType::WeightedSet { .. });
+            chunk.each_single(&reader, column, |SingleValue { row, index, value, weight }| {
+                let pair = match is_set {
+                    true => value.and_then(|value| vector.labelled(value)).zip(Some(weight.into())),
+                    false => vector.at(index).zip(value.and_then(number)),
+                };
+                out[row] += pair.map_or(0.0, |(a, b): (f64, f64)| match self.operation {
+                    VectorOperation::DotProduct => a * b,
+                    VectorOperation::Distance => (a - b).powi(2),
+                });
+            });
+            if let VectorOperation::Distance = self.operation {
+                out.iter_mut().for_each(|out| *out = out.sqrt());
             }
         }))
     }
@@ -336,18 +308,28 @@ struct SparseVector {
     cells: HashMap<String, f64>,
     /// Cells whose labels are whole numbers, by the number.
     numbered: HashMap<i64, f64>,
+    /// Cells of the first indices.
+    first: Vec<Option<f64>>,
 }
+
+/// Number of indices whose cells are found without hashing.
+const FIRST_MAX: i64 = 1024;
 
 impl SparseVector {
     fn new(cells: HashMap<String, f64>) -> Self {
-        let number = |label: &str| label.parse::<i64>().ok().filter(|number| number.to_string() == label);
-        let numbered = cells.iter().filter_map(|(label, cell)| Some((number(label)?, *cell))).collect();
-        SparseVector { cells, numbered }
+        let numbered: HashMap<i64, f64> =
+            cells.iter().filter_map(|(label, cell)| Some((label_number(label)?, *cell))).collect();
+        let last = numbered.keys().copied().filter(|index| (0..FIRST_MAX).contains(index)).max();
+        let first = (0..=last.unwrap_or(-1)).map(|index| numbered.get(&index).copied()).collect();
+        SparseVector { cells, numbered, first }
     }
 
     /// Cell at an index.
     fn at(&self, index: usize) -> Option<f64> {
-        self.numbered.get(&i64::try_from(index).ok()?).copied()
+        match self.first.get(index) {
+            Some(cell) => *cell,
+            None => self.numbered.get(&i64::try_from(index).ok()?).copied(),
+        }
     }
 
     /// Cell with a value as its label, without a copy of the value.
@@ -356,47 +338,10 @@ impl SparseVector {
             ValueRef::Byte(number) => self.numbered.get(&number.into()).copied(),
             ValueRef::Int(number) => self.numbered.get(&number.into()).copied(),
             ValueRef::Long(number) => self.numbered.get(&number).copied(),
-            other => self.cells.get(&*label_in_place(other)?).copied(),
+            ValueRef::String(text) => self.cells.get(text).copied(),
+            other => self.cells.get(&label(other)?).copied(),
         }
     }
-}
-
-/// Sum of the products of the cells that both have.
-fn dot(vector: &SparseVector, value: &ColumnValue<'_>) -> f64 {
-    match value {
-        ColumnValue::InPlace(ValueRef::WeightedSet(set)) => set
-            .weighted()
-            .filter_map(|(value, weight)| Some(vector.labelled(value)? * f64::from(weight)))
-            .fold(0.0, Add::add),
-        ColumnValue::Decoded(DocumentValue::WeightedSet(elements)) => elements
-            .iter()
-            .filter_map(|(value, weight)| Some(vector.cells.get(&label(value)?)? * f64::from(*weight)))
-            .fold(0.0, Add::add),
-        array => numbers(array)
-            .enumerate()
-            .filter_map(|(index, number)| Some(vector.at(index)? * number?))
-            .fold(0.0, Add::add),
-    }
-}
-
-/// Euclidean distance over the elements that both have.
-fn distance(vector: &SparseVector, value: &ColumnValue<'_>) -> f64 {
-    let differences =
-        numbers(value).enumerate().filter_map(|(index, number)| Some(vector.at(index)? - number?));
-    differences.map(|difference| difference.powi(2)).sum::<f64>().sqrt()
-}
-
-/// The elements of an array as numbers; none of another value.
-fn numbers<'v>(value: &'v ColumnValue<'_>) -> impl Iterator<Item = Option<f64>> + 'v {
-    let in_place = match value {
-        ColumnValue::InPlace(ValueRef::Array(elements)) => Some(elements.values()),
-        _ => None,
-    };
-    let decoded: &[DocumentValue] = match value {
-        ColumnValue::Decoded(DocumentValue::Array(elements)) => elements,
-        _ => &[],
-    };
-    in_place.into_iter().flatten().map(number_in_place).chain(decoded.iter().map(number))
 }
 
 /// Parses `{a:1,b:2}`, `(a:1,b:2)` or `[1 2 3]`. Parts that are not numbers are skipped.

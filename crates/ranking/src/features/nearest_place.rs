@@ -1,13 +1,14 @@
 //! Distances of a document's positions from those in the query: `distance(field)`, `closeness(field)` and
 //! `great_circle_distance(field)`.
 
-use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::ColumnKey;
+use millrace_document::{DataType, ValueRef};
 use millrace_expression::FeatureName;
-use millrace_matching::distance_km;
+use millrace_matching::{SingleValue, SingleValueReader, distance_km};
 use millrace_plan::{Plan, Predicate};
 use millrace_schema::SchemaField;
 
+use super::path::WHOLE;
 use super::time::logarithmic;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -53,7 +54,11 @@ pub(super) fn has_places(data_type: &DataType) -> bool {
 }
 
 fn feature(field: &SchemaField, output: PlaceOutput) -> Box<dyn RankFeature> {
-    Box::new(NearestPlace { field: field.name.to_string(), data_type: field.data_type.clone(), output })
+    Box::new(NearestPlace {
+        field: field.name.to_string(),
+        values: SingleValueReader::new(&field.data_type, WHOLE),
+        output,
+    })
 }
 
 /// Sets up `distance` of positions.
@@ -110,11 +115,12 @@ pub(super) fn closeness(
 
 struct NearestPlace {
     field: String,
-    data_type: DataType,
+    values: SingleValueReader,
     output: PlaceOutput,
 }
 
 /// A position of the document: its distance from the query's, its index, and its place in degrees.
+#[derive(Clone, Copy)]
 struct FoundPlace {
     kilometres: f64,
     index: usize,
@@ -141,33 +147,22 @@ impl RankFeature for NearestPlace {
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), self.output.of(None));
             let Some(column) = chunk.column(column) else { return };
-            for (at, document) in chunk.documents() {
-                let value = value(column, &self.data_type, document);
-                out[at] = self.output.of(nearest(value.as_ref(), &places));
+            let mut best: Vec<Option<FoundPlace>> = vec![None; chunk.len()];
+            chunk.each_single(&self.values, column, |SingleValue { row, index, value, .. }| {
+                let Some(ValueRef::Position { latitude, longitude }) = value else { return };
+                let degrees = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
+                let away = places.iter().map(|place| distance_km(*place, degrees)).reduce(f64::min);
+                if let Some(kilometres) = away
+                    && best[row].is_none_or(|best| kilometres < best.kilometres)
+                {
+                    best[row] = Some(FoundPlace { kilometres, index, degrees });
+                }
+            });
+            for (out, best) in out.iter_mut().zip(best) {
+                *out = self.output.of(best);
             }
         }))
     }
-}
-
-/// The position in a value that is nearest to one of `places`; the first one of several.
-fn nearest(value: Option<&DocumentValue>, places: &[(f64, f64)]) -> Option<FoundPlace> {
-    let positions = match value {
-        Some(DocumentValue::Array(elements)) => elements.as_slice(),
-        Some(single) => std::slice::from_ref(single),
-        None => &[],
-    };
-    let mut best: Option<FoundPlace> = None;
-    for (index, position) in positions.iter().enumerate() {
-        let DocumentValue::Position { latitude, longitude } = position else { continue };
-        let degrees = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
-        let away = places.iter().map(|place| distance_km(*place, degrees)).reduce(f64::min);
-        if let Some(kilometres) = away
-            && best.as_ref().is_none_or(|best| kilometres < best.kilometres)
-        {
-            best = Some(FoundPlace { kilometres, index, degrees });
-        }
-    }
-    best
 }
 
 impl PlaceOutput {

@@ -1,11 +1,14 @@
 //! Parts of structs and maps, named by a path: `person.name`, `prices.value`.
 
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_schema::SchemaField;
 
 use super::FeatureSetup;
 use crate::Error;
+
+/// The path of a whole field.
+pub(crate) const WHOLE: &[&str] = &[];
 
 /// A field, or a part of a field, named by a feature's parameter.
 pub(crate) struct FieldPart<'s> {
@@ -82,26 +85,5 @@ fn type_at<'t>(data_type: &'t DataType, path: &[String], many: &mut bool) -> Opt
         }
         (single, []) => Some(single),
         _ => None,
-    }
-}
-
-/// Visits the values at the end of a path, in document order.
-pub(crate) fn walk<'v>(value: &'v DocumentValue, path: &[String], visit: &mut dyn FnMut(&'v DocumentValue)) {
-    match (value, path) {
-        (DocumentValue::Array(elements), _) => elements.iter().for_each(|element| walk(element, path, visit)),
-        (DocumentValue::WeightedSet(elements), _) => {
-            elements.iter().for_each(|(element, _)| walk(element, path, visit));
-        }
-        (DocumentValue::Map(entries), []) => entries.iter().for_each(|(key, _)| walk(key, path, visit)),
-        (DocumentValue::Map(entries), [first, rest @ ..]) => {
-            let of_key = first == "key";
-            entries.iter().for_each(|(key, value)| walk(if of_key { key } else { value }, rest, visit));
-        }
-        (DocumentValue::Struct(fields), [first, rest @ ..]) => {
-            let member = fields.iter().find(|(name, _)| **name == **first);
-            member.into_iter().for_each(|(_, value)| walk(value, rest, visit));
-        }
-        (single, []) => visit(single),
-        _ => {}
     }
 }

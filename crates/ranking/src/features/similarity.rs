@@ -1,11 +1,11 @@
 //! Similarity of the query and a field, or its elements.
 
-use millrace_column::{Column, ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::ColumnKey;
+use millrace_document::DataType;
 use millrace_expression::{EvaluationScratch, FeatureName};
 use millrace_matching::RankingDemands;
 
-use super::lengths::{BoundWords, FieldWords};
+use super::lengths::{BoundWords, FieldWords, element_weights};
 use super::similarity_output::OutputFormula;
 use super::term::{FieldTerm, LeafPositions, positioned_terms_of, weight};
 use super::{
@@ -222,18 +222,12 @@ impl ElementSimilarity {
                 continue;
             }
             occurrences.sort_unstable_by_key(|occurrence| (occurrence.position, occurrence.term));
-            let weights_of_elements = elements.and_then(|slot| self.weights(chunk.column(slot), document));
+            let set = elements
+                .and_then(|slot| chunk.column(slot))
+                .and_then(|column| chunk.value(column, &self.data_type, document));
+            let weights_of_elements = set.map(|set| element_weights(&set));
             let lengths = words.element_lengths(chunk, document);
             out[at] = self.of(&occurrences, weights, &lengths, weights_of_elements, work);
-        }
-    }
-
-    fn weights(&self, column: Option<&Column>, document: usize) -> Option<Vec<f64>> {
-        match value(column?, &self.data_type, document)? {
-            DocumentValue::WeightedSet(elements) => {
-                Some(elements.iter().map(|(_, weight)| f64::from(*weight)).collect())
-            }
-            _ => None,
         }
     }
 

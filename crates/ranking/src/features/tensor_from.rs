@@ -1,8 +1,9 @@
 //! Tensors with several mapped dimensions, made from arrays.
 
-use millrace_column::ColumnKey;
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::{ColumnKey, ColumnValue};
+use millrace_document::{DataType, ValueRef};
 use millrace_expression::FeatureName;
+use millrace_matching::{NestedValue, ValueElement};
 use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDimension, TensorType};
 
 use super::attribute::{label, number};
@@ -105,35 +106,49 @@ enum TensorSource {
 
 impl TensorSource {
     /// Labels and cell of one element.
-    fn cell(&self, at: usize, element: &DocumentValue) -> Option<(Vec<String>, f64)> {
-        match (self, element) {
-            (TensorSource::Structs { keys, member }, DocumentValue::Struct(fields)) => {
-                let of = |name: &String| {
-                    fields.iter().find(|(known, _)| **known == **name).map(|(_, value)| value)
-                };
-                let labels = keys.iter().map(|key| of(key).and_then(label)).collect::<Option<_>>()?;
-                Some((labels, of(member).and_then(number)?))
+    fn cell<V: NestedValue>(&self, at: usize, element: V) -> Option<(Vec<String>, f64)> {
+        match self {
+            TensorSource::Structs { keys, member } => {
+                let labels = keys.iter().map(|key| of_member(element, key, label)).collect::<Option<_>>()?;
+                Some((labels, of_member(element, member, number)?))
             }
-            (TensorSource::Structs { .. }, _) => None,
-            (TensorSource::LabelsWithOffset, element) => Some((vec![label(element)?, at.to_string()], 1.0)),
+            TensorSource::LabelsWithOffset => Some((vec![label(element.single()?)?, at.to_string()], 1.0)),
         }
     }
 }
 
+/// Converts a member of a struct.
+fn of_member<V: NestedValue, T>(
+    element: V,
+    name: &str,
+    convert: impl Fn(ValueRef<'_>) -> Option<T>,
+) -> Option<T> {
+    let mut converted = None;
+    element.each_member(name, &mut |member| converted = member.single().and_then(&convert));
+    converted
+}
+
 impl FromArray {
-    fn of(&self, value: Option<DocumentValue>) -> Tensor {
+    fn of(&self, value: Option<ColumnValue<'_>>) -> Tensor {
         let mut builder = TensorBuilder::new(&self.tensor_type);
-        if let Some(DocumentValue::Array(elements)) = value {
-            for (at, element) in elements.iter().enumerate() {
-                let Some((labels, cell)) = self.made.cell(at, element) else { continue };
-                let labels = self.order.iter().map(|at| labels[*at].clone()).collect();
-                // There are as many labels as mapped dimensions, and these accept any label.
-                if builder.cell(labels, 0, cell).is_err() {
-                    break;
-                }
-            }
+        match value {
+            Some(ColumnValue::InPlace(value)) => self.add(value, &mut builder),
+            Some(ColumnValue::Decoded(value)) => self.add(&value, &mut builder),
+            None => {}
         }
         builder.finish()
+    }
+
+    fn add<V: NestedValue>(&self, value: V, builder: &mut TensorBuilder<'_>) {
+        // A tensor that is too large keeps the cells before.
+        let (mut at, mut is_full) = (0, false);
+        ValueElement::Value(value, 1).at(&self.source.path, &mut |element, _| {
+            if let Some((labels, cell)) = self.made.cell(at, element).filter(|_| !is_full) {
+                let labels = self.order.iter().map(|at| labels[*at].clone()).collect();
+                is_full = builder.cell(labels, 0, cell).is_err();
+            }
+            at += 1;
+        });
     }
 }
 
@@ -146,7 +161,7 @@ impl RankFeature for FromArray {
         let column = request.column(ColumnKey::value(&self.source.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
-            let of = |document| self.of(column.and_then(|column| self.source.read(column, document)));
+            let of = |document| self.of(column.and_then(|column| self.source.read(chunk, column, document)));
             *values = FeatureValues::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
         }))
     }

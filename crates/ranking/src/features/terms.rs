@@ -1,12 +1,12 @@
 //! Matches of terms in fields: positions and counts.
 
-use millrace_column::{Column, ColumnKey, value};
-use millrace_document::{DataType, DocumentValue};
+use millrace_column::{ColumnKey, ColumnValue};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
 use millrace_plan::{LeafId, TermId};
 
-use super::lengths::WeightedWords;
+use super::lengths::{WeightedWords, element_weights};
 use super::proximity::pair_at_distance;
 use super::term::{
     FieldTerm, LeafPositions, count, element_terms_of, match_weight, positioned_terms_of, significance,
@@ -305,7 +305,10 @@ impl RankFeature for AttributeMatch {
                     continue;
                 }
                 let query_completeness = found.matches / terms.len() as f64;
-                let field_completeness = || self.field_completeness(&found, sizes, place);
+                let field_completeness = || {
+                    let value = sizes.and_then(|column| chunk.value(column, &self.data_type, place));
+                    self.field_completeness(&found, value)
+                };
                 let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
                 out[document] = match self.output.as_str() {
                     "queryCompleteness" => query_completeness,
@@ -337,12 +340,13 @@ impl RankFeature for AttributeMatch {
 }
 
 impl AttributeMatch {
-    fn field_completeness(&self, found: &FieldTermMatches, column: Option<&Column>, document: usize) -> f64 {
-        let value = column.and_then(|column| value(column, &self.data_type, document));
-        let completeness = match value {
-            Some(DocumentValue::Array(elements)) => found.matches / (elements.len() as f64).max(1.0),
-            Some(DocumentValue::WeightedSet(elements)) => {
-                let total: f64 = elements.iter().map(|(_, weight)| f64::from(*weight)).sum();
+    fn field_completeness(&self, found: &FieldTermMatches, value: Option<ColumnValue<'_>>) -> f64 {
+        let completeness = match (value, &self.data_type) {
+            (Some(array), DataType::Array(_)) => {
+                found.matches / (element_weights(&array).len() as f64).max(1.0)
+            }
+            (Some(set), DataType::WeightedSet { .. }) => {
+                let total: f64 = element_weights(&set).iter().sum();
                 if total > 0.0 { found.total_weight / total } else { 0.0 }
             }
             _ => found.matches,

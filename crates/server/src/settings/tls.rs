@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use millrace_trust::{ServiceFiles, TrustFiles};
+use millrace_trust::{ClientIdentity, ServiceFiles, TrustFiles};
 
 use crate::error::Error;
 
@@ -34,7 +34,7 @@ pub(super) fn etcd_tls(
         (None, None, None) => Ok(None),
         (Some(authority), None, None) => Ok(Some(ServiceFiles { authority, own: None })),
         (Some(authority), Some(certificate), Some(key)) => {
-            Ok(Some(ServiceFiles { authority, own: Some((certificate, key)) }))
+            Ok(Some(ServiceFiles { authority, own: Some(ClientIdentity { certificate, key }) }))
         }
         _ => Err(Error::Argument(
             "TLS to etcd needs etcd-tls-authority, and of etcd-tls-certificate and etcd-tls-key both or none"

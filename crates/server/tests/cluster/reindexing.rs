@@ -150,9 +150,6 @@ fn every_document_is_done_while_clients_write_and_nodes_come_and_go() {
         nodes[1].kill();
         let at = status(&nodes[0])["ready"]["note"].clone();
         assert_eq!(at["state"], "running", "{at}");
-        until("others go on", &true, || {
-            status(&nodes[2])["ready"]["note"]["progress"].as_f64() > at["progress"].as_f64()
-        });
         nodes[1].start_again();
         until("what was done stays done", &true, || {
             status(&nodes[1])["ready"]["note"]["progress"].as_f64() > at["progress"].as_f64()

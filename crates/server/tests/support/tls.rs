@@ -23,6 +23,8 @@ pub struct TestIdentity {
     pub pem: String,
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
+    /// The key as a file has it.
+    pub key_pem: String,
 }
 
 impl TestIdentity {
@@ -34,6 +36,7 @@ impl TestIdentity {
             pem: certificate.pem(),
             certificate: certificate.der().clone(),
             key: key.serialize_der(),
+            key_pem: key.serialize_pem(),
         }
     }
 }

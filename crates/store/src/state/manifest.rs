@@ -8,7 +8,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use millrace_bucket::BucketId;
-use millrace_document::Location;
 use millrace_env::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -305,8 +304,7 @@ impl ManifestReader<'_> {
     }
 
     fn bucket(&mut self) -> Option<BucketId> {
-        let used_bits = self.u8().filter(|bits| u32::from(*bits) <= Location::BITS)?;
-        Some(BucketId::new(used_bits, self.u64()?))
+        BucketId::try_from((self.u8()?, self.u64()?)).ok()
     }
 
     fn text(&mut self) -> Option<String> {

@@ -73,6 +73,16 @@ pub(super) const SCHEMA: &str = "schema mail {
         inputs { query(q) tensor<float>(x[96]) }
         first-phase { expression: reduce(sum(query(q) * attribute(chunks), x), max, c) }
     }
+    rank-profile first_mark { first-phase { expression: attribute(marks, 0) } }
+    rank-profile count { first-phase { expression: attribute(tags).count } }
+    rank-profile weight { first-phase { expression: attribute(weights, value0007).weight } }
+    rank-profile marks_product { first-phase { expression: dotProduct(marks, v) } }
+    rank-profile set_tensor {
+        inputs { query(s) tensor(t{}) }
+        first-phase { expression: sum(query(s) * tensorFromWeightedSet(attribute(weights), t)) }
+    }
+    rank-profile away { first-phase { expression: -distance(spot).km } }
+    rank-profile label_hash { first-phase { expression: attribute(label) } }
     rank-profile set { first-phase { expression: rawScore(weights) } }
     rank-profile words { first-phase { expression: bm25(body) } }
     rank-profile nearest {

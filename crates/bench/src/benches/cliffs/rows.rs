@@ -75,6 +75,7 @@ pub(super) fn all(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     rows.extend(words(plain));
     rows.extend(collections(plain));
     rows.extend(rankings(plain));
+    rows.extend(nested_rankings(plain));
     rows.extend(orders_and_groups(plain));
     rows.extend(vectors());
     rows
@@ -258,6 +259,86 @@ fn rankings(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     ]
 }
 
+/// Part of the output that an element of a weighted set gives.
+type ElementTerm = Box<dyn Fn(&[u8], i32) -> i64>;
+
+/// Features of collections, positions and texts.
+fn nested_rankings(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
+    let of_elements = |of: fn(&[i32]) -> i64| {
+        move || {
+            let elements = plain.marks.chunks(PlainColumns::elements(0).len());
+            elements.map(of).max().unwrap_or(0) as u64
+        }
+    };
+    let set: HashMap<String, i64> = (0..20).map(|value| (value_name(value * 3), value as i64 + 1)).collect();
+    let cells: Vec<String> = set.iter().map(|(label, cell)| format!("{label}:{cell}")).collect();
+    let of_texts = move |of: ElementTerm| {
+        move || {
+            let document = |at: usize| {
+                PlainColumns::elements(at).map(|at| of(plain.tags.get(at), plain.marks[at])).sum::<i64>()
+            };
+            (0..plain.numbers.len()).map(document).max().unwrap_or(0) as u64
+        }
+    };
+    let wanted = value_name(7).into_bytes();
+    let weight = Box::new(move |text: &[u8], mark: i32| if text == wanted { i64::from(mark) } else { 0 });
+    let product = Box::new(move |text: &[u8], mark: i32| {
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        set.get(text).map_or(0, |cell| cell * i64::from(mark))
+    });
+    fn row<'a>(
+        name: &str,
+        profile: &str,
+        input: Option<(&'static str, String)>,
+        compute: impl Fn() -> u64 + 'a,
+    ) -> CliffRow<'a> {
+        CliffRow::over_all(format!("rank: {name}"), "", profile, input, compute)
+    }
+    let vector = Some(("rankproperty.dotProduct.v", "[1 2 3 4 5]".to_owned()));
+    let dot = of_elements(|marks| marks.iter().zip(1..).map(|(mark, by)| i64::from(*mark) * by).sum());
+    let sparse = Some(("input.query(s)", format!("{{{}}}", cells.join(","))));
+    let away = move || {
+        let radians = |(lat, lng): (i32, i32)| (f64::from(lat) * 1e-6, f64::from(lng) * 1e-6);
+        let spots = plain.spots.iter().map(|spot| radians(*spot));
+        let distance = |(lat, lng): (f64, f64)| {
+            let (a, b) = (lat.to_radians(), 10_f64.to_radians());
+            let (across, along) = (((a - b) / 2.0).sin(), ((lng - 20.0).to_radians() / 2.0).sin());
+            (across * across + a.cos() * b.cos() * along * along).sqrt().asin()
+        };
+        spots.map(distance).fold(f64::MAX, f64::min).to_bits()
+    };
+    vec![
+        row("first of an array", "first_mark", None, of_elements(|marks| i64::from(marks[0]))),
+        row("number of elements", "count", None, of_elements(|marks| marks.len() as i64)),
+        row("weight in a set", "weight", None, of_texts(weight)),
+        row("dotProduct of an array", "marks_product", vector, dot),
+        row("tensor of a weighted set", "set_tensor", sparse, of_texts(product)),
+        CliffRow {
+            name: "rank: distance of a position".to_owned(),
+            parameters: vec![
+                (
+                    "yql",
+                    "select * from mail where rank(true, geoLocation(spot, 10.0, 20.0, \"1 km\"))".to_owned(),
+                ),
+                ("ranking", "away".to_owned()),
+            ],
+            plain: PlainLoop::Compute(Box::new(away)),
+        },
+        row(
+            "hash of a string",
+            "label_hash",
+            None,
+            Box::new(|| {
+                let hash = |text: &[u8]| {
+                    text.iter()
+                        .fold(0_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+                };
+                plain.labels.iter().map(hash).max().unwrap_or(0)
+            }),
+        ),
+    ]
+}
+
 fn orders_and_groups(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     vec![
         order("long", "number", || {
@@ -270,6 +351,17 @@ fn orders_and_groups(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
             let mut texts: Vec<&[u8]> = plain.labels.iter().collect();
             let last = texts.len().min(10).saturating_sub(1);
             texts.select_nth_unstable(last).1.len() as u64
+        }),
+        order("array of ints", "marks", || {
+            let marks = plain.marks.chunks(PlainColumns::elements(0).len());
+            let least = marks.map(|marks| marks.iter().min().map_or(0, |mark| *mark as u64));
+            tenth(least.enumerate().map(|(at, mark)| (mark, at)).collect())
+        }),
+        order("array of strings", "tags", || {
+            let first = |at| PlainColumns::elements(at).map(|at| plain.tags.get(at)).min();
+            let mut texts: Vec<_> = (0..plain.numbers.len()).map(first).collect();
+            let last = texts.len().min(10).saturating_sub(1);
+            texts.select_nth_unstable(last).1.map_or(0, |text| text.len() as u64)
         }),
         group("long", "number", || largest_of_numbers(plain.numbers.iter().copied())),
         group("string", "label", || largest_of_texts(plain.labels.iter())),

@@ -69,7 +69,7 @@ struct WaveWrite {
 /// Operations on different documents.
 #[derive(Default)]
 struct OperationWave {
-    /// Number and end of the last operation, of whatever kind.
+    /// Number and end of the last operation, of any kind.
     last: Option<(u64, u64)>,
     documents: HashSet<DocumentId>,
     writes: Vec<DocumentWrite>,

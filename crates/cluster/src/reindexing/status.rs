@@ -1,53 +1,97 @@
 //! Status of one document type: its requests and its running reindexing.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
-
-use super::ReindexStep;
 
 /// Reindexing status of a document type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct ReindexStatus {
+pub struct ReindexStatus {
     /// Generation that last changed indexing statements, if the type has not been marked since.
-    pub(super) pending: Option<u64>,
+    pub pending: Option<u64>,
     /// The last request.
-    pub(super) ready: Option<ReindexReady>,
+    pub ready: Option<ReindexReady>,
     /// The last reindexing that a deployment put into effect.
-    pub(super) run: Option<ReindexRun>,
+    pub run: Option<ReindexRun>,
 }
 
 /// Mark of a type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ReindexReady {
-    ready_ms: u64,
-    pub(super) speed: f64,
+pub struct ReindexReady {
+    /// Time of the mark.
+    pub ready_ms: u64,
+    /// Speed from the next deployment on; 0 to halt.
+    pub speed: f64,
 }
 
 /// A reindexing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ReindexRun {
+pub struct ReindexRun {
     /// Time of the mark.
-    pub(super) ready_ms: u64,
+    pub ready_ms: u64,
     /// Speed; 0 if it is halted.
-    pub(super) speed: f64,
+    pub speed: f64,
     /// Generation of the application whose statements it runs; a later one may be used.
     #[serde(default)]
-    pub(super) generation: u64,
-    started_ms: Option<u64>,
-    pub(super) ended_ms: Option<u64>,
-    pub(super) position: Option<String>,
-    pub(super) progress: f64,
-    failure: Option<ReindexFailure>,
+    pub generation: u64,
+    /// Time of its first step.
+    pub started_ms: Option<u64>,
+    /// Time of its end.
+    pub ended_ms: Option<u64>,
+    /// Position of a single node in its store; unused in a cluster.
+    pub position: Option<String>,
+    /// Share that is done, 0 to 1.
+    pub progress: f64,
+    /// Reason for which it waits, if its last step has failed.
+    pub failure: Option<ReindexFailure>,
+}
+
+/// State of a reindexing, for operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReindexState {
+    /// It has not begun.
+    Pending,
+    /// It has begun.
+    Running,
+    /// Its last step has failed, and is retried later.
+    Failed,
+    /// All documents are done.
+    Successful,
+}
+
+impl ReindexState {
+    /// Name in answers to operators.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReindexState::Pending => "pending",
+            ReindexState::Running => "running",
+            ReindexState::Failed => "failed",
+            ReindexState::Successful => "successful",
+        }
+    }
 }
 
 /// Reason and time of a failed step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ReindexFailure {
-    pub(super) at_ms: u64,
-    pub(super) reason: String,
+pub struct ReindexFailure {
+    /// Time of the step.
+    pub at_ms: u64,
+    /// Reason, for operators.
+    pub reason: String,
+}
+
+/// Outcome of a step of a single node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReindexStep {
+    /// There is more to do.
+    GoesOn {
+        /// Position of the next step.
+        position: String,
+        /// Share that is done, 0 to 1.
+        progress: f64,
+    },
+    /// All documents are done.
+    Ends,
+    /// It failed, for this reason, and will be retried.
+    Fails(String),
 }
 
 impl ReindexFailure {
@@ -74,19 +118,6 @@ impl ReindexStatus {
             _ => self.run = Some(ReindexRun::new(ready, generation)),
         }
     }
-
-    fn render(&self) -> Option<Value> {
-        let ready = self.ready.as_ref()?;
-        let mut shown = Map::new();
-        shown.insert("readyMillis".to_owned(), json!(ready.ready_ms));
-        let state = match &self.run {
-            Some(run) if run.ready_ms == ready.ready_ms => run.render(&mut shown),
-            _ => "pending",
-        };
-        shown.insert("state".to_owned(), json!(state));
-        shown.insert("speed".to_owned(), json!(ready.speed));
-        Some(Value::Object(shown))
-    }
 }
 
 impl ReindexRun {
@@ -103,13 +134,23 @@ impl ReindexRun {
         }
     }
 
+    /// State for operators.
+    pub fn state(&self) -> ReindexState {
+        match (self.ended_ms, &self.failure, self.started_ms) {
+            (Some(_), _, _) => ReindexState::Successful,
+            (None, Some(_), _) => ReindexState::Failed,
+            (None, None, Some(_)) => ReindexState::Running,
+            (None, None, None) => ReindexState::Pending,
+        }
+    }
+
     /// True if there is something left to do, and it is not halted.
-    pub(super) fn is_active(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.ended_ms.is_none() && self.speed > 0.0
     }
 
     /// Returns the reindexing if it runs now, and starts it if necessary.
-    pub(super) fn goes_on(&mut self, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
+    pub fn goes_on(&mut self, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
         let waits = self.failure.as_ref().is_some_and(|failure| failure.waits(now_ms, grace_ms));
         if !self.is_active() || waits {
             return None;
@@ -130,7 +171,7 @@ impl ReindexRun {
     }
 
     /// Records the outcome of a step.
-    pub(super) fn advance(&mut self, step: ReindexStep, now_ms: u64) {
+    pub fn advance(&mut self, step: ReindexStep, now_ms: u64) {
         self.failure = None;
         match step {
             ReindexStep::GoesOn { position, progress } => {
@@ -145,51 +186,19 @@ impl ReindexRun {
             ReindexStep::Fails(reason) => self.failure = Some(ReindexFailure { at_ms: now_ms, reason }),
         }
     }
-
-    /// Adds the details to `shown`; returns the name of the state.
-    fn render(&self, shown: &mut Map<String, Value>) -> &'static str {
-        if let Some(started) = self.started_ms {
-            shown.insert("startedMillis".to_owned(), json!(started));
-        }
-        if let Some(ended) = self.ended_ms {
-            shown.insert("endedMillis".to_owned(), json!(ended));
-            return "successful";
-        }
-        if self.started_ms.is_some() {
-            shown.insert("progress".to_owned(), json!(self.progress));
-        }
-        match (&self.failure, self.started_ms) {
-            (Some(failure), _) => {
-                shown.insert("message".to_owned(), json!(failure.reason));
-                "failed"
-            }
-            (None, Some(_)) => "running",
-            (None, None) => "pending",
-        }
-    }
-}
-
-/// Renders the types of a cluster.
-pub(super) fn render(types: &BTreeMap<Arc<str>, ReindexStatus>) -> Value {
-    let mut pending = Map::new();
-    let mut ready = Map::new();
-    for (name, status) in types {
-        if let Some(generation) = status.pending {
-            pending.insert(name.to_string(), json!(generation));
-        }
-        if let Some(shown) = status.render() {
-            ready.insert(name.to_string(), shown);
-        }
-    }
-    json!({ "pending": pending, "ready": ready })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn state(status: &ReindexStatus) -> String {
-        status.render().map_or("-".to_owned(), |shown| shown["state"].as_str().unwrap_or("?").to_owned())
+    /// The state as operators see it.
+    fn state(status: &ReindexStatus) -> &'static str {
+        match (&status.ready, &status.run) {
+            (None, _) => "-",
+            (Some(ready), Some(run)) if run.ready_ms == ready.ready_ms => run.state().name(),
+            (Some(_), _) => "pending",
+        }
     }
 
     fn running(status: &mut ReindexStatus, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
@@ -202,7 +211,7 @@ mod tests {
         status.put_into_effect(4);
         assert!(running(&mut status, 10, 5).is_none(), "no request asked for it");
         status.mark(10, 1.0);
-        assert_eq!((state(&status).as_str(), status.pending), ("pending", None));
+        assert_eq!((state(&status), status.pending), ("pending", None));
         assert!(running(&mut status, 11, 5).is_none(), "the next deployment begins it");
         status.put_into_effect(4);
         assert_eq!(running(&mut status, 12, 5).map(|run| run.ready_ms), Some(10));

@@ -25,11 +25,6 @@ impl ReindexedBuckets {
         self.0.insert(bucket);
     }
 
-    /// Marks a bucket as not done.
-    pub fn remove(&mut self, bucket: BucketId) {
-        self.0.remove(&bucket);
-    }
-
     /// Adds the buckets of another set.
     pub fn extend(&mut self, other: &ReindexedBuckets) {
         self.0.extend(&other.0);
@@ -82,7 +77,7 @@ impl From<ReindexedOnWire> for ReindexedBuckets {
     fn from(ReindexedOnWire(rows): ReindexedOnWire) -> Self {
         let buckets = rows.iter().flat_map(|(name, row)| {
             let (bits, low) = name.split_once('-').unwrap_or((name, "0"));
-            let bits = bits.parse::<u8>().ok().filter(|bits| *bits <= 58);
+            let bits = bits.parse::<u8>().ok();
             let low = u64::from_str_radix(low, 16).ok();
             let shared = if name.contains('-') { BucketId::GROUP_BITS } else { 0 };
             let numbers = row.chars().zip(0_u64..).flat_map(|(digit, place)| {
@@ -92,7 +87,10 @@ impl From<ReindexedOnWire> for ReindexedBuckets {
             // Unreadable entries are not done.
             let known = bits.zip(low).into_iter();
             known.flat_map(move |(bits, low)| {
-                numbers.clone().map(move |number| BucketId::new(bits, number << shared | low))
+                numbers.clone().filter_map(move |number| {
+                    // The row of a group may have more digits than it has parts.
+                    BucketId::try_from((bits, number << shared | low)).ok()
+                })
             })
         });
         ReindexedBuckets(buckets.collect())

@@ -1,0 +1,213 @@
+//! Single values at the end of a path, in many documents of a chunk.
+
+use millrace_column::{Column, ExecutionPaths, ValueLayout, encoded_values, layout};
+use millrace_document::{DataType, EncodedLeafReader, EncodedLeafValues, LeafColumn, ValueRef};
+
+use crate::leaf::stored_value;
+use crate::nested::single_values_at;
+
+/// Reader of the single values at the end of a path in the documents of a chunk, in one pass over their
+/// bytes.
+///
+/// A path is that of [`values_at`](crate::values_at).
+#[derive(Debug)]
+pub struct SingleValueReader {
+    data_type: DataType,
+    path: Vec<String>,
+    /// `None` if values of the type are not encoded, or have tensors inside.
+    leaves: Option<EncodedLeafReader>,
+}
+
+/// A single value of a document.
+#[derive(Debug, Clone, Copy)]
+pub struct SingleValue<'v> {
+    /// Index of the document among those that are read.
+    pub row: usize,
+    /// Index of the value in the document.
+    pub index: usize,
+    /// A truth value, number, text, raw bytes or position; `None` for another value. Numbers may have a wider
+    /// type than the stored ones.
+    pub value: Option<ValueRef<'v>>,
+    /// Weight in a weighted set, otherwise 1.
+    pub weight: i32,
+}
+
+impl SingleValueReader {
+    /// A reader of values of this type.
+    pub fn new(data_type: &DataType, path: &[impl AsRef<str>]) -> Self {
+        let is_encoded = layout(data_type) == ValueLayout::Encoded;
+        SingleValueReader {
+            data_type: data_type.clone(),
+            path: path.iter().map(|name| name.as_ref().to_owned()).collect(),
+            leaves: is_encoded.then(|| EncodedLeafReader::new(data_type, path)).flatten(),
+        }
+    }
+
+    /// Calls `each` with the values of these documents of the column of values, document by document.
+    pub fn for_each(
+        &self,
+        column: &Column,
+        documents: &[u16],
+        paths: ExecutionPaths,
+        mut each: impl FnMut(SingleValue<'_>),
+    ) {
+        let leaves = self.leaves.as_ref().filter(|_| paths.is_fast()).zip(encoded_values(column));
+        let Some((reader, bytes)) = leaves else {
+            (0..documents.len()).for_each(|row| self.one(column, documents, row, paths, &mut each));
+            return;
+        };
+        let leaves = reader.column(documents.iter().map(|document| bytes.get(usize::from(*document))));
+        let general =
+            |row, each: &mut dyn FnMut(SingleValue<'_>)| self.one(column, documents, row, paths, each);
+        match leaves.values() {
+            EncodedLeafValues::Bools(values) => {
+                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Bool(values[at])));
+            }
+            EncodedLeafValues::Integers(values) => {
+                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Long(values[at])));
+            }
+            EncodedLeafValues::Floats(values) => {
+                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Double(values[at])));
+            }
+            EncodedLeafValues::Texts(values) => {
+                let text = |at: usize| std::str::from_utf8(values[at]).ok().map(ValueRef::String);
+                each_leaf(&leaves, &general, each, text);
+            }
+            EncodedLeafValues::Raws(values) => {
+                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Raw(values[at])));
+            }
+            EncodedLeafValues::Positions(values) => {
+                each_leaf(&leaves, &general, each, |at| {
+                    let [latitude, longitude] = values[at];
+                    Some(ValueRef::Position { latitude, longitude })
+                });
+            }
+        }
+    }
+
+    /// Calls `each` with the values of one document.
+    fn one(
+        &self,
+        column: &Column,
+        documents: &[u16],
+        row: usize,
+        paths: ExecutionPaths,
+        each: &mut dyn FnMut(SingleValue<'_>),
+    ) {
+        let stored = stored_value(column, &self.data_type, usize::from(documents[row]), paths);
+        let mut index = 0;
+        if let Some(stored) = stored {
+            single_values_at(&stored, &self.path, &mut |value, weight| {
+                each(SingleValue { row, index, value, weight });
+                index += 1;
+            });
+        }
+    }
+}
+
+/// Reader of the values of one row, of any form.
+type GeneralReader<'r> = &'r dyn Fn(usize, &mut dyn FnMut(SingleValue<'_>));
+
+/// Calls `each` with the values of all rows, and `general` for rows that are irregular.
+fn each_leaf<'v>(
+    leaves: &LeafColumn<'v>,
+    general: GeneralReader<'_>,
+    mut each: impl FnMut(SingleValue<'_>),
+    value: impl Fn(usize) -> Option<ValueRef<'v>>,
+) {
+    let mut irregular = leaves.irregular().iter().peekable();
+    for row in 0..leaves.rows() {
+        if irregular.next_if(|other| **other == row).is_some() {
+            general(row, &mut each);
+            continue;
+        }
+        for (index, at) in leaves.of_row(row).enumerate() {
+            each(SingleValue { row, index, value: value(at), weight: leaves.weight(at) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_column::ValueBuilder;
+    use millrace_document::{DocumentField, DocumentValue, StructType};
+
+    use super::*;
+
+    fn text(text: &str) -> DocumentValue {
+        DocumentValue::String(text.to_owned())
+    }
+
+    fn person(name: &str, age: Option<i32>) -> DocumentValue {
+        let age = age.map(|age| ("age".into(), DocumentValue::Int(age)));
+        DocumentValue::Struct([("name".into(), text(name))].into_iter().chain(age).collect())
+    }
+
+    /// Reads rows in one pass, and one by one, as `row.index:value*weight`.
+    fn read(data_type: &DataType, path: &[&str], rows: &[Option<DocumentValue>]) -> String {
+        let mut builder = ValueBuilder::new(data_type);
+        rows.iter().for_each(|row| builder.push(row.as_ref()));
+        let column = builder.finish();
+        // Not all documents match.
+        let documents: Vec<u16> = (0..rows.len() as u16).filter(|document| document % 4 != 3).collect();
+        let reader = SingleValueReader::new(data_type, path);
+        let read = |paths| {
+            let mut read = Vec::new();
+            reader.for_each(&column, &documents, paths, |SingleValue { row, index, value, weight }| {
+                let value = match value {
+                    None => "none".to_owned(),
+                    Some(ValueRef::Int(number)) => number.to_string(),
+                    Some(ValueRef::Long(number)) => number.to_string(),
+                    Some(ValueRef::Float(number)) => number.to_string(),
+                    Some(ValueRef::Double(number)) => number.to_string(),
+                    Some(ValueRef::String(text)) => text.to_owned(),
+                    Some(value) => format!("{value:?}"),
+                };
+                let weight = if weight == 1 { String::new() } else { format!("*{weight}") };
+                read.push(format!("{row}.{index}:{value}{weight}"));
+            });
+            read.join(" ")
+        };
+        let fast = read(ExecutionPaths::Fast);
+        assert_eq!(fast, read(ExecutionPaths::Plain), "{data_type}");
+        fast
+    }
+
+    #[test]
+    fn values_are_read_document_by_document() {
+        let array = |of| DataType::Array(Box::new(of));
+        let ints =
+            |numbers: &[i32]| DocumentValue::Array(numbers.iter().map(|n| DocumentValue::Int(*n)).collect());
+        let rows = [Some(ints(&[3, -1])), None, Some(ints(&[])), Some(ints(&[9])), Some(ints(&[7]))];
+        assert_eq!(read(&array(DataType::Int), &[], &rows), "0.0:3 0.1:-1 3.0:7");
+        // A value of another type, as of an earlier schema, is absent.
+        let other = DocumentValue::Array(vec![text("x")]);
+        assert_eq!(read(&array(DataType::Int), &[], &[Some(other), Some(ints(&[2]))]), "1.0:2");
+        let set = DataType::WeightedSet {
+            element: Box::new(DataType::String),
+            create_if_nonexistent: false,
+            remove_if_zero: false,
+        };
+        let weighted = DocumentValue::WeightedSet(vec![(text("a"), 5), (text("é"), -2)]);
+        assert_eq!(read(&set, &[], &[None, Some(weighted)]), "1.0:a*5 1.1:é*-2");
+        let member = |name: &str, data_type| DocumentField { name: name.into(), data_type };
+        let fields = vec![member("name", DataType::String), member("age", DataType::Int)];
+        let people =
+            array(DataType::Struct(std::sync::Arc::new(StructType { name: "p".to_owned(), fields })));
+        let rows = [
+            Some(DocumentValue::Array(vec![person("ann", Some(4)), person("bob", None)])),
+            Some(DocumentValue::Array(vec![person("cid", None)])),
+            Some(DocumentValue::Array(vec![person("dee", Some(9))])),
+        ];
+        assert_eq!(read(&people, &["name"], &rows), "0.0:ann 0.1:bob 1.0:cid 2.0:dee");
+        assert_eq!(read(&people, &["age"], &rows), "0.0:4 2.0:9");
+        let map = DataType::Map(Box::new(DataType::String), Box::new(DataType::Double));
+        let entries = DocumentValue::Map(vec![(text("k"), DocumentValue::Double(0.5))]);
+        assert_eq!(read(&map, &["value"], &[Some(entries.clone())]), "0.0:0.5");
+        assert_eq!(read(&map, &[], &[Some(entries)]), "0.0:k");
+        assert_eq!(read(&DataType::String, &[], &[Some(text("one")), None, Some(text(""))]), "0.0:one 2.0:");
+        let spot = DocumentValue::Position { latitude: 1, longitude: -2 };
+        let read_spot = read(&DataType::Position, &[], &[Some(spot)]);
+        assert_eq!(read_spot, "0.0:Position { latitude: 1, longitude: -2 }");
+    }
+}
