@@ -45,4 +45,4 @@ pub use update::{ArithmeticOperator, DocumentUpdate, FieldUpdate, MissingNumber,
 pub use value::{DocumentValue, unique_keys};
 pub use version::{DocumentVersion, DropScope, DroppedScope};
 pub use visible::{ValueVisibility, is_of_type, unrecorded_type};
-pub use zcurve::zcurve;
+pub use zcurve::{ZCURVE_SUFFIX, zcurve};

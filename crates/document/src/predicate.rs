@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use millrace_cursor::TextCursor;
+
 /// Maximum depth of parentheses.
 const DEPTH_MAX: usize = 100;
 
@@ -105,38 +107,37 @@ enum PredicateToken {
 fn tokens(text: &str) -> Result<Vec<(usize, PredicateToken)>, PredicateMistake> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut tokens = Vec::new();
-    let mut at = 0;
-    while let Some(first) = text[at..].chars().next() {
-        let rest = &text[at..];
-        let after_sign = rest.get(1..).unwrap_or_default();
-        let (length, token) = match first {
-            _ if first.is_whitespace() => (first.len_utf8(), None),
+    let mut cursor = TextCursor::new(text);
+    loop {
+        cursor.skip_blanks();
+        let (at, rest) = (cursor.offset(), cursor.rest());
+        let Some(first) = cursor.peek() else { return Ok(tokens) };
+        let token = match first {
             '\'' | '"' => {
                 let (length, quoted) = quoted(rest, first).ok_or_else(|| PredicateMistake {
                     at,
                     reason: format!("expected {first} at the end of the text that begins here"),
                 })?;
-                (length, Some(PredicateToken::Quoted(quoted)))
+                cursor.skip(length);
+                PredicateToken::Quoted(quoted)
             }
-            '+' | '-' if after_sign.starts_with(|c: char| c.is_ascii_digit()) => {
-                let digits = after_sign.find(|c: char| !c.is_ascii_digit()).unwrap_or(after_sign.len());
-                (digits + 1, Some(PredicateToken::Plain(rest[..digits + 1].to_owned())))
+            '+' | '-' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                cursor.skip(1);
+                PredicateToken::Plain(format!("{first}{}", cursor.take_digits()))
             }
-            '.' if rest.starts_with("..") => (2, Some(PredicateToken::To)),
-            '[' | ']' | '(' | ')' | ',' | '=' | '+' | '-' => (1, Some(PredicateToken::Sign(first))),
-            _ if is_word(first) => {
-                let length = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
-                (length, Some(PredicateToken::Plain(rest[..length].to_owned())))
+            '.' if cursor.take("..") => PredicateToken::To,
+            '[' | ']' | '(' | ')' | ',' | '=' | '+' | '-' => {
+                cursor.skip(1);
+                PredicateToken::Sign(first)
             }
+            _ if is_word(first) => PredicateToken::Plain(cursor.take_while(is_word).to_owned()),
             _ => {
                 let reason = format!("found '{first}', which stands only in quotes");
                 return Err(PredicateMistake { at, reason });
             }
         };
-        tokens.extend(token.map(|token| (at, token)));
-        at += length;
+        tokens.push((at, token));
     }
-    Ok(tokens)
 }
 
 /// Length of a quoted text with its quotes, and the text; `None` if it does not end.

@@ -1,3 +1,19 @@
+use crate::DataType;
+
+/// End of the name under which the numbers of a field's positions on a z-curve are known.
+pub const ZCURVE_SUFFIX: &str = "_zcurve";
+
+impl DataType {
+    /// True for positions, and for arrays of them.
+    pub fn has_positions(&self) -> bool {
+        match self {
+            DataType::Position => true,
+            DataType::Array(element) => **element == DataType::Position,
+            _ => false,
+        }
+    }
+}
+
 /// The number of a position on a z-curve: the bits of the longitude (even bits) and of the latitude (odd
 /// bits), both in millionths of a degree.
 pub fn zcurve(latitude: i32, longitude: i32) -> i64 {

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use millrace_cursor::TextPosition;
+
 /// Error in an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -69,13 +71,8 @@ pub struct ExpressionSpot {
 impl ExpressionSpot {
     /// The position of byte `at` of `text`.
     pub(crate) fn of(text: &str, at: usize, function: Option<&str>) -> Self {
-        let before = text.get(..at).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        ExpressionSpot {
-            function: function.map(str::to_owned),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
+        let TextPosition { line, column } = TextPosition::of(text, at);
+        ExpressionSpot { function: function.map(str::to_owned), line, column }
     }
 }
 

@@ -12,7 +12,7 @@ impl ExpressionParser<'_> {
     pub(crate) fn tensor(&mut self, at: usize) -> Result<ExpressionNode, Error> {
         let (tensor_type, order) = self.written_type()?;
         dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
-        if self.take("(") {
+        if self.cursor.take("(") {
             if let Some(mapped) = tensor_type.mapped().next() {
                 let reason =
                     format!("a generated tensor has indexed dimensions only; '{}' is mapped", mapped.name);
@@ -24,8 +24,8 @@ impl ExpressionParser<'_> {
         }
         self.expect(":")?;
         let mut literal = LiteralCells { tensor_type: &tensor_type, order: &order, cells: Vec::new() };
-        self.space();
-        match self.rest().chars().next() {
+        self.cursor.skip_blanks();
+        match self.cursor.peek() {
             Some('{') => literal.map(self, &mut Vec::new())?,
             Some('[') if tensor_type.mapped().next().is_none() => literal.dense(self, &[])?,
             _ if tensor_type.is_scalar() => literal.cell(self, &[], 0)?,
@@ -37,12 +37,12 @@ impl ExpressionParser<'_> {
 
     /// Parses `(x[2],y[3])` with an optional cell type before it, if that is next.
     pub(crate) fn dimensions(&mut self) -> Option<TensorType> {
-        let before = self.at;
-        let rest = self.rest();
+        let before = self.cursor.offset();
+        let rest = self.cursor.rest();
         let found =
             rest.find(']').filter(|end| rest[..*end].contains('[')).and_then(|_| self.tensor_type().ok());
         if found.is_none() {
-            self.at = before;
+            self.cursor.go_to(before);
         }
         found
     }
@@ -116,12 +116,12 @@ impl LiteralCells<'_> {
     fn map(&mut self, parser: &mut ExpressionParser<'_>, outer: &mut Vec<String>) -> Result<(), Error> {
         parser.expect("{")?;
         let mapped = self.tensor_type.mapped().count();
-        while !parser.take("}") {
-            parser.space();
-            if outer.is_empty() && parser.rest().starts_with('{') {
+        while !parser.cursor.take("}") {
+            parser.cursor.skip_blanks();
+            if outer.is_empty() && parser.cursor.rest().starts_with('{') {
                 self.address(parser)?;
             } else {
-                let at = parser.at;
+                let at = parser.cursor.offset();
                 let label = self.label(parser)?;
                 parser.expect(":")?;
                 if outer.len() == mapped {
@@ -135,10 +135,10 @@ impl LiteralCells<'_> {
                     self.cell(parser, &outer.clone(), place)?;
                 } else {
                     outer.push(label);
-                    parser.space();
+                    parser.cursor.skip_blanks();
                     if outer.len() < mapped {
                         self.map(parser, outer)?;
-                    } else if parser.rest().starts_with('[') {
+                    } else if parser.cursor.rest().starts_with('[') {
                         self.dense(parser, &self.order.labels(outer))?;
                     } else if self.tensor_type.dense_size() == 1 {
                         self.cell(parser, &self.order.labels(outer), 0)?;
@@ -148,7 +148,7 @@ impl LiteralCells<'_> {
                     outer.pop();
                 }
             }
-            if !parser.take(",") {
+            if !parser.cursor.take(",") {
                 parser.expect("}")?;
                 return Ok(());
             }
@@ -165,14 +165,14 @@ impl LiteralCells<'_> {
 
     /// Parses `{x:a,y:1}:value`.
     fn address(&mut self, parser: &mut ExpressionParser<'_>) -> Result<(), Error> {
-        let at = parser.at;
+        let at = parser.cursor.offset();
         parser.expect("{")?;
         let mut given: Vec<(String, String)> = Vec::new();
-        while !parser.take("}") {
+        while !parser.cursor.take("}") {
             let dimension = self.label(parser)?;
             parser.expect(":")?;
             given.push((dimension, self.label(parser)?));
-            if !parser.take(",") {
+            if !parser.cursor.take(",") {
                 parser.expect("}")?;
                 break;
             }
@@ -202,12 +202,12 @@ impl LiteralCells<'_> {
 
     /// Parses `[…]`, nested like the indexed dimensions, or flat.
     fn dense(&mut self, parser: &mut ExpressionParser<'_>, labels: &[String]) -> Result<(), Error> {
-        let at = parser.at;
+        let at = parser.cursor.offset();
         let expected = self.tensor_type.dense_size();
         let nesting = self.tensor_type.indexed().count();
         let (mut depth, mut place) = (0, 0);
         loop {
-            if parser.take("[") {
+            if parser.cursor.take("[") {
                 depth += 1;
                 if depth > nesting {
                     return Err(parser.expected("a number: there are more '[' than indexed dimensions"));
@@ -215,7 +215,7 @@ impl LiteralCells<'_> {
             } else {
                 self.cell(parser, labels, self.order.cell(place.min(expected - 1)))?;
                 place += 1;
-                while depth > 0 && parser.take("]") {
+                while depth > 0 && parser.cursor.take("]") {
                     depth -= 1;
                 }
                 if depth == 0 {
@@ -232,11 +232,11 @@ impl LiteralCells<'_> {
     }
 
     fn label(&mut self, parser: &mut ExpressionParser<'_>) -> Result<String, Error> {
-        parser.space();
-        if parser.rest().starts_with(['"', '\'']) {
+        parser.cursor.skip_blanks();
+        if parser.cursor.rest().starts_with(['"', '\'']) {
             return parser.quoted();
         }
-        let minus = if parser.take("-") { "-" } else { "" };
+        let minus = if parser.cursor.take("-") { "-" } else { "" };
         parser.word().map(|word| format!("{minus}{word}")).ok_or_else(|| parser.expected("a label"))
     }
 }

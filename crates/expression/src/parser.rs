@@ -1,5 +1,6 @@
 //! Parser from text to syntax tree, by precedence climbing.
 
+use millrace_cursor::{CommentStyle, NestingDepth, TextCursor};
 use millrace_tensor::{TensorType, WrittenOrder};
 
 use crate::literal::TypedGenerator;
@@ -16,91 +17,60 @@ const DEPTH: usize = 96;
 /// Each is a level of the tree, but not of parentheses.
 const STACKED: usize = 1000;
 
+const COMMENTS: &[CommentStyle] = &[CommentStyle::Line("#")];
+
 pub(crate) fn parse(text: &str) -> Result<ParsedExpression, Error> {
-    let mut parser = ExpressionParser { text, at: 0, depth: 0, stacked: 0 };
+    let cursor = TextCursor::with_comments(text, COMMENTS);
+    let mut parser = ExpressionParser { cursor, depth: NestingDepth::new(DEPTH), stacked: 0 };
     let root = parser.expression()?;
-    parser.space();
-    if parser.at < text.len() {
+    parser.cursor.skip_blanks();
+    if !parser.cursor.is_at_end() {
         return Err(parser.expected("an operator or the end of the expression"));
     }
     Ok(ParsedExpression { source: text.into(), root })
 }
 
 pub(crate) struct ExpressionParser<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) at: usize,
-    depth: usize,
+    pub(crate) cursor: TextCursor<'a>,
+    depth: NestingDepth,
     stacked: usize,
 }
 
 impl<'a> ExpressionParser<'a> {
-    pub(crate) fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
     pub(crate) fn error_at(&self, at: usize, reason: impl Into<String>) -> Error {
-        Error::Syntax { spot: ExpressionSpot::of(self.text, at, None), reason: reason.into() }
+        Error::Syntax { spot: ExpressionSpot::of(self.cursor.text(), at, None), reason: reason.into() }
     }
 
     pub(crate) fn expected(&self, what: &str) -> Error {
-        let found: String = self.rest().chars().take(20).take_while(|c| *c != '\n').collect();
-        let found = if found.is_empty() { "the end".to_owned() } else { format!("'{found}'") };
-        self.error_at(self.at, format!("expected {what}, found {found}"))
-    }
-
-    /// Skips white space and comments.
-    pub(crate) fn space(&mut self) {
-        loop {
-            let rest = self.rest();
-            let trimmed = rest.trim_start();
-            self.at += rest.len() - trimmed.len();
-            if !trimmed.starts_with('#') {
-                return;
-            }
-            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
-        }
-    }
-
-    /// Consumes `symbol` if it is next.
-    pub(crate) fn take(&mut self, symbol: &str) -> bool {
-        self.space();
-        let found = self.rest().starts_with(symbol);
-        if found {
-            self.at += symbol.len();
-        }
-        found
+        self.error_at(self.cursor.offset(), format!("expected {what}, found {}", self.cursor.found()))
     }
 
     pub(crate) fn expect(&mut self, symbol: &str) -> Result<(), Error> {
-        if self.take(symbol) { Ok(()) } else { Err(self.expected(&format!("'{symbol}'"))) }
+        if self.cursor.take(symbol) { Ok(()) } else { Err(self.expected(&format!("'{symbol}'"))) }
     }
 
     /// Consumes a word of letters, digits, `_`, `@` and `$` if one is next.
     pub(crate) fn word(&mut self) -> Option<&'a str> {
-        self.space();
-        let rest = self.rest();
-        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '@' || c == '$';
-        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-        self.at += end;
-        (end > 0).then(|| &rest[..end])
+        self.cursor.word(|c| c.is_alphanumeric() || c == '_' || c == '@' || c == '$')
     }
 
     fn peek_word(&mut self) -> Option<&'a str> {
-        let at = self.at;
+        let at = self.cursor.offset();
         let word = self.word();
-        self.at = at;
+        self.cursor.go_to(at);
         word
     }
 
     /// Parses an expression, with the check of the nesting depth. All nested constructs use this function.
     pub(crate) fn expression(&mut self) -> Result<ExpressionNode, Error> {
-        self.depth += 1;
-        if self.depth > DEPTH {
-            return Err(self
-                .error_at(self.at, format!("nested deeper than {DEPTH} levels; move parts into functions")));
+        if !self.depth.enter() {
+            return Err(self.error_at(
+                self.cursor.offset(),
+                format!("nested deeper than {DEPTH} levels; move parts into functions"),
+            ));
         }
         let expr = self.operators(0);
-        self.depth -= 1;
+        self.depth.leave();
         expr
     }
 
@@ -110,7 +80,7 @@ impl<'a> ExpressionParser<'a> {
         if self.stacked > STACKED {
             let reason =
                 "too many slices of slices, sets after sets or powers of powers; move parts into functions";
-            return Err(self.error_at(self.at, reason));
+            return Err(self.error_at(self.cursor.offset(), reason));
         }
         Ok(())
     }
@@ -131,13 +101,15 @@ impl<'a> ExpressionParser<'a> {
                 chain = None;
                 continue;
             }
-            self.space();
-            let Some((symbol, operator)) = BinaryNumberOp::of_prefix(self.rest()) else { return Ok(left) };
+            self.cursor.skip_blanks();
+            let Some((symbol, operator)) = BinaryNumberOp::of_prefix(self.cursor.rest()) else {
+                return Ok(left);
+            };
             let precedence = operator.precedence();
             if precedence < lowest {
                 return Ok(left);
             }
-            self.at += symbol.len();
+            self.cursor.skip(symbol.len());
             if operator == BinaryNumberOp::Pow && lowest == precedence {
                 self.stack()?;
             }
@@ -158,15 +130,15 @@ impl<'a> ExpressionParser<'a> {
 
     fn list(&mut self, end: &str) -> Result<Vec<ExpressionNode>, Error> {
         let mut list = Vec::new();
-        if self.take(end) {
+        if self.cursor.take(end) {
             return Ok(list);
         }
         loop {
             list.push(self.expression()?);
-            if self.take(end) {
+            if self.cursor.take(end) {
                 return Ok(list);
             }
-            if !self.take(",") {
+            if !self.cursor.take(",") {
                 return Err(self.expected(&format!("',' or '{end}'")));
             }
         }
@@ -176,11 +148,11 @@ impl<'a> ExpressionParser<'a> {
         // A sequence of signs is handled by a loop: `------x` does not nest.
         let mut signs = Vec::new();
         loop {
-            self.space();
-            let at = self.at;
-            if self.take("-") {
+            self.cursor.skip_blanks();
+            let at = self.cursor.offset();
+            if self.cursor.take("-") {
                 signs.push((at, true));
-            } else if self.take("!") {
+            } else if self.cursor.take("!") {
                 signs.push((at, false));
             } else {
                 break;
@@ -190,7 +162,7 @@ impl<'a> ExpressionParser<'a> {
             }
         }
         let mut operand = self.primary()?;
-        while matches!(self.rest().chars().next(), Some('{' | '[')) {
+        while matches!(self.cursor.peek(), Some('{' | '[')) {
             if matches!(operand.kind, ExpressionKind::Slice(..)) {
                 self.stack()?;
             }
@@ -215,11 +187,11 @@ impl<'a> ExpressionParser<'a> {
     }
 
     fn primary(&mut self) -> Result<ExpressionNode, Error> {
-        self.space();
-        let at = self.at;
-        let kind = match self.rest().chars().next() {
+        self.cursor.skip_blanks();
+        let at = self.cursor.offset();
+        let kind = match self.cursor.peek() {
             Some('(') => {
-                self.at += 1;
+                self.cursor.skip(1);
                 let inner = self.expression()?;
                 self.expect(")")?;
                 // A chain inside parentheses must not grow: as an operand it is wrapped, which `operators`
@@ -236,7 +208,7 @@ impl<'a> ExpressionParser<'a> {
     }
 
     pub(crate) fn number(&mut self) -> Result<f64, Error> {
-        let bytes = self.rest().as_bytes();
+        let bytes = self.cursor.rest().as_bytes();
         let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let mut end = digits(0);
         if bytes.get(end) == Some(&b'.') {
@@ -249,21 +221,21 @@ impl<'a> ExpressionParser<'a> {
                 end += 1 + sign + exponent;
             }
         }
-        let number = self.rest()[..end].parse().map_err(|_| self.expected("a number"))?;
-        self.at += end;
+        let number = self.cursor.rest()[..end].parse().map_err(|_| self.expected("a number"))?;
+        self.cursor.skip(end);
         Ok(number)
     }
 
     /// Parses the quoted string that is next; `\` makes the following character literal.
     pub(crate) fn quoted(&mut self) -> Result<String, Error> {
-        let begin = self.at;
-        let mut chars = self.rest().char_indices();
+        let begin = self.cursor.offset();
+        let mut chars = self.cursor.rest().char_indices();
         let quote = chars.next().map(|(_, quote)| quote);
         let mut text = String::new();
         while let Some((i, c)) = chars.next() {
             match c {
                 _ if Some(c) == quote => {
-                    self.at += i + c.len_utf8();
+                    self.cursor.skip(i + c.len_utf8());
                     return Ok(text);
                 }
                 '\\' => text.extend(chars.next().map(|(_, escaped)| match escaped {
@@ -282,7 +254,7 @@ impl<'a> ExpressionParser<'a> {
     fn named(&mut self, at: usize) -> Result<ExpressionNode, Error> {
         let word = self.word().unwrap_or_default();
         let expr = |kind| Ok(ExpressionNode { at, kind });
-        if word == "tensor" && matches!(self.rest().trim_start().chars().next(), Some('<' | '(')) {
+        if word == "tensor" && matches!(self.cursor.rest().trim_start().chars().next(), Some('<' | '(')) {
             return self.tensor(at);
         }
         if let Some(generator) = TypedGenerator::of(word)
@@ -290,16 +262,16 @@ impl<'a> ExpressionParser<'a> {
         {
             return self.generated(at, generator, tensor_type);
         }
-        if self.rest().trim_start().starts_with('(') {
+        if self.cursor.rest().trim_start().starts_with('(') {
             match word {
                 "if" => return self.conditional(at),
                 "switch" => return self.switch(at),
                 _ => {}
             }
             if let Some(function) = function(word) {
-                let before = self.at;
+                let before = self.cursor.offset();
                 let arguments = self.arguments()?;
-                if !self.rest().starts_with('.') {
+                if !self.cursor.rest().starts_with('.') {
                     if !function.arity.contains(&arguments.len()) {
                         let reason = format!(
                             "{word} is called as {}; found {} arguments",
@@ -310,7 +282,7 @@ impl<'a> ExpressionParser<'a> {
                     }
                     return expr(ExpressionKind::Call(function, arguments));
                 }
-                self.at = before;
+                self.cursor.go_to(before);
             }
         }
         match word {
@@ -319,17 +291,17 @@ impl<'a> ExpressionParser<'a> {
             _ => {}
         }
         let mut arguments = Vec::new();
-        let before = self.at;
-        if self.take("(") {
+        let before = self.cursor.offset();
+        if self.cursor.take("(") {
             arguments = self.name_arguments()?;
         } else {
-            self.at = before;
+            self.cursor.go_to(before);
         }
         let mut output = String::new();
-        while self.rest().starts_with('.')
-            && self.rest()[1..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        while self.cursor.rest().starts_with('.')
+            && self.cursor.rest()[1..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
         {
-            self.at += 1;
+            self.cursor.skip(1);
             if !output.is_empty() {
                 output.push('.');
             }
@@ -341,7 +313,7 @@ impl<'a> ExpressionParser<'a> {
 
     /// Parses `$name`, the old writing of `query(name)`.
     fn query_input(&mut self, at: usize) -> Result<ExpressionNode, Error> {
-        self.at += 1;
+        self.cursor.skip(1);
         let Some(input) = self.word() else { return Err(self.expected("the name of a query input")) };
         let argument = NameArgument { text: input.to_owned(), tree: None };
         let name = QualifiedName { name: "query".to_owned(), arguments: vec![argument], output: None };
@@ -355,7 +327,7 @@ impl<'a> ExpressionParser<'a> {
         let then = self.expression()?;
         self.expect(",")?;
         let otherwise = self.expression()?;
-        if self.take(",") {
+        if self.cursor.take(",") {
             // Expected probability of the condition: used when training models, not in evaluation.
             self.expression()?;
         }
@@ -370,7 +342,7 @@ impl<'a> ExpressionParser<'a> {
         self.expect("{")?;
         let mut cases = Vec::new();
         let mut default = None;
-        while !self.take("}") {
+        while !self.cursor.take("}") {
             match self.word() {
                 Some("case") => {
                     let value = self.expression()?;
@@ -383,7 +355,7 @@ impl<'a> ExpressionParser<'a> {
                 }
                 _ => return Err(self.expected("'case value: result', 'default: result' or '}'")),
             }
-            self.take(",");
+            self.cursor.take(",");
         }
         let Some(mut result) = default else {
             return Err(
@@ -406,43 +378,43 @@ impl<'a> ExpressionParser<'a> {
     fn arguments(&mut self) -> Result<Vec<FunctionArgument>, Error> {
         self.expect("(")?;
         let mut arguments = Vec::new();
-        if self.take(")") {
+        if self.cursor.take(")") {
             return Ok(arguments);
         }
         loop {
             arguments.push(self.argument()?);
-            if self.take(")") {
+            if self.cursor.take(")") {
                 return Ok(arguments);
             }
-            if !self.take(",") {
+            if !self.cursor.take(",") {
                 return Err(self.expected("',' or ')'"));
             }
         }
     }
 
     fn argument(&mut self) -> Result<FunctionArgument, Error> {
-        let before = self.at;
+        let before = self.cursor.offset();
         if self.word() == Some("f")
             && let Some(parameters) = self.names()
-            && self.take("(")
+            && self.cursor.take("(")
         {
             let body = self.expression()?;
             self.expect(")")?;
             return Ok(FunctionArgument::Lambda(parameters, body));
         }
-        self.at = before;
+        self.cursor.go_to(before);
         if let Some(names) = self.names()
             && names.len() != 1
         {
             return Ok(FunctionArgument::Names(names));
         }
-        self.at = before;
+        self.cursor.go_to(before);
         self.expression().map(FunctionArgument::Value)
     }
 
     /// Parses `(a,b)`, if that is next.
     fn names(&mut self) -> Option<Vec<String>> {
-        if !self.take("(") {
+        if !self.cursor.take("(") {
             return None;
         }
         let mut names = Vec::new();
@@ -452,10 +424,10 @@ impl<'a> ExpressionParser<'a> {
                 return None;
             }
             names.push(name.to_owned());
-            if self.take(")") {
+            if self.cursor.take(")") {
                 return Some(names);
             }
-            if !self.take(",") {
+            if !self.cursor.take(",") {
                 return None;
             }
         }
@@ -463,33 +435,33 @@ impl<'a> ExpressionParser<'a> {
 
     /// Parses the arguments of a feature or of a profile's function, after the `(`.
     fn name_arguments(&mut self) -> Result<Vec<NameArgument>, Error> {
-        let begin = self.at;
+        let begin = self.cursor.offset();
         let mut arguments = Vec::new();
-        if self.take(")") {
+        if self.cursor.take(")") {
             return Ok(arguments);
         }
         loop {
-            self.space();
-            let from = self.at;
+            self.cursor.skip_blanks();
+            let from = self.cursor.offset();
             let depth = self.depth;
             let tree = self.expression().ok().filter(|_| {
-                self.space();
-                matches!(self.rest().chars().next(), Some(',' | ')'))
+                self.cursor.skip_blanks();
+                matches!(self.cursor.peek(), Some(',' | ')'))
             });
             self.depth = depth;
             if tree.is_none() {
-                self.at = from;
+                self.cursor.go_to(from);
                 self.skip_argument(begin)?;
             }
             let text = match &tree {
                 Some(ExpressionNode { kind: ExpressionKind::Text(text), .. }) => text.clone(),
-                _ => without_space(&self.text[from..self.at]),
+                _ => without_space(&self.cursor.text()[from..self.cursor.offset()]),
             };
             arguments.push(NameArgument { text, tree });
-            if self.take(")") {
+            if self.cursor.take(")") {
                 return Ok(arguments);
             }
-            if !self.take(",") {
+            if !self.cursor.take(",") {
                 return Err(self.expected("',' or ')'"));
             }
         }
@@ -498,7 +470,7 @@ impl<'a> ExpressionParser<'a> {
     /// Skips to the `,` or `)` after an argument that is not an expression.
     fn skip_argument(&mut self, begin: usize) -> Result<(), Error> {
         let mut depth = 0usize;
-        while let Some(c) = self.rest().chars().next() {
+        while let Some(c) = self.cursor.peek() {
             match c {
                 '"' => {
                     self.quoted()?;
@@ -509,7 +481,7 @@ impl<'a> ExpressionParser<'a> {
                 ')' | '}' | ']' => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            self.at += c.len_utf8();
+            self.cursor.skip(c.len_utf8());
         }
         Err(self.error_at(begin, "this parenthesis is not closed"))
     }
@@ -521,13 +493,14 @@ impl<'a> ExpressionParser<'a> {
 
     /// As [`ExpressionParser::tensor_type`], with the order in which its dimensions are written.
     pub(crate) fn written_type(&mut self) -> Result<(TensorType, WrittenOrder), Error> {
-        let begin = self.at;
+        let begin = self.cursor.offset();
         let end = self
+            .cursor
             .rest()
             .find(')')
             .ok_or_else(|| self.expected("a tensor type such as tensor<float>(x[3])"))?;
-        self.at += end + 1;
-        let spec = format!("tensor{}", &self.text[begin..self.at]);
+        self.cursor.skip(end + 1);
+        let spec = format!("tensor{}", &self.cursor.text()[begin..self.cursor.offset()]);
         let tensor_type =
             TensorType::parse(&spec).map_err(|error| self.error_at(begin, error.to_string()))?;
         let order = WrittenOrder::parse(&spec, &tensor_type);

@@ -9,7 +9,7 @@ impl ExpressionParser<'_> {
     pub(crate) fn slice(&mut self, tensor: ExpressionNode) -> Result<ExpressionNode, Error> {
         let at = tensor.at;
         let mut address = Vec::new();
-        if self.take("[") {
+        if self.cursor.take("[") {
             let index = self.expression()?;
             self.expect("]")?;
             let label = match index.kind {
@@ -22,15 +22,15 @@ impl ExpressionParser<'_> {
             loop {
                 let (first, quoted) = self.label()?;
                 match first {
-                    SliceLabel::Fixed(dimension) if !quoted && self.take(":") => {
+                    SliceLabel::Fixed(dimension) if !quoted && self.cursor.take(":") => {
                         address.push((Some(dimension), self.label()?.0));
                     }
                     label => address.push((None, label)),
                 }
-                if self.take("}") {
+                if self.cursor.take("}") {
                     break;
                 }
-                if !self.take(",") {
+                if !self.cursor.take(",") {
                     return Err(self.expected("',' or '}'"));
                 }
             }
@@ -41,24 +41,24 @@ impl ExpressionParser<'_> {
     /// Parses a label: a word or a quoted string, or an expression for its value. The flag is true for a
     /// quoted string.
     fn label(&mut self) -> Result<(SliceLabel, bool), Error> {
-        self.space();
-        let begin = self.at;
-        let fixed = match self.rest().chars().next() {
+        self.cursor.skip_blanks();
+        let begin = self.cursor.offset();
+        let fixed = match self.cursor.peek() {
             Some('"' | '\'') => Some((self.quoted()?, true)),
             Some('-') => {
-                self.at += 1;
+                self.cursor.skip(1);
                 self.word().map(|word| (format!("-{word}"), false))
             }
             _ => self.word().map(|word| (word.to_owned(), false)),
         };
-        self.space();
+        self.cursor.skip_blanks();
         match fixed {
-            Some((label, quoted)) if self.rest().starts_with([',', '}', ':']) => {
+            Some((label, quoted)) if self.cursor.rest().starts_with([',', '}', ':']) => {
                 Ok((SliceLabel::Fixed(label), quoted))
             }
             // The word begins an expression.
             _ => {
-                self.at = begin;
+                self.cursor.go_to(begin);
                 self.expression().map(|computed| (SliceLabel::Computed(computed), false))
             }
         }

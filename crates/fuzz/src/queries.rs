@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use millrace_grouping::{GroupingRequest, Settings};
-use millrace_plan::{Plan, PlanContext};
+use millrace_plan::{Plan, PlanContext, grouping_schema};
 use millrace_query::{Query, QueryLimits, flatten, sorting};
 
 use crate::world::schema;
@@ -44,7 +44,7 @@ pub(crate) fn grouping(input: &[u8]) {
     };
     let settings = Settings::new(&Default::default(), 1_700_000_000).expect("the default time zone is one");
     for request in requests {
-        if let Err(error) = request.check(schema(), &settings) {
+        if let Err(error) = request.check(&grouping_schema(schema()), &settings) {
             tells(&error);
         }
     }

@@ -3,10 +3,12 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hyper::Method;
 use millrace_bucket::BucketId;
+use millrace_store::{StoreVisit, VisitedVersion};
 use serde_json::{Value, json};
 use support::{TestNodes, low_bits};
 
@@ -155,4 +157,75 @@ fn a_group_is_exported_deleted_and_restored_at_any_node() {
     let (status, answer) = nodes.call(0, Method::DELETE, "/group/v1/7?kind=number", "");
     assert_eq!(status, 400, "{answer}");
     assert_eq!(shown(&nodes, 0, "g1"), (200, Some(expected["g1"])));
+}
+
+/// Names of the documents that a visit finds, a few at a time.
+fn visited(nodes: &TestNodes, node: usize, path: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut continuation = String::new();
+    loop {
+        let next = format!("{path}wantedDocumentCount=7&timeout=10s{continuation}");
+        let (status, answer) = nodes.call(node, Method::GET, &next, "");
+        assert_eq!(status, 200, "{next}: {answer}");
+        let documents = answer["documents"].as_array().cloned().unwrap_or_default();
+        found.extend(documents.iter().map(|of| of["id"].as_str().unwrap_or_default().to_owned()));
+        match answer["continuation"].as_str() {
+            Some(token) => continuation = format!("&continuation={token}"),
+            None => break,
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
+    let nodes = TestNodes::start(3, NOTE);
+    for number in 0..20 {
+        let group = if number % 2 == 0 { "even" } else { "odd" };
+        nodes.put(number as usize % 3, group, number, &json!({ "title": "a note", "stars": number }));
+    }
+    nodes.divide("large", 3);
+    for number in 0..60 {
+        nodes.put(number as usize % 3, "large", number, &json!({ "title": "a note", "stars": number }));
+    }
+    let of_group = |group: &str, numbers: std::ops::Range<u32>| -> Vec<String> {
+        let mut ids: Vec<String> =
+            numbers.map(|number| format!("id:notes:note:g={group}:{number}")).collect();
+        ids.sort();
+        ids
+    };
+    let large = of_group("large", 0..60);
+    let (all, group) = ("/document/v1/?cluster=notes&", "/document/v1/notes/note/group/large/?");
+    let everything = visited(&nodes, 0, all);
+    assert_eq!(everything.len(), 80);
+    for node in 0..3 {
+        assert_eq!(visited(&nodes, node, all), everything);
+        assert_eq!(visited(&nodes, node, group), large);
+        let (status, answer) = nodes.call(node, Method::GET, "/document/v1/notes/note/group/large/7", "");
+        assert_eq!((status, answer["fields"]["stars"].as_u64()), (200, Some(7)), "{answer}");
+    }
+    let (status, answer) =
+        nodes.call(0, Method::GET, &format!("{group}wantedDocumentCount=100&timeout=20s"), "");
+    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(60)), "{answer}");
+    let of_node = |node: &Arc<millrace_node::Node>| {
+        let everything = StoreVisit { wanted: 1000, ..StoreVisit::all(&["note"]) };
+        let visited = node.store().visit(&everything).expect("it can be read").visited;
+        let large = |of: &&VisitedVersion| matches!(of, VisitedVersion::Document(of, _) if of.id.as_str().contains("g=large:"));
+        visited.iter().filter(large).count()
+    };
+    let spread: Vec<usize> = nodes.nodes.iter().map(of_node).collect();
+    assert!(spread.iter().all(|count| *count > 0) && spread.iter().sum::<usize>() == 60, "{spread:?}");
+    // A part, then all of the rest: each bucket at once.
+    let some = "/document/v1/notes/note/group/large/?selection=note.stars%3C10&cluster=notes&timeout=20s";
+    let (status, answer) = nodes.call(1, Method::DELETE, some, "");
+    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(10)), "{answer}");
+    assert_eq!(visited(&nodes, 2, group).len(), 50);
+    let whole = "/document/v1/notes/note/group/large/?selection=true&cluster=notes&timeout=20s";
+    let (status, answer) = nodes.call(2, Method::DELETE, whole, "");
+    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(50)), "{answer}");
+    for node in 0..3 {
+        assert_eq!(visited(&nodes, node, group), Vec::<String>::new());
+        assert_eq!(visited(&nodes, node, all).len(), 20);
+    }
 }

@@ -2,11 +2,12 @@
 
 mod expressions;
 
+use millrace_linguistics::did_you_mean;
 use millrace_query::GroupingDefaults;
-use millrace_schema::{Schema, did_you_mean};
 
 use crate::Error;
 use crate::continuation;
+use crate::field::GroupingSchema;
 use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupingReads, GroupsList, HitList};
 use crate::request::{
     GroupAggregator, GroupLimit, GroupingExpression, GroupingOperation, GroupingRequest, OperationTarget,
@@ -53,7 +54,7 @@ impl GroupingRequest {
     /// [`Error::Invalid`] for an unknown field or document summary, an expression of the wrong type, a
     /// misplaced operation, a continuation that no result contains, or a result that could exceed the
     /// settings.
-    pub fn check(&self, schema: &Schema, settings: &Settings) -> Result<CheckedGrouping, Error> {
+    pub fn check(&self, schema: &GroupingSchema<'_>, settings: &Settings) -> Result<CheckedGrouping, Error> {
         let mut checker = GroupingChecker {
             schema,
             settings,
@@ -144,7 +145,7 @@ fn limit(max: Option<GroupLimit>, default: Option<usize>) -> Option<usize> {
 }
 
 struct GroupingChecker<'s> {
-    schema: &'s Schema,
+    schema: &'s GroupingSchema<'s>,
     settings: &'s Settings,
     reads: GroupingReads,
     /// Fields with an element bound to the rows, outermost first.
@@ -224,8 +225,9 @@ impl GroupingChecker<'_> {
                     output.expression
                 )));
             };
-            if let Some(name) = class.as_ref().filter(|name| !self.schema.summaries.contains_key(*name)) {
-                let hint = did_you_mean(name, self.schema.summaries.keys().map(String::as_str));
+            if let Some(name) = class.as_ref().filter(|name| !self.schema.summaries.contains(&name.as_str()))
+            {
+                let hint = did_you_mean(name, self.schema.summaries.iter().copied());
                 return Err(Error::invalid(format!(
                     "schema '{}' has no document summary '{name}'{hint}",
                     self.schema.name

@@ -1,9 +1,9 @@
 //! Fields of a schema in grouping: location of the value, and the substitute for a missing value.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use millrace_document::{DataType, DocumentValue, EncodedLeafValues, LeafColumn, zcurve};
-use millrace_schema::{Schema, SchemaField};
+use millrace_document::{DataType, DocumentValue, EncodedLeafValues, LeafColumn, ZCURVE_SUFFIX, zcurve};
 
 use crate::Error;
 use crate::batch::GroupingBatch;
@@ -11,6 +11,29 @@ use crate::datum::ExpressionDatum;
 use crate::level::GroupingReads;
 use crate::node::ValueKind;
 use crate::request::{GroupingPath, GroupingPathStep};
+
+/// The parts of a schema to which requests refer.
+#[derive(Debug, Clone)]
+pub struct GroupingSchema<'s> {
+    /// The name.
+    pub name: &'s str,
+    /// Types of all fields, by name.
+    pub fields: BTreeMap<&'s str, &'s DataType>,
+    /// Names of the document summaries.
+    pub summaries: Vec<&'s str>,
+}
+
+impl GroupingSchema<'_> {
+    fn field(&self, name: &str) -> Option<(&str, &DataType)> {
+        self.fields.get_key_value(name).map(|(name, data_type)| (*name, *data_type))
+    }
+
+    /// The field of positions whose numbers on a z-curve have this name, unless a field has it.
+    fn field_of_zcurve(&self, name: &str) -> Option<(&str, &DataType)> {
+        let positions = name.strip_suffix(ZCURVE_SUFFIX).filter(|_| !self.fields.contains_key(name))?;
+        self.field(positions).filter(|(_, data_type)| data_type.has_positions())
+    }
+}
 
 /// A checked path into a field.
 #[derive(Debug, Clone)]
@@ -55,11 +78,11 @@ impl CheckedField {
     /// Resolves a path in a schema, and adds it to those that are read.
     pub(crate) fn resolve(
         path: &GroupingPath,
-        schema: &Schema,
+        schema: &GroupingSchema<'_>,
         reads: &mut GroupingReads,
     ) -> Result<Self, Error> {
         let no_field = || {
-            let names: Vec<&str> = schema.fields.keys().map(|name| &**name).take(20).collect();
+            let names: Vec<&str> = schema.fields.keys().copied().take(20).collect();
             Error::invalid(format!(
                 "schema '{}' has no field '{}'; its fields are {}",
                 schema.name,
@@ -67,15 +90,14 @@ impl CheckedField {
                 names.join(", ")
             ))
         };
-        let field = schema.fields.get(path.field.as_str());
         if let Some(position) = schema.field_of_zcurve(&path.field)
             && path.steps.is_empty()
         {
             let (kind, leaf_type) = (ValueKind::Long, DataType::Long);
             return Ok(CheckedField::new(position, FieldReach::ZCurve, Vec::new(), kind, leaf_type, reads));
         }
-        let field = field.ok_or_else(no_field)?;
-        let mut at = &field.data_type;
+        let field = schema.field(&path.field).ok_or_else(no_field)?;
+        let mut at = field.1;
         let mut steps = path.steps.iter();
         let wrong = |at: &DataType, cure: &str| Error::invalid(format!("'{path}' is of type {at}; {cure}"));
         let reach = match at {
@@ -98,7 +120,7 @@ impl CheckedField {
                     }
                     _ => {
                         return Err(wrong(
-                            &field.data_type,
+                            field.1,
                             &format!("write {0}.key, {0}.value or {0}{{\"key\"}}", path.field),
                         ));
                     }
@@ -137,14 +159,14 @@ impl CheckedField {
     }
 
     fn new(
-        field: &SchemaField,
+        (name, data_type): (&str, &DataType),
         reach: FieldReach,
         members: Vec<String>,
         kind: ValueKind,
         leaf_type: DataType,
         reads: &mut GroupingReads,
     ) -> Self {
-        let (name, data_type) = (field.name.to_string(), field.data_type.clone());
+        let (name, data_type) = (name.to_owned(), data_type.clone());
         let column = reads.field(&name, &data_type);
         let first = match reach {
             FieldReach::Whole | FieldReach::Elements | FieldReach::ZCurve => None,
@@ -160,15 +182,18 @@ impl CheckedField {
     }
 
     /// Resolves a position field for `geo_distance`.
-    pub(crate) fn position(name: &str, schema: &Schema, reads: &mut GroupingReads) -> Result<Self, Error> {
-        match schema.fields.get(name) {
-            Some(field) if field.has_positions() => {
+    pub(crate) fn position(
+        name: &str,
+        schema: &GroupingSchema<'_>,
+        reads: &mut GroupingReads,
+    ) -> Result<Self, Error> {
+        match schema.field(name) {
+            Some(field) if field.1.has_positions() => {
                 let (kind, leaf_type) = (ValueKind::Double, DataType::Double);
                 Ok(CheckedField::new(field, FieldReach::Whole, Vec::new(), kind, leaf_type, reads))
             }
-            Some(field) => Err(Error::invalid(format!(
-                "geo_distance needs a position, and '{name}' is of type {}",
-                field.data_type
+            Some((_, data_type)) => Err(Error::invalid(format!(
+                "geo_distance needs a position, and '{name}' is of type {data_type}"
             ))),
             None => Err(Error::invalid(format!("schema '{}' has no field '{name}'", schema.name))),
         }

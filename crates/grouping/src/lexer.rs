@@ -1,26 +1,26 @@
+use millrace_cursor::{CommentStyle, TextCursor, TextPosition};
+
 use crate::Error;
 use crate::request::GroupingNumber;
 
-/// Lexer for words, numbers, texts and symbols. Whitespace and comments between them are ignored: from `//`
-/// or `#` to the end of the line, and between `/*` and `*/`.
+/// Comments: from `//` or `#` to the end of the line, and between `/*` and `*/`.
+const COMMENTS: &[CommentStyle] =
+    &[CommentStyle::Line("//"), CommentStyle::Line("#"), CommentStyle::Block("/*", "*/")];
+
+/// Lexer for words, numbers, texts and symbols. White space and comments between them are ignored.
 #[derive(Clone)]
 pub(crate) struct GroupingLexer<'a> {
-    text: &'a str,
-    at: usize,
+    cursor: TextCursor<'a>,
 }
 
 impl<'a> GroupingLexer<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        GroupingLexer { text, at: 0 }
+        GroupingLexer { cursor: TextCursor::with_comments(text, COMMENTS) }
     }
 
     fn rest(&mut self) -> &'a str {
-        let mut rest = self.text[self.at..].trim_start();
-        while let Some(after) = after_comment(rest) {
-            rest = after.trim_start();
-        }
-        self.at = self.text.len() - rest.len();
-        rest
+        self.cursor.skip_blanks();
+        self.cursor.rest()
     }
 
     pub(crate) fn at_end(&mut self) -> bool {
@@ -32,11 +32,7 @@ impl<'a> GroupingLexer<'a> {
     }
 
     pub(crate) fn take_symbol(&mut self, symbol: char) -> bool {
-        let found = self.peek_symbol(symbol);
-        if found {
-            self.at += symbol.len_utf8();
-        }
-        found
+        self.cursor.take(symbol.encode_utf8(&mut [0; 4]))
     }
 
     pub(crate) fn symbol(&mut self, symbol: char) -> Result<(), Error> {
@@ -55,22 +51,17 @@ impl<'a> GroupingLexer<'a> {
 
     fn word_with(&mut self, also: impl Fn(char) -> bool) -> Option<&'a str> {
         let rest = self.rest();
-        let end = rest
-            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '@' || also(c)))
-            .unwrap_or(rest.len());
-        let word = &rest[..end];
-        if word.is_empty() || word.starts_with(|c: char| c.is_ascii_digit() || also(c)) {
+        if rest.starts_with(|c: char| c.is_ascii_digit() || also(c)) {
             return None;
         }
-        self.at += end;
-        Some(word)
+        self.cursor.word(|c| c.is_alphanumeric() || c == '_' || c == '@' || also(c))
     }
 
     pub(crate) fn take_word(&mut self, word: &str) -> bool {
-        let before = self.at;
+        let before = self.cursor.offset();
         let found = self.word() == Some(word);
         if !found {
-            self.at = before;
+            self.cursor.go_to(before);
         }
         found
     }
@@ -102,22 +93,22 @@ impl<'a> GroupingLexer<'a> {
         let Some(number) = whole.or_else(|| text.parse().ok().map(GroupingNumber::Double)) else {
             return Err(self.expected("a number"));
         };
-        self.at += text.len();
+        self.cursor.skip(text.len());
         // The suffix of a type, as in Java.
-        let rest = &self.text[self.at..];
+        let rest = self.cursor.rest();
         if float && rest.starts_with(['f', 'F', 'd', 'D']) && !rest[1..].starts_with(char::is_alphanumeric) {
-            self.at += 1;
+            self.cursor.skip(1);
         }
         Ok(Some(number))
     }
 
     pub(crate) fn float(&mut self) -> Result<f64, Error> {
-        let before = self.at;
+        let before = self.cursor.offset();
         let negative = self.take_symbol('-');
         if self.take_word("inf") {
             return Ok(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
         }
-        self.at = before;
+        self.cursor.go_to(before);
         match self.number()? {
             Some(GroupingNumber::Long(value)) => Ok(value as f64),
             Some(GroupingNumber::Double(value)) => Ok(value),
@@ -134,7 +125,7 @@ impl<'a> GroupingLexer<'a> {
         while let Some((at, c)) = chars.next() {
             match c {
                 c if c == quote => {
-                    self.at += at + 1;
+                    self.cursor.skip(at + 1);
                     return Ok(Some(text));
                 }
                 '\\' => match chars.next().map(|(_, c)| c) {
@@ -162,30 +153,13 @@ impl<'a> GroupingLexer<'a> {
 
     /// An error at the current position with the expected and the actual text.
     pub(crate) fn expected(&mut self, what: &str) -> Error {
-        let found = match self.rest() {
-            "" => "the end".to_owned(),
-            rest => format!("'{}'", rest.chars().take(20).collect::<String>()),
-        };
-        self.wrong(format!("expected {what}, found {found}"))
+        self.cursor.skip_blanks();
+        self.wrong(format!("expected {what}, found {}", self.cursor.found()))
     }
 
     /// An error at the current position.
     pub(crate) fn wrong(&self, reason: String) -> Error {
-        let before = &self.text[..self.at];
-        let line_at = before.rfind('\n').map_or(0, |at| at + 1);
-        Error::Syntax {
-            line: before.matches('\n').count() + 1,
-            column: before[line_at..].chars().count() + 1,
-            reason,
-        }
+        let TextPosition { line, column } = self.cursor.position();
+        Error::Syntax { line, column, reason }
     }
-}
-
-/// The text after the comment with which it begins; `None` if it does not, or the comment has no end.
-fn after_comment(text: &str) -> Option<&str> {
-    if let Some(inside) = text.strip_prefix("/*") {
-        return inside.split_once("*/").map(|(_, after)| after);
-    }
-    let is_line = text.starts_with("//") || text.starts_with('#');
-    is_line.then(|| text.split_once(['\n', '\r']).map_or("", |(_, after)| after))
 }

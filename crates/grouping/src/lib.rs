@@ -1,8 +1,8 @@
 //! Groups over matching documents: the grouping language, parsed, validated, and executed over columns.
 //!
 //! - [`GroupingRequest`] is the language: `all(group(sender) max(5) order(-count()) each(output(count())))`.
-//! - [`GroupingRequest::check`] validates it against a schema and returns a [`CheckedGrouping`], whose
-//!   execution cannot fail because of the request.
+//! - [`GroupingRequest::check`] validates it against the fields of a schema ([`GroupingSchema`]) and returns
+//!   a [`CheckedGrouping`], whose execution cannot fail because of the request.
 //! - [`GroupingExecution`] collects documents, chunk by chunk. Two executions merge exactly, and
 //!   [`GroupingExecution::paged`] returns the groups. Partial results from other nodes are sent as
 //!   [`CollectedGroups`].
@@ -37,6 +37,7 @@ pub use check::Settings;
 pub use collected::CollectedGroups;
 pub use error::{Error, GroupingFailure};
 pub use execution::{GroupingExecution, HitRef};
+pub use field::GroupingSchema;
 pub use finish::{Fill, PagedGroups};
 pub use functions::{ArgumentKinds, FUNCTIONS, GroupingFunction, ReturnKind};
 pub use level::CheckedGrouping;

@@ -7,6 +7,8 @@ pub use forms::{FORMS, SpecialForm};
 
 use std::collections::HashMap;
 
+use millrace_cursor::NestingDepth;
+
 use crate::Error;
 use crate::lexer::GroupingLexer;
 use crate::request::{
@@ -36,8 +38,12 @@ impl GroupingRequest {
     /// # Ok::<(), millrace_grouping::Error>(())
     /// ```
     pub fn parse(text: &str) -> Result<Vec<GroupingRequest>, Error> {
-        let mut parser =
-            GroupingParser { lexer: GroupingLexer::new(text), aliases: HashMap::new(), depth: 0, parts: 0 };
+        let mut parser = GroupingParser {
+            lexer: GroupingLexer::new(text),
+            aliases: HashMap::new(),
+            depth: NestingDepth::new(MAX_DEPTH),
+            parts: 0,
+        };
         let mut requests = Vec::new();
         loop {
             while parser.lexer.take_symbol('|') || parser.lexer.take_symbol(';') {}
@@ -57,7 +63,7 @@ struct GroupingParser<'a> {
     lexer: GroupingLexer<'a>,
     /// Expression of each alias, and its number of parts.
     aliases: HashMap<String, (GroupingExpression, usize)>,
-    depth: usize,
+    depth: NestingDepth,
     parts: usize,
 }
 
@@ -310,12 +316,11 @@ impl GroupingParser<'_> {
     }
 
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
-        if self.depth == MAX_DEPTH {
+        if !self.depth.enter() {
             return Err(self.lexer.wrong(format!("this is nested deeper than {MAX_DEPTH} levels")));
         }
-        self.depth += 1;
         let result = inner(self);
-        self.depth -= 1;
+        self.depth.leave();
         result
     }
 

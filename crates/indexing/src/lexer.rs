@@ -1,3 +1,4 @@
+use millrace_cursor::{TextCursor, TextPosition};
 use millrace_schema::{SourcePosition, SourcedText};
 
 /// Kind of a token.
@@ -35,41 +36,39 @@ const SYMBOLS: [&str; 24] = [
 /// Offset of an invalid token, with the cause.
 pub(crate) fn tokens(text: &str) -> Result<Vec<IndexingToken>, (usize, String)> {
     let mut tokens = Vec::new();
-    let mut at = 0;
+    let mut cursor = TextCursor::new(text);
     loop {
-        let rest = &text[at..];
-        at += rest.len() - rest.trim_start().len();
-        let rest = &text[at..];
-        let Some(first) = rest.chars().next() else { break };
-        let (kind, length) = if first == '"' || first == '\'' {
-            quoted(rest, first).map_err(|fault| (at, fault.to_string()))?
-        } else if first.is_ascii_digit() {
-            number(rest).map_err(|fault| (at, fault.to_string()))?
-        } else if first.is_alphabetic() || first == '_' {
-            let length =
-                rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
-            (IndexingTokenKind::Name(rest[..length].to_owned()), length)
-        } else if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
-            (IndexingTokenKind::Symbol(symbol), symbol.len())
-        } else {
-            return Err((at, format!("'{first}' is not part of the language")));
+        cursor.skip_blanks();
+        let (start, rest) = (cursor.offset(), cursor.rest());
+        let Some(first) = cursor.peek() else {
+            tokens.push(IndexingToken { kind: IndexingTokenKind::End, start, end: start });
+            return Ok(tokens);
         };
-        tokens.push(IndexingToken { kind, start: at, end: at + length });
-        at += length;
+        let kind = if first == '"' || first == '\'' {
+            let (kind, length) = quoted(rest, first).map_err(|fault| (start, fault.to_string()))?;
+            cursor.skip(length);
+            kind
+        } else if first.is_ascii_digit() {
+            let (kind, length) = number(rest).map_err(|fault| (start, fault.to_string()))?;
+            cursor.skip(length);
+            kind
+        } else if first.is_alphabetic() || first == '_' {
+            let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+            IndexingTokenKind::Name(cursor.take_while(is_part).to_owned())
+        } else if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| cursor.take(symbol)) {
+            IndexingTokenKind::Symbol(symbol)
+        } else {
+            return Err((start, format!("'{first}' is not part of the language")));
+        };
+        tokens.push(IndexingToken { kind, start, end: cursor.offset() });
     }
-    tokens.push(IndexingToken { kind: IndexingTokenKind::End, start: at, end: at });
-    Ok(tokens)
 }
 
 /// Location of an offset in text that starts at a location.
 pub(crate) fn place(source: &SourcedText<String>, offset: usize) -> SourcePosition {
-    let before = &source.value[..offset];
-    let lines = before.matches('\n').count();
-    let column = match before.rfind('\n') {
-        Some(at) => before[at + 1..].chars().count() + 1,
-        None => source.place.column + before.chars().count(),
-    };
-    SourcePosition { file: source.place.file.clone(), line: source.place.line + lines, column }
+    let start = TextPosition { line: source.place.line, column: source.place.column };
+    let TextPosition { line, column } = start.after(&source.value[..offset]);
+    SourcePosition { file: source.place.file.clone(), line, column }
 }
 
 /// Fault of a literal.

@@ -12,6 +12,7 @@
 
 mod expressions;
 
+use millrace_cursor::NestingDepth;
 use millrace_document::DocumentValue;
 use millrace_schema::{SourcePosition, SourcedText};
 
@@ -35,7 +36,8 @@ pub(crate) fn parse(source: &SourcedText<String>, field: &str) -> Result<Indexin
         reason,
     };
     let tokens = lexer::tokens(&source.value).map_err(fail)?;
-    let mut parser = IndexingParser { source, field, tokens, at: 0, depth: 0, operators: 0 };
+    let mut parser =
+        IndexingParser { source, field, tokens, at: 0, depth: NestingDepth::new(DEPTH), operators: 0 };
     let script = parser.script()?;
     parser.expect_end()?;
     Ok(script)
@@ -46,7 +48,7 @@ pub(crate) struct IndexingParser<'a> {
     field: &'a str,
     tokens: Vec<IndexingToken>,
     at: usize,
-    depth: usize,
+    depth: NestingDepth,
     operators: usize,
 }
 
@@ -151,8 +153,7 @@ impl IndexingParser<'_> {
     }
 
     fn primary(&mut self) -> Result<IndexingStep, Error> {
-        self.depth += 1;
-        if self.depth > DEPTH {
+        if !self.depth.enter() {
             return Err(self.fail(format!("expressions are nested deeper than {DEPTH}")));
         }
         let place = self.place();
@@ -185,7 +186,7 @@ impl IndexingParser<'_> {
                 }
             },
         };
-        self.depth -= 1;
+        self.depth.leave();
         Ok(IndexingStep { expression, place })
     }
 

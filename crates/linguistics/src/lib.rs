@@ -24,6 +24,8 @@
 //!
 //! [`segments`] splits query text in scripts without spaces into words.
 //!
+//! [`did_you_mean`] names the known word nearest to an unknown one.
+//!
 //! A [`TextChunker`] cuts a long text into pieces that are embedded separately.
 //!
 //! This crate is independent of documents, columns, schemas and queries. It does not guess the language of a
@@ -38,6 +40,7 @@ mod matching;
 mod segment;
 mod split;
 mod stem;
+mod suggest;
 mod uri;
 
 pub use analyzer::{FieldAnalyzer, TextToken, WrittenToken};
@@ -45,4 +48,5 @@ pub use chunk::{ChunkerFault, TextChunker};
 pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use segment::segments;
+pub use suggest::did_you_mean;
 pub use uri::UriPart;

@@ -53,7 +53,8 @@ mod tests {
     fn a_length_that_a_message_does_not_have_is_refused_before_memory_is_allocated() {
         // Kind 3, and 4,294,967,295 rows; kind 2, and as many replicas.
         let length = [0xff, 0xff, 0xff, 0xff, 0x0f];
-        let rows = [&[3][..], &length, &[0; 14]].concat();
+        let row = [10, 77, 0, 0x7f, b'i', b'd', b':'];
+        let rows = [&[3][..], &length, &row].concat();
         assert!(matches!(decode::<NodeRequest>(&rows), Err(Error::Message(_))));
         let replicas = [&[7, 2][..], &length, &[0; 13]].concat();
         assert!(matches!(decode::<NodeReply>(&replicas), Err(Error::Message(_))));

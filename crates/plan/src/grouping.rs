@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_grouping::{CheckedGrouping, GroupingRequest, Settings};
+use millrace_grouping::{CheckedGrouping, GroupingRequest, GroupingSchema, Settings};
 use millrace_query::Query;
 use millrace_schema::Schema;
 
@@ -22,10 +22,19 @@ pub fn groupings(query: &Query, schema: &Schema, now: i64) -> Result<Vec<Planned
     let mut groupings = Vec::new();
     for text in &query.grouping {
         for request in GroupingRequest::parse(text)? {
-            groupings.push(request.check(schema, &settings).map(Arc::new));
+            groupings.push(request.check(&grouping_schema(schema), &settings).map(Arc::new));
         }
     }
     Ok(groupings)
+}
+
+/// The parts of a schema to which grouping requests refer.
+pub fn grouping_schema(schema: &Schema) -> GroupingSchema<'_> {
+    GroupingSchema {
+        name: &schema.name,
+        fields: schema.fields.iter().map(|(name, field)| (&**name, &field.data_type)).collect(),
+        summaries: schema.summaries.keys().map(String::as_str).collect(),
+    }
 }
 
 /// Checks that each grouping request suits the schema of some plan of the query.

@@ -28,7 +28,7 @@ mod words;
 pub use collapse::{CollapseField, PlannedCollapse};
 pub use collation::LocaleCollation;
 pub use error::Error;
-pub use grouping::{PlannedGrouping, check_groupings, groupings};
+pub use grouping::{PlannedGrouping, check_groupings, grouping_schema, groupings};
 pub use inputs::{EmbeddedInput, embeddings};
 pub use make::{PlanContext, has_field};
 pub use memory::{QUERY_MEMORY_MAX, QueryMemory, QueryMemoryError, QueryMemoryLedger};

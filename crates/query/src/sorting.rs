@@ -1,5 +1,7 @@
 //! The sort specification language: `-date +lowercase(sender) +missing(rank,last)`.
 
+use millrace_cursor::TextCursor;
+
 use crate::syntax::SyntaxFault;
 use crate::{Error, QuerySortKey, SortOrder};
 
@@ -8,11 +10,11 @@ use crate::{Error, QuerySortKey, SortOrder};
 /// # Errors
 /// [`Error::Syntax`] with the position in the text.
 pub fn parse(text: &str) -> Result<Vec<QuerySortKey>, Error> {
-    let mut reader = SortingReader { text, at: 0 };
+    let mut reader = SortingReader { cursor: TextCursor::new(text) };
     let mut keys = Vec::new();
     loop {
-        reader.skip_blanks();
-        if reader.at == text.len() {
+        reader.cursor.skip_blanks();
+        if reader.cursor.offset() == text.len() {
             return Ok(keys);
         }
         keys.push(reader.key().map_err(|fault| fault.in_text("sorting", text))?);
@@ -84,23 +86,24 @@ impl QuerySortKey {
 }
 
 struct SortingReader<'a> {
-    text: &'a str,
-    at: usize,
+    cursor: TextCursor<'a>,
 }
 
 impl SortingReader<'_> {
     fn key(&mut self) -> Result<QuerySortKey, SyntaxFault> {
-        let start = self.at;
-        let order = match self.next() {
+        let start = self.cursor.offset();
+        let order = match self.cursor.peek() {
             Some('+') => Some(SortOrder::Ascending),
             Some('-') => Some(SortOrder::Descending),
             _ => None,
         };
-        self.at += usize::from(order.is_some());
+        if order.is_some() {
+            self.cursor.skip(1);
+        }
         let mut key = self.object(0)?;
         key.order = order;
         let key = key.check().map_err(|reason| SyntaxFault::new(start, reason))?;
-        if self.next().is_some_and(|c| c != ' ') {
+        if self.cursor.peek().is_some_and(|c| c != ' ') {
             return Err(self.unexpected("a blank before the next key"));
         }
         Ok(key)
@@ -108,79 +111,72 @@ impl SortingReader<'_> {
 
     fn object(&mut self, depth: usize) -> Result<QuerySortKey, SyntaxFault> {
         let name = self.token()?;
-        if self.next() != Some('(') {
+        if self.cursor.peek() != Some('(') {
             return Ok(QuerySortKey { field: name, order: None, function: None, missing: None });
         }
         if depth == 2 {
             return Err(self.unexpected("a field"));
         }
-        self.at += 1;
-        self.skip_blanks();
+        self.cursor.skip(1);
+        self.cursor.skip_blanks();
         let mut key = self.object(depth + 1)?;
         let mut arguments = Vec::new();
         loop {
-            self.skip_blanks();
-            match self.next() {
+            self.cursor.skip_blanks();
+            match self.cursor.peek() {
                 Some(',') => {
-                    self.at += 1;
-                    self.skip_blanks();
+                    self.cursor.skip(1);
+                    self.cursor.skip_blanks();
                     arguments.push(self.token()?);
                 }
                 Some(')') => break,
                 _ => return Err(self.unexpected("',' or ')'")),
             }
         }
-        self.at += 1;
+        self.cursor.skip(1);
         if name.eq_ignore_ascii_case("missing") && key.missing.is_none() {
             let mut arguments = arguments.into_iter();
             key.missing = Some((arguments.next().unwrap_or_default(), arguments.next()));
         } else if key.function.is_none() && key.missing.is_none() {
             key.function = Some((name, arguments));
         } else {
-            return Err(SyntaxFault::new(self.at, format!("{name}(…) cannot be around another function")));
+            return Err(SyntaxFault::new(
+                self.cursor.offset(),
+                format!("{name}(…) cannot be around another function"),
+            ));
         }
         Ok(key)
     }
 
     /// Reads a quoted string, or the text up to a delimiter.
     fn token(&mut self) -> Result<String, SyntaxFault> {
-        let rest = &self.text[self.at..];
+        let rest = self.cursor.rest();
         if let Some(body) = rest.strip_prefix('"') {
             let mut token = String::new();
             let mut chars = body.char_indices();
             while let Some((offset, c)) = chars.next() {
                 match c {
                     '"' => {
-                        self.at += 1 + offset + 1;
+                        self.cursor.skip(1 + offset + 1);
                         return Ok(token);
                     }
                     '\\' => token.extend(chars.next().map(|(_, c)| c)),
                     _ => token.push(c),
                 }
             }
-            return Err(SyntaxFault::new(self.at, "this string is not closed; expected '\"'"));
+            return Err(SyntaxFault::new(self.cursor.offset(), "this string is not closed; expected '\"'"));
         }
-        let token = &rest[..rest.find([' ', ',', '(', ')', '"', '\\']).unwrap_or(rest.len())];
+        let token = self.cursor.take_while(|c| ![' ', ',', '(', ')', '"', '\\'].contains(&c));
         if token.is_empty() {
             return Err(self.unexpected("the name of an attribute"));
         }
-        self.at += token.len();
         Ok(token.to_owned())
     }
 
-    fn next(&self) -> Option<char> {
-        self.text[self.at..].chars().next()
-    }
-
-    fn skip_blanks(&mut self) {
-        let rest = &self.text[self.at..];
-        self.at += rest.len() - rest.trim_start().len();
-    }
-
     fn unexpected(&self, expected: &str) -> SyntaxFault {
-        let found = self.next().map_or("the end".to_owned(), |c| format!("{c:?}"));
+        let found = self.cursor.peek().map_or("the end".to_owned(), |c| format!("{c:?}"));
         SyntaxFault::new(
-            self.at,
+            self.cursor.offset(),
             format!("expected {expected}, found {found}; for example: -date +lowercase(sender)"),
         )
     }

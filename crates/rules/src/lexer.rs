@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use millrace_cursor::{CommentStyle, TextCursor, TextPosition};
 use millrace_schema::SourcePosition;
 
 use crate::Error;
@@ -37,6 +38,8 @@ pub(crate) struct PlacedToken {
     pub(crate) place: SourcePosition,
 }
 
+const COMMENTS: &[CommentStyle] = &[CommentStyle::Line("#")];
+
 /// A symbol comes before its own prefixes.
 const SYMBOLS: &[&str] = &[
     "...", ":-", "->", "+>", "<=", ">=", "=~", "[", "]", "(", ")", ",", ";", ":", "/", "!", "&", ".", "=",
@@ -49,49 +52,39 @@ const SYMBOLS: &[&str] = &[
 /// An unknown character, or quotes without an end.
 pub(crate) fn tokens(file: &str, text: &str) -> Result<Vec<PlacedToken>, Error> {
     let mut tokens = Vec::new();
-    let (mut line, mut column) = (1, 1);
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
+    let mut cursor = TextCursor::with_comments(text, COMMENTS);
+    loop {
+        cursor.skip_blanks();
+        let TextPosition { line, column } = cursor.position();
         let place = SourcePosition { file: file.to_owned(), line, column };
-        let wrong = |reason: String| Error::Syntax { place: place.clone(), reason };
-        let (token, length) = if first.is_whitespace() {
-            (None, first.len_utf8())
-        } else if first == '#' {
-            (None, rest.find('\n').unwrap_or(rest.len()))
-        } else if first == '\'' || first == '"' {
-            let inside = &rest[1..];
-            let Some(length) = inside.find([first, '\n']).filter(|end| inside[*end..].starts_with(first))
-            else {
-                return Err(wrong(format!("the quote {first} is not closed: close it on the same line")));
-            };
-            let inside = inside[..length].to_owned();
-            let token = if first == '\'' { RuleToken::Literal(inside) } else { RuleToken::Phrase(inside) };
-            (Some(token), length + 2)
-        } else if first == '…' {
-            (Some(RuleToken::Symbol("...")), first.len_utf8())
-        } else if is_of_word(first) {
-            let length = word_length(rest);
-            (Some(RuleToken::Word(rest[..length].to_owned())), length)
-        } else if let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
-            (Some(RuleToken::Symbol(symbol)), symbol.len())
-        } else {
-            return Err(wrong(format!(
-                "'{first}' has no meaning here: terms are letters and digits, as those that a query is split into"
-            )));
+        let Some(first) = cursor.peek() else {
+            tokens.push(PlacedToken { token: RuleToken::End, place });
+            return Ok(tokens);
         };
-        if let Some(token) = token {
-            tokens.push(PlacedToken { token, place });
-        }
-        for passed in rest[..length].chars() {
-            (line, column) = if passed == '\n' { (line + 1, 1) } else { (line, column + 1) };
-        }
-        rest = &rest[length..];
+        let token = if cursor.take("'") || cursor.take("\"") {
+            let inside = cursor.take_while(|c| c != first && c != '\n');
+            if cursor.take_char() != Some(first) {
+                let reason = format!("the quote {first} is not closed: close it on the same line");
+                return Err(Error::Syntax { place, reason });
+            }
+            let inside = inside.to_owned();
+            if first == '\'' { RuleToken::Literal(inside) } else { RuleToken::Phrase(inside) }
+        } else if cursor.take("…") {
+            RuleToken::Symbol("...")
+        } else if is_of_word(first) {
+            let word = &cursor.rest()[..word_length(cursor.rest())];
+            cursor.skip(word.len());
+            RuleToken::Word(word.to_owned())
+        } else if let Some(symbol) = SYMBOLS.iter().find(|symbol| cursor.take(symbol)) {
+            RuleToken::Symbol(symbol)
+        } else {
+            let reason = format!(
+                "'{first}' has no meaning here: terms are letters and digits, as those that a query is split into"
+            );
+            return Err(Error::Syntax { place, reason });
+        };
+        tokens.push(PlacedToken { token, place });
     }
-    tokens.push(PlacedToken {
-        token: RuleToken::End,
-        place: SourcePosition { file: file.to_owned(), line, column },
-    });
-    Ok(tokens)
 }
 
 fn is_of_word(c: char) -> bool {

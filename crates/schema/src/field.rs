@@ -62,11 +62,7 @@ impl SchemaField {
 
     /// True for a field of positions, or of arrays of them.
     pub fn has_positions(&self) -> bool {
-        match &self.data_type {
-            DataType::Position => true,
-            DataType::Array(element) => **element == DataType::Position,
-            _ => false,
-        }
+        self.data_type.has_positions()
     }
 
     /// True for a field whose values are not split, and that features of text see all the same: each value is

@@ -67,7 +67,7 @@ pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use language::{
     FieldGenerator, InvalidAnswerPolicy, LanguageChain, LanguageModelConfig, PromptTemplate, SearchChain,
 };
-pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, UriPart};
+pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, UriPart, did_you_mean};
 pub use mistakes::{PackageFindings, PackageMistake, PackageMistakes, UnusableParts};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;
@@ -76,4 +76,3 @@ pub use profile::{FunctionDef, InputDef, InputType, RankPhase, RankProfile, Sour
 pub use query_profile::{ProfileValue, QueryProfiles};
 pub use schema::{DocumentSummary, Fieldset, OnnxModelConfig, Schema, SchemaConstant, SummaryField};
 pub use significance::{SignificanceModels, WordFrequencies};
-pub use suggest::did_you_mean;

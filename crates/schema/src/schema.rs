@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_column::ColumnKey;
-use millrace_document::DocumentType;
+use millrace_document::{DocumentType, ZCURVE_SUFFIX};
 
 use crate::{
     FieldMatching, FieldStemming, InputType, ModelExecution, ModelFile, RankProfile, SchemaField,
@@ -41,9 +41,6 @@ pub struct Schema {
     /// Location of the declaration.
     pub place: SourcePosition,
 }
-
-/// End of the name under which the numbers of a field's positions on a z-curve are known.
-const ZCURVE_SUFFIX: &str = "_zcurve";
 
 pub(crate) fn field_of_zcurve<'f>(
     name: &str,

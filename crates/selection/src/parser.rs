@@ -14,6 +14,7 @@
 
 mod literals;
 
+use millrace_cursor::{NestingDepth, TextCursor};
 use regex::RegexBuilder;
 
 use crate::expression::{
@@ -36,16 +37,17 @@ impl DocumentSelection {
     /// # Errors
     /// [`Error::Syntax`] with the position of the first invalid character.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let mut parser = SelectionParser { text, at: 0, depth: 0, operators: 0 };
-        parser.skip_space();
-        let root = if parser.at == text.len() {
+        let mut parser =
+            SelectionParser { cursor: TextCursor::new(text), depth: NestingDepth::new(DEPTH), operators: 0 };
+        parser.cursor.skip_blanks();
+        let root = if parser.cursor.is_at_end() {
             SelectionCondition::Constant(true)
         } else {
             let parsed = parser.or()?;
             parser.condition(parsed)?
         };
-        parser.skip_space();
-        if parser.at < text.len() {
+        parser.cursor.skip_blanks();
+        if !parser.cursor.is_at_end() {
             return Err(parser.fail("expected 'and', 'or' or the end"));
         }
         Ok(DocumentSelection { text: text.to_owned(), root })
@@ -59,9 +61,8 @@ enum ParsedPart {
 }
 
 struct SelectionParser<'t> {
-    text: &'t str,
-    at: usize,
-    depth: usize,
+    cursor: TextCursor<'t>,
+    depth: NestingDepth,
     operators: usize,
 }
 
@@ -98,7 +99,7 @@ impl<'t> SelectionParser<'t> {
         }
         self.deeper()?;
         let inner = self.not()?;
-        self.depth -= 1;
+        self.depth.leave();
         Ok(ParsedPart::Condition(SelectionCondition::Not(Box::new(self.condition(inner)?))))
     }
 
@@ -118,11 +119,11 @@ impl<'t> SelectionParser<'t> {
             (">", SelectionOperator::Greater),
             ("=", SelectionOperator::Glob),
         ];
-        let Some((_, operator)) = operators.into_iter().find(|(symbol, _)| self.eat(symbol)) else {
+        let Some((_, operator)) = operators.into_iter().find(|(symbol, _)| self.cursor.take(symbol)) else {
             return Ok(left);
         };
         let left = self.operand(left)?;
-        let place = self.at;
+        let place = self.cursor.offset();
         let right = self.sum()?;
         let right = self.operand(right)?;
         let pattern = match (operator, &right) {
@@ -160,7 +161,7 @@ impl<'t> SelectionParser<'t> {
                 pattern: None,
             };
             parts.push(SelectionCondition::Compare(Box::new(comparison)));
-            if self.eat(")") {
+            if self.cursor.take(")") {
                 return Ok(ParsedPart::Condition(SelectionCondition::Or(parts)));
             }
             self.expect(",")?;
@@ -187,9 +188,9 @@ impl<'t> SelectionParser<'t> {
         part: fn(&mut Self) -> Result<ParsedPart, Error>,
         operators: &[(&str, SelectionArithmetic)],
     ) -> Result<ParsedPart, Error> {
-        let place = self.at;
+        let place = self.cursor.offset();
         let mut left = part(self)?;
-        while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.eat(symbol)) {
+        while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.cursor.take(symbol)) {
             self.count_operator()?;
             let (first, right) = (self.operand(left)?, part(self)?);
             let right = self.operand(right)?;
@@ -202,12 +203,12 @@ impl<'t> SelectionParser<'t> {
     }
 
     fn value(&mut self) -> Result<ParsedPart, Error> {
-        self.skip_space();
-        let place = self.at;
-        let mut parsed = if self.eat("(") {
+        self.cursor.skip_blanks();
+        let place = self.cursor.offset();
+        let mut parsed = if self.cursor.take("(") {
             self.deeper()?;
             let inner = self.or()?;
-            self.depth -= 1;
+            self.depth.leave();
             self.expect(")")?;
             inner
         } else {
@@ -222,7 +223,7 @@ impl<'t> SelectionParser<'t> {
     }
 
     fn plain_value(&mut self) -> Result<SelectionOperand, Error> {
-        match self.rest().chars().next() {
+        match self.cursor.peek() {
             Some('"' | '\'') => self.text_literal().map(SelectionOperand::Text),
             Some(c) if c.is_ascii_digit() || c == '-' || c == '+' || c == '.' => self.number(),
             Some(c) if c.is_alphabetic() || c == '_' => self.named_value(),
@@ -233,6 +234,7 @@ impl<'t> SelectionParser<'t> {
     }
 
     fn named_value(&mut self) -> Result<SelectionOperand, Error> {
+        let start = self.cursor.offset();
         let name = self.name();
         match name.to_ascii_lowercase().as_str() {
             "null" => return Ok(SelectionOperand::Null),
@@ -240,10 +242,10 @@ impl<'t> SelectionParser<'t> {
             "false" => return Ok(SelectionOperand::Bool(false)),
             "id" => return self.id_part().map(SelectionOperand::Id),
             "and" | "or" | "not" | "in" => {
-                self.at -= name.len();
+                self.cursor.go_to(start);
                 return Err(self.fail(&format!("expected a value, got '{name}'")));
             }
-            "now" if self.eat("(") => {
+            "now" if self.cursor.take("(") => {
                 self.expect(")")?;
                 return Ok(SelectionOperand::Now);
             }
@@ -252,17 +254,18 @@ impl<'t> SelectionParser<'t> {
         if !self.skip_to_dot() {
             return Ok(SelectionOperand::Type(name.to_owned()));
         }
-        self.at += 1;
-        self.skip_space();
+        self.cursor.skip(1);
+        self.cursor.skip_blanks();
+        let place = self.cursor.offset();
         let field = self.name();
         if field.is_empty() {
             return Err(self.fail(&format!("expected a field after '{name}.'")));
         }
-        if self.eat_here("()") {
+        if self.cursor.take_here("()") {
             if field == "version" {
                 return Ok(SelectionOperand::Version(name.to_owned()));
             }
-            self.at -= field.len() + 2;
+            self.cursor.go_to(place);
             return Err(self.fail(&format!("a document type has version(), not {field}()")));
         }
         let steps = self.steps()?;
@@ -282,25 +285,25 @@ impl<'t> SelectionParser<'t> {
                 return Err(self.fail(&format!("a field path has more than {DEPTH} steps")));
             }
             self.skip_to_dot();
-            match self.rest().chars().next() {
+            match self.cursor.peek() {
                 Some('.') => {
-                    let start = self.at;
-                    self.at += 1;
-                    self.skip_space();
+                    let start = self.cursor.offset();
+                    self.cursor.skip(1);
+                    self.cursor.skip_blanks();
                     let member = self.name();
-                    if member.is_empty() || self.rest().starts_with('(') {
+                    if member.is_empty() || self.cursor.rest().starts_with('(') {
                         // A function of the value, not a member.
-                        self.at = start;
+                        self.cursor.go_to(start);
                         return Ok(steps);
                     }
                     steps.push(SelectionStep::Member(member.to_owned()));
                 }
                 Some('{') => {
-                    self.at += 1;
+                    self.cursor.skip(1);
                     steps.push(self.key()?);
                 }
                 Some('[') => {
-                    self.at += 1;
+                    self.cursor.skip(1);
                     let inner = self.until(']')?.trim();
                     steps.push(match inner.strip_prefix('$') {
                         Some(variable) => self.variable(variable)?,
@@ -316,8 +319,8 @@ impl<'t> SelectionParser<'t> {
 
     /// Parses the text after `{`: a key, with or without quotes, or a variable.
     fn key(&mut self) -> Result<SelectionStep, Error> {
-        self.skip_space();
-        if self.rest().starts_with('"') {
+        self.cursor.skip_blanks();
+        if self.cursor.rest().starts_with('"') {
             let key = self.text_literal()?;
             self.expect("}")?;
             return Ok(SelectionStep::Key(key));
@@ -337,21 +340,21 @@ impl<'t> SelectionParser<'t> {
     }
 
     fn until(&mut self, end: char) -> Result<&'t str, Error> {
-        let rest = self.rest();
+        let rest = self.cursor.rest();
         let length = rest.find(end).ok_or_else(|| self.fail(&format!("expected '{end}'")))?;
-        self.at += length + 1;
+        self.cursor.skip(length + 1);
         Ok(&rest[..length])
     }
 
     fn id_part(&mut self) -> Result<IdPart, Error> {
-        let start = self.at;
-        if !self.eat_here(".") {
+        let start = self.cursor.offset();
+        if !self.cursor.take_here(".") {
             return Ok(IdPart::Whole);
         }
         let part = self.name();
-        if self.rest().starts_with('(') {
+        if self.cursor.rest().starts_with('(') {
             // A function of the whole id.
-            self.at = start;
+            self.cursor.go_to(start);
             return Ok(IdPart::Whole);
         }
         match part.to_ascii_lowercase().as_str() {
@@ -364,7 +367,7 @@ impl<'t> SelectionParser<'t> {
             "bucket" => Ok(IdPart::Bucket),
             "gid" => Ok(IdPart::GlobalId),
             _ => {
-                self.at = start + 1;
+                self.cursor.go_to(start + 1);
                 Err(self.fail("an id has scheme, namespace, type, specific, user, group, bucket and gid"))
             }
         }
@@ -375,15 +378,15 @@ impl<'t> SelectionParser<'t> {
         if !self.skip_to_dot() {
             return Ok(None);
         }
-        let start = self.at;
-        self.at += 1;
-        self.skip_space();
+        let start = self.cursor.offset();
+        self.cursor.skip(1);
+        self.cursor.skip_blanks();
         let function = match self.name().to_ascii_lowercase().as_str() {
             "abs" => SelectionFunction::Abs,
             "hash" => SelectionFunction::Hash,
             "lowercase" => SelectionFunction::Lowercase,
             _ => {
-                self.at = start;
+                self.cursor.go_to(start);
                 return Err(self.fail("a value has the functions abs(), hash() and lowercase()"));
             }
         };
@@ -421,8 +424,7 @@ impl<'t> SelectionParser<'t> {
     }
 
     fn deeper(&mut self) -> Result<(), Error> {
-        self.depth += 1;
-        if self.depth > DEPTH { Err(self.fail(&format!("it is nested deeper than {DEPTH}"))) } else { Ok(()) }
+        if self.depth.enter() { Ok(()) } else { Err(self.fail(&format!("it is nested deeper than {DEPTH}"))) }
     }
 
     fn count_operator(&mut self) -> Result<(), Error> {
@@ -437,67 +439,46 @@ impl<'t> SelectionParser<'t> {
 
     /// Reads letters, digits and underscores; may be empty.
     fn name(&mut self) -> &'t str {
-        let rest = self.rest();
-        let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        self.at += length;
-        &rest[..length]
+        self.cursor.take_while(|c| c.is_alphanumeric() || c == '_')
     }
 
     fn sees_keyword(&mut self, keyword: &str) -> bool {
-        self.skip_space();
-        let rest = self.rest();
+        self.cursor.skip_blanks();
+        let rest = self.cursor.rest();
         rest.get(..keyword.len()).is_some_and(|word| word.eq_ignore_ascii_case(keyword))
             && !rest[keyword.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
     }
 
     fn eat_keyword(&mut self, keyword: &str) -> bool {
         let seen = self.sees_keyword(keyword);
-        self.at += if seen { keyword.len() } else { 0 };
-        seen
-    }
-
-    fn eat(&mut self, symbol: &str) -> bool {
-        self.skip_space();
-        self.eat_here(symbol)
-    }
-
-    fn eat_here(&mut self, symbol: &str) -> bool {
-        let seen = self.rest().starts_with(symbol);
-        self.at += if seen { symbol.len() } else { 0 };
+        if seen {
+            self.cursor.skip(keyword.len());
+        }
         seen
     }
 
     /// Skips spaces before a dot; returns true if one is next.
     fn skip_to_dot(&mut self) -> bool {
-        let seen = self.rest().trim_start().starts_with('.');
+        let seen = self.cursor.rest().trim_start().starts_with('.');
         if seen {
-            self.skip_space();
+            self.cursor.skip_blanks();
         }
         seen
     }
 
     fn expect(&mut self, symbol: &str) -> Result<(), Error> {
-        if self.eat(symbol) { Ok(()) } else { Err(self.fail(&format!("expected '{symbol}'"))) }
-    }
-
-    fn skip_space(&mut self) {
-        let rest = self.rest();
-        self.at += rest.len() - rest.trim_start().len();
-    }
-
-    fn rest(&self) -> &'t str {
-        &self.text[self.at..]
+        if self.cursor.take(symbol) { Ok(()) } else { Err(self.fail(&format!("expected '{symbol}'"))) }
     }
 
     fn fail(&self, reason: &str) -> Error {
-        self.fail_at(self.at, reason)
+        self.fail_at(self.cursor.offset(), reason)
     }
 
     fn fail_at(&self, at: usize, reason: &str) -> Error {
         Error::Syntax {
-            selection: self.text.to_owned(),
+            selection: self.cursor.text().to_owned(),
             reason: reason.to_owned(),
-            character: self.text[..at].chars().count() + 1,
+            character: self.cursor.character_at(at),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Crates use those above them on the map, and libraries stay in the rooms that own them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_tidy::Workspace;
 
@@ -33,7 +33,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 27] = [
     ("rustls", &["gateway", "trust", "client", "coordination"]),
     ("rustls-native-certs", &["trust"]),
     ("sonic-rs", &["document"]),
-    ("strsim", &["schema"]),
+    ("strsim", &["linguistics"]),
     ("tokenizers", &["embedding"]),
     (
         "tokio",
@@ -133,6 +133,28 @@ fn all_dependencies(workspace: &Workspace, name: &str) -> BTreeSet<String> {
         }
     }
     found
+}
+
+/// Maximum number of crates of which each uses the next. A longer chain means more to build one after
+/// another, and more to know before the last one.
+const CHAIN_MAX: usize = 12;
+
+#[test]
+fn the_longest_chain_of_crates_is_bounded() {
+    let workspace = Workspace::open();
+    // The longest chain from each crate on; those that it uses are above it in the map, so they are known.
+    let mut chains: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in workspace.layers() {
+        let manifest = workspace.manifest(&name);
+        let used = manifest.dependencies.iter().filter_map(|used| used.strip_prefix("millrace-"));
+        let below = used.filter_map(|used| chains.get(used)).max_by_key(|chain| chain.len());
+        let chain = std::iter::once(name.clone()).chain(below.into_iter().flatten().cloned()).collect();
+        chains.insert(name, chain);
+    }
+    let longest = chains.values().max_by_key(|chain| chain.len()).expect("the map has crates");
+    let shown = longest.join(" > ");
+    assert!(longest.len() <= CHAIN_MAX, "{} crates, move code up or sideways: {shown}", longest.len());
+    assert_eq!(longest.len(), CHAIN_MAX, "lower CHAIN_MAX, so that the chain stays short: {shown}");
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! Parser of lists and weighted tokens in the text of a parameter: `a, b`, `{a: 1, 'b c': 2}`,
 //! `[[1, 2], [3, 4]]`.
 
+use millrace_cursor::TextCursor;
+
 use super::arguments::parse_number;
 use crate::Error;
 
 /// Parses the values of a list; only values with a comma or a quote need quotes.
 pub(crate) fn list(text: &str) -> Result<Vec<String>, Error> {
-    let mut reader = WeightReader { text, at: 0 };
+    let mut reader = WeightReader { cursor: TextCursor::new(text) };
     let mut values = Vec::new();
     if text.trim().is_empty() {
         return Ok(values);
@@ -22,16 +24,16 @@ pub(crate) fn list(text: &str) -> Result<Vec<String>, Error> {
 
 /// Parses weighted tokens.
 pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, Error> {
-    let mut reader = WeightReader { text, at: 0 };
+    let mut reader = WeightReader { cursor: TextCursor::new(text) };
     let mut pairs = Vec::new();
     let (close, inner) = match reader.peek() {
         Some('{') => ('}', None),
         Some('[') => (']', Some(('[', ']'))),
         _ => return Err(Error::value("expected {token: weight, …} or [[token, weight], …]")),
     };
-    reader.bump();
+    reader.cursor.take_char();
     if reader.peek() == Some(close) {
-        reader.bump();
+        reader.cursor.take_char();
         return Ok(pairs);
     }
     loop {
@@ -52,7 +54,7 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, Error> {
         }
         pairs.push((token, weight.as_f64()));
         match reader.peek() {
-            Some(',') => reader.bump(),
+            Some(',') => reader.cursor.skip(1),
             _ => break,
         }
     }
@@ -60,25 +62,19 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, Error> {
     if reader.end() {
         Ok(pairs)
     } else {
-        Err(Error::value(format!("found {:?} after '{close}'", &text[reader.at..])))
+        Err(Error::value(format!("found {:?} after '{close}'", reader.cursor.rest())))
     }
 }
 
 struct WeightReader<'a> {
-    text: &'a str,
-    at: usize,
+    cursor: TextCursor<'a>,
 }
 
 impl WeightReader<'_> {
-    /// Returns the next character that is not blank, and moves [`WeightReader::at`] to it.
+    /// Skips blanks, and returns the next character.
     fn peek(&mut self) -> Option<char> {
-        let rest = &self.text[self.at..];
-        self.at += rest.len() - rest.trim_start().len();
-        self.text[self.at..].chars().next()
-    }
-
-    fn bump(&mut self) {
-        self.at += self.text[self.at..].chars().next().map_or(0, char::len_utf8);
+        self.cursor.skip_blanks();
+        self.cursor.peek()
     }
 
     fn end(&mut self) -> bool {
@@ -88,7 +84,7 @@ impl WeightReader<'_> {
     fn expect(&mut self, wanted: char) -> Result<(), Error> {
         match self.peek() {
             Some(found) if found == wanted => {
-                self.bump();
+                self.cursor.take_char();
                 Ok(())
             }
             Some(found) => Err(Error::value(format!(
@@ -103,14 +99,13 @@ impl WeightReader<'_> {
     fn value(&mut self, ends: &[char]) -> Result<String, Error> {
         match self.peek() {
             Some(quote @ ('"' | '\'')) => {
-                self.bump();
+                self.cursor.take_char();
                 let mut value = String::new();
                 let mut escaped = false;
                 loop {
-                    let Some(c) = self.text[self.at..].chars().next() else {
+                    let Some(c) = self.cursor.take_char() else {
                         return Err(Error::value(format!("a string is not closed; expected {quote}")));
                     };
-                    self.bump();
                     match c {
                         '\\' if !escaped => escaped = true,
                         _ if c == quote && !escaped => return Ok(value),
@@ -122,9 +117,7 @@ impl WeightReader<'_> {
                 }
             }
             _ => {
-                let rest = &self.text[self.at..];
-                let value = &rest[..rest.find(ends).unwrap_or(rest.len())];
-                self.at += value.len();
+                let value = self.cursor.take_while(|c| !ends.contains(&c));
                 if value.trim().is_empty() {
                     return Err(Error::value(format!("expected a value at character {}", self.character())));
                 }
@@ -135,6 +128,6 @@ impl WeightReader<'_> {
 
     /// Position in characters, from 1.
     fn character(&self) -> usize {
-        self.text[..self.at].chars().count() + 1
+        self.cursor.character_at(self.cursor.offset())
     }
 }

@@ -1,6 +1,8 @@
 //! Parameters that add a predicate to a query: `boolean.field`, with the attributes of `boolean.attributes`
 //! and the numbers of `boolean.rangeAttributes`.
 
+use millrace_cursor::TextCursor;
+
 use super::{ParameterReader, parameter};
 use crate::build::predicate_subqueries;
 use crate::{Error, ItemAnnotations, PredicateAttribute, QueryItem};
@@ -51,32 +53,32 @@ fn numbered(attribute: PredicateAttribute<String>) -> Result<PredicateAttribute<
 /// Parses `{name: value, name: [value, value]}`, where a value can be followed by its subqueries:
 /// `value:0x3`, or `value:[0, 1]` for the same. Only names can be quoted: quotes around a value belong to it.
 fn attributes(text: &str) -> Result<Vec<PredicateAttribute<String>>, Error> {
-    let mut reader = AttributeReader { text, at: 0 };
+    let mut reader = AttributeReader { cursor: TextCursor::new(text) };
     let mut attributes = Vec::new();
     if text.is_empty() {
         return Ok(attributes);
     }
-    reader.skip_blanks();
+    reader.cursor.skip_blanks();
     reader.expect('{')?;
     loop {
-        reader.skip_blanks();
+        reader.cursor.skip_blanks();
         if reader.take('}') {
             break;
         }
         let name = reader.name()?;
         reader.expect(':')?;
-        reader.skip_blanks();
+        reader.cursor.skip_blanks();
         if reader.take('[') {
             loop {
-                reader.skip_blanks();
+                reader.cursor.skip_blanks();
                 if reader.take(']') {
                     break;
                 }
                 attributes.push(reader.attribute(&name, ']')?);
                 reader.take(',');
             }
-            reader.skip_blanks();
-            if !reader.rest().starts_with([',', '}']) {
+            reader.cursor.skip_blanks();
+            if !reader.cursor.rest().starts_with([',', '}']) {
                 return Err(reader.unexpected("',' or '}'"));
             }
         } else {
@@ -84,33 +86,19 @@ fn attributes(text: &str) -> Result<Vec<PredicateAttribute<String>>, Error> {
         }
         reader.take(',');
     }
-    match reader.rest() {
+    match reader.cursor.rest() {
         "" => Ok(attributes),
         _ => Err(reader.unexpected("the end")),
     }
 }
 
 struct AttributeReader<'a> {
-    text: &'a str,
-    /// Offset of the unread text.
-    at: usize,
+    cursor: TextCursor<'a>,
 }
 
 impl<'a> AttributeReader<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
-    fn skip_blanks(&mut self) {
-        self.at += self.rest().len() - self.rest().trim_start().len();
-    }
-
     fn take(&mut self, mark: char) -> bool {
-        let found = self.rest().starts_with(mark);
-        if found {
-            self.at += mark.len_utf8();
-        }
-        found
+        self.cursor.take_here(mark.encode_utf8(&mut [0; 4]))
     }
 
     fn expect(&mut self, mark: char) -> Result<(), Error> {
@@ -119,12 +107,12 @@ impl<'a> AttributeReader<'a> {
 
     /// The text up to the first of `ends`.
     fn take_until(&mut self, ends: &[char], expected: &str) -> Result<&'a str, Error> {
-        let Some(length) = self.rest().find(ends) else {
-            self.at = self.text.len();
+        let Some(length) = self.cursor.rest().find(ends) else {
+            self.cursor.go_to(self.cursor.text().len());
             return Err(self.unexpected(expected));
         };
-        let taken = &self.rest()[..length];
-        self.at += length;
+        let taken = &self.cursor.rest()[..length];
+        self.cursor.skip(length);
         Ok(taken)
     }
 
@@ -136,10 +124,10 @@ impl<'a> AttributeReader<'a> {
                 return Ok(name.to_owned());
             }
         }
-        let start = self.at;
+        let start = self.cursor.offset();
         let name = self.take_until(&[':', ',', '}'], "':' after a name")?.trim_end();
         if name.is_empty() {
-            self.at = start;
+            self.cursor.go_to(start);
             return Err(self.unexpected("a name"));
         }
         Ok(name.to_owned())
@@ -147,8 +135,8 @@ impl<'a> AttributeReader<'a> {
 
     /// A value up to `close` or a comma, with its subqueries.
     fn attribute(&mut self, name: &str, close: char) -> Result<PredicateAttribute<String>, Error> {
-        let (start, mut in_list) = (self.at, false);
-        let end = self.rest().find(|c| {
+        let (start, mut in_list) = (self.cursor.offset(), false);
+        let end = self.cursor.rest().find(|c| {
             if in_list {
                 in_list = c != ']';
                 return false;
@@ -157,11 +145,11 @@ impl<'a> AttributeReader<'a> {
             c == ',' || c == close
         });
         let Some(length) = end else {
-            self.at = self.text.len();
+            self.cursor.go_to(self.cursor.text().len());
             return Err(self.unexpected(&format!("',' or '{close}' after a value")));
         };
-        let given = self.rest()[..length].trim_end();
-        self.at += length;
+        let given = self.cursor.rest()[..length].trim_end();
+        self.cursor.skip(length);
         let (value, subqueries) = match given.split_once(':') {
             None => (given, PredicateAttribute::<()>::ALL_SUBQUERIES),
             Some((value, bits)) => match predicate_subqueries(bits.trim()) {
@@ -179,14 +167,17 @@ impl<'a> AttributeReader<'a> {
 
     /// Number of the character at an offset, from 1.
     fn character(&self, at: usize) -> usize {
-        self.text[..at].chars().count() + 1
+        self.cursor.character_at(at)
     }
 
     fn unexpected(&self, expected: &str) -> Error {
-        let found = match self.rest().chars().next() {
+        let found = match self.cursor.peek() {
             Some(found) => format!("{found:?}"),
             None => "the end".to_owned(),
         };
-        Error::value(format!("expected {expected} at character {}, found {found}", self.character(self.at)))
+        Error::value(format!(
+            "expected {expected} at character {}, found {found}",
+            self.character(self.cursor.offset())
+        ))
     }
 }

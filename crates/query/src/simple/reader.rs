@@ -1,5 +1,7 @@
 //! Parser of the simple query language: characters to signed parts of a query.
 
+use millrace_cursor::TextCursor;
+
 use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
 use crate::{
@@ -27,8 +29,7 @@ pub(super) enum PieceSign {
 }
 
 pub(super) struct SimpleReader<'a> {
-    text: &'a str,
-    at: usize,
+    cursor: TextCursor<'a>,
     /// Number of open groups.
     depth: usize,
     field: &'a str,
@@ -48,7 +49,7 @@ impl<'a> SimpleReader<'a> {
         fields: Fields<'a>,
     ) -> Self {
         let end = fields(field).unwrap_or_default();
-        SimpleReader { text, at: 0, depth: 0, field, grammar, annotations, fields, end }
+        SimpleReader { cursor: TextCursor::new(text), depth: 0, field, grammar, annotations, fields, end }
     }
 
     /// Reads all parts, in order.
@@ -61,14 +62,14 @@ impl<'a> SimpleReader<'a> {
         while pieces.len() < PIECES_MAX && self.skip_blanks() {
             if is_web && self.rest().starts_with("OR") && self.ends_at(2) {
                 if has_positive {
-                    self.at += 2;
+                    self.cursor.skip(2);
                     has_positive = false;
                     let is_positive = |piece: &mut SimplePiece| piece.sign != PieceSign::Minus;
                     alternatives.push(pieces.extract_if(.., is_positive).map(|piece| piece.item).collect());
                     continue;
                 }
                 if !alternatives.is_empty() {
-                    self.at += 2;
+                    self.cursor.skip(2);
                     continue;
                 }
             }
@@ -103,7 +104,7 @@ impl<'a> SimpleReader<'a> {
         };
         let is_number = sign == PieceSign::Minus && self.is_negative_number();
         if sign != PieceSign::None && !is_number {
-            self.at += 1;
+            self.cursor.skip(1);
             if !self.rest().starts_with(signed_start) {
                 return None;
             }
@@ -135,16 +136,16 @@ impl<'a> SimpleReader<'a> {
     /// Parses `(a b c)`: any of them, or with `-` before the parenthesis all of them, and none of the parts
     /// with `-` inside. Groups inside are parts of the group around them. A missing end is that of the text.
     fn group(&mut self, sign: PieceSign) -> Option<QueryItem> {
-        self.at += 1;
+        self.cursor.skip(1);
         let (mut items, mut forbidden) = (Vec::new(), Vec::new());
         self.depth += 1;
         while self.skip_blanks() {
             match self.peek() {
                 Some(')') => {
-                    self.at += 1;
+                    self.cursor.skip(1);
                     break;
                 }
-                Some('(') if self.depth >= GROUPS_MAX => self.at += 1,
+                Some('(') if self.depth >= GROUPS_MAX => self.cursor.skip(1),
                 _ => match self.piece() {
                     Some(SimplePiece { sign: PieceSign::Minus, item }) => forbidden.push(item),
                     Some(SimplePiece { item: QueryItem::Or(inner), .. }) => items.extend(inner),
@@ -169,7 +170,7 @@ impl<'a> SimpleReader<'a> {
 
     /// Parses `field:` and a core term, with its weight. `None` for meaningless text, which is skipped.
     pub(super) fn term(&mut self) -> Option<QueryItem> {
-        let start = self.at;
+        let start = self.cursor.offset();
         let named = self.field_name();
         let (field, end) = match &named {
             Some((field, end)) => (field.clone(), end.clone()),
@@ -191,8 +192,8 @@ impl<'a> SimpleReader<'a> {
             (_, TermEnd::Blank) => self.whole(&field),
             _ => self.word(&field),
         };
-        if self.at == start {
-            self.at += self.peek().map_or(0, char::len_utf8);
+        if self.cursor.offset() == start {
+            self.cursor.take_char();
         }
         item
     }
@@ -210,19 +211,14 @@ impl<'a> SimpleReader<'a> {
             return None;
         }
         let term_end = (self.fields)(name)?;
-        self.at += end + 1;
+        self.cursor.skip(end + 1);
         Some((name.to_owned(), term_end))
     }
 
     fn phrase(&mut self, field: &str) -> Option<QueryItem> {
-        let body = &self.text[self.at + 1..];
-        let length = body.find('"').unwrap_or(body.len());
-        let words: Vec<TermText> = body[..length]
-            .split_whitespace()
-            .filter(|word| is_searchable(word))
-            .map(TermText::from)
-            .collect();
-        self.at = (self.at + 1 + length + 1).min(self.text.len());
+        let body = self.in_quotes();
+        let words: Vec<TermText> =
+            body.split_whitespace().filter(|word| is_searchable(word)).map(TermText::from).collect();
         let annotations = self.weighted();
         match words.len() {
             0 => None,
@@ -246,7 +242,7 @@ impl<'a> SimpleReader<'a> {
     fn range(&mut self, field: &str) -> Option<QueryItem> {
         let rest = self.rest();
         let length = number_text::length(rest);
-        self.at += length.max(1);
+        self.cursor.skip(length.max(1));
         let NumberText { low, high, hit_limit } = number_text::parse(&rest[..length])?;
         let annotations = self.weighted();
         Some(QueryItem::Range { field: field.to_owned(), low, high, hit_limit, annotations })
@@ -256,20 +252,28 @@ impl<'a> SimpleReader<'a> {
     fn exact(&mut self, field: &str, terminator: &str) -> Option<QueryItem> {
         let rest = self.rest();
         let length = rest.find(terminator).unwrap_or(rest.len());
-        self.at += (length + terminator.len()).min(rest.len());
+        self.cursor.skip((length + terminator.len()).min(rest.len()));
         let matching = if self.peek() == Some('*') { TermMatch::Prefix } else { TermMatch::Word };
-        self.at += usize::from(matching == TermMatch::Prefix);
+        if matching == TermMatch::Prefix {
+            self.cursor.skip(1);
+        }
         let annotations = self.weighted();
         self.value(field, &rest[..length], matching, annotations)
     }
 
     /// Reads a value in quotes.
     fn quoted(&mut self, field: &str) -> Option<QueryItem> {
-        let body = &self.text[self.at + 1..];
-        let length = body.find('"').unwrap_or(body.len());
-        self.at = (self.at + 1 + length + 1).min(self.text.len());
+        let value = self.in_quotes();
         let annotations = self.weighted();
-        self.value(field, &body[..length], TermMatch::Word, annotations)
+        self.value(field, value, TermMatch::Word, annotations)
+    }
+
+    /// Reads text in quotes, without them; a missing end is that of the text.
+    fn in_quotes(&mut self) -> &'a str {
+        self.cursor.take_here("\"");
+        let inside = self.cursor.take_while(|c| c != '"');
+        self.cursor.take_here("\"");
+        inside
     }
 
     /// Reads a value up to the next blank, with its stars and weight.
@@ -282,7 +286,7 @@ impl<'a> SimpleReader<'a> {
         let chunk = marked.trim_end_matches('!');
         // Parentheses around the term are not part of it.
         let chunk = if chunk.contains('(') { chunk } else { chunk.trim_end_matches(')') };
-        self.at += chunk.len();
+        self.cursor.skip(chunk.len());
         let annotations = self.weighted();
         let (value, matching) = stars(chunk);
         self.value(field, value, matching, annotations)
@@ -318,30 +322,30 @@ impl<'a> SimpleReader<'a> {
 
     /// Parses `{member:term member:term}`: all must match in one element.
     fn same_element(&mut self, field: &str) -> Option<QueryItem> {
-        self.at += 1;
+        self.cursor.skip(1);
         let mut children = Vec::new();
         while self.skip_blanks() {
             if self.peek() == Some('}') {
-                self.at += 1;
+                self.cursor.skip(1);
                 break;
             }
             let rest = self.rest();
             let end =
                 rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(rest.len());
             let member = if rest[end..].starts_with(':') {
-                self.at += end + 1;
+                self.cursor.skip(end + 1);
                 &rest[..end]
             } else {
                 ""
             };
-            let before = self.at;
+            let before = self.cursor.offset();
             children.extend(match self.peek() {
                 Some('"') => self.phrase(member),
                 Some('[' | '<' | '>') => self.range(member),
                 _ => self.word(member),
             });
-            if self.at == before {
-                self.at += self.peek().map_or(0, char::len_utf8);
+            if self.cursor.offset() == before {
+                self.cursor.take_char();
             }
         }
         (!children.is_empty()).then(|| QueryItem::SameElement {
@@ -354,12 +358,8 @@ impl<'a> SimpleReader<'a> {
 
     /// Reads a word with its stars and weight; `None` without a letter or digit.
     fn word(&mut self, field: &str) -> Option<QueryItem> {
-        let rest = self.rest();
-        let length = rest
-            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '{' | '}' | '!'))
-            .unwrap_or(rest.len());
-        let chunk = &rest[..length];
-        self.at += length;
+        let is_part = |c: char| !c.is_whitespace() && !matches!(c, '"' | '(' | ')' | '{' | '}' | '!');
+        let chunk = self.cursor.take_while(is_part);
         if chunk.is_empty() {
             return None;
         }
@@ -384,12 +384,9 @@ impl<'a> SimpleReader<'a> {
     /// Annotations with the weight that is next: `!`, `!!`, `!150`.
     fn weighted(&mut self) -> ItemAnnotations {
         let mut annotations = self.annotations.clone();
-        let marks = self.rest().bytes().take_while(|&byte| byte == b'!').count();
+        let marks = self.cursor.take_while(|c| c == '!').len();
         if marks > 0 {
-            self.at += marks;
-            let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
-            let percent = self.rest()[..digits].parse().ok();
-            self.at += digits;
+            let percent = self.cursor.take_digits().parse().ok();
             let raised = i32::try_from(marks).unwrap_or(i32::MAX).saturating_mul(50).saturating_add(100);
             annotations.weight = percent.unwrap_or(raised);
         }
@@ -397,16 +394,16 @@ impl<'a> SimpleReader<'a> {
     }
 
     pub(super) fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+        self.cursor.rest()
     }
 
     /// Skips `length` bytes, which end between characters.
     pub(super) fn skip(&mut self, length: usize) {
-        self.at += length;
+        self.cursor.skip(length);
     }
 
     pub(super) fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
+        self.cursor.peek()
     }
 
     /// True if a word ends after `length` bytes.
@@ -416,9 +413,8 @@ impl<'a> SimpleReader<'a> {
 
     /// Skips blanks; returns true if text is left.
     pub(super) fn skip_blanks(&mut self) -> bool {
-        let rest = self.rest();
-        self.at += rest.len() - rest.trim_start().len();
-        self.at < self.text.len()
+        self.cursor.skip_blanks();
+        !self.cursor.is_at_end()
     }
 }
 

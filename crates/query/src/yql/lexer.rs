@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use millrace_cursor::{CommentStyle, TextCursor};
+
 use crate::QueryNumber;
 use crate::syntax::SyntaxFault;
 
@@ -38,18 +40,23 @@ const MARKS: [&str; 20] =
 
 /// Reader of single tokens, so that the text after `|` can be left unread.
 pub(super) struct YqlLexer<'a> {
-    pub text: &'a str,
-    /// Offset of the unread text.
-    pub at: usize,
+    pub cursor: TextCursor<'a>,
 }
 
+const COMMENTS: &[CommentStyle] =
+    &[CommentStyle::Line("//"), CommentStyle::Line("#"), CommentStyle::Block("/*", "*/")];
+
 impl<'a> YqlLexer<'a> {
+    pub fn new(text: &'a str) -> Self {
+        YqlLexer { cursor: TextCursor::with_comments(text, COMMENTS) }
+    }
+
     /// The next token, with its offset.
     pub fn next(&mut self) -> Result<(usize, YqlToken<'a>), SyntaxFault> {
         self.skip_blanks()?;
-        let start = self.at;
-        let rest = &self.text[start..];
-        let Some(first) = rest.chars().next() else { return Ok((start, YqlToken::End)) };
+        let start = self.cursor.offset();
+        let rest = self.cursor.rest();
+        let Some(first) = self.cursor.peek() else { return Ok((start, YqlToken::End)) };
         let token = match first {
             '"' | '\'' => YqlToken::String(self.string(first)?),
             '@' => {
@@ -60,7 +67,7 @@ impl<'a> YqlLexer<'a> {
                         "expected a parameter's name after '@', as in @text",
                     ));
                 }
-                self.at += 1 + name.len();
+                self.cursor.skip(1 + name.len());
                 YqlToken::Parameter(name)
             }
             '0'..='9' => YqlToken::Number(self.number()?),
@@ -69,7 +76,7 @@ impl<'a> YqlLexer<'a> {
                 YqlToken::Number(self.number()?)
             }
             '-' if take(&rest[1..], char::is_alphabetic).eq_ignore_ascii_case("infinity") => {
-                self.at += 1 + "infinity".len();
+                self.cursor.skip(1 + "infinity".len());
                 YqlToken::Number(QueryNumber::Float(f64::NEG_INFINITY))
             }
             _ if first.is_alphabetic() || first == '_' => {
@@ -82,12 +89,12 @@ impl<'a> YqlLexer<'a> {
                     }
                     word = &rest[..word.len() + 1 + part.len()];
                 }
-                self.at += word.len();
+                self.cursor.skip(word.len());
                 YqlToken::Word(word)
             }
             _ => match MARKS.into_iter().find(|mark| rest.starts_with(mark)) {
                 Some(mark) => {
-                    self.at += mark.len();
+                    self.cursor.skip(mark.len());
                     YqlToken::Mark(if mark == "==" { "=" } else { mark })
                 }
                 None => {
@@ -107,28 +114,18 @@ impl<'a> YqlLexer<'a> {
     }
 
     fn skip_blanks(&mut self) -> Result<(), SyntaxFault> {
-        loop {
-            let rest = &self.text[self.at..];
-            let trimmed = rest.trim_start();
-            self.at += rest.len() - trimmed.len();
-            if trimmed.starts_with("//") || trimmed.starts_with('#') {
-                self.at += trimmed.find('\n').unwrap_or(trimmed.len());
-            } else if let Some(comment) = trimmed.strip_prefix("/*") {
-                // The star that opens it does not close it.
-                let end = comment
-                    .find("*/")
-                    .ok_or_else(|| SyntaxFault::new(self.at, "this comment is not closed; expected '*/'"))?;
-                self.at += 2 + end + 2;
-            } else {
-                return Ok(());
-            }
+        self.cursor.skip_blanks();
+        if self.cursor.rest().starts_with("/*") {
+            let reason = "this comment is not closed; expected '*/'";
+            return Err(SyntaxFault::new(self.cursor.offset(), reason));
         }
+        Ok(())
     }
 
     /// Reads a string literal, starting at its opening quote.
     fn string(&mut self, quote: char) -> Result<Cow<'a, str>, SyntaxFault> {
-        let start = self.at;
-        let body = &self.text[start + 1..];
+        let start = self.cursor.offset();
+        let body = &self.cursor.rest()[1..];
         let unclosed = || {
             SyntaxFault::new(
                 start,
@@ -137,14 +134,14 @@ impl<'a> YqlLexer<'a> {
         };
         let plain = body.find([quote, '\\']).ok_or_else(unclosed)?;
         if body[plain..].starts_with(quote) {
-            self.at = start + 1 + plain + 1;
+            self.cursor.go_to(start + 1 + plain + 1);
             return Ok(Cow::Borrowed(&body[..plain]));
         }
         let mut text = body[..plain].to_owned();
         let mut chars = body[plain..].char_indices();
         while let Some((offset, c)) = chars.next() {
             if c == quote {
-                self.at = start + 1 + plain + offset + 1;
+                self.cursor.go_to(start + 1 + plain + offset + 1);
                 return Ok(Cow::Owned(text));
             }
             if c != '\\' {
@@ -183,8 +180,8 @@ impl<'a> YqlLexer<'a> {
     }
 
     fn number(&mut self) -> Result<QueryNumber, SyntaxFault> {
-        let start = self.at;
-        let rest = &self.text[start..];
+        let start = self.cursor.offset();
+        let rest = self.cursor.rest();
         let sign = usize::from(rest.starts_with('-'));
         let mut end = sign + take(&rest[sign..], |c| c.is_ascii_digit()).len();
         let mut whole = true;
@@ -201,11 +198,11 @@ impl<'a> YqlLexer<'a> {
             }
         }
         let literal = &rest[..end];
-        self.at += end;
+        self.cursor.skip(end);
         if whole && rest[end..].starts_with(['l', 'L']) {
-            self.at += 1;
+            self.cursor.skip(1);
         }
-        if rest[self.at - start..].starts_with(|c: char| c.is_alphanumeric()) {
+        if self.cursor.peek().is_some_and(char::is_alphanumeric) {
             return Err(SyntaxFault::new(
                 start,
                 format!("expected a number, found {:?}; quote text", take(rest, |c| !c.is_whitespace())),

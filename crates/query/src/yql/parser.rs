@@ -1,5 +1,7 @@
 //! YQL's grammar: tokens to a statement.
 
+use millrace_cursor::NestingDepth;
+
 use super::lexer::{YqlLexer, YqlToken};
 use super::{MAX_DEPTH, YqlStatement, grouping};
 use crate::syntax::{NumberComparison, SyntaxFault, SyntaxForm, SyntaxNode};
@@ -12,7 +14,7 @@ pub(super) struct YqlParser<'a> {
     at: usize,
     /// End of the previous token.
     previous_end: usize,
-    depth: usize,
+    depth: NestingDepth,
     /// Tokens read so far.
     tokens: usize,
     tokens_max: usize,
@@ -22,9 +24,17 @@ type Parsed<T> = Result<T, SyntaxFault>;
 
 impl<'a> YqlParser<'a> {
     pub fn new(text: &'a str, tokens_max: usize) -> Parsed<Self> {
-        let mut lexer = YqlLexer { text, at: 0 };
+        let mut lexer = YqlLexer::new(text);
         let (at, token) = lexer.next()?;
-        Ok(YqlParser { lexer, token, at, previous_end: 0, depth: 0, tokens: 1, tokens_max })
+        Ok(YqlParser {
+            lexer,
+            token,
+            at,
+            previous_end: 0,
+            depth: NestingDepth::new(MAX_DEPTH),
+            tokens: 1,
+            tokens_max,
+        })
     }
 
     pub fn statement(mut self) -> Parsed<YqlStatement> {
@@ -57,7 +67,7 @@ impl<'a> YqlParser<'a> {
             } else if self.take_keyword("timeout")? {
                 statement.timeout = Some(self.amount("timeout 500, in milliseconds")?);
             } else if self.token == YqlToken::Mark("|") {
-                statement.grouping = grouping::split(self.lexer.text, self.lexer.at)?;
+                statement.grouping = grouping::split(self.lexer.cursor.text(), self.lexer.cursor.offset())?;
                 return Ok(statement);
             } else {
                 let at = if self.take_mark(";")? { self.at } else { at };
@@ -479,20 +489,19 @@ impl<'a> YqlParser<'a> {
     }
 
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth == MAX_DEPTH {
+        if !self.depth.enter() {
             return Err(SyntaxFault::new(
                 self.at,
                 "nested too deeply; a list of many alternatives is shorter as: folder in (\"a\", \"b\")",
             ));
         }
-        self.depth += 1;
         let result = inner(self);
-        self.depth -= 1;
+        self.depth.leave();
         result
     }
 
     fn advance(&mut self) -> Parsed<()> {
-        self.previous_end = self.lexer.at;
+        self.previous_end = self.lexer.cursor.offset();
         self.tokens += 1;
         let most = self.tokens_max;
         if self.tokens > most {

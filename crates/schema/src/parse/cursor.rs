@@ -1,6 +1,8 @@
 //! Lexical elements shared by all constructs of a schema file: words, names, lines, blocks, with their
 //! locations.
 
+use millrace_cursor::{CommentStyle, NestingDepth, TextCursor, TextPosition};
+
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, SourcePosition, SourcedText};
 
@@ -10,13 +12,13 @@ pub(crate) type Name = SourcedText<String>;
 /// Maximum nesting of blocks and of types.
 const DEPTH_MAX: usize = 32;
 
+const COMMENTS: &[CommentStyle] = &[CommentStyle::Line("#")];
+
 /// A position in the text of one file.
 pub(crate) struct SchemaCursor<'a> {
     file: &'a str,
-    text: &'a str,
-    line_starts: Vec<usize>,
-    at: usize,
-    depth: usize,
+    cursor: TextCursor<'a>,
+    depth: NestingDepth,
     warnings: Vec<String>,
 }
 
@@ -33,8 +35,8 @@ pub(crate) enum ConstructBody {
 
 impl<'a> SchemaCursor<'a> {
     pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
-        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        SchemaCursor { file, text, line_starts, at: 0, depth: 0, warnings: Vec::new() }
+        let cursor = TextCursor::with_comments(text, COMMENTS);
+        SchemaCursor { file, cursor, depth: NestingDepth::new(DEPTH_MAX), warnings: Vec::new() }
     }
 
     /// Returns the warnings about the text so far.
@@ -49,12 +51,11 @@ impl<'a> SchemaCursor<'a> {
     /// Location of the next token, after white space.
     pub(crate) fn place(&mut self) -> SourcePosition {
         self.skip();
-        self.place_at(self.at)
+        self.place_at(self.cursor.offset())
     }
 
     fn place_at(&self, at: usize) -> SourcePosition {
-        let line = self.line_starts.partition_point(|&start| start <= at);
-        let column = self.text[self.line_starts[line - 1]..at].chars().count() + 1;
+        let TextPosition { line, column } = self.cursor.position_at(at);
         SourcePosition { file: self.file.to_owned(), line, column }
     }
 
@@ -71,7 +72,7 @@ impl<'a> SchemaCursor<'a> {
     }
 
     fn found(&self) -> String {
-        let rest = &self.text[self.at..];
+        let rest = self.cursor.rest();
         let word: String = rest.chars().take_while(|c| is_word(*c)).take(40).collect();
         match rest.chars().next() {
             None => "the end of the file".to_owned(),
@@ -80,44 +81,25 @@ impl<'a> SchemaCursor<'a> {
         }
     }
 
-    fn peek_char(&self) -> Option<char> {
-        self.text[self.at..].chars().next()
-    }
-
     /// Skips white space, line ends and comments.
     pub(crate) fn skip(&mut self) {
-        loop {
-            let rest = &self.text[self.at..];
-            let trimmed = rest.trim_start();
-            self.at += rest.len() - trimmed.len();
-            if !trimmed.starts_with('#') {
-                return;
-            }
-            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
-        }
+        self.cursor.skip_blanks();
     }
 
     /// Skips white space within the line.
     fn skip_in_line(&mut self) {
-        while self.peek_char().is_some_and(|c| c.is_whitespace() && c != '\n') {
-            self.at += self.peek_char().map_or(0, char::len_utf8);
-        }
+        self.cursor.take_while(|c| c.is_whitespace() && c != '\n');
     }
 
     /// True at the end of the text.
     pub(crate) fn at_end(&mut self) -> bool {
         self.skip();
-        self.at == self.text.len()
+        self.cursor.is_at_end()
     }
 
     /// Consumes `c` if it is next.
     pub(crate) fn eat(&mut self, c: char) -> bool {
-        self.skip();
-        let found = self.peek_char() == Some(c);
-        if found {
-            self.at += c.len_utf8();
-        }
-        found
+        self.cursor.take(c.encode_utf8(&mut [0; 4]))
     }
 
     /// Consumes `c`, or fails if it is missing.
@@ -128,37 +110,24 @@ impl<'a> SchemaCursor<'a> {
     /// True if `c` is next.
     pub(crate) fn sees(&mut self, c: char) -> bool {
         self.skip();
-        self.peek_char() == Some(c)
+        self.cursor.peek() == Some(c)
     }
 
     /// True if a character other than `:`, `{`, `}` follows in this line.
     pub(crate) fn sees_more_in_line(&mut self) -> bool {
         self.skip_in_line();
-        self.peek_char().is_some_and(|c| !matches!(c, '\n' | ':' | '{' | '}' | '#'))
+        self.cursor.peek().is_some_and(|c| !matches!(c, '\n' | ':' | '{' | '}' | '#'))
     }
 
     /// Consumes the word if it is next as a whole.
     pub(crate) fn eat_word(&mut self, word: &str) -> bool {
-        self.skip();
-        let rest = &self.text[self.at..];
-        let found = rest.starts_with(word) && !rest[word.len()..].starts_with(is_word);
-        if found {
-            self.at += word.len();
-        }
-        found
+        self.cursor.take_word(word, is_word)
     }
 
     /// Reads the next run of letters, digits, `_`, `-`, `.` and `$`; `None` if there is none.
     pub(crate) fn word(&mut self) -> Option<Name> {
-        self.skip();
-        let rest = &self.text[self.at..];
-        let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        if length == 0 {
-            return None;
-        }
-        let place = self.place_at(self.at);
-        self.at += length;
-        Some(Name { value: rest[..length].to_owned(), place })
+        let place = self.place();
+        self.cursor.word(is_word).map(|word| Name { value: word.to_owned(), place })
     }
 
     /// Reads the name of a field, a profile, a summary.
@@ -194,14 +163,14 @@ impl<'a> SchemaCursor<'a> {
     /// Reads text in double or single quotes, with `\"` and `\\`, if a quote is next.
     pub(crate) fn quoted(&mut self) -> Result<Option<Name>, Error> {
         self.skip();
-        let Some(quote @ ('"' | '\'')) = self.peek_char() else { return Ok(None) };
-        let place = self.place_at(self.at);
+        let Some(quote @ ('"' | '\'')) = self.cursor.peek() else { return Ok(None) };
+        let place = self.place_at(self.cursor.offset());
         let mut value = String::new();
-        let mut chars = self.text[self.at + 1..].char_indices();
+        let mut chars = self.cursor.rest().char_indices().skip(1);
         while let Some((at, c)) = chars.next() {
             match c {
                 c if c == quote => {
-                    self.at += at + 2;
+                    self.cursor.skip(at + 1);
                     return Ok(Some(Name { value, place }));
                 }
                 '\\' => match chars.next() {
@@ -221,16 +190,11 @@ impl<'a> SchemaCursor<'a> {
         if let Some(quoted) = self.quoted()? {
             return Ok(quoted);
         }
-        let rest = &self.text[self.at..];
-        let length = rest
-            .find(|c: char| c.is_whitespace() || matches!(c, '{' | '}' | ',' | '#'))
-            .unwrap_or(rest.len());
-        if length == 0 {
-            return self.expected(what);
+        let place = self.place_at(self.cursor.offset());
+        match self.cursor.take_while(|c| !c.is_whitespace() && !matches!(c, '{' | '}' | ',' | '#')) {
+            "" => self.expected(what),
+            value => Ok(Name { value: value.to_owned(), place }),
         }
-        let place = self.place_at(self.at);
-        self.at += length;
-        Ok(Name { value: rest[..length].to_owned(), place })
     }
 
     /// Reads `: value` as a number.
@@ -316,12 +280,11 @@ impl<'a> SchemaCursor<'a> {
         place: &SourcePosition,
         read: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        if self.depth == DEPTH_MAX {
+        if !self.depth.enter() {
             return self.error_at(place.clone(), format!("nested more than {DEPTH_MAX} deep"));
         }
-        self.depth += 1;
         let result = read(self);
-        self.depth -= 1;
+        self.depth.leave();
         result
     }
 
@@ -342,7 +305,7 @@ impl<'a> SchemaCursor<'a> {
     /// go on over several lines.
     pub(crate) fn literal(&mut self, what: &str) -> Result<SourcedText<String>, Error> {
         self.skip();
-        match self.peek_char() {
+        match self.cursor.peek() {
             Some('[' | '{') => Ok(self.scan(ForeignEnd::Bracket)),
             Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.value(what),
             _ => self.line(what),
@@ -379,12 +342,12 @@ impl<'a> SchemaCursor<'a> {
     /// Reads text up to its end or an unmatched `}`. Quoted text is one unit, comments become spaces,
     /// surrounding white space is dropped.
     fn scan(&mut self, until: ForeignEnd) -> SourcedText<String> {
-        let start = self.at;
+        let start = self.cursor.offset();
         let mut kept = String::new();
         let mut open = 0_usize;
         let mut last_visible = ' ';
-        while let Some(c) = self.peek_char() {
-            let rest = &self.text[self.at..];
+        while let Some(c) = self.cursor.peek() {
+            let rest = self.cursor.rest();
             let length = match c {
                 '}' if open == 0 => break,
                 '\n' if open == 0 && until == ForeignEnd::LineEnd => {
@@ -398,7 +361,7 @@ impl<'a> SchemaCursor<'a> {
                 '#' => {
                     let length = rest.find('\n').unwrap_or(rest.len());
                     kept.extend(std::iter::repeat_n(' ', rest[..length].chars().count()));
-                    self.at += length;
+                    self.cursor.skip(length);
                     continue;
                 }
                 '[' | ']' if until != ForeignEnd::Bracket => 1,
@@ -416,7 +379,7 @@ impl<'a> SchemaCursor<'a> {
                 last_visible = c;
             }
             kept.push_str(&rest[..length]);
-            self.at += length;
+            self.cursor.skip(length);
             if until == ForeignEnd::Bracket && open == 0 {
                 break;
             }
@@ -425,8 +388,9 @@ impl<'a> SchemaCursor<'a> {
         // start of the text.
         let lead = kept.len() - kept.trim_start().len();
         let skipped = kept[..lead].chars().count();
-        let at = self.text[start..].char_indices().nth(skipped).map_or(self.text.len(), |(at, _)| start + at);
-        SourcedText { value: kept.trim().to_owned(), place: self.place_at(at.min(self.at)) }
+        let text = self.cursor.text();
+        let at = text[start..].char_indices().nth(skipped).map_or(text.len(), |(at, _)| start + at);
+        SourcedText { value: kept.trim().to_owned(), place: self.place_at(at.min(self.cursor.offset())) }
     }
 }
 

@@ -30,7 +30,7 @@ fn problems<T>(table: &KeywordTable<T>, decl: impl Fn() -> T) -> Vec<String> {
         let refused = keyword.doc.starts_with("An error");
         match read.and_then(|()| if cursor.at_end() { Ok(()) } else { cursor.expected("the end") }) {
             Err(error) if !refused => problems.push(format!("{}: {}: {error}", table.block, keyword.usage)),
-            Ok(()) if refused && table.block != "type" => {
+            Ok(()) if refused => {
                 problems.push(format!("{}: {} is not refused", table.block, keyword.usage));
             }
             _ => {}

@@ -33,7 +33,7 @@ pub(super) static TYPES: KeywordTable<Option<TypeDecl>> = KeywordTable {
         "tensor", "tensor<float>(x[3])", "A tensor with the type of its cells and its dimensions.",
             |cursor, word, parsed| { *parsed = Some(TypeDecl::Tensor(tensor(cursor, word)?)); Ok(()) };
         unlisted:
-        "annotationreference", "annotationreference<person>", "An error: there are no annotations.", annotation_reference;
+        "annotationreference", "annotationreference<person>", "An error: annotation references are not supported.", annotation_reference;
     },
 };
 

@@ -7,24 +7,24 @@ use crate::expression::SelectionOperand;
 impl SelectionParser<'_> {
     /// Parses a number with its sign, in any form of Java.
     pub(super) fn number(&mut self) -> Result<SelectionOperand, Error> {
-        let start = self.at;
-        let negative = self.eat_here("-");
-        if negative || self.eat_here("+") {
-            self.skip_space();
+        let start = self.cursor.offset();
+        let negative = self.cursor.take_here("-");
+        if negative || self.cursor.take_here("+") {
+            self.cursor.skip_blanks();
         }
         let signed = |number: SelectionOperand| match number {
             SelectionOperand::Integer(number) if negative => SelectionOperand::Integer(-number),
             SelectionOperand::Float(number) if negative => SelectionOperand::Float(-number),
             number => number,
         };
-        let rest = self.rest();
+        let rest = self.cursor.rest();
         if let Some(digits) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
             let length = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
             // All 64 bits can be written; the highest is the sign.
             let Ok(bits) = u64::from_str_radix(&digits[..length], 16) else {
                 return Err(self.fail("expected 1 to 16 hexadecimal digits after 0x"));
             };
-            self.at += 2 + length;
+            self.cursor.skip(2 + length);
             return Ok(signed(SelectionOperand::Integer(i128::from(bits as i64))));
         }
         let mut end = 0;
@@ -48,23 +48,24 @@ impl SelectionParser<'_> {
         };
         match parsed {
             Some(number) => {
-                self.at += end;
+                self.cursor.skip(end);
                 // Suffixes of types, as in Java.
                 let suffixes: &[&str] = match number {
                     SelectionOperand::Float(_) if written.contains('.') => &["f", "F", "d", "D"],
                     SelectionOperand::Integer(_) => &["l", "L"],
                     _ => &[],
                 };
-                let more = self.rest().chars().nth(1).is_some_and(|c| c.is_alphanumeric() || c == '_');
+                let more = self.cursor.rest().chars().nth(1).is_some_and(|c| c.is_alphanumeric() || c == '_');
                 if !more
-                    && let Some(suffix) = suffixes.iter().find(|suffix| self.rest().starts_with(**suffix))
+                    && let Some(suffix) =
+                        suffixes.iter().find(|suffix| self.cursor.rest().starts_with(**suffix))
                 {
-                    self.at += suffix.len();
+                    self.cursor.skip(suffix.len());
                 }
                 Ok(signed(number))
             }
             None => {
-                self.at = start;
+                self.cursor.go_to(start);
                 Err(self.fail("expected a number"))
             }
         }
@@ -72,7 +73,7 @@ impl SelectionParser<'_> {
 
     /// Parses a text in double or single quotes.
     pub(super) fn text_literal(&mut self) -> Result<String, Error> {
-        let rest = self.rest();
+        let rest = self.cursor.rest();
         let mut text = String::new();
         let mut chars = rest.char_indices();
         // Single quotes are also valid: they need no escape in JSON.
@@ -80,7 +81,7 @@ impl SelectionParser<'_> {
         while let Some((at, c)) = chars.next() {
             match c {
                 c if c == quote => {
-                    self.at += at + 1;
+                    self.cursor.skip(at + 1);
                     return Ok(text);
                 }
                 '\\' => {
