@@ -30,7 +30,7 @@ impl dyn ClusterView + '_ {
     /// is in it: groups among them can be divided.
     ///
     /// # Errors
-    /// Those of [`ClusterView::owner`]; the cluster state has no such bucket.
+    /// Those of `owner`; the cluster state has no such bucket.
     pub fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
         let state = self.state()?;
         if !state.has_bucket(bucket) {
