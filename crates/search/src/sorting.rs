@@ -1,5 +1,6 @@
 //! The first documents in an order other than relevance.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -112,19 +113,22 @@ impl PreparedOrder {
                 Some(column) => view.columns(column, range.clone()),
                 None => Ok(vec![None; range.len()]),
             });
-            let mut columns: Vec<Vec<Option<Column>>> = columns.collect::<Result<_, _>>()?;
-            for (key, columns) in self.keys.iter().zip(&mut columns) {
-                let Some(inside) = &key.inside else { continue };
-                for chunk in chunks {
-                    let column = &mut columns[chunk.chunk - range.start];
-                    *column =
-                        column.as_ref().map(|column| key.first_values(inside, column, &chunk.documents));
-                }
-            }
+            let columns: Vec<Vec<Option<Column>>> = columns.collect::<Result<_, _>>()?;
             for chunk in chunks {
                 let scores = scores.next();
                 candidate.chunk = chunk.chunk;
-                let column = |key: usize| columns.get(key)?.get(chunk.chunk - range.start)?.as_ref();
+                // Of values inside others the first ones are found when a document is compared by them.
+                let inside: Vec<OnceCell<Column>> = vec![OnceCell::new(); self.keys.len()];
+                let column = |key: usize| {
+                    let stored = columns.get(key)?.get(chunk.chunk - range.start)?.as_ref()?;
+                    let order = &self.keys[key];
+                    Some(match &order.inside {
+                        None => stored,
+                        Some(reader) => {
+                            inside[key].get_or_init(|| order.first_values(reader, stored, &chunk.documents))
+                        }
+                    })
+                };
                 let next = |bound: &Option<SortBound>, from: usize| match bound {
                     Some(bound) => bound.skip(column(0), &chunk.documents, from),
                     None => from,
