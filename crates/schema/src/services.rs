@@ -9,10 +9,14 @@ mod container;
 mod content;
 mod elements;
 mod embedder;
+mod embedder_settings;
 mod federation;
 pub(crate) mod indexes;
 mod language;
 mod preprocess;
+#[cfg(test)]
+mod setting_tests;
+mod settings;
 mod snippets;
 mod topology;
 mod tuning;
@@ -30,6 +34,8 @@ use crate::{
     SourceTarget, xml,
 };
 use elements::{ElementSupport, KnownElement};
+use settings::SettingTable;
+pub use settings::{ServiceBlock, ServiceSetting};
 
 /// Path of the file.
 pub(crate) const FILE: &str = "services.xml";
@@ -46,6 +52,17 @@ pub(crate) struct ServicesFile {
     pub containers_known: bool,
     /// True if all content clusters are valid.
     pub content_known: bool,
+}
+
+/// The settings in services.xml that are read by a table, block by block.
+pub fn service_blocks() -> Vec<ServiceBlock> {
+    let mut blocks = vec![federation::OPTIONS.documented(), snippets::SETTINGS.documented()];
+    blocks.extend(indexes::documented());
+    blocks.push(embedder::TYPES.documented());
+    blocks.extend(embedder_settings::TABLES.map(SettingTable::documented));
+    blocks.push(embedder_settings::EXECUTION.documented());
+    blocks.extend(language::documented());
+    blocks
 }
 
 /// Reads the file, without invalid parts; schemas and files are those of the package. `None` if it is not a

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roxmltree::Node;
 
-use super::{FILE, document_size, embedder, language, number};
+use super::{FILE, document_size, embedder, embedder_settings, language, number};
 use crate::package::Files;
 use crate::suggest::one_of;
 use crate::{
@@ -124,7 +124,7 @@ fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, ModelExecutio
         .filter(|model| model.tag_name().name() == "model")
         .map(|model| {
             let name = super::required(model, "name")?;
-            Ok((name.to_owned(), embedder::Settings { node: model }.execution("")?))
+            Ok((name.to_owned(), embedder_settings::execution(model)?))
         })
         .collect()
 }
@@ -132,15 +132,15 @@ fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, ModelExecutio
 fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<EmbedderConfig>, Error> {
     let id = node.attribute("id").or(node.attribute("class")).unwrap_or_default();
     if let Some(component_type) = node.attribute("type") {
-        if !embedder::TYPES.contains(&component_type) {
-            let known = one_of(embedder::TYPES.iter().copied());
+        let Some(means) = embedder::TYPES.find(component_type) else {
+            let known = one_of(embedder::TYPES.names());
             return xml::invalid(
                 FILE,
                 node,
                 format!("unknown component type '{component_type}': expected {known}"),
             );
-        }
-        return embedder::read(node, component_type).map(Some);
+        };
+        return embedder::read(node, component_type, means).map(Some);
     }
     let class = node.attribute("class").unwrap_or(id);
     if class == ASSISTANTS_SEARCH {
