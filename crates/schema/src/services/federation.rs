@@ -248,7 +248,7 @@ pub(super) static OPTIONS: SettingTable<SettingReader<FederationOptions>> = Sett
                 ));
                 Ok(())
             };
-        "optional", "<federationoptions optional='true'/>", "The query does not wait for the source.",
+        "optional", "<federationoptions optional='true'/>", "The query waits for the source no longer than for the others.",
             |given, options| { options.optional = Some(flag(given)?); Ok(()) };
         // A query that names no sources searches all of them.
         "default", "<federationoptions default='true'/>", "No effect: a query that names no sources searches all.",
