@@ -18,12 +18,14 @@ mod preprocess;
 mod setting_tests;
 mod settings;
 mod snippets;
+mod special_tokens;
 mod topology;
 mod tuning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_linguistics::SpecialTokens;
 use roxmltree::Node;
 
 use crate::package::Files;
@@ -57,6 +59,7 @@ pub(crate) struct ServicesFile {
 /// The settings in services.xml that are read by a table, block by block.
 pub fn service_blocks() -> Vec<ServiceBlock> {
     let mut blocks = vec![federation::OPTIONS.documented(), snippets::SETTINGS.documented()];
+    blocks.extend(special_tokens::documented());
     blocks.extend(indexes::documented());
     blocks.push(embedder::TYPES.documented());
     blocks.extend(embedder_settings::TABLES.map(SettingTable::documented));
@@ -238,6 +241,8 @@ fn choose_container(
     let embedders = once(all().flat_map(|container| &container.embedders), |one| &one.id);
     let language_models = once(all().flat_map(|container| &container.language_models), |one| &one.id);
     let generators = once(all().flat_map(|container| &container.generators), |one| &one.id);
+    let mut special_tokens = SpecialTokens::default();
+    all().for_each(|container| special_tokens.extend(&container.special_tokens));
     let chains = once(all().flat_map(|container| &container.chains), |one| &one.id);
     let model_evaluation = containers
         .iter()
@@ -257,6 +262,7 @@ fn choose_container(
     container.embedders = embedders;
     container.language_models = language_models;
     container.generators = generators;
+    container.special_tokens = special_tokens;
     container.chains = chains;
     container.model_evaluation = model_evaluation;
     container
@@ -293,7 +299,7 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
         ElementSupport::Refused(reason) => {
             findings.keep(xml::invalid::<()>(FILE, element, format!("<{name}> in <{parent}>: {reason}")));
         }
-        ElementSupport::NoEffect(_) if snippets::is_config(element) => {}
+        ElementSupport::NoEffect(_) if snippets::is_read(element) || special_tokens::is_read(element) => {}
         ElementSupport::NoEffect(reason) => {
             let place = xml::place(FILE, element);
             findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));

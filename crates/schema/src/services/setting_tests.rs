@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::settings::{GivenSetting, ServiceBlock, SettingReader, SettingTable};
-use super::{embedder_settings, federation, language, service_blocks, snippets};
+use super::{embedder_settings, federation, language, service_blocks, snippets, special_tokens};
 
 /// The element of an example.
 fn parse(usage: &str) -> Result<roxmltree::Document<'_>, String> {
@@ -59,6 +59,9 @@ fn every_example_is_read() {
     found.extend(unread(&snippets::SETTINGS));
     found.extend(embedder_settings::TABLES.iter().flat_map(|table| unread(table)));
     found.extend(unread(&embedder_settings::EXECUTION));
+    found.extend(unread(&special_tokens::LISTS));
+    found.extend(unread(&special_tokens::LIST));
+    found.extend(unread(&special_tokens::TOKEN));
     found.extend(unread(&language::CLIENT_SETTINGS));
     found.extend(unread(&language::GENERATOR_SETTINGS));
     found.extend(unread(&language::SEARCHER_SETTINGS));
@@ -74,6 +77,7 @@ fn every_table_is_documented() {
         include_str!("indexes.rs"),
         include_str!("language.rs"),
         include_str!("snippets.rs"),
+        include_str!("special_tokens.rs"),
     ];
     let tables = sources.iter().flat_map(|source| source.lines()).filter(|line| {
         let is_table = line.contains(": SettingTable<") || line.contains(": EmbedderSettings =");

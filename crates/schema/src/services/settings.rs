@@ -92,6 +92,13 @@ pub(super) struct GivenSetting<'a, 'i, 'w> {
     pub warnings: &'w mut Vec<String>,
 }
 
+/// Entries of a list in a config definition: each `<item>`, or the element itself, which stands for one entry
+/// with `operation='append'`.
+pub(super) fn entries<'a, 'i>(list: Node<'a, 'i>) -> Vec<Node<'a, 'i>> {
+    let items: Vec<Node<'_, '_>> = xml::named(list, "item").collect();
+    if items.is_empty() { vec![list] } else { items }
+}
+
 /// Function that reads one setting into the parts of its block.
 pub(super) type SettingReader<T> = fn(&mut GivenSetting<'_, '_, '_>, &mut T) -> Result<(), Error>;
 
@@ -136,14 +143,26 @@ impl<T> SettingTable<SettingReader<T>> {
         let mut seen: Vec<&str> = Vec::new();
         for child in xml::elements(node) {
             let name = child.tag_name().name();
-            let Some(read) = self.find(name) else {
-                return xml::invalid(FILE, child, unknown(name, &self.hint(name)));
-            };
             if !seen.contains(&name) {
                 seen.push(name);
-                read(&mut GivenSetting::element(child, warnings), parts)?;
+                self.read_element(child, parts, warnings, &unknown)?;
             }
         }
         Ok(())
+    }
+
+    /// Reads one element.
+    pub(super) fn read_element(
+        &self,
+        element: Node<'_, '_>,
+        parts: &mut T,
+        warnings: &mut Vec<String>,
+        unknown: impl Fn(&str, &str) -> String,
+    ) -> Result<(), Error> {
+        let name = element.tag_name().name();
+        match self.find(name) {
+            Some(read) => read(&mut GivenSetting::element(element, warnings), parts),
+            None => xml::invalid(FILE, element, unknown(name, &self.hint(name))),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use roxmltree::Node;
 
 use super::FILE;
-use super::settings::{GivenSetting, SettingReader, SettingRow, SettingTable, settings};
+use super::settings::{GivenSetting, SettingReader, SettingRow, SettingTable, entries, settings};
 use crate::suggest::did_you_mean;
 use crate::{Error, SnippetLengths, SnippetSettings, xml};
 
@@ -17,7 +17,7 @@ static LENGTHS: &[SettingRow<SettingReader<SnippetLengths>>] = settings! {
         |given, lengths| { lengths.length = given.number()?; Ok(()) };
     "surround_max", "<surround_max>128</surround_max>", "The text beside each word of the query, at most.",
         |given, lengths| { lengths.surround_max = given.number()?; Ok(()) };
-    "min_length", "<min_length>128</min_length>", "The length below which the beginning of the text is added.",
+    "min_length", "<min_length>128</min_length>", "The length below which there are more passages than `max_matches`.",
         |given, lengths| { lengths.min_length = given.number()?; Ok(()) };
     "prefix", "<prefix>true</prefix>", "The beginning of the text is shown where it has no word of the query.",
         |given, lengths| { lengths.prefix = given.number()?; Ok(()) };
@@ -39,8 +39,13 @@ pub(super) static SETTINGS: SettingTable<SettingReader<SnippetLengths>> = Settin
     rows: &[LENGTHS, WITHOUT_EFFECT],
 };
 
-/// True if this is the element to read.
-pub(super) fn is_config(node: Node<'_, '_>) -> bool {
+/// True if this is an element to read, in the places where it counts.
+pub(super) fn is_read(node: Node<'_, '_>) -> bool {
+    let parent = node.parent().map_or("", |parent| parent.tag_name().name());
+    is_config(node) && matches!(parent, "services" | "content" | "")
+}
+
+fn is_config(node: Node<'_, '_>) -> bool {
     node.tag_name().name() == "config" && node.attribute("name") == Some(NAME)
 }
 
@@ -66,8 +71,7 @@ fn overrides(
     snippets: &mut SnippetSettings,
     warnings: &mut Vec<String>,
 ) -> Result<(), Error> {
-    let items: Vec<Node<'_, '_>> = xml::named(node, "item").collect();
-    for item in if items.is_empty() { vec![node] } else { items } {
+    for item in entries(node) {
         let Some(field) = xml::child(item, "fieldname") else {
             return xml::invalid(FILE, item, "an <override> needs <fieldname>, the name of its field");
         };
