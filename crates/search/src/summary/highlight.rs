@@ -23,7 +23,7 @@ pub struct HighlightStyle {
     pub length: usize,
     /// Maximum number of snippets per text.
     pub max_matches: usize,
-    /// Texts up to this length are returned whole, even if the target length is shorter.
+    /// Length below which there are more snippets than the maximum number.
     pub min_length: usize,
     /// Maximum length of the context on each side of a match.
     pub surround_max: usize,
