@@ -55,8 +55,8 @@ fn bulks_are_written_item_by_item_and_survive_a_restart() {
     assert!(next > seq_no, "sequence numbers are not given twice: {next} after {seq_no}");
 }
 
-/// Deletions while a bulk is written: each item is written or refused, and no document is left of an index that
-/// is gone.
+/// Deletions while a bulk is written: each item is written or refused, and no document is left of an index
+/// that is gone.
 #[test]
 fn an_index_may_be_deleted_while_a_bulk_is_written() {
     const ITEMS: usize = 300;

@@ -50,7 +50,7 @@ impl SpecialTokens {
         }
     }
 
-    /// True if tokens are also found inside of words in this language, in whose script words are not separated.
+    /// True if tokens are also found inside of words in this language, whose script does not separate words.
     pub fn are_inside_words(language: Option<&str>) -> bool {
         let first = language.map(|tag| tag.split(['-', '_']).next().unwrap_or_default());
         first.is_some_and(|first| {

@@ -1,5 +1,5 @@
-//! The simple query language: `simple.txt`. `type`, `filter` and `special` are parameters; with `special` there
-//! are special tokens.
+//! The simple query language: `simple.txt`. `type`, `filter` and `special` are parameters; with `special`
+//! there are special tokens.
 
 use millrace_fixtures::cases;
 use millrace_query::simple::{SpecialTokenRules, TermEnd};

@@ -74,8 +74,8 @@ pub(super) static FIELD_RANK: KeywordTable<FieldDecl> = KeywordTable {
     },
 };
 
-/// Reads `literal`, which asks for a further field with the words as they are written. Ranking by it is left to
-/// the rank profile, as elsewhere: the field has no rank type there.
+/// Reads `literal`, which asks for a further field with the words as they are written. It is without effect,
+/// since the field counts only in profiles that name it: these can declare it.
 fn literal(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
     let name = &field.name.value;
     let message = format!(

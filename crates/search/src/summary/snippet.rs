@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use super::highlight::{HighlightStyle, TextMark, bolded};
 
-/// Bytes by which a text with matches may be longer than the target length and is still returned whole: to cut
-/// so little off is worth nothing. The number is Vespa's.
+/// Bytes by which a text with matches may be longer than the target length and is still returned whole, as in
+/// Vespa: to cut so little off is worth nothing.
 const WHOLE_SLACK: usize = 31;
 
 /// Snippets of a text, with markup around its matches.
