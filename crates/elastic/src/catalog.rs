@@ -87,9 +87,19 @@ pub(crate) struct UnflushedState {
     /// Documents as searches see them, where that differs from the store: with `refresh_interval: -1`, an
     /// index shows its writes when it is refreshed.
     hidden: Mutex<HashMap<String, Option<StoredSource>>>,
+    /// True once the index is deleted. Writes are under way only while it is held for reading, so that none
+    /// comes after its documents are dropped.
+    is_deleted: RwLock<bool>,
 }
 
 impl UnflushedState {
+    /// Holds up the deletion of the index until the guard is gone; the guard is true if the index is deleted
+    /// already.
+    pub(crate) fn hold_deletion(&self) -> RwLockReadGuard<'_, bool> {
+        // A deletion may wait while several guards are taken one after another.
+        self.is_deleted.read_recursive()
+    }
+
     /// Next sequence number.
     pub(crate) fn next_seq_no(&self) -> i64 {
         self.seq_no.fetch_add(1, Ordering::Relaxed)
@@ -368,12 +378,14 @@ impl CatalogChange<'_> {
 
     /// Deletes an index and its documents. A deletion that is broken off is completed later.
     pub(crate) fn delete_index(&mut self, name: &str) -> Result<(), Error> {
-        let Some(index) = self.indexes.get(name) else { return Err(Error::no_index(name)) };
+        let Some(index) = self.indexes.get(name).cloned() else { return Err(Error::no_index(name)) };
         let group = index.group();
         let mark = format!("deleted/{}", group.0);
         shelf::put(self.node, ShelfGroup::CATALOG, &mark, Some("{}"))?;
         shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{name}"), None)?;
         self.entries.indexes.remove(name);
+        // Writes that are under way are done before the drop, which then covers them.
+        *index.live.is_deleted.write() = true;
         shelf::drop_group(self.node, group)?;
         shelf::put(self.node, ShelfGroup::CATALOG, &mark, None)
     }

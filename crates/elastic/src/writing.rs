@@ -1,10 +1,11 @@
 //! Writes of single documents: index, create, update and delete, with their conditions and results.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLockReadGuard};
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -164,8 +165,11 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
     let mut deadline = Instant::now() + PATIENCE;
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
+        let mut held = HeldIndexes::default();
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
-            match still_there(door, &placed[at]).and_then(|()| prepare(&placed[at])) {
+            let placed = &placed[at];
+            let there = still_there(door, placed).and_then(|()| held.hold(&placed.index));
+            match there.and_then(|()| prepare(placed)) {
                 Ok(DecidedWrite { write, slot }) => {
                     writes.push(write);
                     slots.push((at, slot));
@@ -175,6 +179,7 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
         }
         let tried = slots.len();
         let committed = shelf::write_all(&door.node, writes);
+        drop(held);
         let refused = committed.iter().filter(|outcome| matches!(outcome, Err(Error::Rejected(_)))).count();
         if refused < tried {
             (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
@@ -193,6 +198,21 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+/// Indexes whose deletion waits for writes that are under way.
+#[derive(Default)]
+struct HeldIndexes<'a>(HashMap<u32, RwLockReadGuard<'a, bool>>);
+
+impl<'a> HeldIndexes<'a> {
+    /// Holds up the deletion of an index.
+    ///
+    /// # Errors
+    /// It is deleted already.
+    fn hold(&mut self, index: &'a OpenIndex) -> Result<(), Error> {
+        let is_deleted = **self.0.entry(index.entry.number).or_insert_with(|| index.live.hold_deletion());
+        if is_deleted { Err(Error::no_index(&index.entry.name)) } else { Ok(()) }
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod door_support;
 
+use std::time::Duration;
+
 use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
 
@@ -51,6 +53,50 @@ fn bulks_are_written_item_by_item_and_survive_a_restart() {
     assert_eq!(door.get("GET /a/_mapping", "")["a"]["mappings"]["properties"]["n"]["type"], "long");
     let next = door.get("PUT /a/_doc/3", "{}")["_seq_no"].as_i64().expect("a number");
     assert!(next > seq_no, "sequence numbers are not given twice: {next} after {seq_no}");
+}
+
+/// Deletions while a bulk is written: each item is written or refused, and no document is left of an index
+/// that is gone.
+#[test]
+fn an_index_may_be_deleted_while_a_bulk_is_written() {
+    const ITEMS: usize = 300;
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_cluster/settings", r#"{"persistent":{"action.auto_create_index":"false"}}"#);
+    door.get("PUT /kept", "{}");
+    let before = door.stored_documents();
+    for round in 0..12 {
+        door.get("PUT /gone", "{}");
+        let item = |number: usize| {
+            let name = if number.is_multiple_of(3) { "kept" } else { "gone" };
+            // Some have ids, which are read before they are written.
+            let id = if number.is_multiple_of(2) { format!(",\"_id\":\"{number}\"") } else { String::new() };
+            let pad = "x".repeat(20_000);
+            format!("{{\"index\":{{\"_index\":\"{name}\"{id}}}}}\n{{\"n\":{number},\"pad\":\"{pad}\"}}\n")
+        };
+        let body: String = (0..ITEMS).map(item).collect();
+        let answer = std::thread::scope(|scope| {
+            let bulk = scope.spawn(|| door.get("POST /_bulk", &body));
+            std::thread::sleep(Duration::from_millis(round));
+            door.get("DELETE /gone", "");
+            bulk.join().expect("the bulk is answered")
+        });
+        let items = answer["items"].as_array().expect("items");
+        assert_eq!(items.len(), ITEMS);
+        for item in items {
+            let item = &item["index"];
+            let kind = item["error"]["type"].as_str().unwrap_or_default();
+            let expected: &[(u64, &str)] = match item["_index"].as_str() {
+                Some("kept") => &[(200, ""), (201, "")],
+                _ => &[(201, ""), (404, "index_not_found_exception")],
+            };
+            let status = item["status"].as_u64().expect("a status");
+            assert!(expected.contains(&(status, kind)), "{item}");
+        }
+        assert_eq!(door.ask("GET /gone", "").0, 404, "nothing brings the index back");
+        let kept = door.get("GET /kept/_count", "")["count"].as_u64().expect("a count");
+        assert_eq!(door.stored_documents(), before + kept as usize, "a deleted index left documents");
+    }
 }
 
 /// More items than are written together, on few documents: each sees those before it. One that does not fit

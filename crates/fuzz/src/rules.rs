@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_plan::parsed;
+use millrace_plan::{PlanContext, parsed};
 use millrace_query::{Query, QueryLimits};
 use millrace_rules::RuleBases;
 use millrace_schema::PackageFindings;
@@ -24,7 +24,8 @@ pub(crate) fn rules(input: &[u8]) {
     let parameters = [("query", typed), ("type", "all"), ("streaming.groupname", "ann")].map(asked);
     let Ok(query) = Query::from_parameters(parameters.into(), &QueryLimits::default()) else { return };
     let base = bases.get("x").expect("it was read");
-    if let Some(rewriting) = base.rewrite(&parsed(&query.root, &[schema()]), &query.parameters, true) {
+    let typed = parsed(&query, &[schema()], PlanContext::alone().special_tokens);
+    if let Some(rewriting) = base.rewrite(&typed, &query.parameters, true) {
         assert!(!rewriting.steps.is_empty(), "what was rewritten was rewritten by something");
     }
 }

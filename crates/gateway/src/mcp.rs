@@ -30,17 +30,31 @@ use millrace_node::work::WorkKind;
 /// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Methods of requests.
-const METHODS: [&str; 9] = [
-    "initialize",
-    "ping",
-    "tools/list",
-    "tools/call",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "prompts/list",
-    "prompts/get",
+/// A method of requests.
+#[derive(Debug, Clone, Copy)]
+enum RpcMethod {
+    Initialize,
+    Ping,
+    ListTools,
+    CallTool,
+    ListResources,
+    ListResourceTemplates,
+    ReadResource,
+    ListPrompts,
+    GetPrompt,
+}
+
+/// Names of the methods.
+const METHODS: [(&str, RpcMethod); 9] = [
+    ("initialize", RpcMethod::Initialize),
+    ("ping", RpcMethod::Ping),
+    ("tools/list", RpcMethod::ListTools),
+    ("tools/call", RpcMethod::CallTool),
+    ("resources/list", RpcMethod::ListResources),
+    ("resources/templates/list", RpcMethod::ListResourceTemplates),
+    ("resources/read", RpcMethod::ReadResource),
+    ("prompts/list", RpcMethod::ListPrompts),
+    ("prompts/get", RpcMethod::GetPrompt),
 ];
 
 /// A message: a request, or without an `id` a notification.
@@ -191,8 +205,13 @@ async fn answer(
     room: &Arc<BudgetReservation>,
     caller: &Arc<RequestCaller>,
 ) -> Result<Value, RpcRefusal> {
-    match message.method.as_str() {
-        "initialize" => {
+    let Some((_, method)) = METHODS.iter().find(|(name, _)| *name == message.method) else {
+        let known: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
+        let reason = format!("no method '{}'; there are {}", message.method, known.join(", "));
+        return Err(RpcRefusal::new(RpcRefusal::NO_SUCH_METHOD, reason));
+    };
+    match method {
+        RpcMethod::Initialize => {
             let params = message.params.as_ref();
             let asked = params.and_then(|params| serde_json::from_slice::<McpRequest>(params).ok());
             let asked = asked.map(|asked| asked.version).unwrap_or_default();
@@ -204,17 +223,13 @@ async fn answer(
                 "instructions": "Call getSchemas to see what there is to search, readQueryExamples for the form of queries, then executeQuery.",
             }))
         }
-        "ping" => Ok(json!({})),
-        "tools/list" => Ok(json!({ "tools": tools::all(caller) })),
-        "tools/call" => tools::call(node, message.params.clone(), room, caller).await,
-        "resources/list" => Ok(json!({ "resources": [examples::resource()] })),
-        "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
-        "resources/read" => examples::read(&subject_of(message)?.uri.unwrap_or_default()),
-        "prompts/list" => Ok(json!({ "prompts": [tools::prompt()] })),
-        "prompts/get" => tools::prompted(&subject_of(message)?.name.unwrap_or_default(), caller),
-        other => Err(RpcRefusal::new(
-            RpcRefusal::NO_SUCH_METHOD,
-            format!("no method '{other}'; there are {}", METHODS.join(", ")),
-        )),
+        RpcMethod::Ping => Ok(json!({})),
+        RpcMethod::ListTools => Ok(json!({ "tools": tools::all(caller) })),
+        RpcMethod::CallTool => tools::call(node, message.params.clone(), room, caller).await,
+        RpcMethod::ListResources => Ok(json!({ "resources": [examples::resource()] })),
+        RpcMethod::ListResourceTemplates => Ok(json!({ "resourceTemplates": [] })),
+        RpcMethod::ReadResource => examples::read(&subject_of(message)?.uri.unwrap_or_default()),
+        RpcMethod::ListPrompts => Ok(json!({ "prompts": [tools::prompt()] })),
+        RpcMethod::GetPrompt => tools::prompted(&subject_of(message)?.name.unwrap_or_default(), caller),
     }
 }

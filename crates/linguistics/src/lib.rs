@@ -24,6 +24,8 @@
 //!
 //! [`segments`] splits query text in scripts without spaces into words.
 //!
+//! [`SpecialTokens`] are texts of queries that are one word, whatever their characters are.
+//!
 //! [`did_you_mean`] names the known word nearest to an unknown one.
 //!
 //! A [`TextChunker`] cuts a long text into pieces that are embedded separately.
@@ -38,6 +40,7 @@ mod fold;
 mod language;
 mod matching;
 mod segment;
+mod special_tokens;
 mod split;
 mod stem;
 mod suggest;
@@ -48,5 +51,6 @@ pub use chunk::{ChunkerFault, TextChunker};
 pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use segment::segments;
+pub use special_tokens::{SpecialTokenMatch, SpecialTokens};
 pub use suggest::did_you_mean;
 pub use uri::UriPart;

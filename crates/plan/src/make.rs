@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millrace_linguistics::SpecialTokens;
 use millrace_query::{EmbedCall, Query, RankingTime};
 use millrace_schema::{Schema, SignificanceModels, did_you_mean};
 use millrace_tensor::{Tensor, TensorType};
@@ -22,6 +23,8 @@ pub struct PlanContext<'a> {
     pub embedded: &'a dyn Fn(&EmbedCall, &TensorType) -> Option<Arc<Tensor>>,
     /// Word rarity in large collections, for rank profiles that use it.
     pub significance: &'a SignificanceModels,
+    /// Texts that are one word in typed text.
+    pub special_tokens: &'a SpecialTokens,
     /// Maximum number of regular expressions: each takes up to a megabyte as it is, and more while it runs.
     pub regexes_max: usize,
 }
@@ -33,9 +36,11 @@ impl PlanContext<'_> {
     /// Context of a request to a single schema at the current time.
     #[allow(clippy::disallowed_methods, reason = "for tests and tools, whose queries have no other clock")]
     pub fn alone() -> Self {
+        static NO_TOKENS: LazyLock<SpecialTokens> = LazyLock::new(SpecialTokens::default);
         static NO_MODELS: LazyLock<SignificanceModels> = LazyLock::new(SignificanceModels::default);
         PlanContext {
             significance: &NO_MODELS,
+            special_tokens: &NO_TOKENS,
             clock: SystemTime::now(),
             known_elsewhere: &|_| false,
             embedded: &|_, _| None,

@@ -86,12 +86,12 @@ impl<'a> TreeBuilder<'a> {
                 let annotations =
                     ItemAnnotations { ranked: false, filter: true, ..ItemAnnotations::default() };
                 let schema = self.schema;
-                let item = millrace_query::simple::filtered(
-                    self.query.root.clone(),
-                    recall,
-                    &annotations,
-                    &|name| target::term_end(schema, name),
-                );
+                let language = self.query.language.as_deref();
+                let item = text::with_special_tokens(self.context.special_tokens, language, |special| {
+                    let ends = |name: &str| target::term_end(schema, name);
+                    let root = self.query.root.clone();
+                    millrace_query::simple::filtered(root, recall, &annotations, &ends, special)
+                });
                 self.needed(&item, place)
             }
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use millrace_fixtures::cases;
+use millrace_linguistics::SpecialTokens;
 use millrace_plan::{Plan, PlanContext, check_groupings};
 use millrace_query::{Query, QueryLimits};
 use millrace_schema::{Application, Schema};
@@ -26,7 +27,11 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
     let whole = input.to_ascii_lowercase().starts_with("select");
     let yql = if whole { input.to_owned() } else { format!("select * from sources * where {input}") };
     parameters.insert("yql".to_owned(), yql);
+    let mut special_tokens = SpecialTokens::default();
+    special_tokens.add("C++", None);
+    special_tokens.add("tcp/ip", Some("tcpip"));
     let context = PlanContext {
+        special_tokens: &special_tokens,
         clock: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         known_elsewhere: &|name| name == "elsewhere",
         ..PlanContext::alone()

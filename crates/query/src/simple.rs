@@ -3,6 +3,7 @@
 
 mod advanced;
 mod reader;
+mod special;
 
 use crate::{ItemAnnotations, QueryItem, TextSyntax, UserText, WordComposite};
 use reader::{PieceSign, SimplePiece, SimpleReader};
@@ -25,12 +26,27 @@ pub enum TermEnd {
     Terminator(String),
 }
 
+/// Special tokens: texts that are one word, whatever their characters are. Fields whose terms do not end with
+/// words have none.
+#[derive(Clone, Copy)]
+pub struct SpecialTokenRules<'a> {
+    /// Finds the token at the start of a text: its length in bytes, and the word in its place.
+    pub at_start: &'a dyn Fn(&str) -> Option<(usize, String)>,
+    /// True if tokens are also found inside of words.
+    pub inside_words: bool,
+}
+
+impl SpecialTokenRules<'static> {
+    /// No tokens.
+    pub const NONE: Self = SpecialTokenRules { at_start: &|_| None, inside_words: false };
+}
+
 /// Parses user text into a tree, if [`UserText::grammar`] has a syntax. `None` if it contains nothing to
 /// search for.
 ///
 /// Words stay as typed: the field's linguistics split `"New-York,"`. With [`TextSyntax::None`] the whole text
 /// is one term for them.
-pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<QueryItem> {
+pub fn parse(text: &UserText, fields: Fields<'_>, special: SpecialTokenRules<'_>) -> Option<QueryItem> {
     if text.grammar.syntax == TextSyntax::None {
         return text.text.contains(char::is_alphanumeric).then(|| QueryItem::Term {
             field: text.field.clone(),
@@ -40,15 +56,14 @@ pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<QueryItem> {
         });
     }
     let read = |input: &str, annotations: &ItemAnnotations, grammar| {
-        SimpleReader::new(input, &text.field, grammar, annotations, fields).pieces()
+        SimpleReader::new(input, &text.field, grammar, annotations, fields, special).pieces()
     };
     let query = match text.grammar.syntax {
         TextSyntax::Advanced => {
             let annotations = &text.annotations;
-            advanced::parse(
-                &mut SimpleReader::new(&text.text, &text.field, text.grammar, annotations, fields),
-                0,
-            )?
+            let mut reader =
+                SimpleReader::new(&text.text, &text.field, text.grammar, annotations, fields, special);
+            advanced::parse(&mut reader, 0)?
         }
         _ => combine(read(&text.text, &text.annotations, text.grammar), text)?,
     };
@@ -65,9 +80,10 @@ pub fn filtered(
     text: &str,
     annotations: &ItemAnnotations,
     fields: Fields<'_>,
+    special: SpecialTokenRules<'_>,
 ) -> QueryItem {
     let grammar = crate::QueryGrammar { composite: WordComposite::Or, ..crate::QueryGrammar::default() };
-    restrict(query, SimpleReader::new(text, "default", grammar, annotations, fields).pieces())
+    restrict(query, SimpleReader::new(text, "default", grammar, annotations, fields, special).pieces())
 }
 
 fn restrict(query: QueryItem, pieces: Vec<SimplePiece>) -> QueryItem {

@@ -27,7 +27,16 @@ fn read(text: &str, grammar: &str) {
         3 => Some(simple::TermEnd::Terminator("!".to_owned())),
         _ => None,
     };
-    let _ = simple::parse(&text, &end);
+    let special = simple::SpecialTokenRules {
+        at_start: &|text| {
+            ["a b", "++", "(", "\""]
+                .iter()
+                .find_map(|token| text.starts_with(token).then(|| (token.len(), "x".to_owned())))
+        },
+        inside_words: grammar == "all",
+    };
+    let _ = simple::parse(&text, &end, special);
+    let _ = simple::parse(&text, &end, simple::SpecialTokenRules::NONE);
 }
 
 /// Text made of tokens of the languages, which reaches deeper into the parsers than random text.

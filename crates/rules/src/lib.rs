@@ -21,7 +21,8 @@
 //! assert_eq!(rewriting.root, term("color"));
 //! ```
 //!
-//! - **Reading**: `lexer` and `parser` convert a file to statements, `base` resolves includes and checks
+//! - **Reading**: `lexer` and `parser` convert a file to statements, `directives` is the table of what begins
+//!   with `@`, `base` resolves includes and checks
 //!   references.
 //! - **Rewriting**: `tree` is an editable query tree, `matching` finds matches of conditions in it,
 //!   `rewriting` applies the productions of rules.
@@ -29,6 +30,7 @@
 //! This crate is independent of requests and of a schema's fields.
 
 mod base;
+mod directives;
 mod error;
 mod lexer;
 mod matching;
@@ -38,5 +40,6 @@ mod syntax;
 mod tree;
 
 pub use base::{RuleBase, RuleBases};
+pub use directives::{RuleDirective, rule_directives};
 pub use error::Error;
 pub use rewriting::{QueryRewriting, RewriteStep};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_schema::{SourcePosition, did_you_mean};
+use millrace_schema::SourcePosition;
 
 use crate::Error;
+use crate::directives::{DIRECTIVES, unknown_directive};
 use crate::lexer::{PlacedToken, RuleToken, tokens};
 use crate::syntax::{
     ProducedTerm, ProductionRule, RuleComparison, RuleCondition, RuleFile, RuleKind, RuleProduction,
@@ -40,7 +41,7 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<RuleFile, Erro
     Ok(file)
 }
 
-struct RuleParser {
+pub(crate) struct RuleParser {
     tokens: Vec<PlacedToken>,
     at: usize,
     depth: usize,
@@ -98,43 +99,10 @@ impl RuleParser {
     /// Parses a directive after its `@`, outside of statements.
     fn directive(&mut self, file: &mut RuleFile) -> Result<(), Error> {
         let place = self.tokens[self.at - 1].place.clone();
-        let invalid = |reason: &str| Err(Error::Invalid { place: place.clone(), reason: reason.to_owned() });
         let name = self.word("the name of a directive, as in '@default'")?;
-        let after_rules = file.statements.iter().any(|statement| matches!(statement, RuleStatement::Rule(_)));
-        match name.as_str() {
-            "default" => file.default = Some(place.clone()),
-            "include" => {
-                let base = self.argument("the name of a rule base, as in '@include(example)'")?;
-                let base = base.strip_suffix(".sr").unwrap_or(&base).to_owned();
-                file.statements.push(RuleStatement::Include { base, place: place.clone() });
-            }
-            "stemming" | "language" if after_rules => {
-                return invalid(&format!("@{name} stands before all rules: move it to the top of the file"));
-            }
-            "stemming" => match self.argument("true or false, as in '@stemming(false)'")?.as_str() {
-                "true" => file.stemming = true,
-                "false" => file.stemming = false,
-                other => {
-                    return invalid(&format!(
-                        "expected @stemming(true) or @stemming(false), found '{other}'"
-                    ));
-                }
-            },
-            "language" => {
-                file.language = Some(self.argument("the code of a language, as in '@language(en)'")?)
-            }
-            "automata" => {
-                return invalid(
-                    "automata are not read here: write what the automaton lists as conditions, as in '[brand] :- sony, dell;'",
-                );
-            }
-            "super" => return invalid("@super stands in a condition, as in '[name] :- @super, more;'"),
-            other => {
-                let hint = did_you_mean(other, ["default", "include", "stemming", "language"]);
-                return invalid(&format!(
-                    "no directive '@{other}'{hint}: there are @default, @include, @stemming, @language, and @super in conditions"
-                ));
-            }
+        match DIRECTIVES.iter().find(|row| row.directive.name == name) {
+            Some(row) => (row.read)(self, file, &place)?,
+            None => return Err(unknown_directive(&name, place)),
         }
         if self.peek() != &RuleToken::End && self.tokens[self.at].place.line == place.line {
             return Err(self.expected(&format!("the end of the line, which ends '@{name}'")));
@@ -142,7 +110,7 @@ impl RuleParser {
         Ok(())
     }
 
-    fn argument(&mut self, what: &str) -> Result<String, Error> {
+    pub(crate) fn argument(&mut self, what: &str) -> Result<String, Error> {
         self.expect("(", &format!("'(' and {what}"))?;
         let argument = self.word(what)?;
         self.expect(")", "')'")?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_query::simple::{self, TermEnd};
+use millrace_query::simple::{self, SpecialTokenRules, TermEnd};
 use millrace_query::{BriefItem, QueryGrammar, QueryItem, TextSyntax, UserText, WordComposite};
 use millrace_rules::{QueryRewriting, RewriteStep, RuleBases};
 use millrace_schema::{PackageFindings, PackageMistakes};
@@ -28,7 +28,9 @@ fn composed(text: &str, grammar: QueryGrammar) -> QueryItem {
         annotations: Default::default(),
     };
     let fields = |name: &str| FIELDS.contains(&name).then_some(TermEnd::Word);
-    QueryItem::Typed(Box::new(simple::parse(&text, &fields).expect("a query with a word")))
+    QueryItem::Typed(Box::new(
+        simple::parse(&text, &fields, SpecialTokenRules::NONE).expect("a query with a word"),
+    ))
 }
 
 fn package(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use millrace_access::DeclaredClient;
 use millrace_bucket::ClusterConfiguration;
+use millrace_linguistics::SpecialTokens;
 use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};
@@ -267,6 +268,8 @@ pub struct ContainerCluster {
     pub chains: Vec<SearchChain>,
     /// Execution settings of models by name, if `<model-evaluation/>` is present.
     pub model_evaluation: Option<BTreeMap<String, ModelExecution>>,
+    /// Texts that are one word in the queries of all container clusters.
+    pub special_tokens: SpecialTokens,
     /// Clients of all container clusters; `None` if nothing declares any.
     pub clients: Option<ApplicationClients>,
 }
@@ -322,7 +325,7 @@ pub struct SnippetLengths {
     pub length: Option<usize>,
     /// Maximum length of the context on each side of a match.
     pub surround_max: Option<usize>,
-    /// Texts up to this length are returned whole.
+    /// Length of all snippets of a text together below which there are more than the maximum number.
     pub min_length: Option<usize>,
     /// True to return the start of a text without query words.
     pub prefix: Option<bool>,

@@ -75,4 +75,5 @@ pub use parse::{SchemaBlock, SchemaKeyword, schema_blocks};
 pub use profile::{FunctionDef, InputDef, InputType, RankPhase, RankProfile, SourcedText};
 pub use query_profile::{ProfileValue, QueryProfiles};
 pub use schema::{DocumentSummary, Fieldset, OnnxModelConfig, Schema, SchemaConstant, SummaryField};
+pub use services::{ServiceBlock, ServiceSetting, service_blocks};
 pub use significance::{SignificanceModels, WordFrequencies};

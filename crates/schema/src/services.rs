@@ -9,17 +9,23 @@ mod container;
 mod content;
 mod elements;
 mod embedder;
+mod embedder_settings;
 mod federation;
 pub(crate) mod indexes;
 mod language;
 mod preprocess;
+#[cfg(test)]
+mod setting_tests;
+mod settings;
 mod snippets;
+mod special_tokens;
 mod topology;
 mod tuning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_linguistics::SpecialTokens;
 use roxmltree::Node;
 
 use crate::package::Files;
@@ -30,6 +36,8 @@ use crate::{
     SourceTarget, xml,
 };
 use elements::{ElementSupport, KnownElement};
+use settings::SettingTable;
+pub use settings::{ServiceBlock, ServiceSetting};
 
 /// Path of the file.
 pub(crate) const FILE: &str = "services.xml";
@@ -46,6 +54,18 @@ pub(crate) struct ServicesFile {
     pub containers_known: bool,
     /// True if all content clusters are valid.
     pub content_known: bool,
+}
+
+/// The settings in services.xml that are read by a table, block by block.
+pub fn service_blocks() -> Vec<ServiceBlock> {
+    let mut blocks = vec![federation::OPTIONS.documented(), snippets::SETTINGS.documented()];
+    blocks.extend(special_tokens::documented());
+    blocks.extend(indexes::documented());
+    blocks.push(embedder::TYPES.documented());
+    blocks.extend(embedder_settings::TABLES.map(SettingTable::documented));
+    blocks.push(embedder_settings::EXECUTION.documented());
+    blocks.extend(language::documented());
+    blocks
 }
 
 /// Reads the file, without invalid parts; schemas and files are those of the package. `None` if it is not a
@@ -221,6 +241,8 @@ fn choose_container(
     let embedders = once(all().flat_map(|container| &container.embedders), |one| &one.id);
     let language_models = once(all().flat_map(|container| &container.language_models), |one| &one.id);
     let generators = once(all().flat_map(|container| &container.generators), |one| &one.id);
+    let mut special_tokens = SpecialTokens::default();
+    all().for_each(|container| special_tokens.extend(&container.special_tokens));
     let chains = once(all().flat_map(|container| &container.chains), |one| &one.id);
     let model_evaluation = containers
         .iter()
@@ -240,6 +262,7 @@ fn choose_container(
     container.embedders = embedders;
     container.language_models = language_models;
     container.generators = generators;
+    container.special_tokens = special_tokens;
     container.chains = chains;
     container.model_evaluation = model_evaluation;
     container
@@ -276,7 +299,7 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
         ElementSupport::Refused(reason) => {
             findings.keep(xml::invalid::<()>(FILE, element, format!("<{name}> in <{parent}>: {reason}")));
         }
-        ElementSupport::NoEffect(_) if snippets::is_config(element) => {}
+        ElementSupport::NoEffect(_) if snippets::is_read(element) || special_tokens::is_read(element) => {}
         ElementSupport::NoEffect(reason) => {
             let place = xml::place(FILE, element);
             findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));

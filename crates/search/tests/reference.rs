@@ -7,7 +7,7 @@ use std::path::Path;
 use millrace_grouping::FORMS;
 use millrace_indexing::indexing_keywords;
 use millrace_query::{OPERATORS, OperatorPlace};
-use millrace_schema::SchemaBlock;
+use millrace_schema::{SchemaBlock, ServiceBlock};
 
 /// A row: the declared item, its syntax, its description.
 type Row = (String, String, String);
@@ -83,6 +83,27 @@ fn keywords_of_schemas() {
     let sections: Vec<(&str, Vec<Row>)> = blocks.iter().map(|block| (block.name, rows(block))).collect();
     let about = "The words of schema files, block by block: a word and others with the same meaning, an example, and the effect.";
     check("schema-keywords.md", &page("Keywords of schemas", about, &sections));
+}
+
+#[test]
+fn settings_of_services() {
+    let blocks = millrace_schema::service_blocks();
+    let rows = |block: &ServiceBlock| -> Vec<Row> {
+        let settings = block.settings.iter();
+        settings.map(|row| (row.name.to_owned(), row.usage.to_owned(), row.doc.to_owned())).collect()
+    };
+    let sections: Vec<(&str, Vec<Row>)> = blocks.iter().map(|block| (block.name, rows(block))).collect();
+    let about = "The settings of services.xml that are of Vespa's config definitions and components, or of Millrace alone.";
+    check("services.md", &page("Settings of services.xml", about, &sections));
+}
+
+#[test]
+fn directives_of_rules() {
+    let rows = millrace_rules::rule_directives()
+        .map(|row| (row.name.to_owned(), row.usage.to_owned(), row.doc.to_owned()))
+        .collect();
+    let about = "What may stand behind an `@` in a rule base ([rules.md](../rules.md)).";
+    check("rule-directives.md", &page("Directives of rule bases", about, &[("Directives", rows)]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use millrace_document::DocumentValue;
 use millrace_plan::{Plan, PlanContext};
 use millrace_query::{Query, QueryLimits};
 use millrace_result::FieldValue;
-use millrace_schema::{Application, Schema};
+use millrace_schema::{Application, Schema, SnippetLengths};
 use millrace_search::{HighlightStyle, HighlightStyles, SummaryFields, SummaryFiller, fill};
 use millrace_tensor::Tensor;
 use proptest::prelude::*;
@@ -312,6 +312,60 @@ fn words_are_bolded() {
     check("folder contains 'inbox'", "folder", "inbox");
 }
 
+/// Conditions of all kinds, each with the words that are bold.
+#[rustfmt::skip]
+const BOLDED: &[(&str, &str)] = &[
+    ("notes contains 'budgets'", "budget Budgets"),
+    ("notes contains ({stem: false} 'budgets')", "Budgets"),
+    ("notes contains 'BUDGET'", "budget Budgets"),
+    ("notes contains ({prefix: true} 'bud')", "budget Budgets"),
+    ("notes contains ({suffix: true} 'where')", "everywhere"),
+    ("notes contains ({substring: true} 'very')", "very"),
+    ("notes contains fuzzy('budgat')", "budget Budgets"),
+    ("notes matches 'bud.*'", ""),
+    ("notes in ('budget', 'more')", "budget more Budgets"),
+    ("weightedSet(notes, {'budget': 1, 'more': 2})", "budget more Budgets"),
+    ("notes contains phrase('the', 'budget')", "the budget"),
+    ("notes contains phrase('no', 'budget')", ""),
+    ("notes contains near('the', 'budget')", "the budget"),
+    ("notes contains near('budget', 'the')", "the budget"),
+    ("notes contains ({distance: 1} near('everywhere', 'budgets'))", "Budgets everywhere"),
+    ("notes contains onear('the', 'budget')", "the budget"),
+    ("notes contains onear('budget', 'everywhere')", "Budgets everywhere"),
+    ("notes contains near('the', 'budget') and notes contains 'budget'", "the budget Budgets"),
+    ("notes contains equiv('the', 'budget')", "the budget Budgets"),
+    ("notes contains alternatives({'the': 1.0, 'budget': 0.5})", "the budget Budgets"),
+    ("notes contains sameElement('the', 'budget')", "the budget Budgets"),
+    ("notes contains 'the' and notes contains 'more'", "the more"),
+    ("notes contains 'the' or notes contains 'nothing'", "the"),
+    ("weakAnd(notes contains 'the', notes contains 'more')", "the more"),
+    ("notes contains 'the' and !(notes contains 'nothing')", "the"),
+    ("rank(notes contains 'the', notes contains 'more')", "the more"),
+    ("notes contains ({filter: true} 'the') and notes contains 'more'", "more"),
+    ("notes contains ({ranked: false} 'the')", ""),
+    ("subject contains 'budget'", ""),
+    ("{defaultIndex: 'notes'}userInput('the +more')", "the more"),
+    ("{defaultIndex: 'notes', grammar: 'any'}userInput('the budget -nothing')", "the budget Budgets"),
+];
+
+#[test]
+fn words_of_all_kinds_of_conditions_are_bolded() {
+    let schema = schema();
+    let view = view(&schema, &[mail()]);
+    let mut wrong = Vec::new();
+    for (yql, expected) in BOLDED {
+        let plan = plan(&schema, yql, &[]);
+        let fields = fill(&plan, &view, &[(0, 0)]).expect("it can be filled");
+        let notes = field(&fields[0], "notes");
+        let bold = notes.split("<hi>").skip(1).filter_map(|rest| rest.split_once("</hi>"));
+        let bold: Vec<&str> = bold.map(|(word, _)| word).collect();
+        if bold.join(" ") != *expected {
+            wrong.push(format!("{yql}\t{}", bold.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn snippets_stand_around_words() {
     let schema = schema();
@@ -411,6 +465,46 @@ fn a_snippet_without_words_is_the_beginning_or_nothing() {
     };
     assert_eq!(shown(true), "Dear all, the<sep />");
     assert_eq!(shown(false), "");
+}
+
+/// Settings of snippets, each with the snippets of a text that has the word six times.
+#[rustfmt::skip]
+const LENGTHS: &[(SnippetLengths, &str)] = &[
+    (SnippetLengths { length: Some(120), ..NO_LENGTHS }, "<sep />1 has the <hi>budget</hi> and some words<sep />2 has the <hi>budget</hi> and some words<sep />3 has the <hi>budget</hi> and some words<sep />"),
+    (SnippetLengths { length: Some(120), max_matches: Some(1), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and<sep />"),
+    (SnippetLengths { length: Some(120), max_matches: Some(0), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and<sep />"),
+    (SnippetLengths { length: Some(120), max_matches: Some(2), ..NO_LENGTHS }, "<sep /><hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi><sep /><hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi><sep />"),
+    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), min_length: Some(0), ..NO_LENGTHS }, "<sep />has the <hi>budget</hi> and some<sep />has the <hi>budget</hi> and some<sep />"),
+    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), min_length: Some(60), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and<sep />the <hi>budget</hi> and<sep />the <hi>budget</hi> and<sep />"),
+    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), ..NO_LENGTHS }, "<sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep />"),
+    (SnippetLengths { length: Some(20), max_matches: Some(1), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and<sep />"),
+    (SnippetLengths { length: Some(0), ..NO_LENGTHS }, "<sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep />"),
+    (SnippetLengths { length: Some(273), ..NO_LENGTHS }, "<sep />1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words<sep />3 has the <hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi> and some words<sep />5 has the <hi>budget</hi> and some words after it. Sentence 6 has the <hi>budget</hi> and some words<sep />"),
+    (SnippetLengths { length: Some(274), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi> and some words after it. Sentence 5 has the <hi>budget</hi> and some words after it. Sentence 6 has the <hi>budget</hi> and some words after it."),
+];
+
+const NO_LENGTHS: SnippetLengths =
+    SnippetLengths { max_matches: None, length: None, surround_max: None, min_length: None, prefix: None };
+
+#[test]
+fn snippets_have_the_lengths_of_their_settings() {
+    let schema = schema();
+    let text: String =
+        (1..=6).map(|number| format!("Sentence {number} has the budget and some words after it. ")).collect();
+    let text = text.trim_end();
+    assert_eq!(text.len(), 305);
+    let view = view(&schema, &[vec![("body", DocumentValue::String(text.to_owned()))]]);
+    let plan = plan(&schema, "body contains 'budget'", &[]);
+    let mut wrong = Vec::new();
+    for (lengths, expected) in LENGTHS {
+        let style = HighlightStyle::of(lengths);
+        let filler = SummaryFiller::new(&plan, None, &style.into()).expect("the plan is right");
+        let shown = field(&filler.fill(&view, &[(0, 0)]).expect("it can be filled")[0], "body");
+        if shown != *expected {
+            wrong.push(format!("{lengths:?}\n{shown}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

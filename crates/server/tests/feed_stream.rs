@@ -13,7 +13,7 @@ use hyper::header::CONTENT_ENCODING;
 use millrace_client::{HttpProtocol, OutgoingRequest};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::{Value, json};
-use support::TestServer;
+use support::{NOTE, SERVICES, TestServer};
 
 /// Sends a stream as a whole; returns the lines of its answer without those of progress but the last.
 fn feed(server: &TestServer, body: impl Into<Vec<u8>>, encoding: Option<&'static str>) -> Vec<Value> {
@@ -303,6 +303,38 @@ fn each_part_is_durable_and_answered_before_the_next_is_sent() {
     stream.send("{\"put\":\"id:n:note:g=a:6\",");
     drop(stream);
     support::poll("the streams end", || server.get("/document/v1/n/note/group/a/6").0 == 404);
+}
+
+#[test]
+fn operations_on_a_type_that_is_removed_meanwhile_fail_alone() {
+    const APPLICATION: &str = "/application/v2/tenant/default/application/default";
+    const PAGE: &str =
+        "schema page { document page { field stars type int { indexing: summary | attribute } } }";
+    let both = SERVICES.replace("<documents>", "<documents><document type='page' mode='streaming'/>");
+    let both = [("services.xml", both.as_str()), ("schemas/note.sd", NOTE), ("schemas/page.sd", PAGE)];
+    let server = TestServer::with_notes();
+    assert_eq!(server.deploy(&both).0, 200);
+    let mut stream = RawStream::begin(&server, "transfer-encoding: chunked\r\nconnection: close\r\n");
+    let put = |kind: &str, number: u32| {
+        format!("{{\"put\":\"id:n:{kind}:g=a:{number}\",\"fields\":{{\"stars\":{number}}}}}\n")
+    };
+    stream.send(&put("page", 1));
+    stream.read_until("\"through\"");
+    // Without a permission to remove the type alone, the application goes and comes back without it.
+    assert_eq!(server.config(Method::DELETE, APPLICATION).0, 200);
+    assert_eq!(server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]).0, 200);
+    stream.send(&[put("page", 2), put("note", 3)].concat());
+    let line = stream.read_until("\"status\"");
+    assert!(line.contains("\"operation\":2") && line.contains("'page'"), "{line}");
+    stream.stream.write_all(b"0\r\n\r\n").expect("it is sent");
+    let total: Value = serde_json::from_str(&stream.read_until("\"complete\"")).expect("JSON");
+    assert_eq!((&total["ok"], &total["failed"]), (&json!(2), &json!(1)), "{total}");
+    assert_eq!(server.get("/document/v1/n/note/group/a/3").0, 200);
+    assert_eq!(server.deploy(&both).0, 200);
+    for number in 1..=2 {
+        let path = format!("/document/v1/n/page/group/a/{number}");
+        assert_eq!(server.get(&path).0, 404, "the type has come back, and its documents have not");
+    }
 }
 
 #[test]

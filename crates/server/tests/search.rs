@@ -22,6 +22,35 @@ fn what_was_put_is_found_in_its_group_and_in_no_other() {
 }
 
 #[test]
+fn special_tokens_are_words_of_typed_text() {
+    let server = TestServer::start();
+    let deploy = |services: &str, rules: &str| {
+        let (status, answer) = server.deploy(&[
+            ("services.xml", services),
+            ("schemas/note.sd", support::NOTE),
+            ("rules/one.sr", rules),
+        ]);
+        assert_eq!(status, 200, "{answer}");
+    };
+    let count = |query: &str, more: &[(&str, &str)]| {
+        let own = [("query", query), ("type", "all"), ("streaming.groupname", "ann")];
+        let (status, answer) = server.query(&[&own[..], more].concat());
+        assert_eq!(status, 200, "{answer}");
+        answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64)
+    };
+    let tokens = "<search/><document-api/><config name='vespa.configdefinition.specialtokens'><tokenlist><item><name>default</name><tokens>\
+                  <item><token>c++</token><replace>cpp</replace></item></tokens></item></tokenlist></config>";
+    deploy(&support::services_with(tokens), "compiler -> gcc;");
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"cpp with gcc"}"#);
+    assert_eq!(count("C++", &[]), Some(1));
+    assert_eq!(count("c+", &[]), Some(0));
+    assert_eq!(count("gcc", &[("recall", "+c++")]), Some(1));
+    assert_eq!(count("C++ compiler", &[("rules.rulebase", "one")]), Some(1));
+    deploy(support::SERVICES, "compiler -> gcc;");
+    assert_eq!(count("C++", &[]), Some(0));
+}
+
+#[test]
 fn a_package_for_an_index_searches_everything() {
     let server = TestServer::start();
     let deploy = |services: &str| {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_elastic::{DoorRequest, ElasticDoor};
 use millrace_node::{Node, Settings};
+use millrace_store::{StoreVisit, VisitedVersion};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -44,6 +45,25 @@ impl TestDoor {
         let (status, answer) = self.ask(request, body);
         assert!((200..300).contains(&status), "{request}: {status} {answer}");
         answer
+    }
+}
+
+impl TestDoor {
+    /// Number of documents in the store, those of the catalog among them.
+    #[allow(dead_code, reason = "not all tests count them")]
+    pub fn stored_documents(&self) -> usize {
+        let mut pass = StoreVisit { wanted: 1024, ..StoreVisit::all(&["elastic.document"]) };
+        let mut count = 0;
+        loop {
+            let page = self.node.store().visit(&pass).expect("the store is read");
+            let documents =
+                page.visited.iter().filter(|visited| matches!(visited, VisitedVersion::Document(..)));
+            count += documents.count();
+            match page.continuation {
+                Some(continuation) => pass.continuation = Some(continuation),
+                None => return count,
+            }
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use millrace_column::{BytesBuilder, Column, ColumnKey, MemoryView, ValueBuilder, View, ViewChunk};
 use millrace_document::DocumentValue;
-use millrace_fixtures::PlainView;
-use millrace_grouping::{GroupingExecution, GroupingRequest, GroupingSchema, HitRef, Settings};
+use millrace_fixtures::{PlainView, grouping_schema};
+use millrace_grouping::{GroupingExecution, GroupingRequest, HitRef, Settings};
 use millrace_query::GroupingDefaults;
 use millrace_result::{GroupId, GroupList, GroupValue, GroupingResult, ResultGroup, ResultHit};
 use millrace_schema::{Application, Schema};
@@ -136,12 +136,7 @@ fn execute_over<V: View>(
     parts: &[&[TestPurchase]],
     view: impl Fn(&[TestPurchase]) -> V,
 ) -> Result<GroupingResult, Box<dyn Error>> {
-    let referred = GroupingSchema {
-        name: &schema.name,
-        fields: schema.fields.iter().map(|(name, field)| (&**name, &field.data_type)).collect(),
-        summaries: schema.summaries.keys().map(String::as_str).collect(),
-    };
-    let grouping = Arc::new(request.check(&referred, settings)?);
+    let grouping = Arc::new(request.check(&grouping_schema(schema), settings)?);
     let mut whole: Option<GroupingExecution> = None;
     for (number, purchases) in parts.iter().enumerate() {
         let view = view(purchases);

@@ -105,7 +105,9 @@ fn rewritten(
     };
     let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
     let explains = level >= RULES_LEVEL;
-    let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters, explains) else {
+    let tokens = &deployment.application.container.special_tokens;
+    let typed = parsed(&query, &schemas, tokens);
+    let Some(rewriting) = base.rewrite(&typed, &query.parameters, explains) else {
         return Ok(RewrittenQuery::unchanged(query));
     };
     let before = Some(Box::new(query.clone()));

@@ -349,7 +349,8 @@ pub struct PlanTrace {
 
 impl PlanTrace {
     fn of(deployment: &CompiledApplication, query: &Query, searches: &[Arc<PreparedSearch>]) -> Self {
-        let item = searches.first().map(|search| parsed(&query.root, &[&search.plan().schema]));
+        let tokens = &deployment.application.container.special_tokens;
+        let item = searches.first().map(|search| parsed(query, &[&search.plan().schema], tokens));
         let named = query.parameters.get("queryProfile").cloned();
         PlanTrace {
             profile: named.or_else(|| {
@@ -398,6 +399,7 @@ fn plan(
         known_elsewhere: &elsewhere,
         embedded: &|call, target| embeddings.get(call, target),
         significance: &deployment.application.significance,
+        special_tokens: &deployment.application.container.special_tokens,
         regexes_max: node.settings().query_regexes_max,
     };
     let mut plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;

@@ -1,9 +1,9 @@
 //! Conversion of text typed by a user to items, and then to nodes.
 
-use millrace_linguistics::{FieldAnalyzer, TextLanguage, segments};
+use millrace_linguistics::{FieldAnalyzer, SpecialTokens, TextLanguage, segments};
 use millrace_query::{
-    ItemAnnotations, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite, simple,
-    simple::TermEnd,
+    ItemAnnotations, Query, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite, simple,
+    simple::{SpecialTokenRules, TermEnd},
 };
 use millrace_schema::{MatchMode, Schema};
 
@@ -14,29 +14,54 @@ use crate::{Error, PlanNode};
 /// Field of the document type.
 const TYPE_FIELD: &str = "sddocname";
 
-/// The item with typed text parsed as schemas interpret it ([`QueryItem::Typed`]): for rules, and for
-/// displaying the parsed query.
+/// The root of a query with typed text parsed as schemas interpret it ([`QueryItem::Typed`]): for rules, and
+/// for displaying the parsed query.
 ///
 /// Of several schemas, a name before a colon is interpreted by the first one that has such a field.
-pub fn parsed(item: &QueryItem, schemas: &[&Schema]) -> QueryItem {
-    let all = |items: &[QueryItem]| items.iter().map(|item| parsed(item, schemas)).collect();
+pub fn parsed(query: &Query, schemas: &[&Schema], tokens: &SpecialTokens) -> QueryItem {
+    parsed_item(&query.root, schemas, tokens, query.language.as_deref())
+}
+
+fn parsed_item(
+    item: &QueryItem,
+    schemas: &[&Schema],
+    tokens: &SpecialTokens,
+    language: Option<&str>,
+) -> QueryItem {
+    let parsed = |item: &QueryItem| parsed_item(item, schemas, tokens, language);
+    let all = |items: &[QueryItem]| items.iter().map(&parsed).collect();
     match item {
         QueryItem::Text(text) if text.grammar.syntax != TextSyntax::None => {
             let ends = |name: &str| schemas.iter().find_map(|schema| target::term_end(schema, name));
-            simple::parse(text, &ends)
+            let language = text.annotations.language.as_deref().or(language);
+            with_special_tokens(tokens, language, |special| simple::parse(text, &ends, special))
                 .map_or_else(|| item.clone(), |parsed| QueryItem::Typed(Box::new(parsed)))
         }
         QueryItem::And(items) => QueryItem::And(all(items)),
         QueryItem::Or(items) => QueryItem::Or(all(items)),
         QueryItem::Rank(items) => QueryItem::Rank(all(items)),
         QueryItem::Labeled { item, label, score } => {
-            QueryItem::Labeled { item: Box::new(parsed(item, schemas)), label: label.clone(), score: *score }
+            QueryItem::Labeled { item: Box::new(parsed(item)), label: label.clone(), score: *score }
         }
         QueryItem::Not { positive, negatives } => {
-            QueryItem::Not { positive: Box::new(parsed(positive, schemas)), negatives: all(negatives) }
+            QueryItem::Not { positive: Box::new(parsed(positive)), negatives: all(negatives) }
         }
         other => other.clone(),
     }
+}
+
+/// Calls `parse` with the rules of special tokens for text in a language.
+pub(super) fn with_special_tokens<T>(
+    tokens: &SpecialTokens,
+    language: Option<&str>,
+    parse: impl FnOnce(SpecialTokenRules<'_>) -> T,
+) -> T {
+    let inside_words = SpecialTokens::are_inside_words(language);
+    let at_start = |text: &str| {
+        let found = tokens.at_start(text, inside_words)?;
+        Some((found.length, found.word.to_owned()))
+    };
+    parse(SpecialTokenRules { at_start: &at_start, inside_words })
 }
 
 /// Typed text whose document types are a condition on all of it, not alternatives to its words; `None` if it
@@ -73,7 +98,11 @@ impl TreeBuilder<'_> {
                 let (schema, known_elsewhere) = (self.schema, self.context.known_elsewhere);
                 // A field of another schema of the query is a field: its terms match nothing here.
                 let elsewhere = |name: &str| known_elsewhere(name).then_some(TermEnd::Blank);
-                simple::parse(text, &|name| target::term_end(schema, name).or_else(|| elsewhere(name)))
+                let ends = |name: &str| target::term_end(schema, name).or_else(|| elsewhere(name));
+                let language = text.annotations.language.as_deref().or(self.query.language.as_deref());
+                with_special_tokens(self.context.special_tokens, language, |special| {
+                    simple::parse(text, &ends, special)
+                })
             }
         };
         match item {

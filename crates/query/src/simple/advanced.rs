@@ -60,10 +60,10 @@ pub(super) fn parse(reader: &mut SimpleReader<'_>, depth: usize) -> Option<Query
 }
 
 fn operand(reader: &mut SimpleReader<'_>, depth: usize) -> Option<QueryItem> {
-    while matches!(reader.peek(), Some('+')) {
+    while matches!(reader.peek(), Some('+')) && !reader.is_at_special() {
         reader.skip(1);
     }
-    if reader.peek() != Some('(') {
+    if reader.peek() != Some('(') || reader.is_at_special() {
         return reader.term();
     }
     reader.skip(1);

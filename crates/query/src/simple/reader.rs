@@ -2,7 +2,8 @@
 
 use millrace_cursor::TextCursor;
 
-use super::{Fields, TermEnd};
+use super::special::{self, WordPart};
+use super::{Fields, SpecialTokenRules, TermEnd};
 use crate::number_text::{self, NumberText};
 use crate::{
     ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax, WordComposite,
@@ -36,6 +37,7 @@ pub(super) struct SimpleReader<'a> {
     grammar: QueryGrammar,
     annotations: &'a ItemAnnotations,
     fields: Fields<'a>,
+    special: SpecialTokenRules<'a>,
     /// Rule for the end of terms in `field`.
     end: TermEnd,
 }
@@ -47,9 +49,19 @@ impl<'a> SimpleReader<'a> {
         grammar: QueryGrammar,
         annotations: &'a ItemAnnotations,
         fields: Fields<'a>,
+        special: SpecialTokenRules<'a>,
     ) -> Self {
         let end = fields(field).unwrap_or_default();
-        SimpleReader { cursor: TextCursor::new(text), depth: 0, field, grammar, annotations, fields, end }
+        SimpleReader {
+            cursor: TextCursor::new(text),
+            depth: 0,
+            field,
+            grammar,
+            annotations,
+            fields,
+            special,
+            end,
+        }
     }
 
     /// Reads all parts, in order.
@@ -98,6 +110,7 @@ impl<'a> SimpleReader<'a> {
     /// Reads the next part, if there is one; consumes at least one character.
     fn piece(&mut self) -> Option<SimplePiece> {
         let sign = match self.peek()? {
+            _ if self.is_at_special() => PieceSign::None,
             '+' => PieceSign::Plus,
             '-' => PieceSign::Minus,
             _ => PieceSign::None,
@@ -105,15 +118,16 @@ impl<'a> SimpleReader<'a> {
         let is_number = sign == PieceSign::Minus && self.is_negative_number();
         if sign != PieceSign::None && !is_number {
             self.cursor.skip(1);
-            if !self.rest().starts_with(signed_start) {
+            if !self.rest().starts_with(signed_start) && !self.is_at_special() {
                 return None;
             }
         }
         let sign = if is_number { PieceSign::None } else { sign };
         let as_it_is = sign == PieceSign::Plus && self.grammar.syntax == TextSyntax::Web;
         // The web syntax has groups after signs only.
-        let is_group =
-            self.peek() == Some('(') && (sign != PieceSign::None || self.grammar.syntax != TextSyntax::Web);
+        let is_group = self.peek() == Some('(')
+            && !self.is_at_special()
+            && (sign != PieceSign::None || self.grammar.syntax != TextSyntax::Web);
         let item = if is_group { self.group(sign) } else { self.term() };
         let item = item.map(|item| if as_it_is { unstemmed(item) } else { item });
         Some(SimplePiece { sign, item: item? })
@@ -171,12 +185,13 @@ impl<'a> SimpleReader<'a> {
     /// Parses `field:` and a core term, with its weight. `None` for meaningless text, which is skipped.
     pub(super) fn term(&mut self) -> Option<QueryItem> {
         let start = self.cursor.offset();
-        let named = self.field_name();
+        let named = if self.is_at_special() { None } else { self.field_name() };
         let (field, end) = match &named {
             Some((field, end)) => (field.clone(), end.clone()),
             None => (self.field.to_owned(), self.end.clone()),
         };
         let item = match (self.peek(), end) {
+            (_, TermEnd::Word) if (self.special.at_start)(self.rest()).is_some() => self.word(&field),
             (_, TermEnd::Terminator(terminator)) => self.exact(&field, &terminator),
             (_, TermEnd::Hostname) => self.hostname(&field),
             (Some('"'), TermEnd::Blank) => self.quoted(&field),
@@ -217,13 +232,23 @@ impl<'a> SimpleReader<'a> {
 
     fn phrase(&mut self, field: &str) -> Option<QueryItem> {
         let body = self.in_quotes();
-        let words: Vec<TermText> =
-            body.split_whitespace().filter(|word| is_searchable(word)).map(TermText::from).collect();
-        let annotations = self.weighted();
+        let parts = special::parts(body, self.special);
+        let words: Vec<TermText> = parts
+            .iter()
+            .flat_map(|part| match part {
+                WordPart::Special(word) => vec![TermText::from(word.as_str())],
+                WordPart::Text(text) => {
+                    text.split_whitespace().filter(|word| is_searchable(word)).map(TermText::from).collect()
+                }
+            })
+            .collect();
+        let is_special = matches!(parts.as_slice(), [WordPart::Special(_)]);
+        let mut annotations = self.weighted();
         match words.len() {
             0 => None,
             1 => {
                 let text = words.into_iter().next()?;
+                annotations.stem &= !is_special;
                 Some(QueryItem::Term {
                     field: field.to_owned(),
                     text,
@@ -359,11 +384,18 @@ impl<'a> SimpleReader<'a> {
     /// Reads a word with its stars and weight; `None` without a letter or digit.
     fn word(&mut self, field: &str) -> Option<QueryItem> {
         let is_part = |c: char| !c.is_whitespace() && !matches!(c, '"' | '(' | ')' | '{' | '}' | '!');
-        let chunk = self.cursor.take_while(is_part);
+        let rest = self.rest();
+        let length = special::end_of(rest, self.special, is_part);
+        let chunk = &rest[..length];
+        self.cursor.skip(length);
         if chunk.is_empty() {
             return None;
         }
         let annotations = self.weighted();
+        let parts = special::parts(chunk, self.special);
+        if parts.iter().any(|part| matches!(part, WordPart::Special(_))) {
+            return Some(special_words(field, &parts, &annotations));
+        }
         let (word, matching) = stars(chunk);
         if !is_searchable(word) {
             return None;
@@ -393,6 +425,11 @@ impl<'a> SimpleReader<'a> {
         annotations
     }
 
+    /// True at a special token, if terms of the default field end with words.
+    pub(super) fn is_at_special(&self) -> bool {
+        self.end == TermEnd::Word && (self.special.at_start)(self.rest()).is_some()
+    }
+
     pub(super) fn rest(&self) -> &'a str {
         self.cursor.rest()
     }
@@ -416,6 +453,33 @@ impl<'a> SimpleReader<'a> {
         self.cursor.skip_blanks();
         !self.cursor.is_at_end()
     }
+}
+
+/// The terms of text with special tokens. Stars around a text that is one special token specify its match
+/// type.
+fn special_words(field: &str, parts: &[WordPart<'_>], annotations: &ItemAnnotations) -> QueryItem {
+    let is_star = |part: Option<&WordPart<'_>>| matches!(part, Some(WordPart::Text(text)) if text.trim_matches('*').is_empty());
+    let term = |text: &str, matching, stem| QueryItem::Term {
+        field: field.to_owned(),
+        text: text.into(),
+        matching,
+        annotations: ItemAnnotations { stem: stem && annotations.stem, ..annotations.clone() },
+    };
+    let of_part = |part: &WordPart<'_>| match part {
+        WordPart::Special(word) => {
+            let matching = match (is_star(parts.first()), is_star(parts.last())) {
+                _ if parts.len() > 3 => TermMatch::Word,
+                (true, true) => TermMatch::Substring,
+                (true, false) => TermMatch::Suffix,
+                (false, true) => TermMatch::Prefix,
+                (false, false) => TermMatch::Word,
+            };
+            Some(term(word, matching, false))
+        }
+        WordPart::Text(text) => is_searchable(text).then(|| term(text, TermMatch::Word, true)),
+    };
+    let mut items: Vec<QueryItem> = parts.iter().filter_map(of_part).collect();
+    if items.len() == 1 { items.remove(0) } else { QueryItem::And(items) }
 }
 
 /// A word without surrounding stars, with the match type that they specify.

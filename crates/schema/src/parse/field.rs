@@ -68,9 +68,23 @@ pub(super) static FIELD_RANK: KeywordTable<FieldDecl> = KeywordTable {
         "filter-threshold", "filter-threshold: 0.05", "No effect.",
             |cursor, word, _| cursor.number::<f64>(&word, "a number between 0 and 1").map(drop);
         unlisted:
-        "identity" | "literal", "identity", "No effect.", |_, _, _| Ok(());
+        "identity", "identity", "No effect.", |_, _, _| Ok(());
+        "literal", "literal", "No effect: declare a field with the words as they are written, and rank by it.",
+            literal;
     },
 };
+
+/// Reads `literal`, which asks for a further field with the words as they are written. It is without effect,
+/// since the field counts only in profiles that name it: these can declare it.
+fn literal(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    let name = &field.name.value;
+    let message = format!(
+        "rank: literal has no effect: to rank by words as they are written, declare a field '{name}_literal' beside \
+         the document, with 'indexing: input {name} | index' and 'stemming: none'"
+    );
+    cursor.warn(&word.place, &message);
+    Ok(())
+}
 
 pub(super) static WEIGHTED_SET: KeywordTable<FieldDecl> = KeywordTable {
     block: "weightedset",

@@ -61,8 +61,15 @@ enum ParameterKind {
     Profile(Option<String>),
 }
 
-const KINDS: &[&str] =
-    &["string", "integer", "long", "float", "double", "boolean", "tensor(…)", "query-profile:TYPE"];
+/// The types that are a single word.
+const NAMED_KINDS: [(&str, ParameterKind); 6] = [
+    ("string", ParameterKind::String),
+    ("integer", ParameterKind::Integer),
+    ("long", ParameterKind::Long),
+    ("float", ParameterKind::Float),
+    ("double", ParameterKind::Double),
+    ("boolean", ParameterKind::Boolean),
+];
 
 impl ParameterKind {
     /// Parses the type of a value.
@@ -70,24 +77,22 @@ impl ParameterKind {
     /// # Errors
     /// The type is unknown, or its tensor type is invalid; the text gives the known types or the cause.
     fn parse(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "string" => ParameterKind::String,
-            "integer" => ParameterKind::Integer,
-            "long" => ParameterKind::Long,
-            "float" => ParameterKind::Float,
-            "double" => ParameterKind::Double,
-            "boolean" => ParameterKind::Boolean,
-            "query-profile" => ParameterKind::Profile(None),
-            _ if text.starts_with("tensor") => ParameterKind::Tensor(
-                TensorType::parse(text).map_err(|error| format!("type '{text}': {error}"))?,
-            ),
-            _ => match text.strip_prefix("query-profile:") {
-                Some(name) => ParameterKind::Profile(Some(name.to_owned())),
-                None => {
-                    return Err(format!("unknown type '{text}': expected {}", one_of(KINDS.iter().copied())));
-                }
-            },
-        })
+        if let Some((_, kind)) = NAMED_KINDS.iter().find(|(name, _)| *name == text) {
+            return Ok(kind.clone());
+        }
+        if text.starts_with("tensor") {
+            let tensor = TensorType::parse(text).map_err(|error| format!("type '{text}': {error}"))?;
+            return Ok(ParameterKind::Tensor(tensor));
+        }
+        match text.strip_prefix("query-profile") {
+            Some("") => Ok(ParameterKind::Profile(None)),
+            Some(rest) if rest.starts_with(':') => Ok(ParameterKind::Profile(Some(rest[1..].to_owned()))),
+            _ => {
+                let named = NAMED_KINDS.iter().map(|(name, _)| *name);
+                let known = one_of(named.chain(["tensor(…)", "query-profile:TYPE"]));
+                Err(format!("unknown type '{text}': expected {known}"))
+            }
+        }
     }
 
     /// Error in a value, if it does not fit.

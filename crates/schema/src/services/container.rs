@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roxmltree::Node;
 
-use super::{FILE, document_size, embedder, language, number};
+use super::{FILE, document_size, embedder, embedder_settings, language, number, special_tokens};
 use crate::package::Files;
 use crate::suggest::one_of;
 use crate::{
@@ -33,6 +33,7 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
     let server = xml::at_path(node, "http/server");
+    let special_tokens = special_tokens::read(node, &mut findings.warnings);
     let port = server.and_then(|server| server.attribute("port").map(|port| (server, port)));
     ContainerCluster {
         id: node.attribute("id").unwrap_or("container").to_owned(),
@@ -48,6 +49,7 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
         language_models: components.language_models,
         generators: components.generators,
         chains: components.chains,
+        special_tokens: findings.keep(special_tokens).unwrap_or_default(),
         // Those of all clusters are read together.
         clients: None,
         model_evaluation: xml::child(node, "model-evaluation")
@@ -124,7 +126,7 @@ fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, ModelExecutio
         .filter(|model| model.tag_name().name() == "model")
         .map(|model| {
             let name = super::required(model, "name")?;
-            Ok((name.to_owned(), embedder::Settings { node: model }.execution("")?))
+            Ok((name.to_owned(), embedder_settings::execution(model)?))
         })
         .collect()
 }
@@ -132,15 +134,15 @@ fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, ModelExecutio
 fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<EmbedderConfig>, Error> {
     let id = node.attribute("id").or(node.attribute("class")).unwrap_or_default();
     if let Some(component_type) = node.attribute("type") {
-        if !embedder::TYPES.contains(&component_type) {
-            let known = one_of(embedder::TYPES.iter().copied());
+        let Some(means) = embedder::TYPES.find(component_type) else {
+            let known = one_of(embedder::TYPES.names());
             return xml::invalid(
                 FILE,
                 node,
                 format!("unknown component type '{component_type}': expected {known}"),
             );
-        }
-        return embedder::read(node, component_type).map(Some);
+        };
+        return embedder::read(node, component_type, means).map(Some);
     }
     let class = node.attribute("class").unwrap_or(id);
     if class == ASSISTANTS_SEARCH {

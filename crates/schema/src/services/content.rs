@@ -6,7 +6,7 @@ use roxmltree::Node;
 
 use super::{FILE, indexes, number, required, snippets, topology, tuning};
 use crate::resolve::ResolvedSchemas;
-use crate::suggest::did_you_mean;
+use crate::suggest::{did_you_mean, one_of};
 use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, PackageFindings, xml};
 
 pub(super) fn read(
@@ -63,6 +63,13 @@ fn selection(node: Node<'_, '_>, schemas: &ResolvedSchemas) -> Option<String> {
     (!depends).then(|| text.to_owned())
 }
 
+/// Modes of a document type.
+const MODES: [(&str, DocumentMode); 3] = [
+    ("streaming", DocumentMode::Streaming),
+    ("index", DocumentMode::Index),
+    ("store-only", DocumentMode::StoreOnly),
+];
+
 /// A document type of a cluster; `None` if its schema is invalid.
 fn document(
     node: Node<'_, '_>,
@@ -80,24 +87,17 @@ fn document(
             format!("no schema for document type '{name}'{hint}: add schemas/{name}.sd"),
         );
     }
-    let mode = match required(node, "mode")? {
-        "streaming" => DocumentMode::Streaming,
-        "store-only" => DocumentMode::StoreOnly,
-        "index" => {
-            warnings.push(format!(
-                "{}: mode='index' of '{name}': no index is kept, so a query that names no group reads all documents; with groups in the ids (id:ns:{name}:g=GROUP:…) and streaming.groupname it reads those of one group",
-                xml::place(FILE, node)
-            ));
-            DocumentMode::Index
-        }
-        other => {
-            return xml::invalid(
-                FILE,
-                node,
-                format!("unknown mode '{other}': expected 'streaming', 'index' or 'store-only'"),
-            );
-        }
+    let written = required(node, "mode")?;
+    let Some((_, mode)) = MODES.into_iter().find(|(name, _)| *name == written) else {
+        let known = one_of(MODES.iter().map(|(name, _)| *name));
+        return xml::invalid(FILE, node, format!("unknown mode '{written}': expected {known}"));
     };
+    if mode == DocumentMode::Index {
+        warnings.push(format!(
+            "{}: mode='index' of '{name}': no index is kept, so a query that names no group reads all documents; with groups in the ids (id:ns:{name}:g=GROUP:…) and streaming.groupname it reads those of one group",
+            xml::place(FILE, node)
+        ));
+    }
     if node.attribute("global") == Some("true") {
         let reason = "global documents are not supported, since documents have no references to others: remove global='true'";
         return xml::invalid(FILE, node, reason);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use roxmltree::Node;
 
 use super::chains::ChainLineage;
+use super::settings::{GivenSetting, SettingReader, SettingTable, settings};
 use super::{FILE, required};
 use crate::suggest::did_you_mean;
 use crate::{
@@ -231,49 +232,61 @@ fn default_set(sources: &Sources) -> impl Iterator<Item = FederatedSource> {
     in_it.map(|(name, _)| FederatedSource { name: name.clone(), options: FederationOptions::default() })
 }
 
+/// Attributes of `<federationoptions>`.
+pub(super) static OPTIONS: SettingTable<SettingReader<FederationOptions>> = SettingTable {
+    block: "Attributes of federationoptions",
+    rows: &[settings! {
+        "timeout", "<federationoptions timeout='100 ms'/>", "The time that the source may take, in seconds or `ms`.",
+            |given, options| { options.timeout = Some(duration(given)?); Ok(()) };
+        "requestTimeout", "<federationoptions requestTimeout='1.0'/>",
+            "No effect: a search ends when its caller has left.",
+            |given, _| {
+                duration(given)?;
+                given.warnings.push(format!(
+                    "{}: requestTimeout has no effect: a search ends when its caller has left",
+                    xml::place(FILE, given.node)
+                ));
+                Ok(())
+            };
+        "optional", "<federationoptions optional='true'/>", "The query waits for the source no longer than for the others.",
+            |given, options| { options.optional = Some(flag(given)?); Ok(()) };
+        // A query that names no sources searches all of them.
+        "default", "<federationoptions default='true'/>", "No effect: a query that names no sources searches all.",
+            |given, _| flag(given).map(drop);
+    }],
+};
+
 /// `<federationoptions>` of an element; without them, nothing is set.
 fn options_in(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<FederationOptions, Error> {
-    let Some(element) = xml::child(node, "federationoptions") else { return Ok(Default::default()) };
     let mut options = FederationOptions::default();
+    let Some(element) = xml::child(node, "federationoptions") else { return Ok(options) };
     for attribute in element.attributes() {
-        match attribute.name() {
-            "timeout" => options.timeout = Some(duration(element, "timeout", attribute.value())?),
-            "requestTimeout" => {
-                duration(element, "requestTimeout", attribute.value())?;
-                warnings.push(format!(
-                    "{}: requestTimeout has no effect: a search ends when its caller has left",
-                    xml::place(FILE, element)
-                ));
-            }
-            "optional" => options.optional = Some(flag(element, "optional", attribute.value())?),
-            // A query that names no sources searches all of them.
-            "default" => flag(element, "default", attribute.value()).map(drop)?,
-            other => {
-                let hint = did_you_mean(other, ["timeout", "requestTimeout", "optional", "default"]);
-                let reason = format!("<federationoptions> has no attribute '{other}'{hint}");
-                return xml::invalid(FILE, element, reason);
-            }
-        }
+        let (name, text) = (attribute.name(), attribute.value());
+        let Some(read) = OPTIONS.find(name) else {
+            let reason = format!("<federationoptions> has no attribute '{name}'{}", OPTIONS.hint(name));
+            return xml::invalid(FILE, element, reason);
+        };
+        read(&mut GivenSetting { node: element, name, text, warnings }, &mut options)?;
     }
     Ok(options)
 }
 
 /// A flag in an attribute.
-fn flag(node: Node<'_, '_>, attribute: &str, text: &str) -> Result<bool, Error> {
-    match text {
+fn flag(given: &GivenSetting<'_, '_, '_>) -> Result<bool, Error> {
+    match given.text {
         "true" => Ok(true),
         "false" => Ok(false),
         other => {
-            let reason = format!("{attribute} is '{other}': expected 'true' or 'false'");
-            xml::invalid(FILE, node, reason)
+            let reason = format!("{} is '{other}': expected 'true' or 'false'", given.name);
+            xml::invalid(FILE, given.node, reason)
         }
     }
 }
 
 /// A duration in seconds, or milliseconds with `ms`; more than zero, less than a day.
-fn duration(node: Node<'_, '_>, attribute: &str, text: &str) -> Result<Duration, Error> {
+fn duration(given: &GivenSetting<'_, '_, '_>) -> Result<Duration, Error> {
     const DAY_S: f64 = 86_400.0;
-    let text = text.trim();
+    let text = given.text.trim();
     let (number, unit_s) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(number), _) => (number, 1e-3),
         (None, Some(number)) => (number, 1.0),
@@ -282,8 +295,9 @@ fn duration(node: Node<'_, '_>, attribute: &str, text: &str) -> Result<Duration,
     match number.trim().parse::<f64>().map(|number| number * unit_s) {
         Ok(seconds) if seconds > 0.0 && seconds < DAY_S => Ok(Duration::from_secs_f64(seconds)),
         _ => {
-            let reason = format!("{attribute} is '{text}': expected seconds, or milliseconds as in '100 ms'");
-            xml::invalid(FILE, node, reason)
+            let reason =
+                format!("{} is '{text}': expected seconds, or milliseconds as in '100 ms'", given.name);
+            xml::invalid(FILE, given.node, reason)
         }
     }
 }

@@ -7,9 +7,10 @@ use millrace_document::DataType;
 use millrace_linguistics::MatchMode;
 use roxmltree::Node;
 
+use super::settings::{ServiceBlock, SettingTable, settings};
 use crate::package::Files;
 use crate::resolve::ResolvedSchemas;
-use crate::suggest::did_you_mean;
+use crate::suggest::{did_you_mean, one_of};
 use crate::{
     ContentCluster, Error, IndexConfig, IndexKeyConfig, IndexServiceConfig, PackageFindings, Schema,
     SchemaField, SourcedText, xml,
@@ -30,9 +31,146 @@ const NAME_MAX: usize = 63;
 struct IndexReader<'a, 'f> {
     file: &'a str,
     schemas: &'a ResolvedSchemas,
+    cluster: &'a ContentCluster,
     findings: &'f mut PackageFindings,
     copies: u8,
     slices: u8,
+}
+
+/// Function that reads an attribute into the parts of its element. Mistakes are reported to the reader.
+type AttributeReader<T> = fn(&mut IndexReader<'_, '_>, Node<'_, '_>, &str, &mut T);
+
+/// Function that reads a child element into the parts of its parent.
+type ChildReader<T> = fn(&mut IndexReader<'_, '_>, Node<'_, '_>, &mut T);
+
+/// Attributes of `<index-service>`, as they are given.
+#[derive(Default)]
+struct ServiceParts {
+    copies: Option<u8>,
+    slices: Option<u8>,
+}
+
+static SERVICE: SettingTable<AttributeReader<ServiceParts>> = SettingTable {
+    block: "Attributes of index-service",
+    rows: &[settings! {
+        "copies", "<index-service copies='2'/>", "Wanted number of copies of each index, 1 to 4; checked, and without effect.",
+            |reader, node, text, parts| parts.copies = reader.copies(node, text);
+        "slices", "<index-service slices='8'/>",
+            "Number of slices of each index, a power of two up to 64; checked, and without effect.",
+            |reader, node, text, parts| parts.slices = reader.slices(node, text);
+        // It is read before the rest, to find the cluster.
+        "content", "<index-service content='mail'/>",
+            "The content cluster, where the element has a file of its own.", |_, _, _, _| ();
+    }],
+};
+
+static SERVICE_CHILDREN: SettingTable<ChildReader<IndexServiceConfig>> = SettingTable {
+    block: "Elements of index-service",
+    rows: &[settings! {
+        "index", "<index name='by-sender' document='mail'/>", "An index.",
+            |reader, node, service| service.indexes.extend(reader.index(node));
+        "fast-search", "<fast-search document='mail'/>", "An index for each attribute of a type with `fast-search`.",
+            |reader, node, service| {
+                let indexes = reader.fast_search(node);
+                service.indexes.extend(indexes);
+            };
+    }],
+};
+
+/// Attributes of `<index>`, as they are given.
+#[derive(Default)]
+struct IndexParts {
+    name: String,
+    document: Option<String>,
+    selection: Option<String>,
+    deferred: bool,
+    copies: Option<u8>,
+    slices: Option<u8>,
+}
+
+static INDEX: SettingTable<AttributeReader<IndexParts>> = SettingTable {
+    block: "Attributes of index",
+    rows: &[settings! {
+        "name", "<index name='by-sender'/>", "The name, unique in the application.",
+            |_, _, text, parts| parts.name = text.to_owned();
+        "document", "<index document='mail'/>", "A document type of the content cluster.",
+            |_, _, text, parts| parts.document = Some(text.to_owned());
+        "selection", "<index selection='mail.date &gt; 0'/>", "A selection; only these documents are in the index.",
+            |_, _, text, parts| parts.selection = Some(text.to_owned());
+        "build", "<index build='deferred'/>", "`immediate`, or `deferred` until `millrace index build`.",
+            |reader, node, text, parts| {
+                let values = [("immediate", false), ("deferred", true)];
+                parts.deferred = reader.choice(node, "build", text, &values).unwrap_or_default();
+            };
+        "copies", "<index copies='2'/>", "As of the element around it.",
+            |reader, node, text, parts| parts.copies = reader.copies(node, text);
+        "slices", "<index slices='8'/>", "As of the element around it.",
+            |reader, node, text, parts| parts.slices = reader.slices(node, text);
+    }],
+};
+
+/// Fields of an index.
+struct IndexFields {
+    schema: Arc<Schema>,
+    keys: Vec<IndexKeyConfig>,
+    stored: Vec<String>,
+}
+
+static INDEX_CHILDREN: SettingTable<ChildReader<IndexFields>> = SettingTable {
+    block: "Elements of index",
+    rows: &[settings! {
+        "key", "<key field='date' order='descending'/>", "A key.", key;
+        "stored", "<stored field='title'/>", "A stored field; checked, and without effect.", stored;
+    }],
+};
+
+/// Attributes of `<key>`, as they are given.
+#[derive(Default)]
+struct KeyParts {
+    field: Option<String>,
+    descending: bool,
+}
+
+static KEY: SettingTable<AttributeReader<KeyParts>> = SettingTable {
+    block: "Attributes of key",
+    rows: &[settings! {
+        "field", "<key field='person.name'/>", "An attribute, a part of one, or `id.group`.",
+            |_, _, text, parts| parts.field = Some(text.to_owned());
+        "order", "<key field='date' order='descending'/>", "`ascending` or `descending`.",
+            |reader, node, text, parts| {
+                let values = [("ascending", false), ("descending", true)];
+                parts.descending = reader.choice(node, "order", text, &values).unwrap_or_default();
+            };
+    }],
+};
+
+static STORED: SettingTable<AttributeReader<Option<String>>> = SettingTable {
+    block: "Attributes of stored",
+    rows: &[settings! {
+        "field", "<stored field='title'/>", "An attribute, or a part of one.",
+            |_, _, text, field| *field = Some(text.to_owned());
+    }],
+};
+
+static FAST_SEARCH: SettingTable<AttributeReader<Option<String>>> = SettingTable {
+    block: "Attributes of fast-search",
+    rows: &[settings! {
+        "document", "<fast-search document='mail'/>", "A document type of the content cluster.",
+            |_, _, text, document| *document = Some(text.to_owned());
+    }],
+};
+
+/// Attributes and elements of `<index-service>`, as documented.
+pub(super) fn documented() -> Vec<ServiceBlock> {
+    vec![
+        SERVICE.documented(),
+        SERVICE_CHILDREN.documented(),
+        INDEX.documented(),
+        INDEX_CHILDREN.documented(),
+        KEY.documented(),
+        STORED.documented(),
+        FAST_SEARCH.documented(),
+    ]
 }
 
 /// Reads the element of a content cluster.
@@ -118,22 +256,39 @@ fn service(
     schemas: &ResolvedSchemas,
     findings: &mut PackageFindings,
 ) -> IndexServiceConfig {
-    let mut reader = IndexReader { file, schemas, findings, copies: 2, slices: 8 };
-    reader.copies = reader.copies(element).unwrap_or(2);
-    reader.slices = reader.slices(element).unwrap_or(8);
-    reader.known_attributes(element, &["copies", "slices", "content"]);
+    let mut reader = IndexReader { file, schemas, cluster, findings, copies: 2, slices: 8 };
+    let mut parts = ServiceParts::default();
+    reader.attributes(element, &SERVICE, &mut parts);
+    reader.copies = parts.copies.unwrap_or(reader.copies);
+    reader.slices = parts.slices.unwrap_or(reader.slices);
     let mut service = IndexServiceConfig::default();
-    for child in xml::elements(element) {
-        match child.tag_name().name() {
-            "index" => service.indexes.extend(reader.index(child, cluster)),
-            "fast-search" => service.indexes.extend(reader.fast_search(child, cluster)),
-            other => {
-                let hint = did_you_mean(other, ["index", "fast-search"]);
-                reader.refuse(child, format!("unknown element <{other}> in <{ELEMENT}>{hint}"));
-            }
-        }
-    }
+    reader.children(element, &SERVICE_CHILDREN, &mut service);
     service
+}
+
+/// Reads `<key>`.
+fn key(reader: &mut IndexReader<'_, '_>, node: Node<'_, '_>, fields: &mut IndexFields) {
+    let mut parts = KeyParts::default();
+    reader.attributes(node, &KEY, &mut parts);
+    let Some((path, several)) = reader.field(node, parts.field, &fields.schema) else { return };
+    if fields.keys.iter().any(|known| known.path == path) {
+        reader.refuse(node, format!("the key '{path}' is given twice"));
+    }
+    if several && fields.keys.iter().any(|known| known.several) {
+        reader.refuse(node, "two keys of one index have several values: at most one can");
+    }
+    fields.keys.push(IndexKeyConfig { path, descending: parts.descending, several });
+}
+
+/// Reads `<stored>`.
+fn stored(reader: &mut IndexReader<'_, '_>, node: Node<'_, '_>, fields: &mut IndexFields) {
+    let mut field = None;
+    reader.attributes(node, &STORED, &mut field);
+    let Some((path, _)) = reader.field(node, field, &fields.schema) else { return };
+    if fields.stored.contains(&path) {
+        reader.refuse(node, format!("the stored field '{path}' is given twice"));
+    }
+    fields.stored.push(path);
 }
 
 impl IndexReader<'_, '_> {
@@ -141,16 +296,51 @@ impl IndexReader<'_, '_> {
         self.findings.keep(xml::invalid::<()>(self.file, node, reason));
     }
 
-    fn known_attributes(&mut self, node: Node<'_, '_>, known: &[&str]) {
-        for attribute in node.attributes().filter(|attribute| !known.contains(&attribute.name())) {
-            let (name, element) = (attribute.name(), node.tag_name().name());
-            let hint = did_you_mean(name, known.iter().copied());
-            self.refuse(node, format!("unknown attribute '{name}' of <{element}>{hint}"));
+    /// Reads the attributes of an element; unknown ones are mistakes.
+    fn attributes<T>(&mut self, node: Node<'_, '_>, table: &SettingTable<AttributeReader<T>>, parts: &mut T) {
+        for attribute in node.attributes() {
+            let name = attribute.name();
+            match table.find(name) {
+                Some(read) => read(self, node, attribute.value(), parts),
+                None => {
+                    let (element, hint) = (node.tag_name().name(), table.hint(name));
+                    self.refuse(node, format!("unknown attribute '{name}' of <{element}>{hint}"));
+                }
+            }
         }
     }
 
-    fn copies(&mut self, node: Node<'_, '_>) -> Option<u8> {
-        let text = node.attribute("copies")?;
+    /// Reads the children of an element; unknown ones are mistakes.
+    fn children<T>(&mut self, node: Node<'_, '_>, table: &SettingTable<ChildReader<T>>, parts: &mut T) {
+        for child in xml::elements(node) {
+            let name = child.tag_name().name();
+            match table.find(name) {
+                Some(read) => read(self, child, parts),
+                None => {
+                    let (element, hint) = (node.tag_name().name(), table.hint(name));
+                    self.refuse(child, format!("unknown element <{name}> in <{element}>{hint}"));
+                }
+            }
+        }
+    }
+
+    /// Value of an attribute, which must be one of these.
+    fn choice<T: Copy>(
+        &mut self,
+        node: Node<'_, '_>,
+        name: &str,
+        text: &str,
+        values: &[(&str, T)],
+    ) -> Option<T> {
+        let found = values.iter().find(|(value, _)| *value == text).map(|(_, meaning)| *meaning);
+        if found.is_none() {
+            let known = one_of(values.iter().map(|(value, _)| *value));
+            self.refuse(node, format!("{name}='{text}': expected {known}"));
+        }
+        found
+    }
+
+    fn copies(&mut self, node: Node<'_, '_>, text: &str) -> Option<u8> {
         let copies = text.parse().ok().filter(|copies| (1..=4).contains(copies));
         if copies.is_none() {
             self.refuse(node, format!("copies='{text}': expected 1 to 4"));
@@ -158,8 +348,7 @@ impl IndexReader<'_, '_> {
         copies
     }
 
-    fn slices(&mut self, node: Node<'_, '_>) -> Option<u8> {
-        let text = node.attribute("slices")?;
+    fn slices(&mut self, node: Node<'_, '_>, text: &str) -> Option<u8> {
         let slices = text.parse().ok().filter(|slices: &u8| slices.is_power_of_two() && *slices <= 64);
         if slices.is_none() {
             self.refuse(node, format!("slices='{text}': expected 1, 2, 4, 8, 16, 32 or 64"));
@@ -168,8 +357,8 @@ impl IndexReader<'_, '_> {
     }
 
     /// Schema of a document type of the cluster; `None` if it is unknown or invalid.
-    fn schema(&mut self, node: Node<'_, '_>, cluster: &ContentCluster) -> Option<Arc<Schema>> {
-        let Some(name) = node.attribute("document") else {
+    fn schema(&mut self, node: Node<'_, '_>, name: Option<&str>) -> Option<Arc<Schema>> {
+        let Some(name) = name else {
             let element = node.tag_name().name();
             self.refuse(
                 node,
@@ -177,127 +366,78 @@ impl IndexReader<'_, '_> {
             );
             return None;
         };
-        if let (Some(schema), true) = (self.schemas.sound.get(name), cluster.document(name).is_some()) {
+        if let (Some(schema), true) = (self.schemas.sound.get(name), self.cluster.document(name).is_some()) {
             return Some(Arc::clone(schema));
         }
         if !self.schemas.broken.has(name) {
-            let known = cluster.documents.iter().map(|document| &*document.document_type);
+            let known = self.cluster.documents.iter().map(|document| &*document.document_type);
             let hint = did_you_mean(name, known);
             self.refuse(
                 node,
-                format!("document type '{name}' is not in content cluster '{}'{hint}", cluster.id),
+                format!("document type '{name}' is not in content cluster '{}'{hint}", self.cluster.id),
             );
         }
         None
     }
 
-    fn index(&mut self, node: Node<'_, '_>, cluster: &ContentCluster) -> Option<IndexConfig> {
+    fn index(&mut self, node: Node<'_, '_>) -> Option<IndexConfig> {
         let told = self.findings.told();
-        self.known_attributes(node, &["name", "document", "selection", "build", "copies", "slices"]);
-        let name = node.attribute("name").unwrap_or_default().to_owned();
-        if !is_name(&name) {
+        let mut parts = IndexParts::default();
+        self.attributes(node, &INDEX, &mut parts);
+        if !is_name(&parts.name) {
             let reason = format!(
-                "'{name}' is not a name of an index: a lower-case letter, then up to {} lower-case letters, digits, '.', '_' and '-'",
+                "'{}' is not a name of an index: a lower-case letter, then up to {} lower-case letters, digits, '.', '_' and '-'",
+                parts.name,
                 NAME_MAX - 1
             );
-            self.refuse(node, reason.to_string());
+            self.refuse(node, reason);
         }
-        let deferred = match node.attribute("build") {
-            None | Some("immediate") => false,
-            Some("deferred") => true,
-            Some(other) => {
-                self.refuse(node, format!("build='{other}': expected 'immediate' or 'deferred'"));
-                false
-            }
-        };
-        let copies = self.copies(node).unwrap_or(self.copies);
-        let slices = self.slices(node).unwrap_or(self.slices);
-        let schema = self.schema(node, cluster)?;
-        let (keys, stored) = self.fields(node, &schema);
-        let selection = node
-            .attribute("selection")
-            .map(|text| SourcedText { value: text.to_owned(), place: xml::place(self.file, node) });
+        let schema = self.schema(node, parts.document.as_deref())?;
+        let document_type = Arc::clone(&schema.name);
+        let (keys, stored) = self.fields(node, schema);
+        let place = xml::place(self.file, node);
         (self.findings.told() == told).then(|| IndexConfig {
-            name,
-            document_type: Arc::clone(&schema.name),
+            name: parts.name,
+            document_type,
             keys,
             stored,
-            selection,
-            deferred,
-            copies,
-            slices,
-            place: xml::place(self.file, node),
+            selection: parts.selection.map(|value| SourcedText { value, place: place.clone() }),
+            deferred: parts.deferred,
+            copies: parts.copies.unwrap_or(self.copies),
+            slices: parts.slices.unwrap_or(self.slices),
+            place,
         })
     }
 
     /// Keys and stored fields of an index.
-    fn fields(&mut self, node: Node<'_, '_>, schema: &Schema) -> (Vec<IndexKeyConfig>, Vec<String>) {
-        let (mut keys, mut stored): (Vec<IndexKeyConfig>, Vec<String>) = (Vec::new(), Vec::new());
-        for child in xml::elements(node) {
-            match child.tag_name().name() {
-                "key" => {
-                    let Some(key) = self.key(child, schema) else { continue };
-                    if keys.iter().any(|known| known.path == key.path) {
-                        self.refuse(child, format!("the key '{}' is given twice", key.path));
-                    }
-                    if key.several && keys.iter().any(|known| known.several) {
-                        let reason = "two keys of one index have several values: at most one can";
-                        self.refuse(child, reason);
-                    }
-                    keys.push(key);
-                }
-                "stored" => {
-                    self.known_attributes(child, &["field"]);
-                    let Some((path, _)) = self.field(child, schema) else { continue };
-                    if stored.contains(&path) {
-                        self.refuse(child, format!("the stored field '{path}' is given twice"));
-                    }
-                    stored.push(path);
-                }
-                other => {
-                    let hint = did_you_mean(other, ["key", "stored"]);
-                    self.refuse(child, format!("unknown element <{other}> in <index>{hint}"));
-                }
-            }
-        }
+    fn fields(&mut self, node: Node<'_, '_>, schema: Arc<Schema>) -> (Vec<IndexKeyConfig>, Vec<String>) {
+        let mut fields = IndexFields { schema, keys: Vec::new(), stored: Vec::new() };
+        self.children(node, &INDEX_CHILDREN, &mut fields);
+        let IndexFields { keys, stored, .. } = fields;
         let listed = xml::named(node, "key").count();
         if listed == 0 || listed > KEYS_MAX {
             let reason = format!("an index has 1 to {KEYS_MAX} keys, not {listed}: <key field='…'/>");
-            self.refuse(node, reason.to_string());
+            self.refuse(node, reason);
         }
         if stored.len() > STORED_MAX {
             let reason = format!("an index has at most {STORED_MAX} stored fields, not {}", stored.len());
-            self.refuse(node, reason.to_string());
+            self.refuse(node, reason);
         }
         (keys, stored)
     }
 
-    fn key(&mut self, node: Node<'_, '_>, schema: &Schema) -> Option<IndexKeyConfig> {
-        self.known_attributes(node, &["field", "order"]);
-        let descending = match node.attribute("order") {
-            None | Some("ascending") => false,
-            Some("descending") => true,
-            Some(other) => {
-                self.refuse(node, format!("order='{other}': expected 'ascending' or 'descending'"));
-                false
-            }
-        };
-        let (path, several) = self.field(node, schema)?;
-        Some(IndexKeyConfig { path, descending, several })
-    }
-
     /// Path in an element, and whether a document can have several values there.
-    fn field(&mut self, node: Node<'_, '_>, schema: &Schema) -> Option<(String, bool)> {
-        let Some(path) = node.attribute("field") else {
+    fn field(&mut self, node: Node<'_, '_>, path: Option<String>, schema: &Schema) -> Option<(String, bool)> {
+        let Some(path) = path else {
             let element = node.tag_name().name();
             self.refuse(node, format!("<{element}> needs the attribute 'field': <{element} field='…'/>"));
             return None;
         };
         if path == IndexKeyConfig::GROUP {
-            return Some((path.to_owned(), false));
+            return Some((path, false));
         }
-        match several_values(schema, path) {
-            Ok(several) => Some((path.to_owned(), several)),
+        match several_values(schema, &path) {
+            Ok(several) => Some((path, several)),
             Err(reason) => {
                 self.refuse(node, reason.to_string());
                 None
@@ -306,9 +446,10 @@ impl IndexReader<'_, '_> {
     }
 
     /// Indexes of all attributes with `fast-search` that an index can have as its key.
-    fn fast_search(&mut self, node: Node<'_, '_>, cluster: &ContentCluster) -> Vec<IndexConfig> {
-        self.known_attributes(node, &["document"]);
-        let Some(schema) = self.schema(node, cluster) else { return Vec::new() };
+    fn fast_search(&mut self, node: Node<'_, '_>) -> Vec<IndexConfig> {
+        let mut document = None;
+        self.attributes(node, &FAST_SEARCH, &mut document);
+        let Some(schema) = self.schema(node, document.as_deref()) else { return Vec::new() };
         let fields = schema.fields.values().flat_map(SchemaField::with_parts);
         let wanted =
             fields.filter(|field| field.attribute.as_ref().is_some_and(|attribute| attribute.fast_search));

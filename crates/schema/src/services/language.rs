@@ -2,14 +2,15 @@
 
 use roxmltree::Node;
 
+use super::FILE;
 use super::chains::ChainLineage;
 use super::container::class_of;
-use super::{FILE, number};
+use super::settings::{ServiceBlock, SettingReader, SettingTable, settings};
 use crate::language::{
     FieldGenerator, InvalidAnswerPolicy, LanguageChain, LanguageModelConfig, PromptTemplate, SearchChain,
 };
 use crate::package::Files;
-use crate::suggest::{did_you_mean, one_of};
+use crate::suggest::one_of;
 use crate::{Error, xml};
 
 /// Client of services with OpenAI's protocol.
@@ -30,25 +31,104 @@ const OPENAI_MODEL: &str = "gpt-4o-mini";
 /// Default prefix of query parameters.
 const PREFIX: &str = "llm";
 
-/// Settings of a client, and of a searcher.
-const CLIENT_SETTINGS: &[&str] = &[
-    "apiKeySecretRef",
-    "apiKeySecretName",
-    "endpoint",
-    "model",
-    "temperature",
-    "maxTokens",
-    "reasoningEffort",
-    "jsonSchemaStrict",
-];
-const GENERATOR_SETTINGS: &[&str] = &[
-    "providerId",
-    "promptTemplate",
-    "promptTemplateFile",
-    "responseFormatType",
-    "invalidResponseFormatPolicy",
-];
-const SEARCHER_SETTINGS: &[&str] = &["providerId", "propertyPrefix", "stream"];
+/// Settings of a client of a language model, as they are given.
+#[derive(Default)]
+pub(super) struct ClientParts {
+    endpoint: Option<String>,
+    secret_ref: Option<String>,
+    secret_name: Option<String>,
+    model: Option<String>,
+    tokens_max: Option<i64>,
+    temperature: Option<f64>,
+    reasoning_effort: Option<String>,
+    strict_schema: Option<bool>,
+}
+
+pub(super) static CLIENT_SETTINGS: SettingTable<SettingReader<ClientParts>> = SettingTable {
+    block: "Settings of llm-client",
+    rows: &[settings! {
+        "apiKeySecretRef", "<apiKeySecretRef>key</apiKeySecretRef>", "Name of the secret for authentication.",
+            |given, parts| { parts.secret_ref = given.text(); Ok(()) };
+        "apiKeySecretName", "<apiKeySecretName>key</apiKeySecretName>", "An older name of `apiKeySecretRef`.",
+            |given, parts| { parts.secret_name = given.text(); Ok(()) };
+        "endpoint", "<endpoint>http://localhost:8000/v1/</endpoint>", "URL of the service.",
+            |given, parts| { parts.endpoint = given.text(); Ok(()) };
+        "model", "<model>gpt-4o-mini</model>", "Name of the model in the service.",
+            |given, parts| { parts.model = given.text(); Ok(()) };
+        "temperature", "<temperature>0.2</temperature>", "Sampling temperature; the service chooses where it is negative.",
+            |given, parts| { parts.temperature = given.number()?; Ok(()) };
+        "maxTokens", "<maxTokens>500</maxTokens>", "Maximum number of tokens of an answer; without a limit where it is negative.",
+            |given, parts| { parts.tokens_max = given.number()?; Ok(()) };
+        "reasoningEffort", "<reasoningEffort>low</reasoningEffort>", "Reasoning effort.",
+            |given, parts| { parts.reasoning_effort = given.text(); Ok(()) };
+        "jsonSchemaStrict", "<jsonSchemaStrict>true</jsonSchemaStrict>", "The JSON schema of a query is enforced exactly.",
+            |given, parts| { parts.strict_schema = given.one_of(FLAG)?; Ok(()) };
+    }],
+};
+
+/// Settings of a field generator, as they are given.
+#[derive(Default)]
+pub(super) struct GeneratorParts {
+    provider: Option<String>,
+    template: Option<String>,
+    template_file: Option<String>,
+    structured: Option<bool>,
+    on_misfit: Option<InvalidAnswerPolicy>,
+}
+
+pub(super) static GENERATOR_SETTINGS: SettingTable<SettingReader<GeneratorParts>> = SettingTable {
+    block: "Settings of language-model-field-generator",
+    rows: &[settings! {
+        "providerId", "<providerId>openai</providerId>", "Id of the language model; by default the first.",
+            |given, parts| { parts.provider = given.text(); Ok(()) };
+        "promptTemplate", "<promptTemplate>Summarize: {input}</promptTemplate>", "The prompt, with a place for the input.",
+            |given, parts| { parts.template = given.text(); Ok(()) };
+        "promptTemplateFile", "<promptTemplateFile>files/prompt.txt</promptTemplateFile>",
+            "The file of the package that has the prompt.",
+            |given, parts| { parts.template_file = given.text(); Ok(()) };
+        "responseFormatType", "<responseFormatType>TEXT</responseFormatType>",
+            "`JSON` for answers of the form of the field's type, `TEXT` for answers that are the value.",
+            |given, parts| { parts.structured = given.one_of(&[("JSON", true), ("TEXT", false)])?; Ok(()) };
+        "invalidResponseFormatPolicy", "<invalidResponseFormatPolicy>FAIL</invalidResponseFormatPolicy>",
+            "Handling of other answers: `DISCARD`, `WARN`, `FAIL`.",
+            |given, parts| {
+                parts.on_misfit = given.one_of(&[
+                    ("DISCARD", InvalidAnswerPolicy::Discard),
+                    ("WARN", InvalidAnswerPolicy::Warn),
+                    ("FAIL", InvalidAnswerPolicy::Fail),
+                ])?;
+                Ok(())
+            };
+    }],
+};
+
+/// Settings of a searcher that uses a language model, as they are given.
+#[derive(Default)]
+pub(super) struct SearcherParts {
+    provider: Option<String>,
+    prefix: Option<String>,
+    streams: Option<bool>,
+}
+
+pub(super) static SEARCHER_SETTINGS: SettingTable<SettingReader<SearcherParts>> = SettingTable {
+    block: "Settings of llm-searcher",
+    rows: &[settings! {
+        "providerId", "<providerId>openai</providerId>", "Id of the language model; by default the first.",
+            |given, parts| { parts.provider = given.text(); Ok(()) };
+        "propertyPrefix", "<propertyPrefix>llm</propertyPrefix>", "Prefix of its parameters in a query.",
+            |given, parts| { parts.prefix = given.text(); Ok(()) };
+        "stream", "<stream>false</stream>", "The answer is streamed while it is generated.",
+            |given, parts| { parts.streams = given.one_of(FLAG)?; Ok(()) };
+    }],
+};
+
+/// Settings of clients, field generators and searchers, as documented.
+pub(super) fn documented() -> Vec<ServiceBlock> {
+    vec![CLIENT_SETTINGS.documented(), GENERATOR_SETTINGS.documented(), SEARCHER_SETTINGS.documented()]
+}
+
+/// Values of a flag.
+const FLAG: &[(&str, bool)] = &[("true", true), ("false", false)];
 
 /// True if a class is a searcher that uses a language model.
 pub(super) fn is_searcher(class: &str) -> bool {
@@ -68,24 +148,21 @@ pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModelConfig>, E
         }
         _ => return Ok(None),
     }
-    let settings = Settings::of(node, ".llm-client", CLIENT_SETTINGS)?;
-    let endpoint = settings.text("endpoint").unwrap_or(OPENAI);
+    let parts = CLIENT_SETTINGS.of_component(node, ".llm-client")?;
+    let endpoint = parts.endpoint.unwrap_or_else(|| OPENAI.to_owned());
     if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
         let reason = format!("<endpoint> is '{endpoint}': expected an address such as {OPENAI}");
         return xml::invalid(FILE, node, reason);
     }
-    let secret = settings.text("apiKeySecretRef").or(settings.text("apiKeySecretName"));
-    let tokens_max: i64 = settings.number("maxTokens", -1)?;
-    let temperature: f64 = settings.number("temperature", -1.0)?;
     Ok(Some(LanguageModelConfig {
         id: id.to_owned(),
-        endpoint: endpoint.to_owned(),
-        secret: secret.map(str::to_owned),
-        model: settings.text("model").unwrap_or(OPENAI_MODEL).to_owned(),
-        tokens_max: u64::try_from(tokens_max).ok(),
-        temperature: (temperature >= 0.0).then_some(temperature),
-        reasoning_effort: settings.text("reasoningEffort").map(str::to_owned),
-        strict_schema: settings.flag("jsonSchemaStrict", false)?,
+        endpoint,
+        secret: parts.secret_ref.or(parts.secret_name),
+        model: parts.model.unwrap_or_else(|| OPENAI_MODEL.to_owned()),
+        tokens_max: parts.tokens_max.and_then(|tokens| u64::try_from(tokens).ok()),
+        temperature: parts.temperature.filter(|temperature| *temperature >= 0.0),
+        reasoning_effort: parts.reasoning_effort,
+        strict_schema: parts.strict_schema.unwrap_or(false),
         place: xml::place(FILE, node),
     }))
 }
@@ -101,28 +178,21 @@ pub(super) fn generator(
     models: &[LanguageModelConfig],
     files: &Files,
 ) -> Result<FieldGenerator, Error> {
-    let settings = Settings::of(node, ".language-model-field-generator", GENERATOR_SETTINGS)?;
+    let parts = GENERATOR_SETTINGS.of_component(node, ".language-model-field-generator")?;
     Ok(FieldGenerator {
         id: super::required(node, "id")?.to_owned(),
-        model: provider(node, &settings, models)?.id.clone(),
-        template: template(node, &settings, files)?,
-        structured: settings.one_of("responseFormatType", &[("JSON", true), ("TEXT", false)])?,
-        on_misfit: settings.one_of(
-            "invalidResponseFormatPolicy",
-            &[
-                ("DISCARD", InvalidAnswerPolicy::Discard),
-                ("WARN", InvalidAnswerPolicy::Warn),
-                ("FAIL", InvalidAnswerPolicy::Fail),
-            ],
-        )?,
+        model: provider(node, parts.provider.as_deref(), models)?.id.clone(),
+        template: template(node, &parts, files)?,
+        structured: parts.structured.unwrap_or(true),
+        on_misfit: parts.on_misfit.unwrap_or(InvalidAnswerPolicy::Discard),
         place: xml::place(FILE, node),
     })
 }
 
 /// Prompt of a generator: a file takes precedence over text.
-fn template(node: Node<'_, '_>, settings: &Settings<'_, '_>, files: &Files) -> Result<PromptTemplate, Error> {
-    let text = match settings.text("promptTemplateFile") {
-        None => settings.text("promptTemplate"),
+fn template(node: Node<'_, '_>, parts: &GeneratorParts, files: &Files) -> Result<PromptTemplate, Error> {
+    let text = match parts.template_file.as_deref() {
+        None => parts.template.as_deref(),
         Some(path) => match files.get(path) {
             Some(content) => Some(xml::text(path, content)?),
             None => return xml::invalid(FILE, node, format!("the package has no file '{path}'")),
@@ -168,12 +238,12 @@ fn searcher_of<'a, 'i>(
 }
 
 fn asking(node: Node<'_, '_>, models: &[LanguageModelConfig]) -> Result<LanguageChain, Error> {
-    let settings = Settings::of(node, ".llm-searcher", SEARCHER_SETTINGS)?;
-    let model = provider(node, &settings, models)?;
+    let parts = SEARCHER_SETTINGS.of_component(node, ".llm-searcher")?;
+    let model = provider(node, parts.provider.as_deref(), models)?;
     Ok(LanguageChain {
         model: model.id.clone(),
-        prefix: settings.text("propertyPrefix").unwrap_or(PREFIX).to_owned(),
-        streams: settings.flag("stream", true)?,
+        prefix: parts.prefix.unwrap_or_else(|| PREFIX.to_owned()),
+        streams: parts.streams.unwrap_or(true),
         about_hits: class_of(node) == ABOUT_HITS,
     })
 }
@@ -181,10 +251,10 @@ fn asking(node: Node<'_, '_>, models: &[LanguageModelConfig]) -> Result<Language
 /// The model given by `providerId`; by default the first.
 fn provider<'m>(
     node: Node<'_, '_>,
-    settings: &Settings<'_, '_>,
+    id: Option<&str>,
     models: &'m [LanguageModelConfig],
 ) -> Result<&'m LanguageModelConfig, Error> {
-    match (settings.text("providerId"), models) {
+    match (id, models) {
         (_, []) => {
             let reason = format!(
                 "no language model to ask: add <component id='openai' class='{CLIENT}'> to the container"
@@ -202,13 +272,10 @@ fn provider<'m>(
     }
 }
 
-/// Content of a component's `<config>`.
-struct Settings<'a, 'i>(Option<Node<'a, 'i>>);
-
-impl<'a, 'i> Settings<'a, 'i> {
-    /// The configuration whose name ends in `name_end`; only these settings are allowed.
-    fn of(component: Node<'a, 'i>, name_end: &str, known: &[&str]) -> Result<Self, Error> {
-        let mut settings = Settings(None);
+impl<T: Default> SettingTable<SettingReader<T>> {
+    /// Settings in the `<config>` of a component, whose name ends in `name_end`. The last of several counts.
+    fn of_component(&self, component: Node<'_, '_>, name_end: &str) -> Result<T, Error> {
+        let mut parts = T::default();
         for config in xml::named(component, "config") {
             let name = super::required(config, "name")?;
             if !name.ends_with(name_end) {
@@ -216,39 +283,10 @@ impl<'a, 'i> Settings<'a, 'i> {
                     format!("'{name}' does not configure this: expected a name that ends with '{name_end}'");
                 return xml::invalid(FILE, config, reason);
             }
-            for child in xml::elements(config) {
-                let given = child.tag_name().name();
-                if !known.contains(&given) {
-                    let hint = did_you_mean(given, known.iter().copied());
-                    return xml::invalid(FILE, child, format!("{name} has no setting <{given}>{hint}"));
-                }
-            }
-            settings = Settings(Some(config));
+            parts = T::default();
+            let unknown = |given: &str, hint: &str| format!("{name} has no setting <{given}>{hint}");
+            self.read_elements(config, &mut parts, &mut Vec::new(), unknown)?;
         }
-        Ok(settings)
-    }
-
-    fn node(&self, name: &str) -> Option<Node<'a, 'i>> {
-        xml::child(self.0?, name)
-    }
-
-    /// Text of a setting, if present.
-    fn text(&self, name: &str) -> Option<&'a str> {
-        self.node(name).map(xml::content).filter(|text| !text.is_empty())
-    }
-
-    fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> Result<T, Error> {
-        self.node(name).map_or(Ok(default), |node| number(node, xml::content(node)))
-    }
-
-    /// One of these values; the first is the default.
-    fn one_of<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> Result<T, Error> {
-        let Some(node) = self.node(name) else { return Ok(values[0].1) };
-        super::one_of_these(node, values)
-    }
-
-    fn flag(&self, name: &str, default: bool) -> Result<bool, Error> {
-        let named = |flag| if flag { ("true", true) } else { ("false", false) };
-        self.one_of(name, &[named(default), named(!default)])
+        Ok(parts)
     }
 }

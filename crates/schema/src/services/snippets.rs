@@ -2,21 +2,50 @@
 
 use roxmltree::Node;
 
-use super::{FILE, number};
+use super::FILE;
+use super::settings::{GivenSetting, SettingReader, SettingRow, SettingTable, entries, settings};
 use crate::suggest::did_you_mean;
 use crate::{Error, SnippetLengths, SnippetSettings, xml};
 
 const NAME: &str = "vespa.config.search.summary.juniperrc";
 
-/// Settings with an effect.
-const LENGTHS: &[&str] = &["max_matches", "length", "surround_max", "min_length", "prefix"];
+/// Settings of all fields, and of one field inside `override`.
+static LENGTHS: &[SettingRow<SettingReader<SnippetLengths>>] = settings! {
+    "max_matches", "<max_matches>3</max_matches>", "The number of passages around words of the query.",
+        |given, lengths| { lengths.max_matches = given.number()?; Ok(()) };
+    "length", "<length>256</length>", "The wanted length of a snippet in bytes.",
+        |given, lengths| { lengths.length = given.number()?; Ok(()) };
+    "surround_max", "<surround_max>128</surround_max>", "The text beside each word of the query, at most.",
+        |given, lengths| { lengths.surround_max = given.number()?; Ok(()) };
+    "min_length", "<min_length>128</min_length>", "The length below which there are more passages than `max_matches`.",
+        |given, lengths| { lengths.min_length = given.number()?; Ok(()) };
+    "prefix", "<prefix>true</prefix>", "The beginning of the text is shown where it has no word of the query.",
+        |given, lengths| { lengths.prefix = given.number()?; Ok(()) };
+};
 
 /// Settings of an algorithm that is not used here.
-const WITHOUT_EFFECT: &[&str] =
-    &["winsize", "winsize_fallback_multiplier", "max_match_candidates", "stem_min_length", "stem_max_extend"];
+static WITHOUT_EFFECT: &[SettingRow<SettingReader<SnippetLengths>>] = settings! {
+    "winsize", "<winsize>200</winsize>", "No effect.", without_effect;
+    "winsize_fallback_multiplier", "<winsize_fallback_multiplier>10.0</winsize_fallback_multiplier>", "No effect.",
+        without_effect;
+    "max_match_candidates", "<max_match_candidates>1000</max_match_candidates>", "No effect.", without_effect;
+    "stem_min_length", "<stem_min_length>5</stem_min_length>", "No effect.", without_effect;
+    "stem_max_extend", "<stem_max_extend>3</stem_max_extend>", "No effect.", without_effect;
+};
 
-/// True if this is the element to read.
-pub(super) fn is_config(node: Node<'_, '_>) -> bool {
+/// Settings of the config definition.
+pub(super) static SETTINGS: SettingTable<SettingReader<SnippetLengths>> = SettingTable {
+    block: "Settings of vespa.config.search.summary.juniperrc",
+    rows: &[LENGTHS, WITHOUT_EFFECT],
+};
+
+/// True if this is an element to read, in the places where it counts.
+pub(super) fn is_read(node: Node<'_, '_>) -> bool {
+    let parent = node.parent().map_or("", |parent| parent.tag_name().name());
+    is_config(node) && matches!(parent, "services" | "content" | "")
+}
+
+fn is_config(node: Node<'_, '_>) -> bool {
     node.tag_name().name() == "config" && node.attribute("name") == Some(NAME)
 }
 
@@ -29,7 +58,7 @@ pub(super) fn read(cluster: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<
             if setting.tag_name().name() == "override" {
                 overrides(setting, &mut snippets, warnings)?;
             } else {
-                length(setting, &mut snippets.usual, &["override"], warnings)?;
+                length(setting, &mut snippets.usual, "override", warnings)?;
             }
         }
     }
@@ -42,46 +71,35 @@ fn overrides(
     snippets: &mut SnippetSettings,
     warnings: &mut Vec<String>,
 ) -> Result<(), Error> {
-    let items: Vec<Node<'_, '_>> = xml::named(node, "item").collect();
-    for item in if items.is_empty() { vec![node] } else { items } {
+    for item in entries(node) {
         let Some(field) = xml::child(item, "fieldname") else {
             return xml::invalid(FILE, item, "an <override> needs <fieldname>, the name of its field");
         };
         let mut lengths = SnippetLengths::default();
         for setting in xml::elements(item).filter(|setting| *setting != field) {
-            length(setting, &mut lengths, &["fieldname"], warnings)?;
+            length(setting, &mut lengths, "fieldname", warnings)?;
         }
         snippets.fields.insert(xml::content(field).to_owned(), lengths);
     }
     Ok(())
 }
 
-/// Reads one setting; `others` are further names that may stand beside it.
+/// Reads one setting; `other` is a further name that may stand beside it.
 fn length(
     setting: Node<'_, '_>,
     lengths: &mut SnippetLengths,
-    others: &[&str],
+    other: &'static str,
     warnings: &mut Vec<String>,
 ) -> Result<(), Error> {
-    let text = xml::content(setting);
-    match setting.tag_name().name() {
-        "max_matches" => lengths.max_matches = Some(number(setting, text)?),
-        "length" => lengths.length = Some(number(setting, text)?),
-        "surround_max" => lengths.surround_max = Some(number(setting, text)?),
-        "min_length" => lengths.min_length = Some(number(setting, text)?),
-        "prefix" => lengths.prefix = Some(number(setting, text)?),
-        name if WITHOUT_EFFECT.contains(&name) => {
-            let place = xml::place(FILE, setting);
-            warnings.push(format!(
-                "{place}: <{name}> has no effect: words are matched as the query matches them"
-            ));
-        }
-        name => {
-            let known = || LENGTHS.iter().chain(others).chain(WITHOUT_EFFECT).copied();
-            let hint = did_you_mean(name, known());
-            let reason = format!("unknown setting <{name}> of {NAME}{hint}");
-            return xml::invalid(FILE, setting, reason);
-        }
-    }
+    let name = setting.tag_name().name();
+    let Some(read) = SETTINGS.find(name) else {
+        let hint = did_you_mean(name, SETTINGS.names().chain([other]));
+        return xml::invalid(FILE, setting, format!("unknown setting <{name}> of {NAME}{hint}"));
+    };
+    read(&mut GivenSetting::element(setting, warnings), lengths)
+}
+
+fn without_effect(given: &mut GivenSetting<'_, '_, '_>, _: &mut SnippetLengths) -> Result<(), Error> {
+    given.warn_of_no_effect("words are matched as the query matches them");
     Ok(())
 }

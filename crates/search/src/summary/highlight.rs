@@ -1,7 +1,7 @@
 //! Positions of the query's words in a text.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Range, RangeInclusive};
 
 use millrace_linguistics::FieldAnalyzer;
 use millrace_matching::WordMatcher;
@@ -23,7 +23,7 @@ pub struct HighlightStyle {
     pub length: usize,
     /// Maximum number of snippets per text.
     pub max_matches: usize,
-    /// Texts up to this length are returned whole, even if the target length is shorter.
+    /// Length below which there are more snippets than the maximum number.
     pub min_length: usize,
     /// Maximum length of the context on each side of a match.
     pub surround_max: usize,
@@ -105,6 +105,17 @@ impl Default for HighlightStyle {
 pub(crate) struct FieldHighlighter {
     analyzer: FieldAnalyzer,
     terms: Vec<HighlightTerm>,
+    near: Vec<HighlightNearness>,
+}
+
+/// Terms that are highlighted only near each other.
+struct HighlightNearness {
+    /// Indices of the terms, in the order of the condition.
+    terms: Vec<usize>,
+    /// Maximum distance of the last term from the first one in the text, in tokens.
+    distance: usize,
+    /// True if the terms must be in the order of the condition.
+    ordered: bool,
 }
 
 enum HighlightTerm {
@@ -112,6 +123,78 @@ enum HighlightTerm {
     Phrase(Vec<WordMatcher>),
     /// Any of these words.
     Any(Vec<String>),
+}
+
+impl HighlightTerm {
+    /// Number of its words.
+    fn length(&self) -> usize {
+        match self {
+            HighlightTerm::Phrase(words) => words.len(),
+            HighlightTerm::Any(_) => 1,
+        }
+    }
+}
+
+impl HighlightNearness {
+    /// Keeps the occurrences of the terms that are near those of all others. Occurrences are ascending.
+    fn keep_near(&self, occurrences: &mut [Vec<usize>]) {
+        if self.ordered { self.keep_in_order(occurrences) } else { self.keep_in_windows(occurrences) }
+    }
+
+    /// Keeps occurrences in any window in which all terms occur.
+    fn keep_in_windows(&self, occurrences: &mut [Vec<usize>]) {
+        let mut starts: Vec<usize> =
+            self.terms.iter().flat_map(|term| occurrences[*term].iter().copied()).collect();
+        starts.sort_unstable();
+        let mut windows: Vec<RangeInclusive<usize>> = Vec::new();
+        for start in starts {
+            let end = start.saturating_add(self.distance);
+            if !self
+                .terms
+                .iter()
+                .all(|term| next_from(&occurrences[*term], start).is_some_and(|at| at <= end))
+            {
+                continue;
+            }
+            match windows.last_mut() {
+                Some(last) if start <= *last.end() => *last = *last.start()..=end,
+                _ => windows.push(start..=end),
+            }
+        }
+        for term in &self.terms {
+            occurrences[*term].retain(|at| {
+                let window = windows.partition_point(|window| window.end() < at);
+                windows.get(window).is_some_and(|window| window.contains(at))
+            });
+        }
+    }
+
+    /// Keeps the nearest sequence of the terms after each occurrence of the first one.
+    fn keep_in_order(&self, occurrences: &mut [Vec<usize>]) {
+        let Some((first, rest)) = self.terms.split_first() else { return };
+        let mut kept: Vec<Vec<usize>> = vec![Vec::new(); self.terms.len()];
+        for start in occurrences[*first].iter().copied() {
+            let end = start.saturating_add(self.distance);
+            let mut sequence = vec![start];
+            for term in rest {
+                let after = sequence.last().map_or(start, |last| last + 1);
+                sequence.extend(next_from(&occurrences[*term], after).filter(|at| *at <= end));
+            }
+            if sequence.len() == self.terms.len() {
+                sequence.into_iter().zip(&mut kept).for_each(|(at, kept)| kept.push(at));
+            }
+        }
+        for (term, mut kept) in self.terms.iter().zip(kept) {
+            kept.sort_unstable();
+            kept.dedup();
+            occurrences[*term] = kept;
+        }
+    }
+}
+
+/// The first of these ascending positions that is not before `from`.
+fn next_from(positions: &[usize], from: usize) -> Option<usize> {
+    positions.get(positions.partition_point(|at| *at < from)).copied()
 }
 
 /// A token of a text, and the query words it matches: the term, and the index of the word in it.
@@ -136,7 +219,13 @@ impl FieldHighlighter {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
         let mut terms = Vec::new();
-        for leaf in leaves.iter().map(|leaf| &plan.leaves[leaf.0]).filter(|leaf| &*leaf.field == field) {
+        let mut index_of: HashMap<LeafId, usize> = HashMap::new();
+        for id in leaves {
+            let leaf = &plan.leaves[id.0];
+            if &*leaf.field != field {
+                continue;
+            }
+            index_of.insert(id, terms.len());
             let filter = leaf.term.is_none_or(|term| plan.terms[term.0].annotations.filter);
             match &leaf.predicate {
                 Predicate::Words(patterns) if !filter => {
@@ -146,10 +235,18 @@ impl FieldHighlighter {
                 Predicate::WordIn(words) if !filter => {
                     terms.push(HighlightTerm::Any(words.iter().map(|(word, _)| word.clone()).collect()));
                 }
-                _ => {}
+                _ => {
+                    index_of.remove(&id);
+                }
             }
         }
-        Ok(FieldHighlighter { analyzer, terms })
+        let mut near = Vec::new();
+        // Where elements have a distance, words of different ones can be near each other; an element alone
+        // does not show that.
+        if plan.element_gap(field).is_none() {
+            nearness(&plan.root, &index_of, &mut near);
+        }
+        Ok(FieldHighlighter { analyzer, terms, near })
     }
 
     /// The query's matches in `text`, in order, not overlapping.
@@ -201,17 +298,23 @@ impl FieldHighlighter {
             }
             tokens.push(HighlightCandidate { range, roles });
         });
-        let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
+        let mut occurrences: Vec<Vec<usize>> = Vec::with_capacity(self.terms.len());
         for (number, term) in self.terms.iter().enumerate() {
-            let length = match term {
-                HighlightTerm::Phrase(words) => words.len(),
-                HighlightTerm::Any(_) => 1,
+            let length = term.length();
+            let is_there = |first: &usize| {
+                length > 0 && (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)))
             };
-            for first in 0..(tokens.len() + 1).saturating_sub(length.max(1)) {
-                let all = (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)));
-                if length > 0 && all {
-                    marked[first..first + length].iter_mut().for_each(|mark| *mark = mark.or(Some(number)));
-                }
+            let last = (tokens.len() + 1).saturating_sub(length.max(1));
+            occurrences.push((0..last).filter(is_there).collect());
+        }
+        for nearness in &self.near {
+            nearness.keep_near(&mut occurrences);
+        }
+        let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
+        for (number, (term, found)) in self.terms.iter().zip(occurrences).enumerate() {
+            for first in found {
+                let words = first..first + term.length();
+                marked[words].iter_mut().for_each(|mark| *mark = mark.or(Some(number)));
             }
         }
         let marked = tokens.into_iter().zip(marked);
@@ -235,6 +338,26 @@ fn shown_leaves(node: &PlanNode, leaves: &mut Vec<LeafId>) {
         PlanNode::Leaf(leaf) => leaves.push(*leaf),
         PlanNode::Near { leaves: near, .. } => leaves.extend(near),
         PlanNode::SameElement { child, .. } => shown_leaves(child, leaves),
+    }
+}
+
+/// Collects the conditions of nearness whose leaves all have a term.
+fn nearness(node: &PlanNode, index_of: &HashMap<LeafId, usize>, found: &mut Vec<HighlightNearness>) {
+    match node {
+        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => {}
+        PlanNode::And(children) | PlanNode::Or(children) => {
+            children.iter().for_each(|child| nearness(child, index_of, found));
+        }
+        PlanNode::AndNot(positive, _) => nearness(positive, index_of, found),
+        PlanNode::Rank(first, others) => {
+            std::iter::once(&**first).chain(others).for_each(|child| nearness(child, index_of, found));
+        }
+        PlanNode::Near { leaves, distance, ordered, .. } => {
+            let terms: Option<Vec<usize>> = leaves.iter().map(|leaf| index_of.get(leaf).copied()).collect();
+            let distance = usize::try_from(*distance).unwrap_or(usize::MAX);
+            found.extend(terms.map(|terms| HighlightNearness { terms, distance, ordered: *ordered }));
+        }
+        PlanNode::SameElement { child, .. } => nearness(child, index_of, found),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! 1. A short text is returned whole.
 //! 2. Windows around matches are chosen greedily: the one with the most terms that no earlier window has,
-//!    then the most matches, then the first. A window spans at most its share of the target length.
+//!    then the most matches, then the first. A window spans at most its share of the target length. There are
+//!    as many as the settings say, and more while they are too short together.
 //! 3. Windows are extended to that share, cut at whitespace, and merged if they meet.
 //! 4. A separator marks omitted text. Without any match, the start of the text is returned, or nothing.
 
@@ -10,13 +11,18 @@ use std::ops::Range;
 
 use super::highlight::{HighlightStyle, TextMark, bolded};
 
+/// Bytes by which a text with matches may be longer than the target length and is still returned whole, as in
+/// Vespa: to cut so little off is worth nothing.
+const WHOLE_SLACK: usize = 31;
+
 /// Snippets of a text, with markup around its matches.
 pub(crate) fn snippet(text: &str, marks: &[TextMark], style: &HighlightStyle) -> String {
     let mut out = String::with_capacity(style.length + 64);
     if marks.is_empty() && !style.prefix {
         return out;
     }
-    if text.len() <= style.length.max(style.min_length) {
+    let slack = if marks.is_empty() { 0 } else { WHOLE_SLACK };
+    if text.len() <= style.length + slack {
         bolded(text, 0..text.len(), marks, style, &mut out);
         return out;
     }
@@ -41,7 +47,11 @@ fn choose(marks: &[TextMark], style: &HighlightStyle) -> Vec<Range<usize>> {
     let share = style.length / style.max_matches.max(1);
     let mut shown: Vec<usize> = Vec::new();
     let mut chosen: Vec<Range<usize>> = Vec::new();
-    while chosen.len() < style.max_matches.max(1) {
+    let is_short = |chosen: &[Range<usize>]| {
+        let estimated: usize = chosen.iter().map(|window| window.len() + 2 * style.surround_max).sum();
+        estimated < style.min_length
+    };
+    while chosen.len() < style.max_matches.max(1) || is_short(&chosen) {
         let mut best: Option<(usize, usize, Range<usize>)> = None;
         for (index, first) in marks.iter().enumerate() {
             if chosen.iter().any(|window| first.range.start < window.end && window.start < first.range.end) {
