@@ -7,6 +7,7 @@ mod forward;
 mod group_sizes;
 mod hop;
 mod indexes;
+mod message;
 mod protocol_1;
 mod question;
 mod readers;

@@ -12,6 +12,7 @@ use millrace_node::cluster::{GroupSizesQuestion, RemoteNode, WantedSizes, own_gr
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
+use super::message::MessageProtocol;
 use super::{NodeForwarder, question};
 use crate::GatewayState;
 
@@ -108,7 +109,8 @@ pub(super) async fn ask(
 
 /// Reports to another node the sizes of groups in buckets of this one.
 pub(crate) async fn tell_group_sizes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    question::respond(answer(&node, request).await)
+    let protocol = MessageProtocol::of_request(request.headers());
+    question::respond(protocol, answer(&node, request).await)
 }
 
 async fn answer(node: &GatewayState, request: Request) -> Result<SizesAnswerMessage, Error> {
@@ -120,9 +122,9 @@ async fn answer(node: &GatewayState, request: Request) -> Result<SizesAnswerMess
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forwarding::question::check_kept;
+    use crate::forwarding::message::check_kept;
 
-    /// The bytes are those of protocol 1: other versions read and write them.
+    /// Other versions read and write these bytes, of protocols 1 and 2.
     #[test]
     fn sizes_are_asked_for_and_told_as_ever() {
         const THESE: &str = concat!(
@@ -140,8 +142,11 @@ mod tests {
         let (ann, seven) = (DocumentGroup::Name("ann".to_owned()), DocumentGroup::Number(7));
         let (version, buckets) = (ClusterVersion::new(7), vec![BucketId::new(10, 5)]);
         for (wanted, kept) in [
-            (WantedSizes::These(vec![ann.clone(), seven.clone()]), THESE),
-            (WantedSizes::Page { after: Some(seven.clone()), count: 100 }, PAGE),
+            (
+                WantedSizes::These(vec![ann.clone(), seven.clone()]),
+                [THESE, "07010a0501020467616e6e026e370000"],
+            ),
+            (WantedSizes::Page { after: Some(seven.clone()), count: 100 }, [PAGE, "07010a050001026e3764"]),
         ] {
             let question = GroupSizesQuestion { version, buckets: buckets.clone(), wanted };
             let message = SizesQuestionMessage::of(question.clone());
@@ -151,7 +156,7 @@ mod tests {
         let size = StoredGroup { group: ann, documents: 2, bytes: 300, last_write: Timestamp(9) };
         let page = StoredGroupPage { groups: vec![size], continuation: Some(seven) };
         let message = SizesAnswerMessage::of(page.clone());
-        check_kept(&message, ANSWER);
+        check_kept(&message, [ANSWER, "010467616e6e02ac020901026e37"]);
         assert_eq!(message.page().unwrap(), page);
         assert!(group_of_key("x").is_err());
     }
