@@ -20,7 +20,7 @@ use crate::GatewayState;
 pub(crate) const GROUP_SIZES_PATH: &str = "/state/v1/cluster/groups";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct SizesQuestionMessage {
+pub(super) struct SizesQuestionMessage {
     version: ClusterVersion,
     buckets: Vec<BucketId>,
     /// Keys of the groups; `None`: the page after a group.
@@ -30,7 +30,7 @@ struct SizesQuestionMessage {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct SizesAnswerMessage {
+pub(super) struct SizesAnswerMessage {
     groups: Vec<GroupSizeMessage>,
     continuation: Option<String>,
 }
@@ -56,7 +56,7 @@ impl SizesQuestionMessage {
         SizesQuestionMessage { version, buckets, groups, after, count }
     }
 
-    fn question(self) -> Result<GroupSizesQuestion, Error> {
+    pub(super) fn question(self) -> Result<GroupSizesQuestion, Error> {
         let wanted = match self.groups {
             Some(keys) => {
                 WantedSizes::These(keys.iter().map(|key| group_of_key(key)).collect::<Result<_, _>>()?)
@@ -82,7 +82,7 @@ impl SizesAnswerMessage {
         SizesAnswerMessage { groups, continuation: continuation.map(|group| group.key()) }
     }
 
-    fn page(self) -> Result<StoredGroupPage, Error> {
+    pub(super) fn page(self) -> Result<StoredGroupPage, Error> {
         let size = |GroupSizeMessage { key, documents, bytes, last_write }| {
             let last_write = Timestamp(last_write);
             Ok::<_, Error>(StoredGroup { group: group_of_key(&key)?, documents, bytes, last_write })

@@ -19,7 +19,7 @@ use crate::GatewayState;
 pub(crate) const INDEXES_PATH: &str = "/state/v1/cluster/indexes";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct IndexQuestionMessage {
+pub(super) struct IndexQuestionMessage {
     action: IndexActionMessage,
     /// Content cluster and name; `None`: all.
     index: Option<(String, String)>,
@@ -36,14 +36,14 @@ enum IndexActionMessage {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum IndexAnswerMessage {
+pub(super) enum IndexAnswerMessage {
     States(Vec<IndexStateMessage>),
     Began(bool),
     Compared { documents: u64, entries: u64, differences: u64, examples: Vec<String> },
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct IndexStateMessage {
+pub(super) struct IndexStateMessage {
     content: String,
     name: String,
     state: String,
@@ -70,7 +70,7 @@ impl IndexQuestionMessage {
         IndexQuestionMessage { action, index }
     }
 
-    fn question(self) -> Result<IndexQuestion, Error> {
+    pub(super) fn question(self) -> Result<IndexQuestion, Error> {
         let named = self.index.map(|(content, name)| IndexName { content, name });
         let unnamed = || Error::BadRequest("the question names no index".to_owned());
         Ok(match self.action {
@@ -131,7 +131,7 @@ impl IndexAnswerMessage {
         }
     }
 
-    fn answer(self) -> Result<IndexAnswer, Error> {
+    pub(super) fn answer(self) -> Result<IndexAnswer, Error> {
         Ok(match self {
             IndexAnswerMessage::States(states) => {
                 let states = states.into_iter().map(IndexStateMessage::state);

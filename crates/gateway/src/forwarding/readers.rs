@@ -16,7 +16,7 @@ use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, own_rea
 pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
 
 #[derive(Serialize, Deserialize)]
-struct AnswerMessage {
+pub(super) struct AnswerMessage {
     readers: Vec<BucketReaders>,
 }
 

@@ -34,7 +34,7 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
 /// First message to a node.
 #[derive(Serialize, Deserialize)]
-struct ShareBegin {
+pub(super) struct ShareBegin {
     /// Current parameters of the query, with the rest of its time.
     parameters: BTreeMap<String, String>,
     /// Buckets of the share.
@@ -209,8 +209,8 @@ mod tests {
     use super::*;
     use crate::forwarding::message::check_kept;
 
-    /// Other versions read and write these bytes, of protocols 1 and 2. The bytes that follow them are kept in
-    /// `millrace_search`.
+    /// Other versions read and write these bytes, of protocols 1 and 2. The bytes that follow them are kept
+    /// in `millrace_search`.
     #[test]
     fn a_share_is_asked_for_as_ever() {
         let begin = ShareBegin {
