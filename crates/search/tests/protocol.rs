@@ -26,29 +26,29 @@ use serde::de::DeserializeOwned;
 
 /// A protocol, as the gateway chooses it.
 #[derive(Debug, Clone, Copy)]
-enum KeptProtocol {
+enum ShareProtocol {
     First,
     Second,
 }
 
-impl KeptProtocol {
+impl ShareProtocol {
     /// Its bytes.
     fn kept(self) -> &'static str {
         match self {
-            KeptProtocol::First => include_str!("protocol-1.txt"),
-            KeptProtocol::Second => include_str!("protocol-2.txt"),
+            ShareProtocol::First => include_str!("protocol-1.txt"),
+            ShareProtocol::Second => include_str!("protocol-2.txt"),
         }
     }
 
     /// Bytes of a message, and the message as received.
     fn said<T: Serialize + DeserializeOwned>(self, message: &T) -> (Vec<u8>, T) {
         match self {
-            KeptProtocol::First => {
+            ShareProtocol::First => {
                 let bytes = protocol_1::append(Vec::new(), message).expect("it can be written");
                 let read = protocol_1::decode(&bytes).expect("it can be read");
                 (bytes, read)
             }
-            KeptProtocol::Second => {
+            ShareProtocol::Second => {
                 let bytes = codec::encode(message, 0).expect("it can be written");
                 let read = codec::decode(&bytes).expect("it can be read");
                 (bytes, read)
@@ -59,18 +59,18 @@ impl KeptProtocol {
     /// Bytes of a reply, and the reply as received.
     fn replied(self, reply: ShareReply) -> (Vec<u8>, ShareReply) {
         match self {
-            KeptProtocol::First => {
+            ShareProtocol::First => {
                 let (bytes, FirstShareReply(reply)) = self.said(&FirstShareReply(reply));
                 (bytes, reply)
             }
-            KeptProtocol::Second => self.said(&reply),
+            ShareProtocol::Second => self.said(&reply),
         }
     }
 }
 
 /// Messages of a protocol, as they were sent.
 struct RecordedMessages {
-    protocol: KeptProtocol,
+    protocol: ShareProtocol,
     lines: String,
 }
 
@@ -213,7 +213,7 @@ fn run(messages: &mut RecordedMessages, name: &str, plan: Plan) {
 
 #[test]
 fn shares_are_asked_for_and_given_as_ever() {
-    for protocol in [KeptProtocol::First, KeptProtocol::Second] {
+    for protocol in [ShareProtocol::First, ShareProtocol::Second] {
         let mut messages = RecordedMessages { protocol, lines: String::new() };
         run(&mut messages, "groups", groups());
         run(&mut messages, "phases", phases());
@@ -230,7 +230,7 @@ fn shares_are_asked_for_and_given_as_ever() {
 /// Notes are left out in protocol 1 if there are none, and travel otherwise; a refusal is a reply.
 #[test]
 fn notes_and_refusals_travel() {
-    for protocol in [KeptProtocol::First, KeptProtocol::Second] {
+    for protocol in [ShareProtocol::First, ShareProtocol::Second] {
         let nobody = || ShareReply::of_nobody(&ShareRequest::Share(None), 1).expect("a share without hits");
         let (without, _) = protocol.replied(nobody());
         let mut reply = nobody();
@@ -240,7 +240,7 @@ fn notes_and_refusals_travel() {
         assert_eq!(read.take_trace(), ["by an index"], "{protocol:?}");
         let name = b"trace";
         let named = |bytes: &[u8]| bytes.windows(name.len()).any(|window| window == name);
-        assert_eq!((named(&without), named(&with)), (false, matches!(protocol, KeptProtocol::First)));
+        assert_eq!((named(&without), named(&with)), (false, matches!(protocol, ShareProtocol::First)));
         let refused = ShareReply::Refused { is_overload: true, message: "later".to_owned() };
         let (bytes, read) = protocol.replied(refused);
         assert!(matches!(read, ShareReply::Refused { is_overload: true, message } if message == "later"));
@@ -248,9 +248,9 @@ fn notes_and_refusals_travel() {
         assert_eq!(
             text,
             match protocol {
-                KeptProtocol::First =>
+                ShareProtocol::First =>
                     "a16752656675736564a26b69735f6f7665726c6f6164f5676d657373616765656c61746572",
-                KeptProtocol::Second => "0501056c61746572",
+                ShareProtocol::Second => "0501056c61746572",
             }
         );
     }

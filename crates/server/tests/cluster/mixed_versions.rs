@@ -89,7 +89,8 @@ fn grouped(server: &TestServer) -> Value {
         .collect()
 }
 
-/// Asks every node about the notes 0 to `notes` of 20 groups, in every way that takes the nodes to each other.
+/// Asks every node about the notes 0 to `notes` of 20 groups, in every way that takes the nodes to each
+/// other.
 fn check(nodes: &[TestServer], notes: u32, when: &str) {
     let of = |odd: u32| (0..notes).filter(move |number| number % 2 == odd);
     let sums = json!([[of(0).count(), of(0).sum::<u32>(), 1], [of(1).count(), of(1).sum::<u32>(), 1]]);
