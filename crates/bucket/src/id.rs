@@ -1,11 +1,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use millrace_document::{DocumentGroup, Location};
+use millrace_document::{DocumentGroup, Location, ReversedLocation};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Error;
+use crate::{Error, LocationRange};
 
 /// The set of locations whose lowest `used_bits` bits are those of `bits`.
 ///
@@ -88,11 +88,11 @@ impl BucketId {
         Some(BucketId::new(self.used_bits - 1, self.bits))
     }
 
-    /// First and last reversed location, see [`Location::reversed`].
-    pub const fn reversed_range(self) -> (u64, u64) {
+    /// The reversed locations in it.
+    pub const fn reversed_range(self) -> LocationRange {
         let first = self.bits.reverse_bits();
         let rest = if self.used_bits == 0 { u64::MAX } else { u64::MAX >> self.used_bits };
-        (first, first | rest)
+        LocationRange { first: ReversedLocation::new(first), last: ReversedLocation::new(first | rest) }
     }
 }
 

@@ -1,4 +1,4 @@
-use millrace_document::{DocumentGroup, DocumentId};
+use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
 /// Position of a document in the storage order, as bytes that compare in that order:
 ///
@@ -18,10 +18,10 @@ impl DocumentSortKey {
     pub fn new(id: &DocumentId) -> Self {
         let reversed = id.location().reversed();
         let mut bytes = Vec::with_capacity(id.as_str().len() + 40);
-        bytes.extend_from_slice(&((reversed >> 32) as u32).to_be_bytes());
+        bytes.extend_from_slice(&reversed.high().to_be_bytes());
         bytes.extend_from_slice(id.group().key().as_bytes());
         bytes.push(0);
-        bytes.extend_from_slice(&(reversed as u32).to_be_bytes());
+        bytes.extend_from_slice(&reversed.low().to_be_bytes());
         bytes.extend_from_slice(id.as_str().as_bytes());
         DocumentSortKey(bytes)
     }
@@ -31,19 +31,19 @@ impl DocumentSortKey {
         &self.0
     }
 
-    /// The [reversed](millrace_document::Location::reversed) location of the document.
-    pub fn reversed_location(&self) -> u64 {
+    /// The reversed location of the document.
+    pub fn reversed_location(&self) -> ReversedLocation {
         reversed_location(&self.0)
     }
 }
 
-/// The [reversed](millrace_document::Location::reversed) location in a [`DocumentSortKey`], given as bytes.
-/// The key may be truncated: missing location bits count as 0.
-pub fn reversed_location(key: &[u8]) -> u64 {
+/// The reversed location in a [`DocumentSortKey`], given as bytes. The key may be truncated: missing location
+/// bits count as 0.
+pub fn reversed_location(key: &[u8]) -> ReversedLocation {
     let bits = |bytes: &[u8]| bytes.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let after_location = key.get(4..).unwrap_or_default();
     let mut around_zero = after_location.splitn(2, |byte| *byte == 0).skip(1);
-    u64::from(bits(key)) << 32 | u64::from(around_zero.next().map_or(0, bits))
+    ReversedLocation::new(u64::from(bits(key)) << 32 | u64::from(around_zero.next().map_or(0, bits)))
 }
 
 /// Common prefix of the [`DocumentSortKey`]s of `group`, and of no other group; `None` for

@@ -27,6 +27,7 @@ mod hierarchy;
 mod id;
 mod ideal;
 mod key;
+mod range;
 mod topology;
 
 pub use configuration::{ClusterConfiguration, ConfiguredNode};
@@ -36,4 +37,5 @@ pub use hierarchy::{NodeHierarchy, NodeKey};
 pub use id::BucketId;
 pub use ideal::IdealState;
 pub use key::{DocumentSortKey, group_prefix, reversed_location};
+pub use range::LocationRange;
 pub use topology::{GroupDistribution, GroupMembers, NodeGroup, Topology, TopologyNode};

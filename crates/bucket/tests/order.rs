@@ -74,8 +74,8 @@ proptest! {
         for child in children {
             prop_assert!(bucket.covers(child) && child.covers(child) && !child.covers(bucket));
         }
-        let (first, last) = bucket.reversed_range();
-        prop_assert_eq!(bucket.contains(location), (first..=last).contains(&location.reversed()));
+        let range = bucket.reversed_range();
+        prop_assert_eq!(bucket.contains(location), range.contains(location.reversed()));
     }
 }
 

@@ -83,11 +83,64 @@ impl Location {
         self.0
     }
 
-    /// The bits in the order of stored keys: lowest bit first, in the top 58 bits of the word.
-    ///
-    /// In this order every bucket, at every split level, is one contiguous range.
-    pub const fn reversed(self) -> u64 {
-        self.0.reverse_bits()
+    /// The location in the order of stored keys.
+    pub const fn reversed(self) -> ReversedLocation {
+        ReversedLocation(self.0.reverse_bits())
+    }
+}
+
+/// A [`Location`] in the order of stored keys: lowest bit first, in the top 58 bits of the word.
+///
+/// In this order every bucket, at every split level, is one contiguous range. The lowest 6 bits are 0 in the
+/// location of a document; in the end of a range they may be 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReversedLocation(u64);
+
+impl ReversedLocation {
+    /// The first of all.
+    pub const FIRST: ReversedLocation = ReversedLocation(0);
+
+    /// The last of all.
+    pub const LAST: ReversedLocation = ReversedLocation(u64::MAX);
+
+    /// The location with these bits, which are reversed already.
+    pub const fn new(reversed: u64) -> Self {
+        ReversedLocation(reversed)
+    }
+
+    /// First of the locations whose highest 32 bits, those that a group determines, are these.
+    pub const fn first_of_group(high: u32) -> Self {
+        ReversedLocation((high as u64) << 32)
+    }
+
+    /// The reversed bits.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The highest 32 bits, those that a group determines.
+    pub const fn high(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The lowest 32 bits.
+    pub const fn low(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The location that is reversed.
+    pub const fn location(self) -> Location {
+        Location::new(self.0.reverse_bits())
+    }
+
+    /// The next one; `None` after the last.
+    pub fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(ReversedLocation)
+    }
+
+    /// The one before; `None` before the first.
+    pub fn previous(self) -> Option<Self> {
+        self.0.checked_sub(1).map(ReversedLocation)
     }
 }
 

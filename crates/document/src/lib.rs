@@ -34,7 +34,7 @@ pub use encoded::{
 };
 pub use error::Error;
 pub use field_set::FieldSet;
-pub use id::{DocumentGroup, DocumentId, Location};
+pub use id::{DocumentGroup, DocumentId, Location, ReversedLocation};
 pub use leaves::{EncodedLeafReader, EncodedLeafValues, LeafColumn};
 pub use operation::{DocumentOperation, OperationAction, OperationKind};
 pub use path::{UpdatePath, UpdatePathStep};

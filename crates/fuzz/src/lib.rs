@@ -31,7 +31,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 26] = [
+pub const TARGETS: [FuzzTarget; 27] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
     FuzzTarget { name: "table", run: documents::table },
@@ -48,6 +48,7 @@ pub const TARGETS: [FuzzTarget; 26] = [
     FuzzTarget { name: "services", run: schemas::services },
     FuzzTarget { name: "rules", run: rules::rules },
     FuzzTarget { name: "peer", run: millrace_peer::fuzz },
+    FuzzTarget { name: "message", run: millrace_gateway::fuzz::messages },
     FuzzTarget { name: "hosts", run: edges::hosts },
     FuzzTarget { name: "credentials", run: edges::credentials },
     FuzzTarget { name: "origins", run: edges::origins },

@@ -4,9 +4,11 @@
 
 mod encrypted;
 mod forward;
+mod fuzz;
 mod group_sizes;
 mod hop;
 mod indexes;
+mod message;
 mod protocol_1;
 mod question;
 mod readers;
@@ -21,6 +23,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
+pub(crate) use self::fuzz::fuzz;
 pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
 pub(crate) use self::hop::{HOP, answer_in_words, hop_of, is_in_words, is_unsettled, misdirected, unsettled};
 use self::hop::{ask_others, others};

@@ -18,7 +18,7 @@ pub(crate) use answer::{UncountedAnswer, counted_page, observed};
 pub(crate) use body::{BodyBounds, BodyReader, ReadBody, collect, read_body};
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
-pub(crate) use frames::{BodyValueReader, FrameMemory, frame};
+pub(crate) use frames::{BodyMessageReader, FrameMemory, frame};
 pub(crate) use lines::json_lines;
 pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;

@@ -3,6 +3,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use crate::nesting;
 use crate::request::DisplayDouble;
 
 /// A value during evaluation. Text and bytes are borrowed from their column if possible.
@@ -18,7 +19,7 @@ pub(crate) enum ExpressionDatum<'a> {
     DoubleBucket(f64, f64),
     TextBucket(Cow<'a, str>, Cow<'a, str>),
     RawBucket(Cow<'a, [u8]>, Cow<'a, [u8]>),
-    List(Vec<ExpressionDatum<'a>>),
+    List(#[serde(deserialize_with = "nesting::deserialize")] Vec<ExpressionDatum<'a>>),
 }
 
 impl<'a> ExpressionDatum<'a> {

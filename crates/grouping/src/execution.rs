@@ -11,6 +11,7 @@ use crate::batch::{GroupingBatch, GroupingColumns};
 use crate::datum::ExpressionDatum;
 use crate::field::FieldReach;
 use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
+use crate::nesting;
 use crate::node::{GroupingNode, RowContext};
 use crate::table::GroupTable;
 
@@ -66,6 +67,7 @@ pub(crate) struct LevelState {
     /// Hits by list of hits, then by group.
     pub(crate) hits: Vec<Vec<Vec<HitRef>>>,
     /// State of each list of groups.
+    #[serde(deserialize_with = "nesting::deserialize")]
     pub(crate) lists: Vec<ListState>,
     /// Memory of entries that grow with documents, in bytes: those of hits and quantiles.
     #[serde(skip)]

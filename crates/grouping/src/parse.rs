@@ -17,7 +17,7 @@ use crate::request::{
 };
 
 /// Maximum nesting of operations and expressions.
-const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 /// Maximum number of parts of all expressions in a text, after alias expansion.
 const MAX_PARTS: usize = 10_000;
 

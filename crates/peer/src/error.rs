@@ -37,3 +37,16 @@ pub enum Error {
         reason: String,
     },
 }
+
+impl From<millrace_codec::Error> for Error {
+    fn from(error: millrace_codec::Error) -> Self {
+        use millrace_codec::Error as CodecError;
+        match error {
+            CodecError::Malformed(reason) => Error::Message(reason),
+            CodecError::Unknown(reason) => Error::Unknown(reason),
+            CodecError::Encode(_) | CodecError::EncodeCbor(_) | CodecError::DecodeCbor(_) => {
+                Error::Message("a message is not encoded as one")
+            }
+        }
+    }
+}

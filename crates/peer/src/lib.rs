@@ -3,9 +3,9 @@
 //!
 //! A connection begins with its protocol, its kind, and the run of the process that it is for
 //! ([`PeerAddress`]): another process at the address refuses it. All messages are values, written by one
-//! codec (postcard); protocol 1, which was written by hand, lives in a module of its own until it is given
-//! up. On one for **requests**, many are in flight at a time, each with a number, and answers arrive in any
-//! order: [`PeerConnections`] is the side that asks, a [`PeerService`] the one that answers. A connection
+//! codec (`millrace_codec`); protocol 1, which was written by hand, lives in a module of its own until it is
+//! given up. On one for **requests**, many are in flight at a time, each with a number, and answers arrive in
+//! any order: [`PeerConnections`] is the side that asks, a [`PeerService`] the one that answers. A connection
 //! for **bulk** serves one transfer, one question after another, and blocks: [`TransferConnection`] asks, a
 //! [`TransferSource`] answers.
 //!

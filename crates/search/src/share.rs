@@ -1,4 +1,8 @@
 //! Share of one node in a query over documents of several.
+//!
+//! The serialized form of requests and replies is part of the protocol between nodes: fields and variants are
+//! written by their order, so fields stay as they are, and new variants come last, in the next protocol.
+//! Variants that are not sent come after all others.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -63,8 +67,8 @@ pub enum ShareReply {
     Numbers(Vec<Option<Vec<Vec<f64>>>>),
     /// Answer to [`ShareRequest::Fill`].
     Hits(Vec<Vec<ResultHit>>),
-    /// Refusal of any request for its cost, with which the conversation ends. A node of a version that does
-    /// not know it takes the conversation as broken off, as it ended before.
+    /// Refusal of any request for its cost, with which the conversation ends. A node of protocol 1
+    /// that does not know it takes the conversation as broken off.
     Refused {
         /// True if a later attempt may succeed.
         is_overload: bool,
@@ -148,14 +152,12 @@ impl ShareReply {
 }
 
 /// Contribution of one node's documents to a query: everything that is needed to merge it with those of other
-/// nodes. Serialized by `serde`.
+/// nodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NodeShare {
     /// One for each schema, in order.
     pub(crate) schemas: Vec<SchemaShare>,
-    /// Notes of the node for the trace of the query, if one is requested. Nodes of earlier versions pass over
-    /// them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Notes of the node for the trace of the query, if one is requested.
     pub trace: Vec<String>,
 }
 

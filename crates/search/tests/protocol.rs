@@ -1,14 +1,13 @@
 //! Messages of nodes of other versions about a shared query: the bytes of each protocol are kept.
 //!
-//! Protocol 2 has the bytes of protocol 1.
-//!
-//! A message that another version cannot read is not a change of `protocol-1.txt` but a line of the next
-//! protocol's file, and is sent only where that protocol is spoken; see `millrace_cluster::PROTOCOL`.
+//! A message that another version cannot read is not a change of a released protocol's file but a line of the
+//! next one's, and is sent only where that protocol is spoken; see `millrace_cluster::PROTOCOL`.
 
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_codec::{self as codec, protocol_1};
 use millrace_column::View;
 use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{ChunkSubset, Fields, field, plan, schema, view};
@@ -19,12 +18,82 @@ use millrace_query::CollapseOptions;
 use millrace_ranking::CompiledProfile;
 use millrace_schema::{RankPhase, RankProfile, Schema, SourcePosition, SourcedText};
 use millrace_search::{
-    GatheringNext, PreparedSearch, SearchDeadline, SearchGathering, ShareReply, ShareRequest, ShareSession,
+    FirstShareReply, GatheringNext, PreparedSearch, SearchDeadline, SearchGathering, ShareReply,
+    ShareRequest, ShareSession,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-const KEPT: &str = include_str!("protocol-1.txt");
+/// A protocol, as the gateway chooses it.
+#[derive(Debug, Clone, Copy)]
+enum ShareProtocol {
+    First,
+    Second,
+}
+
+impl ShareProtocol {
+    /// Its bytes.
+    fn kept(self) -> &'static str {
+        match self {
+            ShareProtocol::First => include_str!("protocol-1.txt"),
+            ShareProtocol::Second => include_str!("protocol-2.txt"),
+        }
+    }
+
+    /// Bytes of a message, and the message as received.
+    fn said<T: Serialize + DeserializeOwned>(self, message: &T) -> (Vec<u8>, T) {
+        match self {
+            ShareProtocol::First => {
+                let bytes = protocol_1::append(Vec::new(), message).expect("it can be written");
+                let read = protocol_1::decode(&bytes).expect("it can be read");
+                (bytes, read)
+            }
+            ShareProtocol::Second => {
+                let bytes = codec::encode(message, 0).expect("it can be written");
+                let read = codec::decode(&bytes).expect("it can be read");
+                (bytes, read)
+            }
+        }
+    }
+
+    /// Bytes of a reply, and the reply as received.
+    fn replied(self, reply: ShareReply) -> (Vec<u8>, ShareReply) {
+        match self {
+            ShareProtocol::First => {
+                let (bytes, FirstShareReply(reply)) = self.said(&FirstShareReply(reply));
+                (bytes, reply)
+            }
+            ShareProtocol::Second => self.said(&reply),
+        }
+    }
+}
+
+/// Messages of a protocol, as they were sent.
+struct RecordedMessages {
+    protocol: ShareProtocol,
+    lines: String,
+}
+
+impl RecordedMessages {
+    fn add(&mut self, what: &str, bytes: &[u8]) {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let _ = writeln!(self.lines, "{what} {hex}");
+    }
+
+    /// Adds a question, and returns it as received.
+    fn ask(&mut self, what: &str, ask: &ShareRequest) -> ShareRequest {
+        let (bytes, read) = self.protocol.said(ask);
+        self.add(&format!("ask {what}"), &bytes);
+        read
+    }
+
+    /// Adds a reply, and returns it as received.
+    fn reply(&mut self, what: &str, reply: ShareReply) -> ShareReply {
+        let (bytes, read) = self.protocol.replied(reply);
+        self.add(&format!("reply {what}"), &bytes);
+        read
+    }
+}
 
 /// Folder, date and price.
 const MAILS: [(&str, Option<i64>, f64); 4] =
@@ -92,17 +161,8 @@ fn order() -> Plan {
     plan
 }
 
-/// Appends a message to the record, and returns it as received.
-fn said<T: Serialize + DeserializeOwned>(lines: &mut String, what: &str, message: &T) -> T {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(message, &mut bytes).expect("it can be written");
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let _ = writeln!(lines, "{what} {hex}");
-    ciborium::from_reader(&bytes[..]).expect("it can be read")
-}
-
 /// Runs a search over two nodes, and records the messages.
-fn run(lines: &mut String, name: &str, plan: Plan) {
+fn run(messages: &mut RecordedMessages, name: &str, plan: Plan) {
     let document = |(folder, date, price): &(&str, Option<i64>, f64)| {
         let mut fields = Fields::from([
             ("title", DocumentValue::String("a mail".to_owned())),
@@ -143,21 +203,55 @@ fn run(lines: &mut String, name: &str, plan: Plan) {
                     panic!("a gathering over several nodes asks only what can be sent")
                 }
             };
-            let ask = said(lines, &format!("ask {name} {step} {node}"), ask);
-            let reply: ShareReply = session.answer(ask, &deadline).expect("it can be answered");
-            replies.push(said(lines, &format!("reply {name} {step} {node}"), &reply));
+            let what = format!("{name} {step} {node}");
+            let ask = messages.ask(&what, ask);
+            let reply = session.answer(ask, &deadline).expect("it can be answered");
+            replies.push(messages.reply(&what, reply));
         }
     }
 }
 
 #[test]
 fn shares_are_asked_for_and_given_as_ever() {
-    let mut lines = String::new();
-    run(&mut lines, "groups", groups());
-    run(&mut lines, "phases", phases());
-    run(&mut lines, "order", order());
-    run(&mut lines, "words", words());
-    let all = ["statistics", "share", "second", "to-normalize", "global", "fill"];
-    assert!(all.iter().all(|step| lines.contains(&format!(" {step} "))), "not all is said:\n{lines}");
-    assert!(lines == KEPT, "other versions know this:\n{KEPT}and are told this:\n{lines}");
+    for protocol in [ShareProtocol::First, ShareProtocol::Second] {
+        let mut messages = RecordedMessages { protocol, lines: String::new() };
+        run(&mut messages, "groups", groups());
+        run(&mut messages, "phases", phases());
+        run(&mut messages, "order", order());
+        run(&mut messages, "words", words());
+        let lines = messages.lines;
+        let all = ["statistics", "share", "second", "to-normalize", "global", "fill"];
+        assert!(all.iter().all(|step| lines.contains(&format!(" {step} "))), "not all is said:\n{lines}");
+        let kept = protocol.kept();
+        assert!(lines == kept, "{protocol:?}: other versions know this:\n{kept}and are told this:\n{lines}");
+    }
+}
+
+/// Notes are left out in protocol 1 if there are none, and travel otherwise; a refusal is a reply.
+#[test]
+fn notes_and_refusals_travel() {
+    for protocol in [ShareProtocol::First, ShareProtocol::Second] {
+        let nobody = || ShareReply::of_nobody(&ShareRequest::Share(None), 1).expect("a share without hits");
+        let (without, _) = protocol.replied(nobody());
+        let mut reply = nobody();
+        let ShareReply::Share(share) = &mut reply else { panic!("it is a share") };
+        share.trace = vec!["by an index".to_owned()];
+        let (with, mut read) = protocol.replied(reply);
+        assert_eq!(read.take_trace(), ["by an index"], "{protocol:?}");
+        let name = b"trace";
+        let named = |bytes: &[u8]| bytes.windows(name.len()).any(|window| window == name);
+        assert_eq!((named(&without), named(&with)), (false, matches!(protocol, ShareProtocol::First)));
+        let refused = ShareReply::Refused { is_overload: true, message: "later".to_owned() };
+        let (bytes, read) = protocol.replied(refused);
+        assert!(matches!(read, ShareReply::Refused { is_overload: true, message } if message == "later"));
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            text,
+            match protocol {
+                ShareProtocol::First =>
+                    "a16752656675736564a26b69735f6f7665726c6f6164f5676d657373616765656c61746572",
+                ShareProtocol::Second => "0501056c61746572",
+            }
+        );
+    }
 }

@@ -113,9 +113,7 @@ fn spread(search: &Arc<PreparedSearch>, view: &MemoryView, deadline: &SearchDead
 }
 
 fn travelled<T: serde::de::DeserializeOwned>(value: &impl serde::Serialize) -> T {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(value, &mut bytes).unwrap();
-    ciborium::from_reader(&bytes[..]).unwrap()
+    millrace_codec::decode(&millrace_codec::encode(value, 0).unwrap()).unwrap()
 }
 
 /// All of an outcome but what it took.

@@ -1,6 +1,8 @@
 //! Chunk directory: contents of each chunk of a type, and the offsets of its columns. Rows of fixed size in
 //! checked pages.
 
+use millrace_document::ReversedLocation;
+
 use crate::format::{ALIGN, FormatReader};
 
 /// Contents of a chunk.
@@ -11,7 +13,7 @@ pub struct ChunkInfo {
     /// Number of removals among them.
     pub removed: u32,
     /// Reversed location of its first document.
-    pub first_location: u64,
+    pub first_location: ReversedLocation,
     /// Lowest timestamp in it.
     pub oldest: u64,
     /// Highest timestamp in it.
@@ -88,7 +90,7 @@ impl RowLayout {
             Some(ChunkInfo {
                 documents: reader.u32()?,
                 removed: reader.u32()?,
-                first_location: reader.u64()?,
+                first_location: ReversedLocation::new(reader.u64()?),
                 oldest: reader.u64()?,
                 newest: reader.u64()?,
             })
@@ -108,7 +110,7 @@ impl RowLayout {
         let mut row = Vec::with_capacity(INFO_BYTES + places.len() * PLACE_BYTES);
         row.extend(info.documents.to_le_bytes());
         row.extend(info.removed.to_le_bytes());
-        row.extend(info.first_location.to_le_bytes());
+        row.extend(info.first_location.bits().to_le_bytes());
         row.extend(info.oldest.to_le_bytes());
         row.extend(info.newest.to_le_bytes());
         for place in places {

@@ -5,12 +5,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use millrace_bucket::LocationRange;
+use millrace_document::ReversedLocation;
 use millrace_env::AppendFile;
 
 use crate::chunk::{ColumnLocation, RowLayout};
 use crate::directory::{ChunkDirectory, write_end};
 use crate::format::{BLOCK, header};
-use crate::ranges::span;
+use crate::ranges::{at_or_after, hull};
 use crate::{ChunkInfo, Error, GroupEntry, SegmentFile};
 
 /// A segment, or its contents of some locations.
@@ -18,7 +20,16 @@ pub struct SegmentCut {
     segment: Arc<SegmentFile>,
     pieces: Vec<CutPiece>,
     bytes: u64,
-    shares: Vec<(u64, u64)>,
+    shares: Vec<CutShare>,
+}
+
+/// Contents of a cut in a range of locations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CutShare {
+    /// Bytes of columns; 0: there is nothing of the range.
+    pub bytes: u64,
+    /// Document versions, with removals.
+    pub documents: u64,
 }
 
 /// Next part of the output file.
@@ -74,11 +85,11 @@ impl SegmentCut {
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
-    pub fn whole(segment: &Arc<SegmentFile>, locations: &[(u64, u64)]) -> Result<Self, Error> {
+    pub fn whole(segment: &Arc<SegmentFile>, locations: &[LocationRange]) -> Result<Self, Error> {
         let mut shares = RangeShares::new(locations);
         let mut places = Vec::new();
         for (number, section) in segment.sections().iter().enumerate() {
-            visit_chunks(segment, number, (0, u64::MAX), |chunk, row| {
+            visit_chunks(segment, number, LocationRange::ALL, |chunk, row| {
                 let before = places.len();
                 places.extend(places_of(row, section.columns.len()).filter(|place| place.length > 0));
                 shares.add(&chunk, &places[before..]);
@@ -105,14 +116,13 @@ impl SegmentCut {
         })
     }
 
-    /// Cut with the contents of these ranges of locations
-    /// ([reversed](millrace_document::Location::reversed)), both ends included. The ranges are in order and
-    /// do not overlap. Other documents in the same chunks are included as well: documents without a group,
-    /// and other documents of a group that a range covers only in part. `None`: there are no contents.
+    /// Cut with the contents of these ranges, which are in order and do not overlap. Other documents in the
+    /// same chunks are included as well: documents without a group, and other documents of a group that a
+    /// range covers only in part. `None`: there are no contents.
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
-    pub fn of(segment: &Arc<SegmentFile>, locations: &[(u64, u64)]) -> Result<Option<Self>, Error> {
+    pub fn of(segment: &Arc<SegmentFile>, locations: &[LocationRange]) -> Result<Option<Self>, Error> {
         let mut shares = RangeShares::new(locations);
         let mut pieces = vec![CutPiece::Made(header(segment.format()).to_vec())];
         let mut offset = BLOCK as u64;
@@ -141,9 +151,8 @@ impl SegmentCut {
         self.bytes
     }
 
-    /// Bytes and document versions of each of the ranges of locations, in their order. A chunk counts for the
-    /// range of its first document.
-    pub fn shares(&self) -> &[(u64, u64)] {
+    /// Contents of each of the ranges, in their order. A chunk counts for the range of its first document.
+    pub fn shares(&self) -> &[CutShare] {
         &self.shares
     }
 
@@ -220,16 +229,15 @@ fn together<'p>(all: impl Iterator<Item = PieceRest<'p>>) -> Vec<PieceRest<'p>> 
     joined
 }
 
-/// False if a segment certainly has no documents between two reversed locations, both included.
+/// False if a segment certainly has no documents at these locations.
 ///
 /// # Errors
 /// The directory cannot be read or is damaged.
-pub fn reaches(segment: &SegmentFile, locations: (u64, u64)) -> Result<bool, Error> {
-    let (first, last) = locations;
+pub fn reaches(segment: &SegmentFile, locations: LocationRange) -> Result<bool, Error> {
     let mut found = false;
     for number in 0..segment.sections().len() {
         visit_chunks(segment, number, locations, |chunk, _| {
-            found |= chunk.locations.0 <= last && first <= chunk.locations.1;
+            found |= chunk.locations.overlaps(locations);
         })?;
     }
     Ok(found)
@@ -241,20 +249,21 @@ pub(crate) struct CutChunk<'a> {
     /// Number within its section.
     pub(crate) number: u32,
     pub(crate) info: ChunkInfo,
-    pub(crate) locations: (u64, u64),
+    pub(crate) locations: LocationRange,
 }
 
-/// Calls `visit` with the chunks of a type that can have documents between two locations, and their rows in
+/// Calls `visit` with the chunks of a type that can have documents at these locations, and their rows in
 /// the directory.
 pub(crate) fn visit_chunks(
     segment: &SegmentFile,
     number: usize,
-    (first, last): (u64, u64),
+    locations: LocationRange,
     mut visit: impl FnMut(CutChunk<'_>, &[u8]),
 ) -> Result<(), Error> {
     let mut entries = Vec::new();
-    let begins_inside = |entry: &GroupEntry| span(entry.location).0 <= last;
-    segment.groups(number, (first >> 32) as u32, |entry| {
+    let begins_inside =
+        |entry: &GroupEntry| ReversedLocation::first_of_group(entry.location) <= locations.last;
+    segment.groups(number, locations.first.high(), |entry| {
         let inside = begins_inside(&entry);
         entries.push(entry);
         inside
@@ -262,9 +271,9 @@ pub(crate) fn visit_chunks(
     for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| begins_inside(entry)) {
         // Documents without a group continue until a group begins.
         let end = match entries.get(place + 1) {
-            _ if !entry.group.is_empty() => span(entry.location).1,
-            Some(next) => span(next.location).1,
-            None => u64::MAX,
+            _ if !entry.group.is_empty() => LocationRange::of_group(entry.location).last,
+            Some(next) => LocationRange::of_group(next.location).last,
+            None => ReversedLocation::LAST,
         };
         let chunks = entry.first_chunk..entry.first_chunk.saturating_add(entry.chunks);
         let infos = segment.chunks(number, chunks.clone())?;
@@ -272,7 +281,8 @@ pub(crate) fn visit_chunks(
         segment.rows(number, chunks, |row| {
             let (number, info) = (entry.first_chunk + at as u32, infos[at]);
             at += 1;
-            let locations = (info.first_location, infos.get(at).map_or(end, |next| next.first_location));
+            let last = infos.get(at).map_or(end, |next| next.first_location);
+            let locations = LocationRange { first: info.first_location, last };
             visit(CutChunk { entry, number, info, locations }, row);
         })?;
     }
@@ -288,14 +298,12 @@ fn select(
 ) -> Result<ChunkDirectory, Error> {
     let section = &segment.sections()[number];
     let mut directory = ChunkDirectory::new(&section.document_type, section.columns.clone());
-    let (Some((first, _)), Some((_, last))) = (shares.locations.first(), shares.locations.last()) else {
-        return Ok(directory);
-    };
-    visit_chunks(segment, number, (*first, *last), |chunk, row| {
+    let Some(hull) = hull(shares.locations) else { return Ok(directory) };
+    visit_chunks(segment, number, hull, |chunk, row| {
         let before = directory.places.len();
         directory.places.extend(places_of(row, section.columns.len()));
         if shares.add(&chunk, &directory.places[before..]) {
-            let location = (chunk.info.first_location >> 32) as u32;
+            let location = chunk.info.first_location.high();
             let location = if chunk.entry.group.is_empty() { location } else { chunk.entry.location };
             directory.add(location, &chunk.entry.group, chunk.info);
         } else {
@@ -349,28 +357,28 @@ fn between(range: Range<u64>, pieces: &mut Vec<CutPiece>) {
 
 /// Counter of the contents of location ranges.
 struct RangeShares<'a> {
-    locations: &'a [(u64, u64)],
-    counted: Vec<(u64, u64)>,
+    locations: &'a [LocationRange],
+    counted: Vec<CutShare>,
 }
 
 impl<'a> RangeShares<'a> {
-    fn new(locations: &'a [(u64, u64)]) -> Self {
-        RangeShares { locations, counted: vec![(0, 0); locations.len()] }
+    fn new(locations: &'a [LocationRange]) -> Self {
+        RangeShares { locations, counted: vec![CutShare::default(); locations.len()] }
     }
 
     /// Counts a chunk for the first range in which it can have documents, and marks the others as not empty.
     /// Returns true if there is such a range.
     fn add(&mut self, chunk: &CutChunk<'_>, places: &[ColumnLocation]) -> bool {
-        let (first, last) = chunk.locations;
-        let begin = self.locations.partition_point(|(_, end)| *end < first);
-        let reached = self.locations[begin..].iter().take_while(|(begin, _)| *begin <= last).count();
-        for (bytes, _) in &mut self.counted[begin..begin + reached] {
-            *bytes += 1;
+        let begin = at_or_after(self.locations, chunk.locations.first);
+        let reached =
+            self.locations[begin..].iter().take_while(|range| range.overlaps(chunk.locations)).count();
+        for share in &mut self.counted[begin..begin + reached] {
+            share.bytes += 1;
         }
         if reached > 0 {
-            let (bytes, documents) = &mut self.counted[begin];
-            *bytes += places.iter().map(ColumnLocation::padded).sum::<u64>();
-            *documents += u64::from(chunk.info.documents);
+            let share = &mut self.counted[begin];
+            share.bytes += places.iter().map(ColumnLocation::padded).sum::<u64>();
+            share.documents += u64::from(chunk.info.documents);
         }
         reached > 0
     }

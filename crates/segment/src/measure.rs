@@ -1,9 +1,11 @@
 //! Amount of a segment's data by location.
 
+use millrace_bucket::LocationRange;
 use millrace_column::{Column, ColumnKey};
 use millrace_document::DocumentId;
 
 use crate::cut::{CutChunk, places_of, visit_chunks};
+use crate::ranges::{at_or_after, hull};
 use crate::{Error, SegmentFile};
 
 /// Contents of a segment in a range of locations.
@@ -23,25 +25,24 @@ impl RangeMeasure {
     }
 }
 
-/// Measures the contents of each of these ranges of [reversed](millrace_document::Location::reversed)
-/// locations, both ends included, which are in order and do not overlap.
+/// Measures the contents of each of these ranges, which are in order and do not overlap.
 ///
 /// Reads the directory, and the ids in chunks that extend beyond the end of a range: those of documents
 /// without a group, and of groups that are divided.
 ///
 /// # Errors
 /// The segment cannot be read or is damaged.
-pub fn measure(segment: &SegmentFile, ranges: &[(u64, u64)]) -> Result<Vec<RangeMeasure>, Error> {
+pub fn measure(segment: &SegmentFile, ranges: &[LocationRange]) -> Result<Vec<RangeMeasure>, Error> {
     let mut measured = vec![RangeMeasure::default(); ranges.len()];
-    let (Some((first, _)), Some((_, last))) = (ranges.first(), ranges.last()) else { return Ok(measured) };
+    let Some(hull) = hull(ranges) else { return Ok(measured) };
     for (section, of_section) in segment.sections().iter().enumerate() {
         let mut across = Vec::new();
-        visit_chunks(segment, section, (*first, *last), |CutChunk { number, info, locations, .. }, row| {
+        visit_chunks(segment, section, hull, |CutChunk { number, info, locations, .. }, row| {
             let bytes = places_of(row, of_section.columns.len()).map(|place| u64::from(place.length)).sum();
-            let range = ranges.partition_point(|(_, end)| *end < locations.0);
-            match ranges.get(range).filter(|(begin, _)| *begin <= locations.1) {
+            let range = at_or_after(ranges, locations.first);
+            match ranges.get(range).filter(|range| range.overlaps(locations)) {
                 None => {}
-                Some((begin, end)) if *begin <= locations.0 && locations.1 <= *end => {
+                Some(own) if own.covers(locations) => {
                     measured[range].add(bytes, info.documents.saturating_sub(info.removed));
                 }
                 Some(_) => across.push((number, bytes)),
@@ -59,7 +60,7 @@ fn add_rows(
     segment: &SegmentFile,
     (section, chunk): (usize, u32),
     bytes: u64,
-    ranges: &[(u64, u64)],
+    ranges: &[LocationRange],
     measured: &mut [RangeMeasure],
 ) -> Result<(), Error> {
     let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {
@@ -77,8 +78,8 @@ fn add_rows(
         let id = id.and_then(|id| DocumentId::parse(id).ok());
         let id = id.ok_or_else(|| segment.corrupt(0, "a document id is not one"))?;
         let place = id.location().reversed();
-        let range = ranges.partition_point(|(_, end)| *end < place);
-        if ranges.get(range).is_some_and(|(begin, _)| *begin <= place) {
+        let range = at_or_after(ranges, place);
+        if ranges.get(range).is_some_and(|range| range.contains(place)) {
             measured[range].add(row_bytes, u32::from(!is_removed(row)));
         }
     }

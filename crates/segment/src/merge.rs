@@ -16,7 +16,9 @@ mod values;
 
 use std::sync::Arc;
 
+use millrace_bucket::LocationRange;
 use millrace_column::{Column, ColumnKey, Compression, ValueLayout};
+use millrace_document::ReversedLocation;
 
 use self::cursor::MergeCursor;
 use self::output::{MergedChunkRows, TypeOutput};
@@ -27,9 +29,8 @@ use crate::{Error, NewColumn, SegmentFile, SegmentWriter};
 pub struct MergeInput {
     /// The segment.
     pub segment: Arc<SegmentFile>,
-    /// Only documents whose location, [reversed](millrace_document::Location::reversed), is in one of these
-    /// ranges, both ends included. In order, without overlaps.
-    pub locations: Vec<(u64, u64)>,
+    /// Only documents whose location is in one of these ranges. In order, without overlaps.
+    pub locations: Vec<LocationRange>,
 }
 
 /// Decisions of a merge that do not follow from the sources.
@@ -47,9 +48,9 @@ pub trait MergePolicy {
     /// Returns the compression of a column.
     fn compression(&self, document_type: &str, key: &ColumnKey) -> Compression;
 
-    /// Versions of this group at this reversed location with this timestamp or an earlier one were dropped;
+    /// Versions of this group at this location with this timestamp or an earlier one were dropped;
     /// 0: none. It is the same at all locations of a group that are in one range of a source.
-    fn dropped(&self, document_type: &str, location: u64, group: &str) -> u64;
+    fn dropped(&self, document_type: &str, location: ReversedLocation, group: &str) -> u64;
 
     /// Removals with an earlier timestamp need not be remembered, as far as the sources are all that there is
     /// of their group.
@@ -124,7 +125,7 @@ fn merge_section(
         if let [only] = holders[..]
             && cursors[only].is_whole_group()
         {
-            let dropped = policy.dropped(document_type, u64::from(group.0) << 32, &group.1);
+            let dropped = policy.dropped(document_type, ReversedLocation::first_of_group(group.0), &group.1);
             if cursors[only].take_whole_group(dropped, &columns, policy, writer)? {
                 continue;
             }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_bucket::DocumentSortKey;
+use millrace_bucket::{BucketId, DocumentSortKey, LocationRange};
 use millrace_column::{
     BytesBuilder, BytesColumn, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder,
     ValueLayout,
 };
-use millrace_document::DocumentId;
+use millrace_document::{DocumentId, ReversedLocation};
 use millrace_env::{AppendFile, RealDisk};
 use millrace_segment::{
     ChunkInfo, FileChecksums, MergeInput, MergePolicy, NewChunk, NewColumn, SegmentCache, SegmentCut,
@@ -64,9 +64,7 @@ fn write_as(
                 newest: timestamps().max().unwrap_or(0),
             };
             let columns = columns.iter().map(|key| Some(column(key))).collect();
-            writer
-                .add(NewChunk { location: (location >> 32) as u32, group: &group, info, columns })
-                .expect("added");
+            writer.add(NewChunk { location: location.high(), group: &group, info, columns }).expect("added");
         }
     }
     writer.finish().expect("finished")
@@ -165,7 +163,7 @@ fn what_is_written_is_read_group_by_group() {
     assert_eq!(segment.verify().expect("whole").documents, 4000);
     for group in &groups[..4] {
         let id = DocumentId::parse(&format!("id:x:mail:{group}:1")).expect("an id");
-        let location = (id.location().reversed() >> 32) as u32;
+        let location = id.location().reversed().high();
         let entry = segment.group(0, location, &id.group().key()).expect("read").expect("there");
         let chunks = segment.chunks(0, entry.first_chunk..entry.first_chunk + entry.chunks).expect("read");
         assert_eq!(chunks.iter().map(|chunk| chunk.documents).sum::<u32>(), 800, "{group}");
@@ -228,7 +226,13 @@ fn much_is_read_in_order_and_checked() {
     writer.begin_section("mail", vec![new_column(&vectors)]).expect("begun");
     for number in 0..36 {
         let (documents, column) = chunk_of(number);
-        let info = ChunkInfo { documents, removed: 0, first_location: 1 << 32, oldest: 1, newest: 1 };
+        let info = ChunkInfo {
+            documents,
+            removed: 0,
+            first_location: ReversedLocation::first_of_group(1),
+            oldest: 1,
+            newest: 1,
+        };
         let chunk = NewChunk { location: 1, group: "g", info, columns: vec![column] };
         writer.add(chunk).expect("added");
     }
@@ -302,7 +306,7 @@ impl MergePolicy for TestPolicy {
         compression(key)
     }
 
-    fn dropped(&self, _: &str, _: u64, group: &str) -> u64 {
+    fn dropped(&self, _: &str, _: ReversedLocation, group: &str) -> u64 {
         if group == "gann" { self.dropped } else { 0 }
     }
 
@@ -326,7 +330,7 @@ fn check_merge(
     chunk: usize,
     dropped: u64,
     forget: u64,
-    ranges: &[(u64, u64)],
+    ranges: &[LocationRange],
 ) {
     let directory = tempfile::tempdir().expect("a directory");
     let groups = ["", "g=ann", "g=bob", "n=1", "n=4294967297"];
@@ -355,7 +359,7 @@ fn check_merge(
     expected.retain(|_, (id, timestamp, removed)| {
         let location = place(id);
         let is_dropped = id.contains(":g=ann:") && *timestamp <= dropped;
-        let inside = ranges.iter().any(|(first, last)| (*first..=*last).contains(&location));
+        let inside = ranges.iter().any(|range| range.contains(location));
         inside && !is_dropped && !(*removed && *timestamp < forget)
     });
     let path = directory.path().join("merged.seg");
@@ -373,14 +377,16 @@ fn format_of(number: usize) -> SegmentFormat {
 }
 
 /// The reversed location of a document.
-fn place(id: &str) -> u64 {
+fn place(id: &str) -> ReversedLocation {
     DocumentId::parse(id).expect("an id").location().reversed()
 }
 
 /// The reversed locations that begin with these 32 bits.
-fn spans(ranges: &[(u32, u32)]) -> Vec<(u64, u64)> {
-    let span =
-        |(first, last): &(u32, u32)| (u64::from(*first) << 32, u64::from(*last) << 32 | u64::from(u32::MAX));
+fn spans(ranges: &[(u32, u32)]) -> Vec<LocationRange> {
+    let span = |(first, last): &(u32, u32)| LocationRange {
+        first: LocationRange::of_group(*first).first,
+        last: LocationRange::of_group(*last).last,
+    };
     ranges.iter().map(span).collect()
 }
 
@@ -452,14 +458,15 @@ fn a_cut_has_the_chunks_of_its_locations() {
         let others =
             read(&part).into_iter().filter(|(id, ..)| !inside(location(&key(id))) && !id.contains(":mail::"));
         assert_eq!(others.collect::<Vec<_>>(), [], "{ranges:x?}: groups of other locations are not in it");
-        let counted: u64 = cut.shares().iter().map(|(_, documents)| documents).sum();
+        let counted: u64 = cut.shares().iter().map(|share| share.documents).sum();
         assert_eq!(counted, part.verify().expect("whole").documents, "{ranges:x?}");
     }
     // Parts of one location, in which there are two groups: everything in a part is included.
     for part in [0, 1, 2, 7] {
-        let first = place("id:x:mail:n=1:1") >> 32 << 32 | part << 29;
-        let range = (first, first | u64::from(u32::MAX >> 3));
-        let inside = |(id, ..): &Version| (range.0..=range.1).contains(&place(id));
+        let first = ReversedLocation::first_of_group(place("id:x:mail:n=1:1").high()).bits() | part << 29;
+        let last = ReversedLocation::new(first | u64::from(u32::MAX >> 3));
+        let range = LocationRange { first: ReversedLocation::new(first), last };
+        let inside = |(id, ..): &Version| range.contains(place(id));
         let cut = SegmentCut::of(&segment, &[range]).expect("read").expect("two groups have something there");
         let (_, copy) = arrived(&cut, &directory.path().join("part.seg"));
         let found: Vec<Version> = read(&copy).into_iter().filter(inside).collect();
@@ -484,7 +491,9 @@ fn what_comes_damaged_is_seen_as_it_comes() {
     let all = versions((0..60u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
     write(&path, &all, 10, true);
     let segment = open(&path, 1).expect("opened");
-    let cut = SegmentCut::of(&segment, &[(0, u64::MAX >> 1)]).expect("read").expect("half of the groups");
+    let cut = SegmentCut::of(&segment, &[BucketId::new(1, 0).reversed_range()])
+        .expect("read")
+        .expect("half of the groups");
     let whole = bytes_of(&cut, 0);
     let part = directory.path().join("part.seg");
     let mut misses = Vec::new();
@@ -530,7 +539,11 @@ proptest! {
         ],
     ) {
         let bounds: Vec<u64> = bounds.into_iter().collect();
-        let ranges: Vec<(u64, u64)> = bounds.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let range = |pair: &[u64]| LocationRange {
+            first: ReversedLocation::new(pair[0]),
+            last: ReversedLocation::new(pair[1]),
+        };
+        let ranges: Vec<LocationRange> = bounds.chunks_exact(2).map(range).collect();
         check_merge(&sources, chunk, dropped, forget, &ranges);
     }
 }

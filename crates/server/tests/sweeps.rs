@@ -140,7 +140,7 @@ struct NarrowedSweep {
 /// Slice of four of a document, by the bits of its location that are not its group's.
 fn slice_of_four(id: &str) -> u32 {
     let location = millrace_document::DocumentId::parse(id).expect("an id").location();
-    location.reversed() as u32 >> 30
+    location.reversed().low() >> 30
 }
 
 fn now_us() -> u64 {

@@ -11,7 +11,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
+use millrace_document::{
+    DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, ReversedLocation, Timestamp,
+};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::read::get;
@@ -173,7 +175,7 @@ fn span(shared: &StoreContext) -> RemovalSpan {
 
 /// The store's own buckets that a bucket consists of; where it is a part of one, that part.
 pub(crate) fn parts(state: &StoreState, bucket: BucketId) -> Vec<Arc<StoredBucket>> {
-    let whole = state.bucket(bucket.reversed_range().0);
+    let whole = state.bucket(bucket.reversed_range().first);
     if whole.id.used_bits() < bucket.used_bits() {
         return vec![part_of(whole, bucket)];
     }
@@ -308,9 +310,8 @@ pub(crate) fn seal_buckets(
 }
 
 /// Returns true if a reversed location is in a bucket.
-fn has(bucket: BucketId, place: u64) -> bool {
-    let (first, last) = bucket.reversed_range();
-    (first..=last).contains(&place)
+fn has(bucket: BucketId, place: ReversedLocation) -> bool {
+    bucket.reversed_range().contains(place)
 }
 
 /// The buckets, with one split where it is larger than this bucket, so that no other shares one with it.

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, LocationRange};
+use millrace_document::ReversedLocation;
 use millrace_segment::SegmentFile;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -169,15 +170,14 @@ impl StoredBucket {
         locations(self.id)
     }
 
-    /// The first and the last location in it, reversed.
-    pub fn places(&self) -> (u64, u64) {
+    /// The reversed locations in it.
+    pub fn places(&self) -> LocationRange {
         self.id.reversed_range()
     }
 
     /// Returns true if a reversed location is in it.
-    pub fn has(&self, place: u64) -> bool {
-        let (first, last) = self.places();
-        (first..=last).contains(&place)
+    pub fn has(&self, place: ReversedLocation) -> bool {
+        self.places().contains(place)
     }
 
     /// Returns its intersection with these buckets: all of it, or parts.
@@ -247,8 +247,8 @@ pub(crate) fn is_of_divided(bucket: BucketId) -> bool {
 
 /// The first and the last location of a bucket, reversed and cut to 32 bits.
 pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
-    let (first, last) = bucket.reversed_range();
-    ((first >> 32) as u32, (last >> 32) as u32)
+    let range = bucket.reversed_range();
+    (range.first.high(), range.last.high())
 }
 
 impl StoreState {
@@ -279,22 +279,22 @@ impl StoreState {
             self.spare.as_ref().is_none_or(|spare| numbers().all(|number| number < spare.number)),
             "the spare generation is newer than those with rows"
         );
-        let mut next = Some(0);
+        let mut next = Some(ReversedLocation::FIRST);
         for bucket in &self.buckets {
-            let (first, last) = bucket.places();
+            let places = bucket.places();
             assert!(
-                next == Some(first),
+                next == Some(places.first),
                 "the buckets are in order, and the one before {} ends where it begins",
                 bucket.id
             );
-            next = last.checked_add(1);
+            next = places.last.next();
         }
         assert!(next.is_none(), "the buckets cover all keys");
     }
 
     /// The bucket of a reversed location.
-    pub fn bucket(&self, place: u64) -> &Arc<StoredBucket> {
-        let after = self.buckets.partition_point(|bucket| bucket.places().0 <= place);
+    pub fn bucket(&self, place: ReversedLocation) -> &Arc<StoredBucket> {
+        let after = self.buckets.partition_point(|bucket| bucket.places().first <= place);
         &self.buckets[after.saturating_sub(1)]
     }
 
@@ -307,9 +307,9 @@ impl StoreState {
 
     /// Returns the bucket with `bits` bits that a reversed location is in; the store's own bucket if its
     /// group is divided.
-    pub fn bucket_with(&self, bits: u8, place: u64) -> BucketId {
+    pub fn bucket_with(&self, bits: u8, place: ReversedLocation) -> BucketId {
         let own = self.bucket(place).id;
-        if is_of_divided(own) { own } else { BucketId::new(bits, place.reverse_bits()) }
+        if is_of_divided(own) { own } else { BucketId::new(bits, place.location().bits()) }
     }
 
     /// Returns the buckets in which documents of a scope can be, or the parts of them, in the order of keys.
@@ -325,10 +325,11 @@ impl StoreState {
         others.sort_unstable_by_key(|bucket| bucket.reversed_range());
         let mut within: Vec<Arc<StoredBucket>> = Vec::new();
         for bucket in &self.buckets {
-            let (first, last) = bucket.places();
+            let places = bucket.places();
             for wanted in [&others, &of_divided] {
-                let from = wanted.partition_point(|wanted| wanted.reversed_range().1 < first);
-                let reached = wanted[from..].iter().take_while(|wanted| wanted.reversed_range().0 <= last);
+                let from = wanted.partition_point(|wanted| wanted.reversed_range().last < places.first);
+                let reached =
+                    wanted[from..].iter().take_while(|wanted| wanted.reversed_range().first <= places.last);
                 let reached = reached.count();
                 within.extend(bucket.parts_of(&wanted[from..from + reached]));
             }

@@ -12,7 +12,7 @@ const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 const OWNED_LIBRARIES: [(&str, &[&str]); 27] = [
     ("arrow-ipc", &["table", "server", "bench"]),
     ("axum", &["gateway", "membership", "bench", "server"]),
-    ("ciborium", &["render", "gateway", "bench"]),
+    ("ciborium", &["codec", "render"]),
     ("clap", &["bench", "server"]),
     ("fjall", &["store"]),
     ("h2", &["gateway"]),
@@ -26,7 +26,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 27] = [
     ("mimalloc", &["bench", "server"]),
     ("ort", &["model"]),
     ("parquet", &["server"]),
-    ("postcard", &["peer"]),
+    ("postcard", &["codec"]),
     ("quick-xml", &["render"]),
     ("roxmltree", &["schema"]),
     ("rust-stemmers", &["linguistics"]),

@@ -242,7 +242,6 @@ fn gather(nodes: &[LargeNode], query: &RepeatableQuery) -> Result<(Duration, Par
 
 /// A message as received.
 fn travelled<T: DeserializeOwned>(value: &impl Serialize) -> Result<T, Error> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(value, &mut bytes).map_err(Error::failed)?;
-    ciborium::from_reader(&bytes[..]).map_err(Error::failed)
+    let bytes = millrace_codec::encode(value, 0).map_err(Error::failed)?;
+    millrace_codec::decode(&bytes).map_err(Error::failed)
 }

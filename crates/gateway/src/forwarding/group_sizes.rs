@@ -12,6 +12,7 @@ use millrace_node::cluster::{GroupSizesQuestion, RemoteNode, WantedSizes, own_gr
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
+use super::message::MessageProtocol;
 use super::{NodeForwarder, question};
 use crate::GatewayState;
 
@@ -19,7 +20,7 @@ use crate::GatewayState;
 pub(crate) const GROUP_SIZES_PATH: &str = "/state/v1/cluster/groups";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct SizesQuestionMessage {
+pub(super) struct SizesQuestionMessage {
     version: ClusterVersion,
     buckets: Vec<BucketId>,
     /// Keys of the groups; `None`: the page after a group.
@@ -29,7 +30,7 @@ struct SizesQuestionMessage {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct SizesAnswerMessage {
+pub(super) struct SizesAnswerMessage {
     groups: Vec<GroupSizeMessage>,
     continuation: Option<String>,
 }
@@ -55,7 +56,7 @@ impl SizesQuestionMessage {
         SizesQuestionMessage { version, buckets, groups, after, count }
     }
 
-    fn question(self) -> Result<GroupSizesQuestion, Error> {
+    pub(super) fn question(self) -> Result<GroupSizesQuestion, Error> {
         let wanted = match self.groups {
             Some(keys) => {
                 WantedSizes::These(keys.iter().map(|key| group_of_key(key)).collect::<Result<_, _>>()?)
@@ -81,7 +82,7 @@ impl SizesAnswerMessage {
         SizesAnswerMessage { groups, continuation: continuation.map(|group| group.key()) }
     }
 
-    fn page(self) -> Result<StoredGroupPage, Error> {
+    pub(super) fn page(self) -> Result<StoredGroupPage, Error> {
         let size = |GroupSizeMessage { key, documents, bytes, last_write }| {
             let last_write = Timestamp(last_write);
             Ok::<_, Error>(StoredGroup { group: group_of_key(&key)?, documents, bytes, last_write })
@@ -108,7 +109,8 @@ pub(super) async fn ask(
 
 /// Reports to another node the sizes of groups in buckets of this one.
 pub(crate) async fn tell_group_sizes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    question::respond(answer(&node, request).await)
+    let protocol = MessageProtocol::of_request(request.headers());
+    question::respond(protocol, answer(&node, request).await)
 }
 
 async fn answer(node: &GatewayState, request: Request) -> Result<SizesAnswerMessage, Error> {
@@ -120,9 +122,9 @@ async fn answer(node: &GatewayState, request: Request) -> Result<SizesAnswerMess
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forwarding::question::check_kept;
+    use crate::forwarding::message::check_kept;
 
-    /// The bytes are those of protocol 1: other versions read and write them.
+    /// Other versions read and write these bytes, of protocols 1 and 2.
     #[test]
     fn sizes_are_asked_for_and_told_as_ever() {
         const THESE: &str = concat!(
@@ -140,8 +142,11 @@ mod tests {
         let (ann, seven) = (DocumentGroup::Name("ann".to_owned()), DocumentGroup::Number(7));
         let (version, buckets) = (ClusterVersion::new(7), vec![BucketId::new(10, 5)]);
         for (wanted, kept) in [
-            (WantedSizes::These(vec![ann.clone(), seven.clone()]), THESE),
-            (WantedSizes::Page { after: Some(seven.clone()), count: 100 }, PAGE),
+            (
+                WantedSizes::These(vec![ann.clone(), seven.clone()]),
+                [THESE, "07010a0501020467616e6e026e370000"],
+            ),
+            (WantedSizes::Page { after: Some(seven.clone()), count: 100 }, [PAGE, "07010a050001026e3764"]),
         ] {
             let question = GroupSizesQuestion { version, buckets: buckets.clone(), wanted };
             let message = SizesQuestionMessage::of(question.clone());
@@ -151,7 +156,7 @@ mod tests {
         let size = StoredGroup { group: ann, documents: 2, bytes: 300, last_write: Timestamp(9) };
         let page = StoredGroupPage { groups: vec![size], continuation: Some(seven) };
         let message = SizesAnswerMessage::of(page.clone());
-        check_kept(&message, ANSWER);
+        check_kept(&message, [ANSWER, "010467616e6e02ac020901026e37"]);
         assert_eq!(message.page().unwrap(), page);
         assert!(group_of_key("x").is_err());
     }

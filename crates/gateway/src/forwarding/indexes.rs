@@ -11,6 +11,7 @@ use millrace_node::cluster::{
 use millrace_node::indexes::{IndexDifferences, IndexState};
 use serde::{Deserialize, Serialize};
 
+use super::message::MessageProtocol;
 use super::{NodeForwarder, question};
 use crate::GatewayState;
 
@@ -18,7 +19,7 @@ use crate::GatewayState;
 pub(crate) const INDEXES_PATH: &str = "/state/v1/cluster/indexes";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct IndexQuestionMessage {
+pub(super) struct IndexQuestionMessage {
     action: IndexActionMessage,
     /// Content cluster and name; `None`: all.
     index: Option<(String, String)>,
@@ -35,14 +36,14 @@ enum IndexActionMessage {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum IndexAnswerMessage {
+pub(super) enum IndexAnswerMessage {
     States(Vec<IndexStateMessage>),
     Began(bool),
     Compared { documents: u64, entries: u64, differences: u64, examples: Vec<String> },
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct IndexStateMessage {
+pub(super) struct IndexStateMessage {
     content: String,
     name: String,
     state: String,
@@ -69,7 +70,7 @@ impl IndexQuestionMessage {
         IndexQuestionMessage { action, index }
     }
 
-    fn question(self) -> Result<IndexQuestion, Error> {
+    pub(super) fn question(self) -> Result<IndexQuestion, Error> {
         let named = self.index.map(|(content, name)| IndexName { content, name });
         let unnamed = || Error::BadRequest("the question names no index".to_owned());
         Ok(match self.action {
@@ -130,7 +131,7 @@ impl IndexAnswerMessage {
         }
     }
 
-    fn answer(self) -> Result<IndexAnswer, Error> {
+    pub(super) fn answer(self) -> Result<IndexAnswer, Error> {
         Ok(match self {
             IndexAnswerMessage::States(states) => {
                 let states = states.into_iter().map(IndexStateMessage::state);
@@ -160,7 +161,8 @@ pub(super) async fn ask(
 
 /// Answers another node about the indexes of this one.
 pub(crate) async fn tell_indexes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    question::respond(answer(&node, request).await)
+    let protocol = MessageProtocol::of_request(request.headers());
+    question::respond(protocol, answer(&node, request).await)
 }
 
 async fn answer(node: &GatewayState, request: Request) -> Result<IndexAnswerMessage, Error> {
@@ -174,17 +176,27 @@ async fn answer(node: &GatewayState, request: Request) -> Result<IndexAnswerMess
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forwarding::question::check_kept;
+    use crate::forwarding::message::check_kept;
 
-    /// The bytes are those of protocol 2: other versions read and write them.
+    /// Other versions read and write these bytes: of protocol 1, in which version 0.1.0 does not have the
+    /// question, and of protocol 2.
     #[test]
     fn indexes_are_asked_about_and_told_as_ever() {
         let index = || IndexName { content: "c".to_owned(), name: "due".to_owned() };
         for (question, kept) in [
-            (IndexQuestion::States, "a266616374696f6e6673746174657365696e646578f6"),
-            (IndexQuestion::Build(index()), "a266616374696f6e656275696c6465696e64657882616363647565"),
-            (IndexQuestion::Rebuild(index()), "a266616374696f6e6772656275696c6465696e64657882616363647565"),
-            (IndexQuestion::Verify(index()), "a266616374696f6e6676657269667965696e64657882616363647565"),
+            (IndexQuestion::States, ["a266616374696f6e6673746174657365696e646578f6", "0000"]),
+            (
+                IndexQuestion::Build(index()),
+                ["a266616374696f6e656275696c6465696e64657882616363647565", "0101016303647565"],
+            ),
+            (
+                IndexQuestion::Rebuild(index()),
+                ["a266616374696f6e6772656275696c6465696e64657882616363647565", "0201016303647565"],
+            ),
+            (
+                IndexQuestion::Verify(index()),
+                ["a266616374696f6e6676657269667965696e64657882616363647565", "0301016303647565"],
+            ),
         ] {
             let message = IndexQuestionMessage::of(question.clone());
             check_kept(&message, kept);
@@ -208,20 +220,26 @@ mod tests {
         for (answer, kept) in [
             (
                 IndexAnswer::States(vec![state]),
-                concat!(
-                    "a16673746174657381ac67636f6e74656e746163646e616d6563647565657374617465686275696c6469",
-                    "6e676870726f6772657373f938006c7365636f6e64735f6c656674f9400067656e747269657303656279",
-                    "7465731901906472756e73026777616974696e67016d7374616c655f6275636b65747307687265706c61",
-                    "636564f466726561736f6ef6",
-                ),
+                [
+                    concat!(
+                        "a16673746174657381ac67636f6e74656e746163646e616d6563647565657374617465686275696c6469",
+                        "6e676870726f6772657373f938006c7365636f6e64735f6c656674f9400067656e747269657303656279",
+                        "7465731901906472756e73026777616974696e67016d7374616c655f6275636b65747307687265706c61",
+                        "636564f466726561736f6ef6",
+                    ),
+                    "0001016303647565086275696c64696e67000000000000e03f0100000000000000400390030201070000",
+                ],
             ),
-            (IndexAnswer::Began(true), "a165626567616ef5"),
+            (IndexAnswer::Began(true), ["a165626567616ef5", "0101"]),
             (
                 IndexAnswer::Compared(compared),
-                concat!(
-                    "a168636f6d7061726564a469646f63756d656e74730967656e7472696573086b646966666572656e6365",
-                    "7301686578616d706c6573816c69643a6e3a6e6f74653a3a31",
-                ),
+                [
+                    concat!(
+                        "a168636f6d7061726564a469646f63756d656e74730967656e7472696573086b646966666572656e6365",
+                        "7301686578616d706c6573816c69643a6e3a6e6f74653a3a31",
+                    ),
+                    "02090801010c69643a6e3a6e6f74653a3a31",
+                ],
             ),
         ] {
             let message = IndexAnswerMessage::of(answer.clone());

@@ -1,4 +1,4 @@
-//! Questions of a node to another: one message in CBOR each way, over HTTP.
+//! Questions of a node to another: one message each way, over HTTP.
 
 use axum::body::to_bytes;
 use axum::extract::Request;
@@ -9,6 +9,7 @@ use millrace_node::cluster::{ForwardKind, RemoteNode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::message::MessageProtocol;
 use super::{ForwardedRequest, NodeForwarder, is_unsettled, unsettled};
 use crate::http::BodyBounds;
 use crate::status::{HttpError, kind_of};
@@ -29,11 +30,12 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
     path: &str,
     question: &Q,
 ) -> Result<A, Error> {
+    let protocol = MessageProtocol::of(remote);
     let request = ForwardedRequest {
         method: Method::POST,
         target: path.to_owned(),
         headers: HeaderMap::new(),
-        body: written(question)?.into(),
+        body: written(protocol, question)?.into(),
         room: None,
     };
     let answer = forwarder.send(remote, request, &ForwardKind::Share).await?;
@@ -49,7 +51,8 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
         let message = format!("node {remote} does not answer {path}: {status} {reason}");
         return Err(Error::Remote { kind: kind_of(status), message });
     }
-    ciborium::from_reader(&*body)
+    protocol
+        .decode(&body)
         .map_err(|error| Error::Unsettled(format!("the answer of node {remote} cannot be read: {error}")))
 }
 
@@ -58,16 +61,16 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
 /// # Errors
 /// The body is too long or breaks off, memory is short, or it is not a question of this kind.
 pub(super) async fn read<Q: DeserializeOwned>(node: &GatewayState, request: Request) -> Result<Q, Error> {
+    let protocol = MessageProtocol::of_request(request.headers());
     let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
     let body = http::collect(node, request.into_body(), bounds).await?;
-    ciborium::from_reader(&*body)
-        .map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))
+    protocol.decode(&body).map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))
 }
 
-/// Response with an answer to another node, or with the reason for which there is none.
-pub(super) fn respond<A: Serialize>(answer: Result<A, Error>) -> Response {
-    match answer.and_then(|answer| written(&answer)) {
-        Ok(body) => http::answer(StatusCode::OK, "application/cbor", body),
+/// Response in this protocol with an answer to another node, or with the reason for which there is none.
+pub(super) fn respond<A: Serialize>(protocol: MessageProtocol, answer: Result<A, Error>) -> Response {
+    match answer.and_then(|answer| written(protocol, &answer)) {
+        Ok(body) => http::answer(StatusCode::OK, protocol.media_type(), body),
         Err(error) => {
             let mut response = (error.status(), error.to_string()).into_response();
             if matches!(error, Error::Unsettled(_)) {
@@ -78,18 +81,6 @@ pub(super) fn respond<A: Serialize>(answer: Result<A, Error>) -> Response {
     }
 }
 
-fn written(message: &impl Serialize) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(message, &mut bytes).map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(bytes)
-}
-
-/// Checks that a message is written as these bytes, in hexadecimal digits, and read from them.
-#[cfg(test)]
-pub(super) fn check_kept<T: Serialize + DeserializeOwned>(message: &T, kept: &str) {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let bytes = written(message).expect("a message of plain data is written");
-    assert_eq!(hex(&bytes), kept);
-    let read: T = ciborium::from_reader(&bytes[..]).expect("what was written is read");
-    assert_eq!(hex(&written(&read).expect("a message of plain data is written")), kept);
+fn written(protocol: MessageProtocol, message: &impl Serialize) -> Result<Vec<u8>, Error> {
+    protocol.append(Vec::new(), message).map_err(|error| Error::Internal(error.to_string()))
 }

@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
+use super::message::MessageProtocol;
 use super::{NodeForwarder, question};
 use crate::GatewayState;
 use millrace_node::Error;
@@ -15,7 +16,7 @@ use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, own_rea
 pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
 
 #[derive(Serialize, Deserialize)]
-struct AnswerMessage {
+pub(super) struct AnswerMessage {
     readers: Vec<BucketReaders>,
 }
 
@@ -39,7 +40,8 @@ pub(super) async fn ask(
 
 /// Reports to another node the readers of the buckets that this one owns.
 pub(crate) async fn tell_readers(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    question::respond(answer(&node, request).await)
+    let protocol = MessageProtocol::of_request(request.headers());
+    question::respond(protocol, answer(&node, request).await)
 }
 
 async fn answer(node: &GatewayState, request: Request) -> Result<AnswerMessage, Error> {
@@ -57,19 +59,20 @@ mod tests {
     use millrace_cluster::{ClusterVersion, NodeKey};
 
     use super::*;
-    use crate::forwarding::question::check_kept;
+    use crate::forwarding::message::check_kept;
 
-    /// The bytes are those of protocol 1: other versions read and write them.
+    /// Other versions read and write these bytes, of protocols 1 and 2.
     #[test]
     fn who_has_what_is_asked_and_told_as_ever() {
         let buckets = Some(vec![BucketId::new(10, 5)]);
         let question =
             |buckets| ReadersQuestion { version: ClusterVersion::new(7), near: NodeKey(2), buckets };
-        check_kept(&question(buckets), "a36776657273696f6e07646e65617202676275636b65747381820a05");
-        check_kept(&question(None), "a36776657273696f6e07646e65617202676275636b657473f6");
+        let one = ["a36776657273696f6e07646e65617202676275636b65747381820a05", "070201010a05"];
+        check_kept(&question(buckets), one);
+        check_kept(&question(None), ["a36776657273696f6e07646e65617202676275636b657473f6", "070200"]);
         let (bucket, nodes) = (BucketId::new(40, 5), vec![NodeKey(2), NodeKey(0)]);
         let told = BucketReaders { bucket, nodes, full: true, soon: true, documents: 300 };
         let kept = "a1677265616465727381a4666275636b657482182805656e6f6465738202006466756c6cf569646f63756d656e747319012c";
-        check_kept(&AnswerMessage { readers: vec![told] }, kept);
+        check_kept(&AnswerMessage { readers: vec![told] }, [kept, "01280502020001ac02"]);
     }
 }

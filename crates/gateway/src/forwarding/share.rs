@@ -17,9 +17,10 @@ use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 use serde::{Deserialize, Serialize};
 
+use super::message::MessageProtocol;
 use super::{NodeForwarder, is_unsettled};
 use crate::GatewayState;
-use crate::http::{BodyValueReader, FrameMemory, frame};
+use crate::http::{BodyMessageReader, FrameMemory, frame};
 use crate::status::kind_of;
 use millrace_node::cluster::{ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk};
 use millrace_node::search::{self, StartedShare};
@@ -33,7 +34,7 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
 /// First message to a node.
 #[derive(Serialize, Deserialize)]
-struct ShareBegin {
+pub(super) struct ShareBegin {
     /// Current parameters of the query, with the rest of its time.
     parameters: BTreeMap<String, String>,
     /// Buckets of the share.
@@ -53,9 +54,11 @@ pub(super) async fn open(
     remote: RemoteNode,
     ShareStart { parameters, buckets, version, ask, memory }: ShareStart,
 ) -> Result<OpenedShare, Error> {
+    let protocol = MessageProtocol::of(&remote);
     let begin = ShareBegin { parameters, buckets, version, ask };
     let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);
-    let first = frame(&begin).map_err(|fault| Error::Internal(fault.to_string()))?;
+    let first =
+        frame(|out| protocol.append(out, &begin)).map_err(|fault| Error::Internal(fault.to_string()))?;
     asks.send_data(first).await.map_err(|_| broke_off(&remote, "it was not asked"))?;
     let what = (Method::POST, "/search/");
     let answer =
@@ -70,12 +73,12 @@ pub(super) async fn open(
         let message = String::from_utf8_lossy(&body).into_owned();
         return Err(Error::Remote { kind: kind_of(status), message });
     }
-    let replies = BodyValueReader::new(
+    let replies = BodyMessageReader::new(
         answer.into_body(),
         MESSAGE_BYTES_MAX,
         FrameMemory::Results(Arc::clone(&memory)),
     );
-    let mut talk = HttpShareTalk { remote, asks, replies, memory };
+    let mut talk = HttpShareTalk { remote, protocol, asks, replies, memory };
     let reply = talk.reply().await?;
     Ok(OpenedShare { talk: Box::new(talk), reply })
 }
@@ -83,8 +86,9 @@ pub(super) async fn open(
 /// An open conversation with another node.
 struct HttpShareTalk {
     remote: RemoteNode,
+    protocol: MessageProtocol,
     asks: Sender<Bytes, Infallible>,
-    replies: BodyValueReader,
+    replies: BodyMessageReader,
     memory: Arc<QueryMemory>,
 }
 
@@ -94,7 +98,9 @@ impl HttpShareTalk {
             Some(refused) => Error::Memory(refused),
             None => broke_off(&self.remote, &fault.to_string()),
         })?;
-        let reply: ShareReply = reply.ok_or_else(|| broke_off(&self.remote, "it ended"))?;
+        let reply = reply.ok_or_else(|| broke_off(&self.remote, "it ended"))?;
+        let reply = self.protocol.decode_reply(&reply);
+        let reply = reply.map_err(|error| broke_off(&self.remote, &error.to_string()))?;
         if let ShareReply::Refused { is_overload, message } = reply {
             let kind = if is_overload { ErrorKind::Overloaded } else { ErrorKind::BadRequest };
             return Err(Error::Remote { kind, message });
@@ -107,7 +113,8 @@ impl HttpShareTalk {
 impl ShareTalk for HttpShareTalk {
     fn ask(&mut self, ask: ShareRequest) -> NodeAnswer<'_, ShareReply> {
         Box::pin(async move {
-            let bytes = frame(&ask).map_err(|fault| Error::Internal(fault.to_string()))?;
+            let bytes = frame(|out| self.protocol.append(out, &ask))
+                .map_err(|fault| Error::Internal(fault.to_string()))?;
             self.asks.send_data(bytes).await.map_err(|_| broke_off(&self.remote, "it has left"))?;
             self.reply().await
         })
@@ -137,35 +144,42 @@ pub(crate) async fn answer_share(
     }
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let mut asks = BodyValueReader::new(
+    let protocol = MessageProtocol::of_request(request.headers());
+    let mut asks = BodyMessageReader::new(
         request.into_body(),
         MESSAGE_BYTES_MAX,
         FrameMemory::Bodies(state.budget().share()),
     );
-    let begin: Option<ShareBegin> = asks.next().await.map_err(|fault| unreadable(fault.to_string()))?;
+    let begin = asks.next().await.map_err(|fault| unreadable(fault.to_string()))?;
+    let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
     let ShareBegin { parameters, buckets, version, ask } =
-        begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
+        protocol.decode(&begin).map_err(|error| unreadable(error.to_string()))?;
     let memory = state.node().query_memory();
     let start = ShareStart { parameters, buckets, version, ask, memory };
     let StartedShare { mut local, reply: first, until, caller } =
         search::start_share(state.node(), deployment, start, started).await?;
-    let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+    let (sender, body) = Channel::<Bytes, Infallible>::new(1);
+    let mut replies = ReplySender { protocol, sender };
     let talk = async move {
         // The gathering node waits as long as this runs.
         let _caller = caller;
-        if send(&mut sender, &first).await.is_err() {
+        if replies.send(first).await.is_err() {
             return;
         }
         while let Ok(Some(ask)) = asks.next().await {
+            let Ok(ask) = protocol.decode(&ask) else { return };
             match local.ask(ask).await {
-                Ok(reply) if send(&mut sender, &reply).await.is_ok() => {}
-                Ok(_) => return,
+                Ok(reply) => {
+                    if replies.send(reply).await.is_err() {
+                        return;
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a share of a query cannot be given");
                     if let kind @ (ErrorKind::BadRequest | ErrorKind::Overloaded) = error.kind() {
                         let is_overload = kind == ErrorKind::Overloaded;
                         let refused = ShareReply::Refused { is_overload, message: error.to_string() };
-                        let _ = send(&mut sender, &refused).await;
+                        let _ = replies.send(refused).await;
                     }
                     return;
                 }
@@ -176,17 +190,27 @@ pub(crate) async fn answer_share(
     Ok(Response::new(Body::new(body)))
 }
 
-async fn send(sender: &mut Sender<Bytes, Infallible>, reply: &ShareReply) -> Result<(), ()> {
-    let bytes = frame(reply).map_err(|fault| tracing::warn!(%fault, "a share of a query cannot be sent"))?;
-    sender.send_data(bytes).await.map_err(|_| ())
+/// Sender of replies to the gathering node.
+struct ReplySender {
+    protocol: MessageProtocol,
+    sender: Sender<Bytes, Infallible>,
+}
+
+impl ReplySender {
+    async fn send(&mut self, reply: ShareReply) -> Result<(), ()> {
+        let bytes = frame(|out| self.protocol.append_reply(out, reply));
+        let bytes = bytes.map_err(|fault| tracing::warn!(%fault, "a share of a query cannot be sent"))?;
+        self.sender.send_data(bytes).await.map_err(|_| ())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forwarding::message::check_kept;
 
-    /// The bytes are those of protocol 1: other versions read and write them. The bytes that follow them are
-    /// kept in `millrace_search`.
+    /// Other versions read and write these bytes, of protocols 1 and 2. The bytes that follow them are kept
+    /// in `millrace_search`.
     #[test]
     fn a_share_is_asked_for_as_ever() {
         let begin = ShareBegin {
@@ -195,10 +219,9 @@ mod tests {
             version: ClusterVersion::new(7),
             ask: ShareRequest::Share(None),
         };
-        let bytes = frame(&begin).unwrap();
-        let kept = "3a000000a46a706172616d6574657273a16379716c6673656c656374676275636b65747381821828056776657273696f6e076361736ba1655368617265f6";
-        assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), kept);
-        let read: ShareBegin = ciborium::from_reader(&bytes[4..]).unwrap();
-        assert_eq!(frame(&read).unwrap(), bytes);
+        let kept = "a46a706172616d6574657273a16379716c6673656c656374676275636b65747381821828056776657273696f6e076361736ba1655368617265f6";
+        check_kept(&begin, [kept, "010379716c0673656c656374012805070100"]);
+        let framed = frame(|out| MessageProtocol::First.append(out, &begin)).unwrap();
+        assert_eq!(framed[..5], [0x3a, 0, 0, 0, 0xa4]);
     }
 }

@@ -1,5 +1,5 @@
-//! Sequences of values in a body, each sent when it is ready: four bytes with the length of the value, then
-//! the value as CBOR.
+//! Sequences of messages in a body, each sent when it is ready: four bytes with the length of the message,
+//! then the message.
 
 use std::sync::Arc;
 
@@ -7,21 +7,17 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use millrace_plan::QueryMemory;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::budget::BudgetReservation;
 
-/// Fault of a sequence of values.
+/// Fault of a sequence of messages.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameFault {
     #[error(transparent)]
-    Encode(#[from] ciborium::ser::Error<std::io::Error>),
-    #[error(transparent)]
-    Decode(#[from] ciborium::de::Error<std::io::Error>),
+    Codec(#[from] millrace_codec::Error),
     #[error("more than 4 GB cannot be sent")]
     TooMuch,
-    #[error("a value of {length} bytes is longer than {limit}")]
+    #[error("a message of {length} bytes is longer than {limit}")]
     TooLong { length: usize, limit: usize },
     #[error(transparent)]
     Memory(#[from] millrace_node::Error),
@@ -33,30 +29,31 @@ pub(crate) enum FrameFault {
     BrokenOff,
 }
 
-/// Encodes a value as a frame.
+/// Returns a frame with the message that `append` writes after other bytes.
 ///
 /// # Errors
-/// The value cannot be serialized, or is too long.
-pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, FrameFault> {
-    let mut bytes = vec![0; 4];
-    ciborium::into_writer(value, &mut bytes)?;
+/// The message is not one that is sent, or is too long.
+pub(crate) fn frame(
+    append: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, millrace_codec::Error>,
+) -> Result<Bytes, FrameFault> {
+    let mut bytes = append(vec![0; 4])?;
     let length = u32::try_from(bytes.len() - 4).map_err(|_| FrameFault::TooMuch)?;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     Ok(bytes.into())
 }
 
-/// Reader of the values in a body.
-pub(crate) struct BodyValueReader {
+/// Reader of the messages in a body.
+pub(crate) struct BodyMessageReader {
     body: Body,
     read: Vec<u8>,
-    /// Maximum size of one value, in bytes.
+    /// Maximum size of one message, in bytes.
     limit: usize,
-    /// Size of the longest value so far, in bytes.
+    /// Size of the longest message so far, in bytes.
     longest: usize,
     memory: FrameMemory,
 }
 
-/// Memory for the longest value of a sequence so far.
+/// Memory for the longest message of a sequence so far.
 pub(crate) enum FrameMemory {
     /// A share of the budget of bodies, for a sender that may be anyone. It waits for room.
     Bodies(BudgetReservation),
@@ -64,9 +61,9 @@ pub(crate) enum FrameMemory {
     Results(Arc<QueryMemory>),
 }
 
-impl BodyValueReader {
+impl BodyMessageReader {
     pub(crate) fn new(body: Body, limit: usize, memory: FrameMemory) -> Self {
-        BodyValueReader { body, read: Vec::new(), limit, longest: 0, memory }
+        BodyMessageReader { body, read: Vec::new(), limit, longest: 0, memory }
     }
 
     async fn grow_to(&mut self, bytes: usize) -> Result<(), FrameFault> {
@@ -81,11 +78,11 @@ impl BodyValueReader {
         Ok(())
     }
 
-    /// Returns the next value; `None` at the end.
+    /// Returns the bytes of the next message; `None` at the end.
     ///
     /// # Errors
-    /// The body broke off, or a value is too long or has another type.
-    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameFault> {
+    /// The body broke off, or a message is too long.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, FrameFault> {
         loop {
             if let Some(length) = self.read.first_chunk::<4>() {
                 let length = u32::from_le_bytes(*length) as usize;
@@ -93,8 +90,9 @@ impl BodyValueReader {
                     return Err(FrameFault::TooLong { length, limit: self.limit });
                 }
                 if self.read.len() >= 4 + length {
-                    let frame: Vec<u8> = self.read.drain(..4 + length).collect();
-                    return Ok(Some(ciborium::from_reader(&frame[4..])?));
+                    let rest = self.read.split_off(4 + length);
+                    let frame = std::mem::replace(&mut self.read, rest);
+                    return Ok(Some(Bytes::from(frame).slice(4..)));
                 }
             }
             match self.body.frame().await {
@@ -122,33 +120,30 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn values_come_out_as_they_went_in() {
-        let all: Vec<u8> =
-            ["one", "", "three"].iter().flat_map(|text| frame(text).expect("a text").to_vec()).collect();
+    async fn messages_come_out_as_they_went_in() {
+        let framed = |text: &str| {
+            frame(|out| Ok([&out[..], text.as_bytes()].concat())).expect("a short message").to_vec()
+        };
+        let all: Vec<u8> = ["one", "", "three"].into_iter().flat_map(framed).collect();
         let patience = Duration::ZERO;
         let bounds = BudgetBounds { bodies: 1000, work: 0, answers: 0, patience, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
-        let mut frames =
-            BodyValueReader::new(Body::from(all.clone()), 100, FrameMemory::Bodies(budget.share()));
+        let reader = |bytes: &[u8], memory| BodyMessageReader::new(Body::from(bytes.to_vec()), 100, memory);
+        let bodies = || FrameMemory::Bodies(budget.share());
+        let mut frames = reader(&all, bodies());
         for text in ["one", "", "three"] {
-            assert_eq!(frames.next().await.expect("a value"), Some(text.to_owned()));
+            assert_eq!(frames.next().await.expect("a message"), Some(Bytes::from(text)));
         }
-        assert_eq!(frames.next::<String>().await.expect("the end"), None);
-        let mut broken = BodyValueReader::new(
-            Body::from(all[..all.len() - 1].to_vec()),
-            100,
-            FrameMemory::Bodies(budget.share()),
-        );
-        assert!(broken.next::<String>().await.is_ok());
-        assert!(broken.next::<String>().await.is_ok());
-        assert!(broken.next::<String>().await.is_err());
+        assert_eq!(frames.next().await.expect("the end"), None);
+        let mut broken = reader(&all[..all.len() - 1], bodies());
+        assert!(broken.next().await.is_ok());
+        assert!(broken.next().await.is_ok());
+        assert!(broken.next().await.is_err());
         let memory = QueryMemory::new(5, QueryMemoryLedger::new(usize::MAX));
-        let mut results =
-            BodyValueReader::new(Body::from(all), 100, FrameMemory::Results(Arc::clone(&memory)));
-        assert!(results.next::<String>().await.is_err(), "they do not fit");
+        let mut results = reader(&all, FrameMemory::Results(Arc::clone(&memory)));
+        assert!(results.next().await.is_err(), "they do not fit");
         assert!(memory.refused().is_some());
-        let mut long =
-            BodyValueReader::new(Body::from(vec![255; 8]), 100, FrameMemory::Bodies(budget.share()));
-        assert!(long.next::<String>().await.is_err());
+        let mut long = reader(&[255; 8], bodies());
+        assert!(long.next().await.is_err());
     }
 }

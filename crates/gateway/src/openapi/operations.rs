@@ -72,7 +72,7 @@ const ARROW: &str = "application/vnd.apache.arrow.stream";
 const TEXT: &str = "text/plain";
 const HTML: &str = "text/html";
 const SCRIPT: &str = "text/javascript";
-const CBOR: &str = "application/cbor";
+const BINARY: &str = "application/octet-stream";
 const ANY: &str = "*/*";
 const ZIP: &str = "application/zip";
 
@@ -406,14 +406,14 @@ const CLUSTER: &[ApiOperation] = &[
         .takes(&["force"]),
     data("GET", "/state/v1/cluster", "Returns a node's data and transfers, on nodes of a cluster"),
     data("POST", "/state/v1/cluster/readers", "Names the readers of buckets, for other nodes")
-        .body(CBOR)
-        .answers(CBOR),
+        .body(BINARY)
+        .answers(BINARY),
     data("POST", "/state/v1/cluster/groups", "Counts groups in buckets, for other nodes")
-        .body(CBOR)
-        .answers(CBOR),
+        .body(BINARY)
+        .answers(BINARY),
     data("POST", "/state/v1/cluster/indexes", "Answers about its indexes, for other nodes")
-        .body(CBOR)
-        .answers(CBOR),
+        .body(BINARY)
+        .answers(BINARY),
 ];
 
 const STATUS: &[ApiOperation] = &[

@@ -98,8 +98,8 @@ impl IndexesInner {
         bucket: BucketId,
         read: &HashSet<u64>,
     ) -> Result<(), Error> {
-        let (first, last) = bucket.reversed_range();
-        let (first, last) = (((first >> 32) as u32).to_be_bytes(), ((last >> 32) as u32).to_be_bytes());
+        let range = bucket.reversed_range();
+        let (first, last) = (range.first.high().to_be_bytes(), range.last.high().to_be_bytes());
         let mut from = first.to_vec();
         loop {
             let page = index.copy.documents(&from, PAGE)?;

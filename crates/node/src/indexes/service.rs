@@ -506,8 +506,7 @@ impl IndexesInner {
 
 /// True if the document of this key lies in a bucket.
 pub(super) fn is_in(document: &[u8], bucket: BucketId) -> bool {
-    let (first, last) = bucket.reversed_range();
-    (first..=last).contains(&reversed_location(document))
+    bucket.reversed_range().contains(reversed_location(document))
 }
 
 /// Key of the group in the key of a document.

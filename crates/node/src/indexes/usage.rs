@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_bucket::{BucketId, reversed_location};
+use millrace_bucket::{BucketId, LocationRange, reversed_location};
 use millrace_document::DocumentGroup;
 use millrace_keys::{ComponentCondition, KeyBound, KeyRange, overflow_range};
 use millrace_plan::{NumberRange, Plan, PlanLeaf, PlanNode, Predicate, StreamedScope, WordPattern};
@@ -91,7 +91,7 @@ struct QueriedBuckets {
     fresh: Option<Vec<BucketId>>,
     stale: Vec<BucketId>,
     /// Ranges of reversed locations of the fresh buckets, sorted; those of parts lie in those of wholes.
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<LocationRange>,
 }
 
 impl QueriedBuckets {
@@ -102,11 +102,11 @@ impl QueriedBuckets {
         let is_stale = |bucket: &BucketId| stale.iter().any(|stale| overlap(*stale, *bucket));
         let (stale, fresh): (Vec<BucketId>, Vec<BucketId>) =
             within.iter().partition(|bucket| is_stale(bucket));
-        let mut ranges: Vec<(u64, u64)> = Vec::with_capacity(fresh.len());
-        let mut sorted: Vec<(u64, u64)> = fresh.iter().map(|bucket| bucket.reversed_range()).collect();
-        sorted.sort_unstable_by_key(|(first, last)| (*first, std::cmp::Reverse(*last)));
+        let mut ranges: Vec<LocationRange> = Vec::with_capacity(fresh.len());
+        let mut sorted: Vec<LocationRange> = fresh.iter().map(|bucket| bucket.reversed_range()).collect();
+        sorted.sort_unstable_by_key(|range| (range.first, std::cmp::Reverse(range.last)));
         for range in sorted {
-            if ranges.last().is_none_or(|before| before.1 < range.1) {
+            if ranges.last().is_none_or(|before| before.last < range.last) {
                 ranges.push(range);
             }
         }
@@ -119,8 +119,8 @@ impl QueriedBuckets {
             return true;
         }
         let location = reversed_location(document);
-        let after = self.ranges.partition_point(|(first, _)| *first <= location);
-        after.checked_sub(1).is_some_and(|at| location <= self.ranges[at].1)
+        let after = self.ranges.partition_point(|range| range.first <= location);
+        after.checked_sub(1).is_some_and(|at| location <= self.ranges[at].last)
     }
 }
 

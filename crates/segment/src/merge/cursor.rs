@@ -1,22 +1,22 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_bucket::DocumentSortKey;
+use millrace_bucket::{DocumentSortKey, LocationRange};
 use millrace_column::{BytesColumn, CHUNK_DOCS, Column, ColumnKey, FixedColumn};
-use millrace_document::DocumentId;
+use millrace_document::{DocumentId, ReversedLocation};
 use millrace_env::pace;
 
 use super::{CHUNK_BYTES, MergeInput, MergePolicy};
-use crate::ranges::{joined, reach, span};
+use crate::ranges::{at_or_after, hull, joined, reach};
 use crate::{ChunkInfo, Error, GroupEntry, NewChunk, SegmentFile, SegmentWriter, TypeSection};
 
 /// A place in a source.
 pub(super) struct MergeCursor {
     pub(super) segment: Arc<SegmentFile>,
     pub(super) section: usize,
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<LocationRange>,
     /// Those of them that do not touch each other.
-    joined: Vec<(u64, u64)>,
+    joined: Vec<LocationRange>,
     entries: std::vec::IntoIter<GroupEntry>,
     entry: Option<GroupEntry>,
     pub(super) chunk: u32,
@@ -39,11 +39,13 @@ impl MergeCursor {
         let ranges = input.locations.clone();
         let joined = joined(&ranges);
         let mut entries = Vec::new();
-        if let (Some((first, _)), Some((_, last))) = (ranges.first(), ranges.last()) {
-            input.segment.groups(section, (*first >> 32) as u32, |entry| {
-                let beyond = u64::from(entry.location) << 32 > *last;
+        if let Some(hull) = hull(&ranges) {
+            input.segment.groups(section, hull.first.high(), |entry| {
+                let beyond = ReversedLocation::first_of_group(entry.location) > hull.last;
                 // What begins before a range reaches into it only where it has no group.
-                if !beyond && (entry.group.is_empty() || reach(&ranges, span(entry.location))) {
+                if !beyond
+                    && (entry.group.is_empty() || reach(&ranges, LocationRange::of_group(entry.location)))
+                {
                     entries.push(entry);
                 }
                 !beyond
@@ -71,11 +73,11 @@ impl MergeCursor {
 
     /// Returns the location of the current row.
     pub(super) fn location(&self) -> Option<u32> {
-        self.place().map(|place| (place >> 32) as u32)
+        self.place().map(ReversedLocation::high)
     }
 
     /// Returns the full reversed location of the current row.
-    pub(super) fn place(&self) -> Option<u64> {
+    pub(super) fn place(&self) -> Option<ReversedLocation> {
         self.sort_key.as_ref().map(DocumentSortKey::reversed_location)
     }
 
@@ -86,8 +88,8 @@ impl MergeCursor {
     }
 
     /// Returns the index of the range that a reversed location is in.
-    pub(super) fn range_of(&self, place: u64) -> usize {
-        self.ranges.partition_point(|(_, last)| *last < place)
+    pub(super) fn range_of(&self, place: ReversedLocation) -> usize {
+        at_or_after(&self.ranges, place)
     }
 
     pub(super) fn stands_in(&self, group: &(u32, String)) -> bool {
@@ -110,10 +112,9 @@ impl MergeCursor {
     /// locations than the last row of this group.
     fn skip_outside(&mut self) -> Result<(), Error> {
         while let Some(place) = self.place() {
-            let range = self.ranges.partition_point(|(_, last)| *last < place);
-            match self.ranges.get(range) {
-                Some((first, _)) if *first <= place => break,
-                Some((first, _)) => self.skip_to(*first)?,
+            match self.ranges.get(self.range_of(place)) {
+                Some(range) if range.first <= place => break,
+                Some(range) => self.skip_to(range.first)?,
                 None => self.begin_entry()?,
             }
         }
@@ -122,10 +123,10 @@ impl MergeCursor {
 
     /// Moves on towards a reversed location in the group, or to the next group: over the chunks before it
     /// that need not be looked at, else to the next row.
-    fn skip_to(&mut self, place: u64) -> Result<(), Error> {
+    fn skip_to(&mut self, place: ReversedLocation) -> Result<(), Error> {
         let entry = self.entry.as_ref().expect("a cursor that stands at a row is in a group");
         let end = entry.first_chunk + entry.chunks;
-        if !entry.group.is_empty() && place >> 32 > u64::from(entry.location) {
+        if !entry.group.is_empty() && place.high() > entry.location {
             return self.begin_entry();
         }
         if self.row == 0 && self.chunk + 1 < end {
@@ -240,9 +241,9 @@ impl MergeCursor {
     /// Returns true if the cursor is at the beginning of a group that is entirely inside the ranges.
     pub(super) fn is_whole_group(&self) -> bool {
         let Some(entry) = self.entry.as_ref().filter(|entry| !entry.group.is_empty()) else { return false };
-        let (first, last) = span(entry.location);
-        let place = self.joined.partition_point(|(_, end)| *end < last);
-        let inside = self.joined.get(place).is_some_and(|(begin, _)| *begin <= first);
+        let of_group = LocationRange::of_group(entry.location);
+        let range = self.joined.get(at_or_after(&self.joined, of_group.last));
+        let inside = range.is_some_and(|range| range.first <= of_group.first);
         inside && self.chunk == entry.first_chunk && self.row == 0
     }
 

@@ -70,7 +70,7 @@ impl TypeOutput<'_> {
                     self.flush(location, &group.1, writer)?;
                 }
                 if self.taken.info.is_none() {
-                    location = (place >> 32) as u32;
+                    location = place.high();
                 }
                 self.take(cursor)?;
             }

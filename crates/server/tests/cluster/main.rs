@@ -8,6 +8,8 @@ mod groups;
 mod indexes;
 mod large_group;
 mod lives;
+mod load;
+mod mixed_versions;
 mod nodes;
 mod reindexing;
 mod starting;

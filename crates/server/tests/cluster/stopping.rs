@@ -1,77 +1,12 @@
 //! A node that is stopped leaves after its last request; the others do without a frozen one.
 
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hyper::Method;
-use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
-use serde_json::json;
-
+use crate::load::ClientLoad;
 use crate::nodes::{TestEtcd, count, is_ideal, node, put, services, until};
 use crate::support::{NOTE, TestServer};
-
-/// Sends requests to a node, one after another; returns the number of documents it wrote, and the failures.
-struct StoppingLoad {
-    stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<(usize, Vec<String>)>,
-}
-
-impl StoppingLoad {
-    /// Writes documents of its own, changes each twice, and reads it. Nothing is sent twice.
-    fn on(server: &TestServer, from: u32) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (url, stopped) = (server.url(), Arc::clone(&stop));
-        let thread = thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let client = NodeClient::new(&url, HttpProtocol::Http2).expect("an address");
-            let (mut written, mut failed) = (0, Vec::new());
-            for number in from.. {
-                if stopped.load(Ordering::SeqCst) {
-                    break;
-                }
-                let path = format!("/document/v1/notes/note/group/g{}/{number}", number % 20);
-                let put = json!({ "fields": { "stars": number } });
-                let increment = json!({ "fields": { "stars": { "increment": 1 } } });
-                let condition = format!("note.stars == {}", number + 1);
-                let assign =
-                    json!({ "condition": condition, "fields": { "stars": { "assign": number + 2 } } });
-                let changes = [(Method::POST, put), (Method::PUT, increment), (Method::PUT, assign)];
-                let requests = changes.map(|(method, body)| {
-                    let request = OutgoingRequest::new(method.clone(), &*path);
-                    (method, request.body("application/json", body.to_string()))
-                });
-                let get = (Method::GET, OutgoingRequest::new(Method::GET, &*path));
-                for (method, request) in requests.into_iter().chain([get]) {
-                    match runtime.block_on(client.send(request)) {
-                        Ok(answer) if answer.status != 200 => {
-                            failed.push(format!("{method} {path}: {} {}", answer.status, answer.message()));
-                        }
-                        Ok(answer) if method == Method::GET => {
-                            let stars = answer.json()["fields"]["stars"].as_u64();
-                            if stars != Some(u64::from(number) + 2) {
-                                failed.push(format!("{path} has {stars:?} stars"));
-                            }
-                        }
-                        Ok(_) => {}
-                        Err(error) => failed.push(format!("{method} {path}: {error}")),
-                    }
-                }
-                written += 1;
-            }
-            (written, failed)
-        });
-        StoppingLoad { stop, thread }
-    }
-
-    fn end(self) -> (usize, Vec<String>) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.thread.join().expect("it does not panic")
-    }
-}
 
 fn three(etcd: &TestEtcd) -> Vec<TestServer> {
     let nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(etcd, name)).collect();
@@ -89,10 +24,10 @@ fn no_request_fails_while_nodes_are_stopped_and_started_one_after_another() {
     let mut nodes = three(&etcd);
     let mut written = 0;
     for at in 0..3 {
-        let load: Vec<StoppingLoad> = (0..6)
+        let load: Vec<ClientLoad> = (0..6)
             .filter(|client| client % 3 != at)
             .map(|client| {
-                StoppingLoad::on(&nodes[client % 3], 1_000_000 * (1 + 6 * at as u32 + client as u32))
+                ClientLoad::writing(&nodes[client % 3], 1_000_000 * (1 + 6 * at as u32 + client as u32))
             })
             .collect();
         thread::sleep(Duration::from_millis(500));

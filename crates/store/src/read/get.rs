@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use millrace_bucket::DocumentSortKey;
 use millrace_column::{ColumnForm, ColumnKey};
-use millrace_document::{Document, DocumentId, DocumentVersion, Timestamp};
+use millrace_document::{Document, DocumentId, DocumentVersion, ReversedLocation, Timestamp};
 
 use crate::Error;
 use crate::read::columns;
@@ -107,10 +107,10 @@ struct SegmentVersion {
 fn find_in_segments(
     state: &StoreState,
     id: &DocumentId,
-    location: u64,
+    location: ReversedLocation,
     group: &str,
 ) -> Result<Option<SegmentVersion>, Error> {
-    let short = (location >> 32) as u32;
+    let short = location.high();
     let mut best: Option<SegmentVersion> = None;
     for segment in state.bucket(location).open_segments()? {
         let Some(section) = segment.section(id.document_type()) else { continue };

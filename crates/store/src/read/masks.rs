@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use millrace_bucket::LocationRange;
 use millrace_column::{BytesColumn, Column, ColumnKey, ExecutionPaths, FixedColumn};
-use millrace_document::DocumentId;
+use millrace_document::{DocumentId, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 use quick_cache::Weighter;
 use xxhash_rust::xxh3::xxh3_64;
@@ -38,15 +39,15 @@ pub(crate) struct GroupOfBucket<'a> {
     /// The group's location, or the bucket's first if there is no group.
     pub location: u32,
     pub group: &'a str,
-    /// The bucket's reversed locations: documents without a group, and those of a divided group, can share a
+    /// The bucket's locations: documents without a group, and those of a divided group, can share a
     /// chunk with those of the adjacent bucket.
-    pub places: (u64, u64),
+    pub places: LocationRange,
 }
 
 impl GroupOfBucket<'_> {
     /// Returns true if the group is divided, and the bucket has only a part of it.
     pub fn is_divided(&self) -> bool {
-        !self.group.is_empty() && self.places.1 - self.places.0 < u64::from(u32::MAX)
+        !self.group.is_empty() && self.places.last.bits() - self.places.first.bits() < u64::from(u32::MAX)
     }
 
     /// Returns true if its chunks can have documents of other buckets.
@@ -55,8 +56,11 @@ impl GroupOfBucket<'_> {
     }
 
     /// Returns one location of the documents; any of them decides if they were dropped.
-    fn place(&self) -> u64 {
-        if self.is_divided() { self.places.0 } else { u64::from(self.location) << 32 }
+    fn place(&self) -> ReversedLocation {
+        match self.is_divided() {
+            true => self.places.first,
+            false => ReversedLocation::first_of_group(self.location),
+        }
     }
 
     /// The time up to which its documents are dropped.
@@ -152,8 +156,8 @@ fn identity(
     let mut bytes = Vec::with_capacity(64 + group.group.len() + group.document_type.len());
     let mut number = |number: u64| bytes.extend(number.to_le_bytes());
     number(dropped);
-    number(group.places.0);
-    number(group.places.1);
+    number(group.places.first.bits());
+    number(group.places.last.bits());
     number(u64::from(group.location));
     number(group.document_type.len() as u64);
     number(group.group.len() as u64);
@@ -228,7 +232,6 @@ fn mask_by_place(
     masks: &mut [Mask],
     marks: &DropMarks,
 ) -> Result<(), Error> {
-    let (first, last) = group.places;
     let dropped_by_place = group.group.is_empty() && marks.has_locations();
     for (index, ((chunk, info), mask)) in source.chunks.iter().zip(masks).enumerate() {
         let begins = info.first_location;
@@ -236,9 +239,9 @@ fn mask_by_place(
         // locations.
         let ends = match source.chunks.get(index + 1) {
             Some((_, next)) => next.first_location,
-            None => u64::MAX,
+            None => ReversedLocation::LAST,
         };
-        let inside = begins >= first && ends <= last;
+        let inside = begins >= group.places.first && ends <= group.places.last;
         if inside && !dropped_by_place {
             continue;
         }
@@ -251,7 +254,7 @@ fn mask_by_place(
                 true => marks.dropped(group.document_type, place, ""),
                 false => 0,
             };
-            if !(first..=last).contains(&place) || timestamps[0].cells::<u64>()[row] <= dropped {
+            if !group.places.contains(place) || timestamps[0].cells::<u64>()[row] <= dropped {
                 clear(mask, row, info.documents);
             }
         }
@@ -403,7 +406,11 @@ mod tests {
     fn masks_whose_name_collides_are_not_used() {
         let cache = MaskCache::new(1 << 20);
         let marks = DropMarks::new(&[]);
-        let of = |document_type, group, places| GroupOfBucket { document_type, location: 1, group, places };
+        let of = |document_type, group, (first, last)| {
+            let places =
+                LocationRange { first: ReversedLocation::new(first), last: ReversedLocation::new(last) };
+            GroupOfBucket { document_type, location: 1, group, places }
+        };
         let ann = identity(&of("mail", "gann", (0, 9)), &[], 5, &marks);
         let name = cache.name(&ann);
         cache.masks.insert(name, Arc::new((ann.clone(), Arc::default())));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
-use millrace_document::{DocumentGroup, DocumentId};
+use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::read::found::{GroupSources, TailKey};
@@ -131,9 +131,9 @@ impl<'a> StoreSnapshot<'a> {
         let (mut from, mut to) = (prefix.to_vec(), after(prefix));
         if is_of_divided(bucket.id) {
             // The group is followed by the rest of the location, the low half of the reversed one.
-            let (first, last) = bucket.places();
-            from.extend_from_slice(&(first as u32).to_be_bytes());
-            to = (last as u32).checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
+            let places = bucket.places();
+            from.extend_from_slice(&places.first.low().to_be_bytes());
+            to = places.last.low().checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
         }
         let tail = self.tail_keys(&from, to.as_deref(), |row| {
             row.document_type() == document_type && bucket.has(row.reversed_location())
@@ -249,8 +249,13 @@ impl<'a> StoreSnapshot<'a> {
                     reached = entry.location;
                     let found = groups.entry((entry.location, entry.group)).or_default();
                     // What the chunks hold is read when the group's turn comes.
-                    let unread =
-                        ChunkInfo { documents: 0, removed: 0, first_location: 0, oldest: 0, newest: 0 };
+                    let unread = ChunkInfo {
+                        documents: 0,
+                        removed: 0,
+                        first_location: ReversedLocation::FIRST,
+                        oldest: 0,
+                        newest: 0,
+                    };
                     let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
                     found.add(segment, section, chunks.map(|chunk| (chunk, unread)));
                 }
@@ -477,7 +482,10 @@ impl<'a> StoreSnapshot<'a> {
         let info = ChunkInfo {
             documents,
             removed: chunk.rows.iter().filter(|row| row.removed).count() as u32,
-            first_location: chunk.rows.first().map_or(0, |row| row.document.id.location().reversed()),
+            first_location: chunk
+                .rows
+                .first()
+                .map_or(ReversedLocation::FIRST, |row| row.document.id.location().reversed()),
             oldest: timestamps().min().unwrap_or(0),
             newest: timestamps().max().unwrap_or(0),
         };
@@ -514,9 +522,9 @@ pub(super) fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &StoredB
     if !is_of_divided(bucket.id) {
         return;
     }
-    let (first, last) = bucket.places();
-    let end = chunks.partition_point(|(_, info)| info.first_location <= last);
-    let begin = chunks.partition_point(|(_, info)| info.first_location < first).saturating_sub(1);
+    let places = bucket.places();
+    let end = chunks.partition_point(|(_, info)| info.first_location <= places.last);
+    let begin = chunks.partition_point(|(_, info)| info.first_location < places.first).saturating_sub(1);
     chunks.truncate(end);
     chunks.drain(..begin.min(end));
 }

@@ -1,6 +1,7 @@
 use std::fmt;
 
-use millrace_document::{DocumentGroup, DocumentId};
+use millrace_bucket::LocationRange;
+use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
 #[cfg(doc)]
 use crate::StoreVisit;
@@ -35,21 +36,21 @@ impl VisitSlice {
 
     /// True if it has the document.
     pub fn has(self, id: &DocumentId) -> bool {
-        let (first, last) = self.locations(id.group());
-        (first..=last).contains(&id.location().reversed())
+        self.locations(id.group()).contains(id.location().reversed())
     }
 
-    /// First and last [reversed location](millrace_document::Location::reversed) of the documents of a group
-    /// in it. [`DocumentGroup::None`] stands for the documents without a group.
-    pub(crate) fn locations(self, group: &DocumentGroup) -> (u64, u64) {
+    /// Locations of the documents of a group in it. [`DocumentGroup::None`] stands for the documents without
+    /// a group.
+    pub(crate) fn locations(self, group: &DocumentGroup) -> LocationRange {
         let (first, last) = (self.start(self.number), self.start(self.number + 1) - 1);
-        match group.location_bits() {
+        let (first, last) = match group.location_bits() {
             Some(bits) => {
                 let group = u64::from(bits.reverse_bits()) << 32;
                 (group | first, group | last)
             }
             None => (first << 32, last << 32 | u64::from(u32::MAX)),
-        }
+        };
+        LocationRange { first: ReversedLocation::new(first), last: ReversedLocation::new(last) }
     }
 
     /// First of the 2^32 places of documents that is in slice `number`; 2^32 after the last slice.
@@ -74,21 +75,22 @@ mod tests {
         let groups = [DocumentGroup::None, DocumentGroup::Number(5), DocumentGroup::Name("ann".to_owned())];
         for count in [1, 2, 3, 4, 7, 64, 1000, 65_537] {
             for group in &groups {
-                let base = group.location_bits().map_or(0, |bits| u64::from(bits.reverse_bits()) << 32);
-                let end = if *group == DocumentGroup::None { u64::MAX } else { base | u64::from(u32::MAX) };
-                let mut next = Some(base);
+                let all = match group.location_bits() {
+                    Some(bits) => LocationRange::of_group(bits.reverse_bits()),
+                    None => LocationRange::ALL,
+                };
+                let mut next = Some(all.first);
                 for number in 0..count {
                     let slice = VisitSlice::new(number, count).expect("one of them");
-                    let (first, last) = slice.locations(group);
+                    let LocationRange { first, last } = slice.locations(group);
                     assert!(next == Some(first) && first <= last, "{slice} of {group:?}");
-                    next = last.checked_add(1).filter(|_| last < end);
+                    next = last.next().filter(|_| last < all.last);
                 }
                 assert_eq!(next, None, "{count} slices of {group:?} end before its last document");
             }
         }
-        let (_, last) =
-            VisitSlice::new(u32::MAX - 1, u32::MAX).expect("the last").locations(&DocumentGroup::None);
-        assert_eq!(last, u64::MAX);
+        let last = VisitSlice::new(u32::MAX - 1, u32::MAX).expect("the last").locations(&DocumentGroup::None);
+        assert_eq!(last.last, ReversedLocation::LAST);
         assert_eq!((VisitSlice::new(4, 4), VisitSlice::new(0, 0)), (None, None));
     }
 }

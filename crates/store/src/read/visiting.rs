@@ -5,11 +5,11 @@
 //! bucket.
 
 use std::collections::BTreeSet;
-use std::ops::{ControlFlow, Range, RangeInclusive};
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
-use millrace_document::{DocumentGroup, DocumentId};
+use millrace_bucket::{BucketId, DocumentSortKey, LocationRange, reversed_location};
+use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
 use crate::read::masks::is_set;
 use crate::read::pieces::RowOrder;
@@ -81,7 +81,7 @@ impl StorePosition {
     /// a group are assumed to be few.
     fn progress(&self, document_types: usize) -> f64 {
         let location = match self.grouped {
-            true => (reversed_location(&self.sort_key) >> 32) as f64 / (1_u64 << 32) as f64,
+            true => f64::from(reversed_location(&self.sort_key).high()) / (1_u64 << 32) as f64,
             false => 0.0,
         };
         (self.document_type as f64 + location) / document_types.max(1) as f64
@@ -156,7 +156,9 @@ impl TypeWalk<'_, '_> {
                     continue;
                 }
                 let parts = reading.ungrouped(self.document_type, &bucket)?;
-                if let ControlFlow::Break(()) = self.rows(&DocumentGroup::None, parts, bucket.places().1)? {
+                if let ControlFlow::Break(()) =
+                    self.rows(&DocumentGroup::None, parts, bucket.places().last)?
+                {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -176,7 +178,7 @@ impl TypeWalk<'_, '_> {
                         continue;
                     }
                     let parts = reading.group(self.document_type, group, visit.scope.within())?;
-                    if let ControlFlow::Break(()) = self.rows(group, parts, u64::MAX)? {
+                    if let ControlFlow::Break(()) = self.rows(group, parts, ReversedLocation::LAST)? {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -210,7 +212,7 @@ impl TypeWalk<'_, '_> {
                     document_type,
                     bucket,
                     (location, &group),
-                    &mut |group, parts| self.rows(group, parts, u64::MAX),
+                    &mut |group, parts| self.rows(group, parts, ReversedLocation::LAST),
                 )?,
             };
             if let ControlFlow::Break(()) = found {
@@ -238,7 +240,7 @@ impl TypeWalk<'_, '_> {
         let ids: Vec<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
         for (_, group) in groups {
             let parts = reading.group(document_type, &group, Some(&ids))?;
-            if let ControlFlow::Break(()) = self.rows(&group, parts, u64::MAX)? {
+            if let ControlFlow::Break(()) = self.rows(&group, parts, ReversedLocation::LAST)? {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -247,9 +249,9 @@ impl TypeWalk<'_, '_> {
 
     /// Returns true if a document without a group in this bucket can be in the slice.
     fn reaches(&self, bucket: &StoredBucket) -> bool {
-        let (first, last) = self.page.visit.slice.locations(&DocumentGroup::None);
+        let slice = self.page.visit.slice.locations(&DocumentGroup::None);
         let (from, to) = bucket.locations();
-        u64::from(from) <= last >> 32 && first >> 32 <= u64::from(to)
+        from <= slice.last.high() && slice.first.high() <= to
     }
 
     /// The versions of one group, from the place on. `end`: no document in these parts has a higher reversed
@@ -258,19 +260,21 @@ impl TypeWalk<'_, '_> {
         &mut self,
         group: &DocumentGroup,
         parts: Vec<ChunkPart>,
-        end: u64,
+        end: ReversedLocation,
     ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
-        let (first, last) = visit.slice.locations(group);
+        let LocationRange { first, last } = visit.slice.locations(group);
         // The group of the last page continues after its last document; other groups begin at their start.
         let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
         let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
-        let mut from = first.max(if goes_on { reversed_location(&self.page.after) } else { 0 });
+        let after = goes_on.then(|| reversed_location(&self.page.after));
+        let mut from = after.map_or(first, |after| after.max(first));
         while from <= last.min(end) {
             // As many chunks as needed for the wanted documents, in the order of locations; then the next.
             let next = window_end(&parts, from, visit.wanted);
-            let locations = from..=next.map_or(last, |next| last.min(next - 1));
-            if let ControlFlow::Break(()) = self.window(group, &parts, locations)? {
+            let to = next.and_then(ReversedLocation::previous).map_or(last, |before| last.min(before));
+            let window = LocationRange { first: from, last: to };
+            if let ControlFlow::Break(()) = self.window(group, &parts, window)? {
                 return Ok(ControlFlow::Break(()));
             }
             // All before is passed; outside of the slice nothing is left.
@@ -297,15 +301,15 @@ impl TypeWalk<'_, '_> {
         &mut self,
         group: &DocumentGroup,
         parts: &[ChunkPart],
-        locations: RangeInclusive<u64>,
+        locations: LocationRange,
     ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
         let overlaps = |number: &usize| {
             let part = &parts[*number];
             part.info.newest >= visit.from.0
                 && part.info.oldest <= visit.to.0
-                && part.info.first_location <= *locations.end()
-                && end_of(parts, *number) >= *locations.start()
+                && part.info.first_location <= locations.last
+                && end_of(parts, *number) >= locations.first
         };
         let numbers: Vec<usize> = (0..parts.len()).filter(overlaps).collect();
         let mut reader = RowReader::new(self.page.reading, self.page.visit, self.document_type, parts);
@@ -313,7 +317,7 @@ impl TypeWalk<'_, '_> {
             return self.rows_of_parts(&numbers, locations, visit.slice.locations(group), reader);
         }
         for number in numbers {
-            if let ControlFlow::Break(()) = self.rows_of_part(number, locations.clone(), &mut reader)? {
+            if let ControlFlow::Break(()) = self.rows_of_part(number, locations, &mut reader)? {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -325,7 +329,7 @@ impl TypeWalk<'_, '_> {
     fn rows_of_part(
         &mut self,
         number: usize,
-        locations: RangeInclusive<u64>,
+        locations: LocationRange,
         reader: &mut RowReader<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         let parts = reader.parts();
@@ -335,11 +339,11 @@ impl TypeWalk<'_, '_> {
         let after = self.page.after.as_slice();
         let is_before = |row| {
             let key = key(row)?;
-            Ok(key.as_bytes() <= after || key.reversed_location() < *locations.start())
+            Ok(key.as_bytes() <= after || key.reversed_location() < locations.first)
         };
         let first = partition_point(0..ids.len(), is_before)?;
         let end = partition_point(first..ids.len(), |row| {
-            key(row).map(|key| key.reversed_location() <= *locations.end())
+            key(row).map(|key| key.reversed_location() <= locations.last)
         })?;
         let mask = part.visited(self.page.visit.tombstones);
         for row in (first..end).filter(|row| is_set(mask, *row)) {
@@ -360,11 +364,11 @@ impl TypeWalk<'_, '_> {
     fn rows_of_parts(
         &mut self,
         numbers: &[usize],
-        locations: RangeInclusive<u64>,
-        (first, last): (u64, u64),
+        locations: LocationRange,
+        slice: LocationRange,
         mut reader: RowReader<'_>,
     ) -> Result<ControlFlow<()>, Error> {
-        let (visit, slice) = (self.page.visit, first..=last);
+        let visit = self.page.visit;
         let mut rows: Vec<(DocumentSortKey, DocumentId, usize, usize, u64)> = Vec::new();
         for number in numbers {
             let part = &reader.parts()[*number];
@@ -378,10 +382,10 @@ impl TypeWalk<'_, '_> {
                     continue;
                 }
                 let location = key.reversed_location();
-                let is_wanted = (visit.from.0..=visit.to.0).contains(&timestamp) && slice.contains(&location);
+                let is_wanted = (visit.from.0..=visit.to.0).contains(&timestamp) && slice.contains(location);
                 if !is_wanted {
                     self.page.passed += 1;
-                } else if locations.contains(&location) {
+                } else if locations.contains(location) {
                     rows.push((key, id, *number, row, timestamp));
                 }
             }
@@ -438,18 +442,18 @@ fn partition_point(
 }
 
 /// Start of the sort keys of a group's documents at a reversed location.
-fn place_of(group: &DocumentGroup, location: u64) -> Vec<u8> {
+fn place_of(group: &DocumentGroup, location: ReversedLocation) -> Vec<u8> {
     let mut place = millrace_bucket::group_prefix(group)
-        .unwrap_or_else(|| [&((location >> 32) as u32).to_be_bytes()[..], &[0]].concat());
-    place.extend_from_slice(&(location as u32).to_be_bytes());
+        .unwrap_or_else(|| [&location.high().to_be_bytes()[..], &[0]].concat());
+    place.extend_from_slice(&location.low().to_be_bytes());
     place
 }
 
 /// No document of a part has a higher reversed location than this.
-fn end_of(parts: &[ChunkPart], number: usize) -> u64 {
+fn end_of(parts: &[ChunkPart], number: usize) -> ReversedLocation {
     match parts.get(number + 1) {
         Some(next) if is_of_one_source(&parts[number].source, &next.source) => next.info.first_location,
-        _ => u64::MAX,
+        _ => ReversedLocation::LAST,
     }
 }
 
@@ -477,8 +481,8 @@ fn precedes(one: &ChunkPart, other: &ChunkPart) -> bool {
 }
 
 /// A location before which the chunks have about as many documents as are wanted; `None`: all are needed.
-fn window_end(parts: &[ChunkPart], from: u64, wanted: usize) -> Option<u64> {
-    let mut begins: Vec<(u64, u32)> = parts
+fn window_end(parts: &[ChunkPart], from: ReversedLocation, wanted: usize) -> Option<ReversedLocation> {
+    let mut begins: Vec<(ReversedLocation, u32)> = parts
         .iter()
         .enumerate()
         .filter(|(number, _)| end_of(parts, *number) >= from)

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use millrace_bucket::{BucketId, DividedGroup};
-use millrace_segment::SegmentCut;
+use millrace_bucket::{BucketId, DividedGroup, LocationRange};
+use millrace_segment::{CutShare, SegmentCut};
 
 use super::isolated;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
@@ -62,13 +62,14 @@ impl Store {
         shared.check_open()?;
         let tuning = shared.tuning();
         let is_large =
-            |(bytes, documents): (u64, u64)| bytes > tuning.split_bytes || documents > tuning.split_documents;
+            |amount: CutShare| amount.bytes > tuning.split_bytes || amount.documents > tuning.split_documents;
         let mut found = Vec::new();
         for bucket in shared.state().buckets.iter() {
             if found.len() >= most {
                 break;
             }
-            if !wanted(bucket.id) || !is_large((bucket.bytes(), shared.counts.documents(bucket))) {
+            let whole = CutShare { bytes: bucket.bytes(), documents: shared.counts.documents(bucket) };
+            if !wanted(bucket.id) || !is_large(whole) {
                 continue;
             }
             let used_bits = bucket.id.used_bits();
@@ -85,11 +86,8 @@ impl Store {
     }
 }
 
-/// Approximate amount of bytes and documents.
-type BytesAndDocuments = (u64, u64);
-
-/// The location of a bucket that has the most chunks, by its low bits, with its bytes and documents.
-fn largest_group(bucket: &StoredBucket) -> Result<Option<(u32, BytesAndDocuments)>, Error> {
+/// The location of a bucket that has the most chunks, by its low bits, with its approximate contents.
+fn largest_group(bucket: &StoredBucket) -> Result<Option<(u32, CutShare)>, Error> {
     let (first, last) = bucket.locations();
     let mut chunks: HashMap<u32, u64> = HashMap::new();
     for segment in bucket.open_segments()? {
@@ -107,13 +105,14 @@ fn largest_group(bucket: &StoredBucket) -> Result<Option<(u32, BytesAndDocuments
     let Some((location, _)) = most else { return Ok(None) };
     let low = location.reverse_bits();
     let places = BucketId::new(BucketId::GROUP_BITS, u64::from(low)).reversed_range();
-    let (mut bytes, mut documents) = (0, 0);
+    let mut amount = CutShare::default();
     for segment in bucket.open_segments()? {
         for share in SegmentCut::whole(segment, &[places])?.shares() {
-            (bytes, documents) = (bytes + share.0, documents + share.1);
+            amount.bytes += share.bytes;
+            amount.documents += share.documents;
         }
     }
-    Ok(Some((low, (bytes, documents))))
+    Ok(Some((low, amount)))
 }
 
 /// Groups that are to be divided further than they are.
@@ -168,20 +167,20 @@ fn replicas(state: &StoreState, bits: u8, groups: &[DividedGroup]) -> BTreeMap<B
 }
 
 /// Amount that each bucket has of each segment.
-type Measured = HashMap<(BucketId, u64), BytesAndDocuments>;
+type Measured = HashMap<(BucketId, u64), CutShare>;
 
 /// Measures the share of the new buckets in the segments of the split buckets, by the segments' directories.
 fn measure(state: &StoreState, groups: &[DividedGroup]) -> Result<Measured, Error> {
     let new = buckets(state, groups);
     let mut measured = Measured::new();
     for old in state.buckets.iter().filter(|bucket| !bucket.segments.is_empty()) {
-        let begin = new.partition_point(|bucket| bucket.places().0 < old.places().0);
-        let count = new[begin..].partition_point(|bucket| bucket.places().0 <= old.places().1);
+        let begin = new.partition_point(|bucket| bucket.places().first < old.places().first);
+        let count = new[begin..].partition_point(|bucket| bucket.places().first <= old.places().last);
         let parts = &new[begin..begin + count];
         if parts.len() == 1 {
             continue;
         }
-        let places: Vec<(u64, u64)> = parts.iter().map(|part| part.places()).collect();
+        let places: Vec<LocationRange> = parts.iter().map(|part| part.places()).collect();
         for segment in old.open_segments()? {
             let mut shares = SegmentCut::whole(segment, &places)?.shares().to_vec();
             let mut at = 0;
@@ -198,20 +197,20 @@ fn measure(state: &StoreState, groups: &[DividedGroup]) -> Result<Measured, Erro
 
 /// Distributes counts evenly over the parts. A chunk is counted for the first of the parts that it overlaps.
 /// Digests distribute documents evenly: the non-empty parts have about the same amount.
-fn share_evenly(shares: &mut [(u64, u64)]) {
-    let having = shares.iter().filter(|(bytes, _)| *bytes > 0).count() as u64;
-    let sum = |of: fn(&(u64, u64)) -> u64| shares.iter().map(of).sum::<u64>();
-    let (bytes, documents) = (sum(|share| share.0), sum(|share| share.1));
-    for share in shares.iter_mut().filter(|(bytes, _)| *bytes > 0) {
-        *share = (bytes.div_ceil(having), documents.div_ceil(having));
+fn share_evenly(shares: &mut [CutShare]) {
+    let having = shares.iter().filter(|share| share.bytes > 0).count() as u64;
+    let sum = |of: fn(&CutShare) -> u64| shares.iter().map(of).sum::<u64>();
+    let (bytes, documents) = (sum(|share| share.bytes), sum(|share| share.documents));
+    for share in shares.iter_mut().filter(|share| share.bytes > 0) {
+        *share = CutShare { bytes: bytes.div_ceil(having), documents: documents.div_ceil(having) };
     }
 }
 
 /// A bucket with the measured shares of its segments, without the segments of which it has nothing.
-fn with_shares<'m>(bucket: &StoredBucket, known: impl Fn(u64) -> Option<&'m (u64, u64)>) -> StoredBucket {
+fn with_shares<'m>(bucket: &StoredBucket, known: impl Fn(u64) -> Option<&'m CutShare>) -> StoredBucket {
     let segments = bucket.segments.iter().filter_map(|segment| {
         let mut segment = segment.clone();
-        if let Some((bytes, documents)) = known(segment.record.number) {
+        if let Some(CutShare { bytes, documents }) = known(segment.record.number) {
             (segment.record.bytes, segment.record.documents) = (*bytes, *documents);
             if *bytes == 0 {
                 return None;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Location, Timestamp};
+use millrace_document::{ReversedLocation, Timestamp};
 
 /// Everything in a scope, written at a time or before, is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,13 +134,13 @@ impl DropMarks {
         groups.chain(types).chain(locations).collect()
     }
 
-    /// Versions of this group's documents of this type at this reversed location that were written at this
+    /// Versions of this group's documents of this type at this location that were written at this
     /// time or before are dropped; 0: none are. Of a group, it is the same at all locations of a bucket.
-    pub fn dropped(&self, document_type: &str, place: u64, group: &str) -> u64 {
-        let location = (place >> 32) as u32;
+    pub fn dropped(&self, document_type: &str, place: ReversedLocation, group: &str) -> u64 {
+        let location = place.high();
         let reaches = |OfGroup { document_type: of, part }: &OfGroup| {
             of.as_deref().is_none_or(|of| of == document_type)
-                && part.is_none_or(|part| part.contains(Location::new(place.reverse_bits())))
+                && part.is_none_or(|part| part.contains(place.location()))
         };
         let of_group = self.groups.get(group).into_iter().flatten();
         let of_group = of_group.filter(|(of, _)| reaches(of)).map(|(_, when)| when.timestamp);

@@ -1,7 +1,7 @@
 //! Encoding of a row of the tail as bytes. `docs/format.md` describes it.
 
 use millrace_bucket::{DocumentSortKey, reversed_location};
-use millrace_document::{Document, DocumentId, Timestamp, wire};
+use millrace_document::{Document, DocumentId, ReversedLocation, Timestamp, wire};
 
 use crate::Error;
 
@@ -98,7 +98,7 @@ impl<'a> RowKey<'a> {
     }
 
     /// All bits of the reversed location, from both of their places in the key.
-    pub fn reversed_location(&self) -> u64 {
+    pub fn reversed_location(&self) -> ReversedLocation {
         reversed_location(self.sort_key)
     }
 

@@ -177,7 +177,7 @@ impl StoreMaintenance {
                     let chunks =
                         segment.chunks(number, entry.first_chunk..entry.first_chunk + entry.chunks)?;
                     for chunk in chunks {
-                        let location = (chunk.first_location >> 32) as u32;
+                        let location = chunk.first_location.high();
                         first = first.min(location);
                         last = last.max(location);
                     }

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, LocationRange};
 use millrace_column::{Column, ColumnForm, ColumnKey, Compression};
+use millrace_document::ReversedLocation;
 use millrace_segment::{MergeInput, MergePolicy, SegmentFormat};
 
 use crate::read::columns;
@@ -239,7 +240,7 @@ fn brings_older(state: &StoreState, run: &MergeCandidate, forgotten: u64) -> boo
 
 /// Returns the inputs of a merge: the share of these buckets in these segments; each bucket has all of them.
 pub(crate) fn inputs(buckets: &[Arc<StoredBucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
-    let locations: Vec<(u64, u64)> = buckets.iter().map(|bucket| bucket.places()).collect();
+    let locations: Vec<LocationRange> = buckets.iter().map(|bucket| bucket.places()).collect();
     let Some(first) = buckets.first() else { return Ok(Vec::new()) };
     let all = buckets.iter().all(|bucket| segments.iter().all(|number| bucket.has_segment(*number)));
     assert!(all, "each bucket of a merge has all its segments: what it lacks would come to it from others");
@@ -289,7 +290,7 @@ impl MergePolicy for StoreMergePolicy<'_> {
         columns::compression(&*self.layout, document_type, key)
     }
 
-    fn dropped(&self, document_type: &str, place: u64, group: &str) -> u64 {
+    fn dropped(&self, document_type: &str, place: ReversedLocation, group: &str) -> u64 {
         self.state.marks.dropped(document_type, place, group)
     }
 

@@ -75,7 +75,7 @@ fn section_has_old_removals(
     for begin in (0..count).step_by(CHUNKS_AT_A_TIME as usize) {
         let chunks = segment.chunks(section, begin..count.min(begin + CHUNKS_AT_A_TIME))?;
         let old = chunks.iter().any(|chunk| {
-            let location = (chunk.first_location >> 32) as u32;
+            let location = chunk.first_location.high();
             chunk.removed > 0 && chunk.newest < horizon && (first..=last).contains(&location)
         });
         if old {

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnForm, ColumnKey};
+use millrace_document::ReversedLocation;
 use millrace_env::pace;
 use millrace_segment::{ChunkInfo, NewChunk, NewColumn, SegmentWriter};
 use parking_lot::{Condvar, Mutex};
@@ -263,7 +264,7 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
         let key = RowKey::parse(key)?;
         let place = key.reversed_location();
         if !current.is_some_and(|bucket| bucket.has(place)) {
-            let after = buckets.partition_point(|bucket| bucket.places().0 <= place);
+            let after = buckets.partition_point(|bucket| bucket.places().first <= place);
             let bucket = buckets.get(after.saturating_sub(1)).filter(|bucket| bucket.has(place));
             let bucket =
                 bucket.expect("the buckets of a store cover all places: a row without one would be lost");
@@ -397,7 +398,7 @@ struct ChunkRows<'a> {
     document_type: &'a str,
     columns: &'a [ColumnKey],
     location: u32,
-    first_location: u64,
+    first_location: ReversedLocation,
     group: String,
     rows: Vec<TailRow>,
     bytes: usize,
@@ -410,7 +411,7 @@ impl<'a> ChunkRows<'a> {
             document_type,
             columns,
             location: 0,
-            first_location: 0,
+            first_location: ReversedLocation::FIRST,
             group: String::new(),
             rows: Vec::new(),
             bytes: 0,

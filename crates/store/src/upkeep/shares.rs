@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, LocationRange};
 use millrace_segment::{RangeMeasure, SegmentFile, measure};
 
 use crate::Error;
@@ -24,7 +24,7 @@ impl FileShares {
         segment: &SegmentFile,
         buckets: impl Iterator<Item = &'b Arc<StoredBucket>>,
     ) -> Result<(), Error> {
-        let (ids, places): (Vec<BucketId>, Vec<(u64, u64)>) =
+        let (ids, places): (Vec<BucketId>, Vec<LocationRange>) =
             buckets.map(|bucket| (bucket.id, bucket.places())).unzip();
         let measured = measure(segment, &places)?;
         assert!(measured.len() == ids.len(), "each bucket has its own share of the file");
@@ -37,8 +37,8 @@ impl FileShares {
     pub fn of_split(whole: &[Arc<StoredBucket>], parts: &[Arc<StoredBucket>]) -> Self {
         let mut shares = FileShares::default();
         for old in whole.iter().filter(|bucket| !bucket.segments.is_empty()) {
-            let begin = parts.partition_point(|part| part.places().0 < old.places().0);
-            let count = parts[begin..].partition_point(|part| part.places().1 <= old.places().1);
+            let begin = parts.partition_point(|part| part.places().first < old.places().first);
+            let count = parts[begin..].partition_point(|part| part.places().last <= old.places().last);
             if count > 1 {
                 for segment in old.segments.iter().filter_map(|segment| segment.opened.as_ref().ok()) {
                     let _ = shares.measure(segment, parts[begin..begin + count].iter());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, LocationRange};
 use millrace_env::{AppendFile, pace};
 use millrace_segment::{MergeInput, SegmentCut, SegmentFile, SegmentWriter};
 use xxhash_rust::xxh3::Xxh3Default;
@@ -59,7 +59,7 @@ struct WantedRanges {
     /// True if all drops that affect the buckets are applied in it.
     clean: bool,
     /// Approximate amount of each bucket, with its range of locations.
-    pieces: Vec<(ParcelBucket, (u64, u64))>,
+    pieces: Vec<(ParcelBucket, LocationRange)>,
 }
 
 fn plan(shared: &Arc<StoreContext>, buckets: &[BucketId]) -> Result<Vec<ExportParcel>, Error> {
@@ -105,7 +105,7 @@ fn plan(shared: &Arc<StoreContext>, buckets: &[BucketId]) -> Result<Vec<ExportPa
 impl WantedRanges {
     /// A parcel of columns as they are; `None` if the buckets turn out to have nothing of the segment.
     fn cut(&self, shared: &Arc<StoreContext>, number: u64) -> Result<Option<ExportParcel>, Error> {
-        let locations: Vec<(u64, u64)> = self.pieces.iter().map(|(_, locations)| *locations).collect();
+        let locations: Vec<LocationRange> = self.pieces.iter().map(|(_, locations)| *locations).collect();
         let own: u64 = self.pieces.iter().map(|(share, _)| share.bytes).sum();
         let mostly_own = own.saturating_mul(100) >= self.segment.bytes().saturating_mul(OWN_PERCENT);
         let cut = if mostly_own {
@@ -119,10 +119,11 @@ impl WantedRanges {
             "a cut says for each of its ranges what it has: a bucket without would be received as empty"
         );
         let counted = self.pieces.iter().zip(cut.shares());
-        let shares =
-            joined(counted.filter(|(_, (bytes, _))| *bytes > 0).map(|((share, _), (bytes, documents))| {
-                ParcelBucket { bucket: share.bucket, bytes: *bytes, documents: *documents }
-            }));
+        let shares = joined(counted.filter(|(_, own)| own.bytes > 0).map(|((share, _), own)| ParcelBucket {
+            bucket: share.bucket,
+            bytes: own.bytes,
+            documents: own.documents,
+        }));
         let some = !shares.is_empty();
         Ok(some.then(|| ExportParcel {
             shared: Arc::clone(shared),
