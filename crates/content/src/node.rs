@@ -469,7 +469,7 @@ impl ClusterView for ContentNode {
         part: Option<BucketId>,
     ) -> Result<DropHorizon, ClusterError> {
         let bucket = self.dropped_bucket(group, part)?;
-        let horizon = self.machine.ask(|distributor, _| distributor.drop_horizon(bucket));
+        let horizon = self.machine.ask(|distributor, now| distributor.drop_horizon(bucket, group, now));
         horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
     }
 

@@ -287,12 +287,20 @@ impl Node {
     /// Returns every removal of a document type known to this node, and those by `next`, as of now.
     pub fn removed_by(&self, next: &Application) -> DroppedTypes {
         let mut dropped = self.deployments.dropped();
-        if let Ok(current) = self.deployments.current() {
-            let (next, now) = (stored_types(next), self.store.next_timestamp());
-            let removed = stored_types(&current.application).into_iter().filter(|name| !next.contains(name));
-            removed.for_each(|name| dropped.add(name, now));
+        let removed = self.types_removed_by(next);
+        if !removed.is_empty() {
+            let now = self.store.next_timestamp();
+            removed.iter().for_each(|name| dropped.add(name, now));
         }
         dropped
+    }
+
+    /// Document types of the active application that `next` does not have.
+    pub(crate) fn types_removed_by(&self, next: &Application) -> BTreeSet<Arc<str>> {
+        let Ok(current) = self.deployments.current() else { return BTreeSet::new() };
+        let next = stored_types(next);
+        let removed = stored_types(&current.application).into_iter().filter(|name| !next.contains(name));
+        removed.map(Arc::from).collect()
     }
 
     /// Like [`Node::removed_by`], for a node outside of a cluster. A new or returning type has no documents:

@@ -232,15 +232,27 @@ async fn activate_deployment(
             .pool()
             .run_in(WorkFlow::administration(), move || pack(&packing.application.files))
             .await??;
-        let generation = cluster
-            .publish(ClusterDeployment {
-                archive,
-                application: &deployment.application,
-                generation: deployment.generation,
-                based_on,
-                dropped: node.removed_by(&deployment.application),
-            })
-            .await?;
+        let next = Arc::clone(&deployment);
+        let dropped = waiting(node, move |node| reindexing::removed_by(node, &next.application)).await?;
+        let publication = ClusterDeployment {
+            archive,
+            application: &deployment.application,
+            generation: deployment.generation,
+            based_on,
+            dropped,
+        };
+        let generation = match cluster.publish(publication).await {
+            Ok(generation) => generation,
+            Err(error) => {
+                let refused = Arc::clone(&deployment);
+                let resumed =
+                    waiting(node, move |node| reindexing::not_removed(node, &refused.application)).await;
+                if let Err(error) = resumed {
+                    tracing::warn!(%error, "reindexing may be halted; the next deployment lets it go on");
+                }
+                return Err(error);
+            }
+        };
         active_here(node, generation).await?;
         // Before the next request can refer to it. If this fails now, it is repeated later.
         let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;

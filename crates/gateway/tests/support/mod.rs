@@ -282,7 +282,8 @@ impl ClusterView for TestMember {
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
         let (version, readers) = self.readers(Some(&[bucket]), NodeKey(self.me))?;
         let readers = readers.into_iter().next().ok_or_else(|| ClusterError::unavailable("moved"))?;
-        Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full })
+        let newest = millrace_document::Timestamp::default();
+        Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full, newest })
     }
 
     fn vouches(&self, version: ClusterVersion) -> bool {
@@ -340,7 +341,7 @@ impl ClusterView for TestMember {
     fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {
         let stores = self.stores.lock();
         let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
-        Ok(DropHorizon { until, version: ClusterVersion::new(1), finishes: 0 })
+        Ok(DropHorizon { until, claim: 1 })
     }
 
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {

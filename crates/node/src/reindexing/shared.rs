@@ -1,14 +1,23 @@
 //! Requests for reindexing in a cluster, and its status: in notes that the nodes share.
 
-use std::sync::mpsc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use millrace_cluster::reindexing::{ReindexNotes, ReindexRecord, ReindexedApplication, ReindexedTypes};
+use millrace_document::Timestamp;
 
 use crate::Error;
 use crate::cluster::ClusterView;
 
 /// Maximum number of attempts to change the record, which other nodes change as well.
 const ATTEMPTS: usize = 20;
+
+/// Time within which coordination reports a write to the node that made it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pause between looks for it.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Notes about reindexing, as received by this node.
 ///
@@ -48,7 +57,55 @@ pub(super) fn change<R>(
             return Ok(answer);
         }
     }
-    Err(Error::Unsettled("others change what is to be reindexed at the same time; ask again".to_owned()))
+    Err(contended())
+}
+
+/// Halts the reindexing of document types on all nodes. Returns the time that no document of these types was,
+/// or will be, rewritten after: each node stores its time with the record that it acts by, and the record is
+/// another one from then on.
+///
+/// # Errors
+/// [`Error::Unsettled`]: coordination cannot be reached; reindexing may have been halted nevertheless.
+pub(super) fn halt(
+    cluster: &dyn ClusterView,
+    application: &ReindexedApplication,
+    types: &BTreeSet<Arc<str>>,
+) -> Result<Timestamp, Error> {
+    for _ in 0..ATTEMPTS {
+        let notes = received(cluster)?;
+        let mut record = notes.record.following(application).unwrap_or_else(|| notes.record.clone());
+        if record.generation < application.generation {
+            // Another node still knows how the application differs, and begins reindexing then.
+            let reason = "reindexing does not know the active application yet; deploy again in a minute";
+            return Err(Error::Unsettled(reason.to_owned()));
+        }
+        record.types.halt(types);
+        // Also if nothing differs: what this node has received may be old.
+        if write(cluster, notes.changed, vec![record.note()])? {
+            return Ok(received_after(cluster, notes.changed)?.rewritten_until(types));
+        }
+    }
+    Err(contended())
+}
+
+/// The notes after a write of the record, whose last change was this one before.
+fn received_after(cluster: &dyn ClusterView, changed: Option<u64>) -> Result<ReindexNotes, Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let notes = received(cluster)?;
+        if notes.changed != changed {
+            return Ok(notes);
+        }
+        if Instant::now() >= deadline {
+            let reason = "coordination has not reported what this node has written; deploy again";
+            return Err(Error::Unsettled(reason.to_owned()));
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+fn contended() -> Error {
+    Error::Unsettled("others change what is to be reindexed at the same time; ask again".to_owned())
 }
 
 /// Writes notes while the record is the one that was read.
