@@ -26,7 +26,7 @@ use millrace_schema::{Application, ClusterDocument};
 use serde_json::Value;
 
 pub(crate) use self::alone::LocalReindexings;
-pub(crate) use self::shared::{received, write};
+pub(crate) use self::shared::{read, write};
 use crate::{CompiledApplication, Error, Node};
 
 /// Maximum distance of a removal of a type from the present. Documents that were rewritten under a later time
@@ -42,9 +42,9 @@ pub type Chosen = millrace_cluster::reindexing::ChosenTypes;
 /// # Errors
 /// The change could not be stored.
 pub fn deployed(node: &Node, deployment: &CompiledApplication) -> Result<(), Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().deployed(&reindexed(deployment)).map_err(|error| kept(&error)),
-        Some(cluster) => shared::deployed(&**cluster, &reindexed(deployment)),
+        Some(member) => shared::deployed(&**member, &reindexed(deployment)),
     }
 }
 
@@ -56,7 +56,7 @@ pub fn deployed(node: &Node, deployment: &CompiledApplication) -> Result<(), Err
 /// Coordination cannot be reached; the reindexing of removed types may be halted, see [`not_removed`].
 pub fn removed_by(node: &Node, next: &Application) -> Result<DroppedTypes, Error> {
     let types = node.types_removed_by(next);
-    let until = match (node.cluster(), node.deployments().current()) {
+    let until = match (node.cluster().member(), node.deployments().current()) {
         (Some(cluster), Ok(deployment)) if !types.is_empty() => {
             shared::halt(&**cluster, &reindexed(&deployment), &types)?
         }
@@ -76,7 +76,7 @@ pub fn removed_by(node: &Node, next: &Application) -> Result<DroppedTypes, Error
 /// Coordination cannot be reached: it continues after the next deployment.
 pub fn not_removed(node: &Node, next: &Application) -> Result<(), Error> {
     let types = node.types_removed_by(next);
-    match node.cluster() {
+    match node.cluster().member() {
         Some(cluster) if !types.is_empty() => {
             shared::change(&**cluster, |record| record.types.resume(&types))
         }
@@ -90,7 +90,7 @@ pub fn not_removed(node: &Node, next: &Application) -> Result<(), Error> {
 /// # Errors
 /// The marks could not be stored.
 pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().mark(chosen, speed).map_err(|error| kept(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.mark(chosen, speed, now_ms())),
     }
@@ -102,7 +102,7 @@ pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
 /// # Errors
 /// The speed could not be stored.
 pub fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().set_speed(chosen, speed).map_err(|error| kept(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.set_speed(chosen, speed)),
     }
@@ -113,17 +113,17 @@ pub fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Err
 /// # Errors
 /// Another version of the program has written the state.
 pub fn render(node: &Node, deployment: &CompiledApplication) -> Result<Value, Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => Ok(render::types(&node.reindexings().types(), deployment)),
-        Some(cluster) => Ok(render::types(&shared::status(&**cluster)?, deployment)),
+        Some(cluster) => Ok(render::types(&shared::status(node, &**cluster)?, deployment)),
     }
 }
 
 /// Progress of the running reindexing, 0 to 1; the least advanced one if several run; 1 if none.
 pub fn progress(node: &Node) -> f64 {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().progress(),
-        Some(cluster) => shared::status(&**cluster).map_or(1.0, |types| types.progress()),
+        Some(cluster) => shared::status(node, &**cluster).map_or(1.0, |types| types.progress()),
     }
 }
 

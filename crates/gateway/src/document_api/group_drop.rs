@@ -7,8 +7,6 @@
 //! the group's owner are counted and dropped, and the rest is left to a sweep. Reindexing waits meanwhile: it
 //! would give counted documents a later time.
 
-use std::sync::Arc;
-
 use millrace_access::WantedGroups;
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, View, ViewChunk};
 use millrace_document::Timestamp;
@@ -58,7 +56,7 @@ pub(super) async fn drop_group(
     let own = WantedGroups::These(std::slice::from_ref(&whole.group));
     let store = call.node.store(&call.permit, own).clone();
     let flow = WorkFlow::of_group(&whole.group);
-    let Some(cluster) = call.node.cluster().cloned() else {
+    let Some(cluster) = call.node.cluster().view()? else {
         fence.check(&call.node)?;
         let counted = call.node.pool().run_in(flow, move || drop_here(&store, &whole)).await??;
         return Ok(counted.map(GroupCount::dropped));
@@ -71,7 +69,7 @@ pub(super) async fn drop_group(
     fence.check(&call.node)?;
     let Some(counted) = counted.filter(|counted| counted.documents > 0) else { return Ok(None) };
     let WholeGroup { document_type, group, part, .. } = whole;
-    drop_everywhere(call, &cluster, GroupDropRequest { document_type, group, part, horizon }).await?;
+    drop_everywhere(call, cluster, GroupDropRequest { document_type, group, part, horizon }).await?;
     Ok(Some(counted.dropped()))
 }
 
@@ -88,7 +86,7 @@ fn drop_here(store: &Store, whole: &WholeGroup) -> Result<Option<GroupCount>, Er
 /// Drops the group's documents at all replicas.
 async fn drop_everywhere(
     call: &DocumentCall,
-    cluster: &Arc<dyn ClusterView>,
+    cluster: &dyn ClusterView,
     dropped: GroupDropRequest,
 ) -> Result<(), Error> {
     let (sender, receiver) = oneshot::channel();

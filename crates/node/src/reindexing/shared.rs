@@ -1,14 +1,14 @@
 //! Requests for reindexing in a cluster, and its status: in notes that the nodes share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use millrace_cluster::reindexing::{ReindexNotes, ReindexRecord, ReindexedApplication, ReindexedTypes};
 use millrace_document::Timestamp;
 
-use crate::Error;
-use crate::cluster::ClusterView;
+use crate::cluster::{ClusterMember, SharedNote};
+use crate::{Error, Node};
 
 /// Maximum number of attempts to change the record, which other nodes change as well.
 const ATTEMPTS: usize = 20;
@@ -23,17 +23,27 @@ const AGAIN: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// A newer version of the program has written the record.
-pub(crate) fn received(cluster: &dyn ClusterView) -> Result<ReindexNotes, Error> {
-    ReindexNotes::read(&cluster.notes()).map_err(|error| Error::Internal(error.to_string()))
+fn received(cluster: &dyn ClusterMember) -> Result<ReindexNotes, Error> {
+    read(&cluster.notes())
+}
+
+/// Reads shared notes.
+///
+/// # Errors
+/// A newer version of the program has written the record.
+pub(crate) fn read(notes: &BTreeMap<String, SharedNote>) -> Result<ReindexNotes, Error> {
+    ReindexNotes::read(notes).map_err(|error| Error::Internal(error.to_string()))
 }
 
 /// Status of all types, with the progress of the nodes.
-pub(super) fn status(cluster: &dyn ClusterView) -> Result<ReindexedTypes, Error> {
-    Ok(received(cluster)?.status(cluster.state().ok().as_deref()))
+pub(super) fn status(node: &Node, cluster: &dyn ClusterMember) -> Result<ReindexedTypes, Error> {
+    let view = node.cluster().view().ok().flatten();
+    let state = view.and_then(|view| view.state().ok());
+    Ok(received(cluster)?.status(state.as_deref()))
 }
 
 /// Handles a new deployment, see [`ReindexRecord::following`].
-pub(super) fn deployed(cluster: &dyn ClusterView, application: &ReindexedApplication) -> Result<(), Error> {
+pub(super) fn deployed(cluster: &dyn ClusterMember, application: &ReindexedApplication) -> Result<(), Error> {
     change(cluster, |record| {
         if let Some(next) = record.following(application) {
             *record = next;
@@ -46,7 +56,7 @@ pub(super) fn deployed(cluster: &dyn ClusterView, application: &ReindexedApplica
 /// # Errors
 /// [`Error::Unsettled`]: coordination cannot be reached; the record may have been changed nevertheless.
 pub(super) fn change<R>(
-    cluster: &dyn ClusterView,
+    cluster: &dyn ClusterMember,
     change: impl Fn(&mut ReindexRecord) -> R,
 ) -> Result<R, Error> {
     for _ in 0..ATTEMPTS {
@@ -67,7 +77,7 @@ pub(super) fn change<R>(
 /// # Errors
 /// [`Error::Unsettled`]: coordination cannot be reached; reindexing may have been halted nevertheless.
 pub(super) fn halt(
-    cluster: &dyn ClusterView,
+    cluster: &dyn ClusterMember,
     application: &ReindexedApplication,
     types: &BTreeSet<Arc<str>>,
 ) -> Result<Timestamp, Error> {
@@ -89,7 +99,7 @@ pub(super) fn halt(
 }
 
 /// The notes after a write of the record, whose last change was this one before.
-fn received_after(cluster: &dyn ClusterView, changed: Option<u64>) -> Result<ReindexNotes, Error> {
+fn received_after(cluster: &dyn ClusterMember, changed: Option<u64>) -> Result<ReindexNotes, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let notes = received(cluster)?;
@@ -110,7 +120,7 @@ fn contended() -> Error {
 
 /// Writes notes while the record is the one that was read.
 pub(crate) fn write(
-    cluster: &dyn ClusterView,
+    cluster: &dyn ClusterMember,
     changed: Option<u64>,
     notes: Vec<(String, Option<Vec<u8>>)>,
 ) -> Result<bool, Error> {

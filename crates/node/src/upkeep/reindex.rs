@@ -13,6 +13,7 @@ use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteR
 use self::shared::ClusterReindexing;
 use super::sweep::sweep;
 use super::{BackgroundJob, IDLE, pace};
+use crate::cluster::NodeCluster;
 use crate::deployment::{CompiledDocumentType, MISFIT};
 use crate::metrics::CountedMetric;
 use crate::{Error, Node};
@@ -38,8 +39,9 @@ const SAVE: Duration = Duration::from_secs(2);
 impl BackgroundJob for ReindexJob {
     fn step(&mut self, node: &Node) -> Duration {
         match node.cluster() {
-            None => self.alone(node),
-            Some(cluster) => self.shared.step(node, &**cluster),
+            NodeCluster::Alone => self.alone(node),
+            NodeCluster::Joining(_) => IDLE,
+            NodeCluster::Joined(member, view) => self.shared.step(node, (&**member, &**view)),
         }
     }
 }

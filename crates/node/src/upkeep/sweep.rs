@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_document::{Document, Timestamp, WriteRefusal};
 use millrace_store::{DocumentWrite, StoreChange, StoreModification, StoreVisit, SweptPage, VisitedVersion};
 
-use crate::cluster::{ClusterView, NodeAddress};
+use crate::cluster::{BatchedWrite, ClusterView, NodeAddress};
 use crate::{Error, Node};
 
 /// Timeout of the replicas of a page's documents.
@@ -23,9 +23,9 @@ pub(super) fn sweep(
     until: Timestamp,
     decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
 ) -> Result<SweptPage, Error> {
-    match node.cluster() {
+    match node.cluster().view()? {
         None => Ok(node.store().sweep(visit, decide)?),
-        Some(cluster) => sweep_owned(node, &**cluster, (visit, until), decide),
+        Some(cluster) => sweep_owned(node, cluster, (visit, until), decide),
     }
 }
 
@@ -53,7 +53,8 @@ fn sweep_owned(
             // The receiver waits for all answers, unless it has failed by then.
             let _ = sender.send(outcome);
         });
-        cluster.write(DocumentWrite { id, change }, deadline, done);
+        let write = BatchedWrite { write: DocumentWrite { id, change }, done };
+        cluster.write(vec![write], deadline);
     }
     drop(sender);
     let mut changed = 0;
