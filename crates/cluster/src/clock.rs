@@ -10,10 +10,15 @@ pub(crate) struct HybridClock {
 impl HybridClock {
     /// Returns a timestamp above all earlier ones.
     pub fn next(&mut self, wall_us: u64) -> Timestamp {
-        let next = Timestamp(wall_us.max(self.last.0.saturating_add(1)));
+        let next = self.peek(wall_us);
         assert!(next > self.last, "timestamps are at their end: some clock was far in the future");
         self.last = next;
         next
+    }
+
+    /// The timestamp that [`HybridClock::next`] would return.
+    pub fn peek(&self, wall_us: u64) -> Timestamp {
+        Timestamp(wall_us.max(self.last.0.saturating_add(1)))
     }
 
     /// The last timestamp returned or observed.

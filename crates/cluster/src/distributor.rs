@@ -52,6 +52,7 @@
 
 mod batches;
 mod buckets;
+mod claims;
 mod event;
 mod figures;
 mod handover;

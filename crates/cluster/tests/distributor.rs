@@ -50,6 +50,11 @@ fn id() -> DocumentId {
     ids.into_iter().find(|id| all.owner(all.bucket(id.location())) == Some(ME)).expect("it owns some")
 }
 
+/// Another document of its group.
+fn other() -> DocumentId {
+    DocumentId::new("n", "note", id().group(), "y").expect("all its parts are there")
+}
+
 fn bucket() -> BucketId {
     state(1, "uuu").bucket(id().location())
 }
@@ -96,6 +101,11 @@ impl OwnerHarness {
         owner
     }
 
+    fn horizon(&mut self) -> Result<DropHorizon, RequestError> {
+        let now = self.now();
+        self.distributor.drop_horizon(bucket(), id().group(), now)
+    }
+
     fn now(&self) -> MachineTime {
         MachineTime { monotonic: self.now, wall_us: 1_000_000 + self.now.as_micros() as u64 }
     }
@@ -123,6 +133,12 @@ impl OwnerHarness {
             DistributorEvent::State(state(version, letters)),
             DistributorEvent::Confirmed { version: ClusterVersion::new(version), asked },
         ]);
+    }
+
+    /// Confirms the state once more.
+    fn confirm(&mut self) {
+        let (version, asked) = (ClusterVersion::new(self.version), self.now);
+        self.handle([DistributorEvent::Confirmed { version, asked }]);
     }
 
     /// Answers all requests of this kind.
@@ -175,6 +191,34 @@ impl OwnerHarness {
     fn modify(&mut self) {
         let modify = Box::new(|_| Ok(DecidedModification::Put(Arc::from(&b"changed"[..]))));
         self.write(DocumentChange::Modify { id: id(), modify });
+    }
+
+    /// Rewrites the version of this time, not later than `until`.
+    fn rewrite(&mut self, base: u64, until: Timestamp) {
+        let body = Arc::from(&b"again"[..]);
+        self.write(DocumentChange::Rewrite { id: id(), base: Timestamp(base), until, body });
+    }
+
+    /// Drops the group of the document: all of it, or up to a horizon.
+    fn drop_group(&mut self, until: Option<DropHorizon>) {
+        let scope = DropScope::Group { document_type: None, group: id().group().clone() };
+        self.write(DocumentChange::Drop { bucket: bucket(), scope, until });
+    }
+
+    /// All nodes make their rows durable.
+    fn apply(&mut self) {
+        self.answer(|_, request| {
+            matches!(request, NodeRequest::Apply(_)).then_some(NodeResponse::Applied(Vec::new()))
+        });
+    }
+
+    /// Outcomes since the last call.
+    fn outcomes(&mut self) -> Vec<String> {
+        let shown = |outcome: &Result<DurableWrite, RequestError>| match outcome {
+            Ok(DurableWrite { changed: false, .. }) => "unchanged".to_owned(),
+            outcome => told(outcome),
+        };
+        std::mem::take(&mut self.written).iter().map(shown).collect()
     }
 
     /// Runs the pending decisions.
@@ -350,38 +394,27 @@ fn a_write_is_said_to_have_failed_only_if_no_replica_can_have_it() {
 #[test]
 fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
     let put = || DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) };
-    let drop = |until: DropHorizon| {
-        let scope = DropScope::Group { document_type: None, group: id().group().clone() };
-        DocumentChange::Drop { bucket: bucket(), scope, until: Some(until) }
-    };
-    let horizon =
-        |owner: &mut OwnerHarness| owner.distributor.drop_horizon(bucket()).expect("it owns the bucket");
-    let applied = |owner: &mut OwnerHarness| {
-        owner.answer(|_, request| {
-            matches!(request, NodeRequest::Apply(_)).then_some(NodeResponse::Applied(Vec::new()))
-        });
-    };
-
+    let horizon = |owner: &mut OwnerHarness| owner.horizon().expect("it owns the bucket");
     let mut owner = OwnerHarness::new(5);
     assert!(horizon(&mut owner).until >= Timestamp(5));
     owner.write(put());
     let sent = owner.rows()[0].1;
     assert!(horizon(&mut owner).until < Timestamp(sent), "replicas may not have it yet");
-    applied(&mut owner);
+    owner.apply();
     let until = horizon(&mut owner);
     assert!(until.until >= Timestamp(sent), "all replicas have it");
     owner.write(put());
     assert!(owner.rows()[0].1 > until.until.0, "what is written since is later");
-    applied(&mut owner);
-    owner.write(drop(until));
+    owner.apply();
+    owner.drop_group(Some(until));
     assert_eq!(owner.rows(), [(0, until.until.0), (1, until.until.0)]);
-    applied(&mut owner);
+    owner.apply();
     assert_eq!(owner.written.iter().map(told).collect::<Vec<_>>(), ["written", "written", "written"]);
 
     // A previous owner may have handed over a row of any time to be finished.
     let content = Arc::new(RowContent::Version(version(20)));
     owner.write(DocumentChange::Finish(UnfinishedRow { bucket: bucket(), content, base: None }));
-    owner.write(drop(until));
+    owner.drop_group(Some(until));
     assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
 
     // Another node may have owned the bucket in between.
@@ -389,7 +422,7 @@ fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
     let until = horizon(&mut owner);
     owner.adopt(3, "uuu");
     owner.hear(9);
-    owner.write(drop(until));
+    owner.drop_group(Some(until));
     assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
     assert_eq!(owner.rows(), []);
 }
@@ -445,4 +478,99 @@ fn replicas_that_somebody_asks_for_are_made_equal_first() {
         is_of.then(|| NodeResponse::Failed(broken.clone()))
     });
     assert_eq!(merged(&owner), [last].into());
+}
+
+const ALWAYS: Timestamp = Timestamp(u64::MAX);
+
+#[test]
+fn a_rewrite_takes_the_place_of_its_version_only() {
+    let mut owner = OwnerHarness::new(5);
+    owner.rewrite(5, ALWAYS);
+    owner.read(6);
+    assert_eq!(owner.outcomes(), ["unchanged"]);
+    owner.rewrite(5, ALWAYS);
+    owner.read(5);
+    owner.apply();
+    assert_eq!(owner.outcomes(), ["written"]);
+    // Another node that learns of a removal of the type later counts on that time.
+    owner.rewrite(5, Timestamp(7));
+    owner.read(5);
+    assert_eq!((owner.outcomes(), owner.rows()), (vec!["moved".to_owned()], Vec::new()));
+}
+
+#[test]
+fn a_group_that_is_being_examined_is_not_rewritten() {
+    let mut owner = OwnerHarness::new(5);
+    let until = owner.horizon().expect("it owns the bucket");
+    owner.rewrite(5, ALWAYS);
+    owner.read(5);
+    assert_eq!((owner.outcomes(), owner.rows()), (vec!["moved".to_owned()], Vec::new()));
+    owner.drop_group(Some(until));
+    owner.rewrite(5, ALWAYS);
+    assert_eq!(owner.outcomes(), ["moved"], "a replica may not have the drop yet");
+    owner.apply();
+    assert_eq!(owner.outcomes(), ["written"]);
+    owner.rewrite(5, ALWAYS);
+    owner.read(until.until.0);
+    assert_eq!(owner.outcomes(), ["unchanged"]);
+
+    // The rewrite came first: its row is not later than the horizon, which reaches it too.
+    let mut owner = OwnerHarness::new(5);
+    owner.rewrite(5, ALWAYS);
+    owner.read(5);
+    let sent = owner.rows()[0].1;
+    assert!(owner.horizon().expect("it owns the bucket").until >= Timestamp(sent));
+    // A row of a client that is earlier must not be reached, so that there is no such horizon.
+    let mut owner = OwnerHarness::new(5);
+    owner.write(DocumentChange::Put { id: other(), body: Arc::from(&b"body"[..]) });
+    owner.rewrite(5, ALWAYS);
+    owner.read(5);
+    assert_eq!(owner.horizon().err().map(|error| told(&Err(error))).as_deref(), Some("moved"));
+
+    // A client that does not come back holds up nothing for long.
+    let mut owner = OwnerHarness::new(5);
+    let until = owner.horizon().expect("it owns the bucket");
+    owner.now += Duration::from_secs(11);
+    owner.confirm();
+    owner.rewrite(5, ALWAYS);
+    owner.read(5);
+    assert_eq!(owner.rows().len(), 2);
+    owner.drop_group(Some(until));
+    assert_eq!(owner.outcomes(), ["moved"]);
+}
+
+#[test]
+fn what_was_read_before_a_drop_is_not_written_after_it() {
+    for name in ["rewrite", "modification"] {
+        let begin = |owner: &mut OwnerHarness| match name {
+            "rewrite" => owner.rewrite(5, ALWAYS),
+            _ => owner.modify(),
+        };
+        // The drop is sent, and ends, while the document is being read.
+        let mut owner = OwnerHarness::new(5);
+        begin(&mut owner);
+        owner.drop_group(None);
+        owner.apply();
+        owner.read(5);
+        owner.decide();
+        assert_eq!(
+            (owner.outcomes(), owner.rows()),
+            (vec!["written".to_owned(), "moved".to_owned()], vec![]),
+            "{name}"
+        );
+        // The document is read while the drop is on its way.
+        owner.drop_group(None);
+        begin(&mut owner);
+        assert_eq!(owner.outcomes(), ["moved"], "{name}");
+    }
+    // A rewrite is made anew by the next owner, or by this one if another may have owned the bucket.
+    let mut owner = OwnerHarness::new(5);
+    owner.rewrite(5, ALWAYS);
+    owner.adopt(3, "uuu");
+    assert_eq!(owner.outcomes(), ["moved"]);
+    owner.hear(5);
+    owner.rewrite(5, ALWAYS);
+    owner.read(5);
+    owner.adopt(4, "muu");
+    assert!(matches!(owner.written[..], [Err(RequestError::Unknown)]), "{:?}", owner.written);
 }

@@ -13,6 +13,8 @@ use millrace_cluster::{
     ReplicaDistribution,
 };
 
+use millrace_document::Timestamp;
+
 const ME: NodeKey = NodeKey(0);
 
 /// A node with its machine, and coordination.
@@ -115,7 +117,12 @@ impl ReindexingNode {
             }
             ReindexEffect::Inspect { job, bucket } => {
                 self.lines.push(format!("inspect {}", bucket.bits()));
-                let holders = BucketHolders { version: self.version, nodes: vec![ME], full: true };
+                let holders = BucketHolders {
+                    version: self.version,
+                    nodes: vec![ME],
+                    full: true,
+                    newest: Timestamp::default(),
+                };
                 ReindexEvent::Inspected { job, outcome: Ok(holders) }
             }
             ReindexEffect::Walk { job, walk } => {

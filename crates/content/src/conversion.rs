@@ -16,6 +16,9 @@ pub(crate) fn change_of(write: DocumentWrite) -> DocumentChange {
             DocumentChange::Put { id, body: wire::encode_fields(&document).into() }
         }
         millrace_store::StoreChange::Remove => DocumentChange::Remove(id),
+        millrace_store::StoreChange::Rewrite { base, until, document } => {
+            DocumentChange::Rewrite { id, base, until, body: wire::encode_fields(&document).into() }
+        }
         millrace_store::StoreChange::Modify(modify) => {
             DocumentChange::Modify { id, modify: Box::new(|current| decide(modify, current)) }
         }

@@ -1,24 +1,22 @@
 //! A node of a cluster, as its gateway and its operators see it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
 use millrace_cluster::{
-    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeKey, NodeReply,
-    NodeRequest, NodeState, RequestFence,
+    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest,
+    RequestFence,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
-use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
+use millrace_membership::{ClusterMembership, ConfirmedState};
 use millrace_node::cluster::{
-    BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NO_SUCH_BUCKET, NodeAddress, Noted, Published, ReadDone,
-    RemoteNode, SharedNote,
+    BatchedWrite, BucketHolders, BucketReaders, ClusterError, ClusterView, Done, GroupDropRequest,
+    MetricGauge, NO_SUCH_BUCKET, NodeAddress, OwnRun, ReadDone, RemoteNode,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
-use millrace_store::{DocumentWrite, SegmentFormat, Store};
+use millrace_store::{SegmentFormat, Store};
 use millrace_trust::{Connection, NodeTrust};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -32,7 +30,6 @@ use crate::growth;
 use crate::incoming::IncomingTransfer;
 use crate::machine::{ContentMachine, MachineDependencies, MachineInput, MachineWrite};
 use crate::nearness::ReaderPreference;
-use crate::notes;
 use crate::source::StoreSource;
 use crate::storage::StoreReplicas;
 
@@ -73,7 +70,6 @@ pub struct ContentNode {
     /// True if requests are forwarded to the port for nodes.
     is_encrypted: bool,
     membership: ClusterMembership,
-    runtime: Handle,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -137,7 +133,6 @@ impl ContentNode {
             source,
             is_encrypted,
             membership,
-            runtime: Handle::current(),
             stop,
             tasks,
         }))
@@ -239,7 +234,7 @@ impl ContentNode {
 }
 
 /// The `host:port` in a URL that a node has published.
-fn authority_of(url: &str) -> &str {
+pub(crate) fn authority_of(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
@@ -336,16 +331,8 @@ impl PeerService for PeerAnswers {
 }
 
 impl ClusterView for ContentNode {
-    fn serves(&self) -> Result<(), ClusterError> {
-        self.membership.serves().map_err(|reason| ClusterError::Unavailable(reason.to_string()))
-    }
-
-    fn me(&self) -> Result<NodeKey, ClusterError> {
-        Ok(self.me)
-    }
-
-    fn incarnation(&self) -> Result<Incarnation, ClusterError> {
-        Ok(self.incarnation)
+    fn own(&self) -> OwnRun {
+        OwnRun { key: self.me, incarnation: self.incarnation }
     }
 
     fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
@@ -354,25 +341,6 @@ impl ClusterView for ContentNode {
 
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         self.place_in(&*self.state()?, node)
-    }
-
-    fn advertised(&self) -> Vec<String> {
-        let pictures = self.membership.pictures();
-        let picture = pictures.borrow();
-        picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
-    }
-
-    fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError> {
-        let listed = |(key, entry): (&NodeKey, &NodeEntry)| ListedNode {
-            key: *key,
-            name: entry.name.clone(),
-            away: match entry.state {
-                NodeState::Up | NodeState::Retired => None,
-                NodeState::Maintenance => Some("in maintenance"),
-                NodeState::Down => Some("down"),
-            },
-        };
-        Ok(self.state()?.nodes().iter().map(listed).collect())
     }
 
     fn readers(
@@ -430,14 +398,6 @@ impl ClusterView for ContentNode {
         self.store.has_replica(bucket)
     }
 
-    fn notes(&self) -> BTreeMap<String, SharedNote> {
-        notes::of(&self.membership)
-    }
-
-    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted) {
-        notes::write(&self.runtime, &self.membership, guard, notes, done);
-    }
-
     fn gauges(&self) -> Vec<MetricGauge> {
         gauges::of(self)
     }
@@ -450,11 +410,7 @@ impl ClusterView for ContentNode {
         self.machine.send(MachineInput::Read { id, deadline, done });
     }
 
-    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
-        self.send(change_of(write), deadline, done);
-    }
-
-    fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
+    fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
         let begin = |BatchedWrite { write, done }| MachineWrite {
             change: change_of(write),
             done: outcome_callback(done),
@@ -469,7 +425,7 @@ impl ClusterView for ContentNode {
         part: Option<BucketId>,
     ) -> Result<DropHorizon, ClusterError> {
         let bucket = self.dropped_bucket(group, part)?;
-        let horizon = self.machine.ask(|distributor, _| distributor.drop_horizon(bucket));
+        let horizon = self.machine.ask(|distributor, now| distributor.drop_horizon(bucket, group, now));
         horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
     }
 
@@ -480,11 +436,9 @@ impl ClusterView for ContentNode {
             Err(error) => return done(Err(error)),
         };
         let scope = DropScope::Group { document_type: Some(document_type), group };
-        self.send(DocumentChange::Drop { bucket, scope, until: Some(horizon) }, deadline, done);
-    }
-
-    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
-        publish(&self.membership, deployment)
+        let change = DocumentChange::Drop { bucket, scope, until: Some(horizon) };
+        let write = MachineWrite { change, done: outcome_callback(done) };
+        self.machine.send(MachineInput::Write { write, deadline });
     }
 }
 
@@ -500,30 +454,4 @@ impl ContentNode {
         let state = || self.known_state().map(|state| state.bucket(Location::new(u64::from(bits))));
         part.map_or_else(state, Ok)
     }
-
-    fn send(&self, change: DocumentChange, deadline: Instant, done: Done) {
-        let write = MachineWrite { change, done: outcome_callback(done) };
-        self.machine.send(MachineInput::Write { write, deadline });
-    }
-}
-
-/// Publishes an application with its configuration of the cluster.
-pub(crate) fn publish<'a>(
-    membership: &'a ClusterMembership,
-    deployment: ClusterDeployment<'a>,
-) -> Published<'a> {
-    Box::pin(async move {
-        let publication = PackagePublication {
-            archive: &deployment.archive,
-            configuration: &deployment.application.topology(),
-            generation: deployment.generation,
-            based_on: deployment.based_on,
-            dropped: &deployment.dropped,
-        };
-        let published = membership.publish(publication).await;
-        published.map(|package| package.generation).map_err(|error| match error {
-            millrace_membership::Error::Conflict(_) => millrace_node::Error::Conflict(error.to_string()),
-            other => millrace_node::Error::Unsettled(other.to_string()),
-        })
-    })
 }

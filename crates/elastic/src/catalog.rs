@@ -270,7 +270,7 @@ impl DoorCatalog {
 
     /// Version of the cluster state; none on a node that is alone.
     fn state_version(&self) -> Result<ClusterVersion, Error> {
-        match self.node.cluster() {
+        match self.node.cluster().view()? {
             None => Ok(ClusterVersion::NONE),
             Some(cluster) => Ok(cluster.owners(Some(&[shelf::home()]))?.version),
         }

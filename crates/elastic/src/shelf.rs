@@ -134,7 +134,14 @@ pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<C
         return Vec::new();
     }
     let count = writes.len();
-    let Some(cluster) = node.cluster() else {
+    let cluster = match node.cluster().view() {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            let reason = error.to_string();
+            return (0..count).map(|_| Err(Error::from(ClusterError::unavailable(&reason)))).collect();
+        }
+    };
+    let Some(cluster) = cluster else {
         let (sender, receiver) = channel();
         let told = move |outcomes| {
             // The caller may have left; the writes stand all the same.
@@ -164,26 +171,27 @@ pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<C
         BatchedWrite { write, done }
     };
     let batch = writes.into_iter().map(batched).collect();
-    cluster.write_batch(batch, Instant::now() + PATIENCE);
+    cluster.write(batch, Instant::now() + PATIENCE);
     receivers.iter().map(finish).collect()
 }
 
 /// Begins a write. Writes of one document are done in the order in which they begin; many share a sync.
 fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
     let (sender, receiver) = channel();
-    match node.cluster() {
-        None => node.store().write(write, move |outcome| {
+    match node.cluster().view() {
+        // The receiver is below.
+        Err(error) => drop(sender.send(Err(error))),
+        Ok(None) => node.store().write(write, move |outcome| {
             // The caller may have left; the write stands all the same.
             let _ = sender.send(outcome.map_err(ClusterError::Store));
         }),
-        Some(cluster) => cluster.write(
-            write,
-            Instant::now() + PATIENCE,
-            Box::new(move |outcome| {
+        Ok(Some(cluster)) => {
+            let done = Box::new(move |outcome| {
                 // As above.
                 let _ = sender.send(outcome);
-            }),
-        ),
+            });
+            cluster.write(vec![BatchedWrite { write, done }], Instant::now() + PATIENCE);
+        }
     }
     receiver
 }
@@ -256,7 +264,7 @@ pub(crate) fn scan(
 
 /// Drops all documents of a group, at a cost that does not depend on their number.
 pub(crate) fn drop_group(node: &Node, group: ShelfGroup) -> Result<(), Error> {
-    let Some(cluster) = node.cluster() else {
+    let Some(cluster) = node.cluster().view()? else {
         return Ok(node.store().drop_group(Some(DOOR_TYPE), &group.group())?);
     };
     let (group, part) = (group.group(), None);

@@ -118,7 +118,7 @@ impl DataPort {
             let refused = http::json(StatusCode::FORBIDDEN, &serde_json::json!({ "message": message }));
             return Box::pin(async move { Ok(refused) });
         }
-        let cluster = self.node.cluster().map(|cluster| &**cluster);
+        let cluster = self.node.cluster().view().ok().flatten();
         if let Some(refused) = forwarding::misdirected(cluster, request.headers()) {
             return Box::pin(async move { Ok(refused) });
         }

@@ -183,7 +183,7 @@ fn admitted_target(call: &mut DocumentCall, caller: &RequestCaller) -> Result<Do
     {
         target = filled;
         call.filled_in = person_prefix(group);
-        if call.filled_in.is_none() && call.node.cluster().is_some() {
+        if call.filled_in.is_none() && !call.node.cluster().is_alone() {
             let reason = "in a cluster, name the number of the group in the path: /document/v1/NAMESPACE/TYPE/number/NUMBER/";
             return Err(Error::BadRequest(reason.to_owned()));
         }
@@ -211,7 +211,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         return dry_run(call, &target, request).await;
     }
     admit(call, &target, &request)?;
-    if call.node.cluster().is_none() {
+    if call.node.cluster().is_alone() {
         return operate(call, target, ReadFence::default(), request).await;
     }
     call.hop = forwarding::hop_of(request.headers())?;

@@ -139,8 +139,8 @@ impl RequestGuard {
 
     fn is_own(&self, host: &str) -> bool {
         self.node.settings().hosts.permits(host)
-            || self.node.cluster().is_some_and(|cluster| {
-                let names = cluster.advertised();
+            || self.node.cluster().member().is_some_and(|member| {
+                let names = member.advertised();
                 names.iter().filter_map(|name| host_of(name)).any(|name| name.eq_ignore_ascii_case(host))
             })
     }

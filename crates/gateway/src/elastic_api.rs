@@ -124,7 +124,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
         let (quotas, metrics) = (api.node.quotas(), api.node.metrics());
         quotas.admit_address(request.extensions().get(), Instant::now(), metrics)?;
     }
-    if api.node.cluster().is_none() {
+    if api.node.cluster().is_alone() {
         return operate(api, shown.clone(), request, false).await;
     }
     let deadline = Instant::now() + PATIENCE;

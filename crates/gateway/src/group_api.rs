@@ -117,11 +117,11 @@ impl GroupCall {
             WantedSizes::These(groups) => self.caller.permit(WantedGroups::These(groups))?,
         };
         let node = self.node.node();
-        let Some(cluster) = self.node.cluster() else {
+        let Some(cluster) = self.node.cluster().view()? else {
             let page = cluster::group_sizes_alone(node, wanted).await?;
             return Ok(MeasuredGroups { page, is_complete: true });
         };
-        let sizes = cluster::group_sizes(node, &**cluster, wanted, self.deadline).await?;
+        let sizes = cluster::group_sizes(node, cluster, wanted, self.deadline).await?;
         Ok(MeasuredGroups { page: sizes.page, is_complete: sizes.is_complete })
     }
 
@@ -131,9 +131,9 @@ impl GroupCall {
             self.measured(WantedSizes::These(vec![group.clone()])).await?;
         let nothing = || Error::Internal("the size of a group is missing".to_owned());
         let size = page.groups.into_iter().next().ok_or_else(nothing)?;
-        let files = match self.node.cluster() {
-            Some(_) => None,
-            None => {
+        let files = match self.node.cluster().is_alone() {
+            false => None,
+            true => {
                 let own = WantedGroups::These(std::slice::from_ref(group));
                 let store = self.node.store(&self.caller.permit(own)?, own).clone();
                 let group = group.clone();
@@ -271,7 +271,7 @@ async fn show(call: &GroupCall, group: &DocumentGroup) -> Result<Response, Error
 /// after a merge that leaves them out.
 async fn delete(call: &GroupCall, group: DocumentGroup) -> Result<Response, Error> {
     let erases = call.parameters.flag("erase")?.unwrap_or(false);
-    if call.node.cluster().is_some() {
+    if !call.node.cluster().is_alone() {
         return match erases {
             true => Err(Error::parameter(
                 "erase",

@@ -140,7 +140,7 @@ impl GatewayState {
     /// True if a request comes from a client, and not from another node of the cluster. A node outside of a
     /// cluster has only clients.
     pub(crate) fn is_from_client(&self, headers: &HeaderMap) -> bool {
-        self.cluster().is_none() || !headers.contains_key(HOP)
+        self.cluster().is_alone() || !headers.contains_key(HOP)
     }
 
     /// Forwarder of requests to other nodes.

@@ -128,8 +128,7 @@ fn ready(node: &GatewayState) -> Result<(), (&'static str, String)> {
     if let Some(unfit) = node.unfit() {
         return Err(("down", unfit.to_string()));
     }
-    let serves = node.cluster().map_or(Ok(()), |cluster| cluster.serves());
-    serves.map_err(|error| ("down", error.to_string()))
+    node.cluster().serves().map_err(|error| ("down", error.to_string()))
 }
 
 async fn status_page(State(node): State<Arc<GatewayState>>) -> Response {

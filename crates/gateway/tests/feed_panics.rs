@@ -74,7 +74,7 @@ fn a_panic_ends_one_stream_and_nothing_else() {
     // More often than there are places for streams: each is given back.
     for round in 0..36 {
         // The steps that prepare, that commit, and that send to other nodes.
-        let call = ["state", "write_batch", "me"][round % 3];
+        let call = ["state", "write", "own"][round % 3];
         let key = format!("round-{round}");
         let name = |part: &str| format!("{round}-{part}");
         let mut stream = LiveStream::begin(&nodes, &key);

@@ -9,8 +9,8 @@
 //!
 //! A read counts only if nothing has changed meanwhile: see `ReadFence`.
 //!
-//! This module does not know how a cluster agrees or moves data: the node gets a [`ClusterView`] from the
-//! process that runs it.
+//! This module does not know how a cluster agrees or moves data: the node gets a [`ClusterMember`] and a
+//! [`ClusterView`] from the process that runs it.
 
 mod forward;
 mod group_sizes;
@@ -112,6 +112,9 @@ pub enum ClusterError {
     /// Not every replica has confirmed the write: some may have it, and then all will.
     #[error("{0}")]
     Unknown(String),
+    /// Another application was published meanwhile.
+    #[error("{0}")]
+    Conflict(String),
 }
 
 /// Nodes that have a bucket. Its serialized form is part of the protocol between nodes.
@@ -145,26 +148,97 @@ pub struct OwnerNodes {
 /// not known.
 pub type Noted = Box<dyn FnOnce(Result<bool, ClusterError>) + Send>;
 
-/// The cluster, as seen from one of its nodes. No call here waits, except the future of
-/// [`ClusterView::publish`].
-pub trait ClusterView: Send + Sync + 'static {
-    /// Succeeds if the cluster counts on this node, so that it serves clients as well as any other does.
+/// A node as its cluster has it: its key, and the run of its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnRun {
+    /// Key of the node.
+    pub key: NodeKey,
+    /// Run of its process, as the cluster state has it.
+    pub incarnation: Incarnation,
+}
+
+/// The relation of a node to a cluster.
+#[derive(Clone, Copy)]
+pub enum NodeCluster<'a> {
+    /// It runs alone.
+    Alone,
+    /// It is a member, and has no part yet: the cluster state does not have this run of its process.
+    Joining(&'a Arc<dyn ClusterMember>),
+    /// It has its part.
+    Joined(&'a Arc<dyn ClusterMember>, &'a Arc<dyn ClusterView>),
+}
+
+impl<'a> NodeCluster<'a> {
+    /// True if the node runs alone.
+    pub fn is_alone(self) -> bool {
+        matches!(self, NodeCluster::Alone)
+    }
+
+    /// The membership of the node; `None`: it runs alone.
+    pub fn member(self) -> Option<&'a Arc<dyn ClusterMember>> {
+        match self {
+            NodeCluster::Alone => None,
+            NodeCluster::Joining(member) | NodeCluster::Joined(member, _) => Some(member),
+        }
+    }
+
+    /// The part of the node; `None`: it runs alone.
+    ///
+    /// # Errors
+    /// It has no part yet.
+    pub fn view(self) -> Result<Option<&'a dyn ClusterView>, ClusterError> {
+        match self {
+            NodeCluster::Alone => Ok(None),
+            NodeCluster::Joining(_) => {
+                Err(ClusterError::unavailable("this node has no part in the cluster yet"))
+            }
+            NodeCluster::Joined(_, view) => Ok(Some(&**view)),
+        }
+    }
+
+    /// Checks that the cluster, if any, counts on the node, so that it serves clients as well as any other
+    /// does.
+    ///
+    /// # Errors
+    /// It does not: the reason, for people.
+    pub fn serves(self) -> Result<(), ClusterError> {
+        self.member().map_or(Ok(()), |member| member.serves())?;
+        self.view().map(drop)
+    }
+}
+
+/// The membership of a node in its cluster, also while it has no part there yet. No call here waits, except
+/// the future of [`ClusterMember::publish`].
+pub trait ClusterMember: Send + Sync + 'static {
+    /// Succeeds if this run of the node serves by the cluster state.
     ///
     /// # Errors
     /// It does not serve: the reason, for people.
     fn serves(&self) -> Result<(), ClusterError>;
 
-    /// Key of this node.
-    ///
-    /// # Errors
-    /// It has no part in the cluster yet.
-    fn me(&self) -> Result<NodeKey, ClusterError>;
+    /// Advertised `host[:port]` of each node: requests may be addressed to any of them.
+    fn advertised(&self) -> Vec<String>;
 
-    /// Run of this node's process, as the cluster state has it.
-    ///
-    /// # Errors
-    /// As for [`ClusterView::me`].
-    fn incarnation(&self) -> Result<Incarnation, ClusterError>;
+    /// Shared notes of the nodes by their names, as far as this node has received them.
+    fn notes(&self) -> BTreeMap<String, SharedNote>;
+
+    /// Writes notes (`None` deletes one), if the last change of the note `guard` is the given one (`None`:
+    /// there is no such note). When `done` is called, [`ClusterMember::notes`] returns the notes after the
+    /// write, if coordination reports them in time. At most 128 notes at a time, of at most 1 MiB together.
+    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted);
+
+    /// Makes an application the active one on all nodes, each of which fetches its archive; returns its
+    /// generation.
+    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a>;
+
+    /// Gauges of the membership, for requests for metrics.
+    fn gauges(&self) -> Vec<MetricGauge>;
+}
+
+/// The cluster, as seen from a node that has a part in it. No call here waits.
+pub trait ClusterView: Send + Sync + 'static {
+    /// This node.
+    fn own(&self) -> OwnRun;
 
     /// The cluster state that this node knows.
     ///
@@ -177,17 +251,6 @@ pub trait ClusterView: Send + Sync + 'static {
     /// # Errors
     /// The node has not published the address at which it serves documents.
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError>;
-
-    /// Advertised `host[:port]` of each node: requests may be addressed to any of them.
-    fn advertised(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Nodes of the cluster state, by their keys.
-    ///
-    /// # Errors
-    /// The cluster has no state yet.
-    fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError>;
 
     /// Returns the readers of these buckets, or of all buckets that this node owns, and the version of the
     /// cluster state by which they are. This node owns the buckets, and its cluster state is confirmed. Of
@@ -215,31 +278,17 @@ pub trait ClusterView: Send + Sync + 'static {
     /// True if this node has a replica of the bucket, even an empty one.
     fn holds(&self, bucket: BucketId) -> bool;
 
-    /// Shared notes of the nodes by their names, as far as this node has received them.
-    fn notes(&self) -> BTreeMap<String, SharedNote>;
-
-    /// Writes notes (`None` deletes one), if the last change of the note `guard` is the given one (`None`:
-    /// there is no such note). When `done` is called, [`ClusterView::notes`] returns the notes after the
-    /// write, if coordination reports them in time. At most 128 notes at a time, of at most 1 MiB together.
-    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted);
-
-    /// Gauges of this node's part in the cluster, for requests for metrics.
-    fn gauges(&self) -> Vec<MetricGauge>;
-
     /// Reads a document at every replica that may have its newest version: at one, if that is enough. This
     /// node is the owner.
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone);
 
-    /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
-    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done);
+    /// Writes to all replicas, as [`millrace_store::Store::write`] does to one: one message to each node.
+    /// This node is the owner. Puts and removals of one bucket are taken on together or not at all. Each
+    /// write has an outcome of its own.
+    fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant);
 
-    /// Writes a batch to all replicas: one message to each node. Its puts and removals of one bucket are
-    /// taken on together or not at all. Each write has an outcome of its own, as by [`ClusterView::write`].
-    fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
-        writes.into_iter().for_each(|BatchedWrite { write, done }| self.write(write, deadline, done));
-    }
-
-    /// Returns the time up to which this node's replica shows all writes to a group, or to `part` of it.
+    /// Claims a group, or `part` of it, for a drop: returns the time up to which this node's replica shows
+    /// all writes to it.
     ///
     /// # Errors
     /// This node does not own the documents.
@@ -253,9 +302,8 @@ pub trait ClusterView: Send + Sync + 'static {
     /// is the owner. Nothing is dropped if the horizon that it reported no longer holds.
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done);
 
-    /// Makes an application the active one on all nodes, each of which fetches its archive; returns its
-    /// generation.
-    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a>;
+    /// Gauges of this node's part in the cluster, for requests for metrics.
+    fn gauges(&self) -> Vec<MetricGauge>;
 }
 
 /// An application on its way to all nodes of a cluster.
@@ -286,9 +334,9 @@ pub struct GroupDropRequest {
     pub horizon: DropHorizon,
 }
 
-/// Future answer of [`ClusterView::publish`]: the error is the reason for which the application is not
+/// Future answer of [`ClusterMember::publish`]: the error is the reason for which the application is not
 /// active.
-pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, crate::Error>> + Send + 'a>>;
+pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, ClusterError>> + Send + 'a>>;
 
 impl ClusterError {
     /// Creates the error of a cluster that cannot answer, or cannot take a write, now.
@@ -305,6 +353,7 @@ impl From<ClusterError> for crate::Error {
             ClusterError::DiskFull(reason) => crate::Error::DiskFull(reason),
             ClusterError::Failed(reason) => crate::Error::Internal(reason),
             ClusterError::Unknown(reason) => crate::Error::Unknown(reason),
+            ClusterError::Conflict(reason) => crate::Error::Conflict(reason),
         }
     }
 }

@@ -17,7 +17,7 @@ use millrace_plan::{QueryMemory, QueryMemoryLedger};
 use millrace_schema::{Application, ApplicationDraft};
 use millrace_store::{Store, StoreOptions, StoreTuning};
 
-use crate::cluster::{ClusterView, NodeTransport};
+use crate::cluster::{ClusterMember, ClusterView, NodeCluster, NodeTransport};
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
 use crate::fitness::DiskSpaceMonitor;
@@ -41,8 +41,9 @@ pub struct Node {
     pool: WorkPool,
     upkeep: BackgroundThreads,
     indexes: NodeIndexes,
-    /// Cluster of the node, if any.
-    cluster: OnceLock<Arc<dyn ClusterView>>,
+    /// Relation of the node to a cluster.
+    member: OnceLock<Arc<dyn ClusterMember>>,
+    cluster_view: OnceLock<Arc<dyn ClusterView>>,
     /// Means to ask other nodes, once the node serves requests.
     transport: OnceLock<Arc<dyn NodeTransport>>,
     space_watch: DiskSpaceMonitor,
@@ -101,7 +102,8 @@ impl Node {
         let indexes = NodeIndexes::new(&settings.data_dir, &store);
         let node = Arc::new(Node {
             indexes,
-            cluster: OnceLock::new(),
+            member: OnceLock::new(),
+            cluster_view: OnceLock::new(),
             transport: OnceLock::new(),
             space_watch: DiskSpaceMonitor::default(),
             query_memory: QueryMemoryLedger::new(settings.queries_memory_max),
@@ -160,8 +162,8 @@ impl Node {
 
     /// Makes the node a member of a cluster, from the next request on. A node belongs to one cluster all its
     /// life: a second call is ignored.
-    pub fn join(&self, cluster: Arc<dyn ClusterView>) {
-        if self.cluster.set(cluster).is_err() {
+    pub fn join(&self, member: Arc<dyn ClusterMember>) {
+        if self.member.set(member).is_err() {
             tracing::warn!("the node is one of a cluster already");
         }
         if let Ok(deployment) = self.deployments.current() {
@@ -169,6 +171,13 @@ impl Node {
         }
         if let Err(error) = self.keep_indexes() {
             tracing::warn!(%error, "indexes of the node are not kept");
+        }
+    }
+
+    /// Gives the member of a cluster its part there. A second call is ignored.
+    pub fn joined(&self, view: Arc<dyn ClusterView>) {
+        if self.cluster_view.set(view).is_err() {
+            tracing::warn!("the node has its part in the cluster already");
         }
     }
 
@@ -192,8 +201,12 @@ impl Node {
     }
 
     /// Cluster of the node, if any.
-    pub fn cluster(&self) -> Option<&Arc<dyn ClusterView>> {
-        self.cluster.get()
+    pub fn cluster(&self) -> NodeCluster<'_> {
+        match (self.member.get(), self.cluster_view.get()) {
+            (None, _) => NodeCluster::Alone,
+            (Some(member), None) => NodeCluster::Joining(member),
+            (Some(member), Some(view)) => NodeCluster::Joined(member, view),
+        }
     }
 
     /// Gives the node the means to ask other nodes. A second call is ignored: they serve as well.
@@ -287,12 +300,20 @@ impl Node {
     /// Returns every removal of a document type known to this node, and those by `next`, as of now.
     pub fn removed_by(&self, next: &Application) -> DroppedTypes {
         let mut dropped = self.deployments.dropped();
-        if let Ok(current) = self.deployments.current() {
-            let (next, now) = (stored_types(next), self.store.next_timestamp());
-            let removed = stored_types(&current.application).into_iter().filter(|name| !next.contains(name));
-            removed.for_each(|name| dropped.add(name, now));
+        let removed = self.types_removed_by(next);
+        if !removed.is_empty() {
+            let now = self.store.next_timestamp();
+            removed.iter().for_each(|name| dropped.add(name, now));
         }
         dropped
+    }
+
+    /// Document types of the active application that `next` does not have.
+    pub(crate) fn types_removed_by(&self, next: &Application) -> BTreeSet<Arc<str>> {
+        let Ok(current) = self.deployments.current() else { return BTreeSet::new() };
+        let next = stored_types(next);
+        let removed = stored_types(&current.application).into_iter().filter(|name| !next.contains(name));
+        removed.map(Arc::from).collect()
     }
 
     /// Like [`Node::removed_by`], for a node outside of a cluster. A new or returning type has no documents:
@@ -369,7 +390,7 @@ impl Node {
         let in_effect = || self.store.set_layout(layout);
         self.deployments.activate(Arc::clone(&deployment), based_on, dropped, in_effect)?;
         self.store.set_tuning(self.tuning(&deployment.application));
-        if self.cluster().is_none() {
+        if self.cluster().is_alone() {
             reindexing::deployed(self, &deployment)?;
         }
         self.upkeep.wake();
@@ -379,9 +400,9 @@ impl Node {
 
     /// Store settings for an application's documents.
     fn tuning(&self, application: &Application) -> StoreTuning {
-        match self.cluster() {
-            Some(_) => store_tuning_in_a_cluster(application),
-            None => store_tuning(application),
+        match self.cluster().is_alone() {
+            true => store_tuning(application),
+            false => store_tuning_in_a_cluster(application),
         }
     }
 
@@ -403,9 +424,7 @@ impl Node {
     /// True if an application is active, documents can be written, and the cluster, if any, counts on the
     /// node.
     fn is_ready(&self) -> bool {
-        self.deployments.current().is_ok()
-            && self.unfit().is_none()
-            && self.cluster().is_none_or(|cluster| cluster.serves().is_ok())
+        self.deployments.current().is_ok() && self.unfit().is_none() && self.cluster().serves().is_ok()
     }
 
     /// Gauges that are read when metrics are requested.
@@ -485,7 +504,8 @@ impl Node {
             self.query_memory.taken() as f64,
         ));
         gauges.extend(self.models.gauges());
-        gauges.extend(self.cluster().map(|cluster| cluster.gauges()).unwrap_or_default());
+        gauges.extend(self.cluster().member().map(|member| member.gauges()).unwrap_or_default());
+        gauges.extend(self.cluster_view.get().map(|view| view.gauges()).unwrap_or_default());
         gauges
     }
 

@@ -16,15 +16,22 @@ mod shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use millrace_cluster::DroppedTypes;
 use millrace_cluster::reindexing::ReindexedApplication;
-use millrace_schema::ClusterDocument;
+use millrace_document::Timestamp;
 use millrace_schema::change::ChangeEffect;
+use millrace_schema::{Application, ClusterDocument};
 use serde_json::Value;
 
 pub(crate) use self::alone::LocalReindexings;
-pub(crate) use self::shared::{received, write};
+pub(crate) use self::shared::{read, write};
 use crate::{CompiledApplication, Error, Node};
+
+/// Maximum distance of a removal of a type from the present. Documents that were rewritten under a later time
+/// are of a node whose clock is wrong.
+const AHEAD_MAX: Duration = Duration::from_secs(1800);
 
 /// Document types by content cluster.
 pub type Chosen = millrace_cluster::reindexing::ChosenTypes;
@@ -35,9 +42,45 @@ pub type Chosen = millrace_cluster::reindexing::ChosenTypes;
 /// # Errors
 /// The change could not be stored.
 pub fn deployed(node: &Node, deployment: &CompiledApplication) -> Result<(), Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().deployed(&reindexed(deployment)).map_err(|error| kept(&error)),
-        Some(cluster) => shared::deployed(&**cluster, &reindexed(deployment)),
+        Some(member) => shared::deployed(&**member, &reindexed(deployment)),
+    }
+}
+
+/// Every removal of a document type known to this node, and those by an application that is about to be
+/// published, see [`Node::removed_by`]. The removals are as of a time that no document is rewritten after: a
+/// node that reindexes a type may learn of its removal later. May wait for coordination.
+///
+/// # Errors
+/// Coordination cannot be reached; the reindexing of removed types may be halted, see [`not_removed`].
+pub fn removed_by(node: &Node, next: &Application) -> Result<DroppedTypes, Error> {
+    let types = node.types_removed_by(next);
+    let until = match (node.cluster().member(), node.deployments().current()) {
+        (Some(cluster), Ok(deployment)) if !types.is_empty() => {
+            shared::halt(&**cluster, &reindexed(&deployment), &types)?
+        }
+        _ => Timestamp::default(),
+    };
+    let mut dropped = node.removed_by(next);
+    // No store takes a time that is far in the future.
+    let latest = Timestamp((millrace_env::unix_time() + AHEAD_MAX).as_micros() as u64);
+    types.iter().for_each(|name| dropped.add(name, until.min(latest)));
+    Ok(dropped)
+}
+
+/// Lets the reindexing of types continue whose removal was not published after all. May wait for
+/// coordination.
+///
+/// # Errors
+/// Coordination cannot be reached: it continues after the next deployment.
+pub fn not_removed(node: &Node, next: &Application) -> Result<(), Error> {
+    let types = node.types_removed_by(next);
+    match node.cluster().member() {
+        Some(cluster) if !types.is_empty() => {
+            shared::change(&**cluster, |record| record.types.resume(&types))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -47,7 +90,7 @@ pub fn deployed(node: &Node, deployment: &CompiledApplication) -> Result<(), Err
 /// # Errors
 /// The marks could not be stored.
 pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().mark(chosen, speed).map_err(|error| kept(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.mark(chosen, speed, now_ms())),
     }
@@ -59,7 +102,7 @@ pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
 /// # Errors
 /// The speed could not be stored.
 pub fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().set_speed(chosen, speed).map_err(|error| kept(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.set_speed(chosen, speed)),
     }
@@ -70,17 +113,17 @@ pub fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Err
 /// # Errors
 /// Another version of the program has written the state.
 pub fn render(node: &Node, deployment: &CompiledApplication) -> Result<Value, Error> {
-    match node.cluster() {
+    match node.cluster().member() {
         None => Ok(render::types(&node.reindexings().types(), deployment)),
-        Some(cluster) => Ok(render::types(&shared::status(&**cluster)?, deployment)),
+        Some(cluster) => Ok(render::types(&shared::status(node, &**cluster)?, deployment)),
     }
 }
 
 /// Progress of the running reindexing, 0 to 1; the least advanced one if several run; 1 if none.
 pub fn progress(node: &Node) -> f64 {
-    match node.cluster() {
+    match node.cluster().member() {
         None => node.reindexings().progress(),
-        Some(cluster) => shared::status(&**cluster).map_or(1.0, |types| types.progress()),
+        Some(cluster) => shared::status(node, &**cluster).map_or(1.0, |types| types.progress()),
     }
 }
 

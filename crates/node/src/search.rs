@@ -51,8 +51,8 @@ async fn answer<T: Send + 'static>(
     gathers: bool,
     finish: impl FnOnce(SearchOutcome) -> T + Send + 'static,
 ) -> Result<T, Error> {
-    if let Some(cluster) = request.node.cluster().filter(|_| gathers) {
-        return spread::run(request, &**cluster, finish).await;
+    if gathers && let Some(cluster) = request.node.cluster().view()? {
+        return spread::run(request, cluster, finish).await;
     }
     let working = request.clone();
     let work = move || run::run(working).map(finish);
@@ -65,7 +65,7 @@ async fn answer<T: Send + 'static>(
 /// # Errors
 /// As [`scope`].
 fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
-    let Some(cluster) = node.cluster() else { return Ok(None) };
+    let Some(cluster) = node.cluster().view()? else { return Ok(None) };
     let ViewScope::Groups(groups) = scope(query)? else { return Ok(None) };
     let [group] = &groups[..] else { return Ok(None) };
     let buckets = match cluster.owners(Some(&groups)) {

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use millrace_content::{ContentNode, JoiningCluster, PeerPort, TransferPace};
+use millrace_content::{ContentMember, ContentNode, PeerPort, TransferPace};
 use millrace_coordination::EtcdCoordination;
 use millrace_env::await_or_exit;
 use millrace_gateway::NodeServer;
@@ -98,10 +98,13 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Interval of checks for renewed certificates.
 const RENEW: Duration = Duration::from_secs(30);
 
+/// The node's part in the cluster, once it has one.
+pub type JoinedPart = OnceLock<Arc<ContentNode>>;
+
 /// A node's part in a cluster, while the server runs.
 pub struct ClusterNode {
     membership: ClusterMembership,
-    joining: Arc<JoiningCluster>,
+    part: Arc<JoinedPart>,
     /// Recommended changes for an operator.
     warnings: Arc<[String]>,
     tasks: Vec<JoinHandle<()>>,
@@ -150,8 +153,8 @@ impl ClusterNode {
         let membership = ClusterMembership::join(Arc::new(etcd), own)
             .await
             .map_err(|error| Error::Cluster(error.to_string()))?;
-        let joining = Arc::new(JoiningCluster::new(membership.clone()));
-        node.join(Arc::clone(&joining) as Arc<dyn millrace_node::cluster::ClusterView>);
+        node.join(Arc::new(ContentMember::new(membership.clone())));
+        let part = Arc::new(JoinedPart::default());
         let (trust, intake) = (server.settings().trust.clone(), server.intake());
         let port = PeerPort {
             listener,
@@ -161,12 +164,12 @@ impl ClusterNode {
         let of_content = take_part(
             Arc::clone(node),
             membership.clone(),
-            Arc::clone(&joining),
+            Arc::clone(&part),
             port,
             settings.transfer_rate_max,
         );
-        let of_health = standing::watch(Arc::clone(node), membership.clone(), Arc::clone(&joining));
-        let of_packages = follow_packages(Arc::clone(node), membership.clone(), Arc::clone(&joining));
+        let of_health = standing::watch(Arc::clone(node), membership.clone(), Arc::clone(&part));
+        let of_packages = follow_packages(Arc::clone(node), membership.clone(), Arc::clone(&part));
         let mut tasks = vec![
             tokio::spawn(await_or_exit("the task that takes part in the cluster", of_content)),
             tokio::spawn(await_or_exit("the task that watches over the node's health", of_health)),
@@ -174,16 +177,16 @@ impl ClusterNode {
         ];
         let of_trust = |trust| tokio::spawn(await_or_exit("the task that renews certificates", renew(trust)));
         tasks.extend(trust.map(of_trust));
-        Ok(ClusterNode { membership, joining, warnings: warnings.into(), tasks })
+        Ok(ClusterNode { membership, part, warnings: warnings.into(), tasks })
     }
 
     /// Endpoints of a cluster's node: on the data port, and on the deployment port.
     pub fn routers(&self, node: &Arc<Node>) -> (Router, Router) {
-        let (joining, membership) = (Arc::clone(&self.joining), self.membership.clone());
+        let (part, membership) = (Arc::clone(&self.part), self.membership.clone());
         let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
         let figures = Arc::new(move || NodeFigures {
             warnings: warnings.iter().cloned().chain(membership.warnings(of_node.generation())).collect(),
-            ..figures(&of_node, &membership, &joining)
+            ..figures(&of_node, &membership, &part)
         });
         let own = Arc::clone(&figures);
         let own_key = self.membership.clone();
@@ -254,7 +257,7 @@ impl ClusterNode {
     /// Leaves the cluster.
     pub async fn leave(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
-        if let Some(part) = self.joining.part() {
+        if let Some(part) = self.part.get() {
             part.stop();
         }
         self.membership.leave().await;
@@ -264,14 +267,20 @@ impl ClusterNode {
 async fn take_part(
     node: Arc<Node>,
     membership: ClusterMembership,
-    joining: Arc<JoiningCluster>,
+    part: Arc<JoinedPart>,
     port: PeerPort,
     cap: Option<u64>,
 ) {
     let store = node.store().clone();
-    let pace = TransferPace { cap, slowest: Box::new(move || node.take_slowest().to_vec()) };
+    let measured = Arc::clone(&node);
+    let pace = TransferPace { cap, slowest: Box::new(move || measured.take_slowest().to_vec()) };
     match ContentNode::start(store, membership, port, pace).await {
-        Ok(part) => joining.joined(part),
+        Ok(joined) => {
+            if part.set(Arc::clone(&joined)).is_err() {
+                tracing::warn!("the node has its part in the cluster already");
+            }
+            node.joined(joined);
+        }
         Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
     }
 }
@@ -292,7 +301,7 @@ async fn renew(trust: Arc<NodeTrust>) {
 }
 
 /// Activates every package that is published.
-async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, joining: Arc<JoiningCluster>) {
+async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, part: Arc<JoinedPart>) {
     let mut pictures = membership.pictures();
     // The application that was active before the node stopped.
     let mut activated = node.generation();
@@ -300,7 +309,7 @@ async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, joining
     loop {
         let package = pictures.borrow_and_update().package.clone();
         if let Some(package) = package.filter(|package| package.generation > activated) {
-            match activate(&node, &membership, &joining, &package).await {
+            match activate(&node, &membership, &part, &package).await {
                 Ok(()) => {
                     activated = package.generation;
                     membership.activated(activated);
@@ -338,7 +347,7 @@ enum ActivationFault {
 async fn activate(
     node: &Arc<Node>,
     membership: &ClusterMembership,
-    joining: &JoiningCluster,
+    part: &JoinedPart,
     package: &millrace_membership::PublishedPackage,
 ) -> Result<(), ActivationFault> {
     // Dropped types are processed at once: the package may take minutes to arrive and to be compiled.
@@ -346,7 +355,7 @@ async fn activate(
     let drop_types = move || dropped.iter().try_for_each(|dropped| dropping.drop_types(dropped));
     tokio::task::spawn_blocking(drop_types).await??;
     // A part that starts later reads it from the store.
-    if let (Some(part), Some(dropped)) = (joining.part(), &package.dropped) {
+    if let (Some(part), Some(dropped)) = (part.get(), &package.dropped) {
         part.observe(dropped.newest());
     }
     let archive = membership.fetch(package).await?;

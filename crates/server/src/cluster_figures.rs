@@ -2,18 +2,20 @@
 
 use millrace_cluster::distributor::{OperationProgress, OperationView};
 use millrace_cluster::{ClusterState, NodeKey};
-use millrace_content::{ContentNode, IncomingTransfer, JoiningCluster};
+use millrace_content::{ContentNode, IncomingTransfer};
 use millrace_membership::{
     BucketFigures, ClusterMembership, IdealFigures, NodeFigures, OperationFigures, PaceFigures,
     TransferFigures,
 };
 use millrace_node::Node;
 
+use crate::cluster::JoinedPart;
+
 /// Maximum number of operations that are listed individually.
 const OPERATIONS: usize = 20;
 
 /// Collects the state of the node's data and its transfers.
-pub fn figures(node: &Node, membership: &ClusterMembership, joining: &JoiningCluster) -> NodeFigures {
+pub fn figures(node: &Node, membership: &ClusterMembership, part: &JoinedPart) -> NodeFigures {
     let status = node.store().status();
     let mut figures = NodeFigures {
         name: membership.settings().name.clone(),
@@ -27,7 +29,7 @@ pub fn figures(node: &Node, membership: &ClusterMembership, joining: &JoiningClu
         bytes: status.segment_bytes + status.tail_bytes,
         ..NodeFigures::default()
     };
-    if let Some(part) = joining.part() {
+    if let Some(part) = part.get() {
         add_part(&mut figures, part);
         let state = membership.states().borrow().clone();
         figures.divided_groups = state.as_ref().map_or(0, |state| state.spread().groups().count() as u64);

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_content::JoiningCluster;
 use millrace_membership::ClusterMembership;
 use millrace_node::{Node, UnhealthyReason};
+
+use crate::cluster::JoinedPart;
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,7 +20,7 @@ const GIVING_UP_MAX: Duration = Duration::from_secs(10);
 const EXIT_STATUS: i32 = 70;
 
 /// Watches the node until the task is aborted.
-pub async fn watch(node: Arc<Node>, membership: ClusterMembership, joining: Arc<JoiningCluster>) {
+pub async fn watch(node: Arc<Node>, membership: ClusterMembership, part: Arc<JoinedPart>) {
     let (mut told, mut last) = (None, None);
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -36,7 +37,7 @@ pub async fn watch(node: Arc<Node>, membership: ClusterMembership, joining: Arc<
         match unfit {
             None => {}
             Some(UnhealthyReason::OutOfSpace { .. }) => membership.out_of_space(),
-            Some(reason @ UnhealthyReason::CannotSync(_)) => give_up(&reason, &membership, &joining).await,
+            Some(reason @ UnhealthyReason::CannotSync(_)) => give_up(&reason, &membership, &part).await,
         }
     }
 }
@@ -50,9 +51,9 @@ fn tell(name: &str, standing: Option<&str>) {
 
 /// Ends the process, so that other nodes take over its buckets: at once, because it revokes its registration.
 /// It does not announce the stop, so that a node that gives up repeatedly is kept out for longer each time.
-async fn give_up(reason: &UnhealthyReason, membership: &ClusterMembership, joining: &JoiningCluster) {
+async fn give_up(reason: &UnhealthyReason, membership: &ClusterMembership, part: &JoinedPart) {
     tracing::error!(%reason, "this node gives its buckets up and ends");
-    let part = joining.part().cloned();
+    let part = part.get().cloned();
     let end = async {
         if let Some(part) = part {
             // The promises of this node must end before its registration does.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::reindexing::ReindexEvent;
+use millrace_cluster::reindexing::{ReindexEvent, ReindexNotes};
 use millrace_cluster::{DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentId, Timestamp};
 
@@ -59,21 +59,67 @@ impl SimPackage {
         self.rules.get(document_type).copied().unwrap_or_default()
     }
 
-    /// The next package, in which the indexing statements of a type are changed, if one is given.
-    pub fn reruled(&self, changed: Option<&'static str>) -> SimPackage {
+    /// The next package, in which the indexing statements of all types are changed if `changes` is set.
+    pub fn reruled(&self, changes: bool) -> SimPackage {
         let mut next = SimPackage { generation: self.generation + 1, ..self.clone() };
-        next.rules.extend(changed.map(|name| (name, next.generation)));
+        let changed = next.rules.values_mut().filter(|_| changes);
+        changed.for_each(|rule| *rule = next.generation);
         next
     }
 }
 
+/// A removal of a type that a node has begun to deploy: reindexing of the type is being halted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BegunRemoval {
+    /// Generation of the node's package.
+    generation: u64,
+    /// Last change of the record when it began.
+    changed: Option<u64>,
+}
+
 impl SimWorld {
-    /// Deploys, at a node, a package that differs from the node's by one type.
+    /// Deploys, at a node, a package that differs from the node's by one type. Before a type is removed, its
+    /// reindexing is halted.
     pub fn deploy(&mut self, key: NodeKey) {
+        let halts = self.options.reindexing && self.options.sabotage != Some(Sabotage::RemovedWhileReindexed);
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive && !node.frozen) else { return };
+        if !halts || !node.package.types.contains(CHANGING_TYPE) {
+            return self.deploy_as_of(key, Timestamp::default());
+        }
+        let (Some(notes), Some(application)) = (node.notes.clone(), node.application.clone()) else { return };
+        let mut record = notes.record.following(&application).unwrap_or_else(|| notes.record.clone());
+        if record.generation < application.generation {
+            // It is not known how the package differs from the one that was taken into account last.
+            return;
+        }
+        record.types.halt(&BTreeSet::from([Arc::from(CHANGING_TYPE)]));
+        node.removal = Some(BegunRemoval { generation: application.generation, changed: notes.changed });
+        let (incarnation, guard) = (node.incarnation, notes.changed);
+        self.note(|| format!("n{key} halts the reindexing of {CHANGING_TYPE}"));
+        let notes = vec![record.note()];
+        let message = SimMessage::WriteNotes { from: key, incarnation, job: None, guard, notes };
+        self.send(SimAddress::Node(key), SimAddress::Coordination, message);
+    }
+
+    /// Deploys the removal that a node has begun, once it receives that reindexing is halted.
+    pub fn go_on_removing(&mut self, key: NodeKey, notes: &ReindexNotes) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let Some(begun) = node.removal.filter(|begun| begun.changed != notes.changed) else { return };
+        node.removal = None;
+        let mut runs = notes.record.types.runs();
+        let halted = runs.all(|(_, name, run)| **name != *CHANGING_TYPE || !run.is_active());
+        if halted && node.package.generation == begun.generation {
+            self.deploy_as_of(key, notes.rewritten_until(&BTreeSet::from([Arc::from(CHANGING_TYPE)])));
+        }
+    }
+
+    /// Deploys a package that differs from the node's by one type; a removal is not as of an earlier time
+    /// than this.
+    fn deploy_as_of(&mut self, key: NodeKey, until: Timestamp) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive && !node.frozen) else { return };
         // A hybrid clock: above all timestamps that the node has seen.
-        let at = Timestamp(node.now(now).wall_us.max(node.storage.newest_seen().0 + 1));
+        let at = Timestamp(node.now(now).wall_us.max(node.storage.newest_seen().0 + 1)).max(until);
         let based_on = node.package.generation;
         let next = Arc::new(node.package.followed(at));
         self.note(|| format!("n{key} deploys {next:?}"));
@@ -136,6 +182,7 @@ impl SimWorld {
         node.activating = false;
         let application = Arc::new(reindexed(Some(&node.package), &package));
         node.package = Arc::clone(&package);
+        node.application = Some(Arc::clone(&application));
         self.reindex(key, vec![ReindexEvent::Application(application)]);
         self.note(|| format!("n{key} has generation {} active", package.generation));
     }

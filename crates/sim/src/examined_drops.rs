@@ -1,7 +1,7 @@
 //! Drops of a group whose documents were examined before: all of them must have the namespace of the request.
 //!
 //! The owner's node decides, as `DELETE` of a group does: it finds the way to its own replica, takes the
-//! horizon of the bucket, counts the documents, and drops up to the newest counted one. Time passes between
+//! horizon of the group, counts the documents, and drops up to the horizon. Time passes between
 //! these steps.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use millrace_cluster::distributor::{
     ClientWrite, DistributorEvent, DocumentChange, DropHorizon, NoRoute, RequestTicket,
 };
 use millrace_cluster::{ClusterVersion, Incarnation, NodeKey};
-use millrace_document::{DocumentId, DropScope, Timestamp};
+use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 
 use crate::Sabotage;
 use crate::clients::PATIENCE;
@@ -80,22 +80,23 @@ impl SimWorld {
             return self.examine_later(key, drop, step);
         }
         match step {
-            ExaminationStep::Horizon { version } => match node.distributor.drop_horizon(drop.bucket) {
-                Ok(horizon) => self.examine_later(key, drop, ExaminationStep::Count { version, horizon }),
-                Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
-            },
+            ExaminationStep::Horizon { version } => {
+                let group = self.history.operations[&drop.operation].intent.id().group();
+                let now = node.now(now);
+                match node.distributor.drop_horizon(drop.bucket, group, now) {
+                    Ok(horizon) => self.examine_later(key, drop, ExaminationStep::Count { version, horizon }),
+                    Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
+                }
+            }
             ExaminationStep::Count { version, horizon } => {
                 let id = self.history.operations[&drop.operation].intent.id().clone();
                 let until = if blind { Timestamp(u64::MAX) } else { horizon.until };
-                let newest = newest_counted(node, drop.bucket, &id, until);
-                let counts = node.distributor.vouches(version, node.now(now));
-                match newest.filter(|_| counts) {
-                    Some(until) => {
-                        self.note_examined(key, drop, &id);
-                        let horizon = DropHorizon { until, ..horizon };
-                        self.examine_later(key, drop, ExaminationStep::Drop { horizon });
-                    }
-                    None => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
+                let counted = counts(node, drop.bucket, &id, until);
+                if counted && node.distributor.vouches(version, node.now(now)) {
+                    self.note_examined(key, drop, &id);
+                    self.examine_later(key, drop, ExaminationStep::Drop { horizon });
+                } else {
+                    self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten);
                 }
             }
             ExaminationStep::Drop { horizon } => {
@@ -164,19 +165,11 @@ fn is_in_scope(bucket: BucketId, like: &DocumentId, id: &DocumentId) -> bool {
     id.group() == like.group() && id.document_type() == like.document_type() && bucket.contains(id.location())
 }
 
-/// Time of the newest document in scope that is not after the horizon; `None` if there are no documents, or
-/// some of another namespace.
-fn newest_counted(
-    node: &SimNode,
-    bucket: BucketId,
-    like: &DocumentId,
-    until: Timestamp,
-) -> Option<Timestamp> {
+/// True if there are documents in scope that are not after the horizon, and all of them have the namespace.
+fn counts(node: &SimNode, bucket: BucketId, like: &DocumentId, until: Timestamp) -> bool {
     let documents = node.storage.documents(bucket);
-    let counted: Vec<_> = documents
-        .iter()
-        .filter(|version| is_in_scope(bucket, like, &version.id) && version.timestamp <= until)
-        .collect();
-    let is_alike = counted.iter().all(|version| version.id.namespace() == like.namespace());
-    counted.iter().map(|version| version.timestamp).max().filter(|_| is_alike)
+    let counted =
+        |version: &&DocumentVersion| is_in_scope(bucket, like, &version.id) && version.timestamp <= until;
+    let mut counted = documents.iter().filter(counted).peekable();
+    counted.peek().is_some() && counted.all(|version| version.id.namespace() == like.namespace())
 }

@@ -178,6 +178,7 @@ pub(crate) fn heal(world: &mut SimWorld) {
         world.restart(key);
         if let Some(node) = world.nodes.get_mut(&key) {
             node.slow_disk = false;
+            node.removal = None;
             if matches!(node.disk, SimDisk::Full { .. }) {
                 node.disk = SimDisk::Works;
             }
@@ -220,9 +221,10 @@ impl SimWorld {
             let incarnation = node.incarnation.number() + 1;
             self.note(|| format!("n{key} starts, run {incarnation}"));
             self.come_back(key);
-            let application = self.nodes.get(&key).map(|node| Arc::new(reindexed(None, &node.package)));
-            let application = application.map(ReindexEvent::Application);
-            self.reindex(key, application.into_iter().collect());
+            let Some(node) = self.nodes.get_mut(&key) else { return };
+            let application = Arc::new(reindexed(None, &node.package));
+            node.application = Some(Arc::clone(&application));
+            self.reindex(key, vec![ReindexEvent::Application(application)]);
         }
     }
 

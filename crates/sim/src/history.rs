@@ -7,6 +7,8 @@ use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
+use crate::clients::PATIENCE;
+
 /// Identifies an operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OperationId(pub u64);
@@ -93,8 +95,6 @@ struct AcknowledgedDrop {
     /// `None`: documents of all types.
     document_type: Option<String>,
     timestamp: Timestamp,
-    /// Last operation that had begun when it was acknowledged.
-    last_before: OperationId,
 }
 
 impl AcknowledgedDrop {
@@ -217,7 +217,7 @@ impl ClientHistory {
             _ => None,
         };
         let bucket = operation.bucket.expect("a node has begun a drop that it acknowledges");
-        let drop = AcknowledgedDrop { bucket, document_type, timestamp, last_before: last };
+        let drop = AcknowledgedDrop { bucket, document_type, timestamp };
         self.last_before.insert(id, last);
         self.dropped.entry(group.clone()).or_default().push(drop);
     }
@@ -289,15 +289,19 @@ impl ClientHistory {
                 bucket,
                 document_type: Some(intent.id().document_type().to_owned()),
                 timestamp: until,
-                last_before: self.last_before[dropper],
             };
-            // Later operations may have lower timestamps, if all nodes that know of the drop are away, and
-            // the clocks of the others are behind.
+            // Later operations, and those that are executed much later, may have lower timestamps, if all nodes
+            // that know of the drop are away, and the clocks of the others are behind.
             let last = self.last_before[dropper];
+            let late = self.acknowledged_at[dropper] + PATIENCE;
             for (writer, written) in self.operations.range(..=last) {
                 let ClientOutcome::Acknowledged(timestamp) = written.heard else { continue };
+                if self.acknowledged_at[writer] > late {
+                    continue;
+                }
                 let id = written.intent.id();
                 let affected = written.intent.leaves_document()
+                    && !matches!(written.intent, ClientIntent::Rewrite(_))
                     && id.group() == intent.id().group()
                     && drop.affects(id)
                     && timestamp <= until;
@@ -324,11 +328,13 @@ impl ClientHistory {
         let last = self.contents.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
         let rewrites = std::iter::successors(Some(writer), |writer| Some(self.bases.get(writer)?.writer));
         for (writer, base) in rewrites.filter_map(|writer| Some((writer, self.bases.get(&writer)?))) {
-            // A drop misses a document that is being written at the same time.
-            let drops = self.dropped.get(id.group()).into_iter().flatten();
-            let mut before = drops.filter(|drop| drop.affects(id) && drop.last_before < writer);
-            if let Some(drop) = before.find(|drop| base.timestamp <= drop.timestamp) {
-                return Some(format!("{id}: {writer:?} has brought back what {drop:?} had removed"));
+            // Unlike a client's, its write is not one that a drop at the same time may miss.
+            if self.types.removed_at(id.document_type()).is_some_and(|removed| base.timestamp <= removed) {
+                return Some(format!("{id}: {writer:?} has brought back a document of a removed type"));
+            }
+            let mut drops = self.dropped.get(id.group()).into_iter().flatten();
+            if let Some(drop) = drops.find(|drop| drop.affects(id) && base.timestamp <= drop.timestamp) {
+                return Some(format!("{id}: {writer:?} has brought back what {drop:?} removes"));
             }
         }
         (written < last).then(|| {

@@ -12,6 +12,8 @@
 //! - all replicas of a bucket are equal, complete, and exactly where they should be;
 //! - no group was dropped together with a document that was acknowledged, and that the client's operation had
 //!   not counted;
+//! - no document is there that nodes have written again, for reindexing, and of which a client's version was
+//!   dropped, alone, with its group or with its type;
 //! - no part of a batch, the writes of one bucket, was taken on in part;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
 //! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
@@ -81,6 +83,12 @@ pub enum Sabotage {
     PartialBucketsWalked,
     /// Buckets are reindexed before nodes that have come back have reported their replicas.
     UnheardNodesPassedOver,
+    /// Documents are written again as clients modify them: a drop that is being decided does not hold them
+    /// up.
+    RewrittenLikeClients,
+    /// Document types are removed as of now, though their documents are being written again by nodes that
+    /// learn of it later.
+    RemovedWhileReindexed,
     /// Pages of reindexing count even if the bucket got another owner, or a write failed.
     EveryPageCounts,
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{Distributor, RequestTicket, Settings};
-use millrace_cluster::reindexing::{ReindexNotes, ReindexRecord, Reindexer};
+use millrace_cluster::reindexing::{ReindexNotes, ReindexRecord, ReindexedApplication, Reindexer};
 use millrace_cluster::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
 use millrace_cluster::{ClusterState, Incarnation, MachineTime, NodeKey, PullMode, RowContent};
 use millrace_document::Timestamp;
 
 use crate::batches::BatchPart;
-use crate::deployments::SimPackage;
+use crate::deployments::{BegunRemoval, SimPackage};
 use crate::disk::SimDisk;
 use crate::history::OperationId;
 use crate::message::SimMessage;
@@ -88,6 +88,10 @@ pub(crate) struct SimNode {
     pub notes_revision: u64,
     /// The page that it is reindexing.
     pub walk: Option<SimWalk>,
+    /// What its reindexer knows of its package.
+    pub application: Option<Arc<ReindexedApplication>>,
+    /// A removal of a type that is being deployed here.
+    pub removal: Option<BegunRemoval>,
     /// The first record with a reindexing, for a deliberate defect.
     pub first_run: Option<ReindexRecord>,
 }
@@ -135,6 +139,8 @@ impl SimNode {
             notes: None,
             notes_revision: 0,
             walk: None,
+            application: None,
+            removal: None,
             first_run: None,
         }
     }

@@ -21,19 +21,17 @@ use millrace_cluster::reindexing::{
 use millrace_cluster::{ClusterState, Incarnation, NodeFailure, NodeKey};
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 
-use crate::Sabotage;
 use crate::clients::PATIENCE;
-use crate::deployments::{CHANGING_TYPE, SimPackage};
+use crate::deployments::SimPackage;
 use crate::history::{ClientIntent, OperationId, RewrittenVersion};
 use crate::message::SimMessage;
 use crate::network::SimAddress;
 use crate::node::RunningOperation;
 use crate::world::{SimEvent, SimWorld};
+use crate::{Sabotage, any_document};
 
 /// Content cluster of all types.
 const CLUSTER: &str = "sim";
-/// The type that is reindexed.
-pub(crate) const REINDEXED_TYPE: &str = "note";
 /// Number of documents in a page.
 const PAGE: usize = 2;
 /// Time after which coordination is not expected to answer any more.
@@ -142,9 +140,32 @@ pub(crate) fn operate(world: &mut SimWorld) {
             let pause = world.random.micros(0, 1_000_000);
             world.pass(pause);
             world.deploy_rule(key, false);
+            if world.random.permille(500) {
+                drop_meanwhile(world, &keys);
+            }
         }
         8 => world.deploy_rule(key, false),
         _ => world.set_speed(key),
+    }
+}
+
+/// Drops groups, and removes a type or brings it back, while documents are being written again.
+fn drop_meanwhile(world: &mut SimWorld, keys: &[NodeKey]) {
+    for _ in 0..world.random.below(12) {
+        let Some(key) = world.random.pick(keys) else { return };
+        let id = any_document(world);
+        match world.random.below(20) {
+            0..3 => world.deploy(key),
+            3..8 => world.ask(key, ClientIntent::DropGroup(id.group().clone(), id)),
+            _ => world.ask(key, ClientIntent::DropExamined(id)),
+        }
+        // Others are put in their place.
+        for _ in 0..world.random.below(4) {
+            let id = any_document(world);
+            world.ask(key, ClientIntent::Put(id));
+        }
+        let pause = world.random.micros(0, 600_000);
+        world.pass(pause);
     }
 }
 
@@ -168,7 +189,7 @@ impl SimWorld {
     fn deploy_rule(&mut self, key: NodeKey, changes: bool) {
         let Some(node) = self.nodes.get(&key).filter(|node| node.alive && !node.frozen) else { return };
         let based_on = node.package.generation;
-        let next = Arc::new(node.package.reruled(changes.then_some(REINDEXED_TYPE)));
+        let next = Arc::new(node.package.reruled(changes));
         self.note(|| format!("n{key} deploys {next:?}"));
         let message = SimMessage::Publish { based_on, package: next };
         self.send(SimAddress::Node(key), SimAddress::Coordination, message);
@@ -251,6 +272,8 @@ impl SimWorld {
         }
         node.notes_revision = revision;
         node.notes = Some(Arc::clone(&notes));
+        self.go_on_removing(key, &notes);
+        let Some(node) = self.nodes.get_mut(&key) else { return };
         let mut seen = ReindexNotes::clone(&notes);
         if unnoticed {
             // The generations are followed, and the node goes on with the reindexing that it knows.
@@ -335,7 +358,8 @@ impl SimWorld {
             }
             (Err(_), Ok(route)) if unheard_counts => {
                 let nodes = node.distributor.readers(bucket, &route);
-                Ok(BucketHolders { version: route.version, nodes, full: route.full })
+                let newest = node.distributor.newest();
+                Ok(BucketHolders { version: route.version, nodes, full: route.full, newest })
             }
             (holders, _) => holders.map_err(|_| ReindexObstacle::Passing),
         }
@@ -384,7 +408,7 @@ impl SimWorld {
         let mut events = Vec::new();
         let mut open = BTreeSet::new();
         for version in page {
-            let (ticket, event) = self.rewrite(key, &state, version, rule);
+            let (ticket, event) = self.rewrite(key, &state, version, (rule, walk.until));
             open.insert(ticket);
             events.push(event);
         }
@@ -400,7 +424,7 @@ impl SimWorld {
         key: NodeKey,
         state: &ClusterState,
         read: DocumentVersion,
-        rule: u64,
+        (rule, until): (u64, Timestamp),
     ) -> (RequestTicket, DistributorEvent) {
         let id = read.id.clone();
         let origin = origin_of(&read).expect("every document is from an operation");
@@ -424,11 +448,17 @@ impl SimWorld {
         let running = RunningOperation { operation, floor, type_removed, holders, hops: 0, part: None };
         node.under_way.insert(ticket, running);
         let body = body(operation, rule, origin);
-        let modify = move |found: Option<DocumentVersion>| {
-            let is_same = found.is_some_and(|found| found.timestamp == read.timestamp);
+        let base = read.timestamp;
+        let modify = move |found: Option<DocumentVersion>, body| {
+            let is_same = found.is_some_and(|found| found.timestamp == base);
             Ok(if is_same { DecidedModification::Put(body) } else { DecidedModification::Nothing })
         };
-        let change = DocumentChange::Modify { id, modify: Box::new(modify) };
+        let change = match self.options.sabotage {
+            Some(Sabotage::RewrittenLikeClients) => {
+                DocumentChange::Modify { id, modify: Box::new(move |found| modify(found, body)) }
+            }
+            _ => DocumentChange::Rewrite { id, base, until, body },
+        };
         (ticket, DistributorEvent::Write(ClientWrite { ticket, deadline, change }))
     }
 
@@ -530,9 +560,12 @@ impl SimWorld {
 
     /// A document that has not the newest rule.
     fn without_last_rule(&self) -> Option<String> {
-        let rule = self.coordination.package().rule(REINDEXED_TYPE);
-        let mut all = self.newest_documents(REINDEXED_TYPE);
-        let (id, newest) = all.find(|(_, newest)| rule_of(newest) != Some(rule))?;
+        let package = self.coordination.package();
+        let all = package.types.iter().flat_map(|name| {
+            let rule = package.rule(name);
+            self.newest_documents(name).map(move |(id, newest)| (id, rule, newest))
+        });
+        let (id, rule, newest) = all.into_iter().find(|(_, rule, newest)| rule_of(newest) != Some(*rule))?;
         Some(format!("{id} has rule {:?} at the end, not {rule}", rule_of(&newest)))
     }
 
@@ -553,6 +586,6 @@ impl SimWorld {
 }
 
 fn chosen() -> ChosenTypes {
-    debug_assert_ne!(REINDEXED_TYPE, CHANGING_TYPE, "documents of this type are written again");
-    ChosenTypes::from([(Arc::from(CLUSTER), vec![Arc::from(REINDEXED_TYPE)])])
+    let types = SimPackage::default().types;
+    ChosenTypes::from([(Arc::from(CLUSTER), types.into_iter().map(Arc::from).collect())])
 }

@@ -108,6 +108,9 @@ impl SimWorld {
         node.storage.set_names_synced(self.options.sabotage != Some(Sabotage::NamesNotSynced));
         let application = Arc::new(reindexed(None, &node.package));
         self.nodes.insert(key, node);
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.application = Some(Arc::clone(&application));
+        }
         self.reindex(key, vec![ReindexEvent::Application(application)]);
         self.at(Duration::ZERO, SimEvent::Beat { node: key });
         key

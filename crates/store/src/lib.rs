@@ -67,4 +67,5 @@ pub use times::{DurationHistogram, WriteTimes};
 pub use tuning::StoreTuning;
 pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};
+pub use write::rewrites::RewritePause;
 pub use write::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteDurability};

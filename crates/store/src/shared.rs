@@ -26,6 +26,7 @@ use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
 use crate::write::backlog::SealBacklog;
 use crate::write::follow::FollowerSlot;
+use crate::write::rewrites::RewriteGate;
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
 
@@ -46,6 +47,7 @@ pub(crate) struct StoreContext {
     pub follower: FollowerSlot,
     opened: Instant,
     pub write_numbers: WriteNumbers,
+    pub rewrites: RewriteGate,
     /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
@@ -127,6 +129,7 @@ impl StoreContext {
             alarm: BackgroundAlarm::default(),
             follower: FollowerSlot::default(),
             write_numbers: WriteNumbers::default(),
+            rewrites: RewriteGate::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),

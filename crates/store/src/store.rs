@@ -27,9 +27,9 @@ use crate::write::batch::RefusedBatch;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::write::committer::PendingWrites;
 use crate::{
-    CommitFollower, CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions,
-    StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope, VisitPage,
-    WriteDurability, WriteRefusal, WriteTimes,
+    CommitFollower, CommittedWrite, DocumentWrite, Error, RewritePause, StoreLayout, StoreModification,
+    StoreOptions, StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope,
+    VisitPage, WriteDurability, WriteRefusal, WriteTimes,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -243,14 +243,22 @@ impl Store {
         self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Now)
     }
 
+    /// Suspends rewrites ([`Store::sweep`]) until the returned value is dropped; waits for those in progress.
+    /// The calling thread must not sweep meanwhile, nor drop other than with [`Store::drop_group_until`].
+    pub fn pause_rewrites(&self) -> RewritePause<'_> {
+        self.inner.shared.rewrites.pause()
+    }
+
     /// Drops the documents of a group and type as of the time `until`, which is that of a document of the
     /// group in a view. Later writes are unaffected, so that a decision based on a view still holds when it
-    /// is executed.
+    /// is executed. The view was opened during the pause: otherwise a document that it has shown may have
+    /// been rewritten since, under a later time.
     ///
     /// # Errors
     /// The drop cannot be made durable.
     pub fn drop_group_until(
         &self,
+        _pause: &RewritePause<'_>,
         document_type: &str,
         group: &DocumentGroup,
         until: Timestamp,
@@ -261,7 +269,8 @@ impl Store {
             "a drop until {until:?} is of a time that no view can have shown: {newest:?}"
         );
         let document_type = Some(document_type.to_owned());
-        self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Until(until))
+        let scope = MarkScope::Group { document_type, group: group.key(), part: None };
+        self.put_mark(scope, MarkTime::Until(until))
     }
 
     /// Drops all documents of a type, as [`Store::drop_group`] does.
@@ -294,7 +303,13 @@ impl Store {
         &self.inner.sealer
     }
 
+    /// Marks a scope as dropped, between rewrites: a version that was read before is not written again after.
     fn mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
+        let _pause = self.pause_rewrites();
+        self.put_mark(scope, time)
+    }
+
+    fn put_mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
         let shared = &self.inner.shared;
         shared.check_open()?;
         shared.mark(scope, time)?;

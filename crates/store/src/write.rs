@@ -10,6 +10,7 @@ mod deferred;
 pub(crate) mod follow;
 pub(crate) mod lanes;
 mod queue;
+pub(crate) mod rewrites;
 pub(crate) mod timestamps;
 
 use std::fmt;
@@ -44,17 +45,38 @@ pub enum StoreChange {
     /// Applies a function. It sees the newest version, and no other write of this document comes between; it
     /// runs on a thread of the store, and should be quick.
     Modify(Modify),
+    /// Replaces the version of a timestamp by a document that says the same in another form, at no client's
+    /// request: a newer version stays, and so does a drop. See [`crate::Store::sweep`].
+    Rewrite {
+        /// Timestamp of the version.
+        base: Timestamp,
+        /// Time that the new version must not be later than; for the owner of a bucket in a cluster. The
+        /// drops of a store on its own wait for rewrites.
+        until: Timestamp,
+        /// The document.
+        document: Document,
+    },
 }
 
 impl StoreChange {
-    /// Applies this modification if the document still has the version of that timestamp; a newer version
-    /// stays as it is.
-    pub fn if_unchanged(timestamp: Timestamp, modification: StoreModification) -> Self {
-        StoreChange::Modify(Box::new(move |found| {
-            let unchanged = found.is_some_and(|(_, found)| found == timestamp);
-            Ok(if unchanged { modification } else { StoreModification::Nothing })
-        }))
+    /// The change of a document that was found as of this time, at no client's request; a newer version
+    /// stays as it is. A document that takes its place is not later than `until`. `None`: there is nothing to
+    /// change.
+    pub fn of_found(base: Timestamp, until: Timestamp, modification: StoreModification) -> Option<Self> {
+        Some(match modification {
+            StoreModification::Put(document) => StoreChange::Rewrite { base, until, document },
+            StoreModification::Remove => StoreChange::Modify(if_unchanged(base, StoreModification::Remove)),
+            StoreModification::Nothing => return None,
+        })
     }
+}
+
+/// Applies a modification if the document still has the version of that timestamp.
+pub(crate) fn if_unchanged(timestamp: Timestamp, modification: StoreModification) -> Modify {
+    Box::new(move |found| {
+        let unchanged = found.is_some_and(|(_, found)| found == timestamp);
+        Ok(if unchanged { modification } else { StoreModification::Nothing })
+    })
 }
 
 /// Function that decides on a document, given its current content and timestamp.
@@ -67,6 +89,7 @@ impl fmt::Debug for StoreChange {
             StoreChange::Put(document) => f.debug_tuple("Put").field(document).finish(),
             StoreChange::Remove => f.write_str("Remove"),
             StoreChange::Modify(_) => f.write_str("Modify(…)"),
+            StoreChange::Rewrite { base, .. } => write!(f, "Rewrite({})", base.0),
         }
     }
 }

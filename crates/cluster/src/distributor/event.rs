@@ -48,6 +48,19 @@ pub enum DocumentChange {
         /// Function that decides the result.
         modify: Modify,
     },
+    /// Replaces a version by one that says the same in another form, at no client's request. It is written
+    /// only while the version is the newest, and no drop of the document is in progress or being decided:
+    /// otherwise the drop would miss it. By a later state, the outcome is that it has to be made anew.
+    Rewrite {
+        /// Identifier of the document.
+        id: DocumentId,
+        /// Timestamp of the version.
+        base: Timestamp,
+        /// Time that the new version must not be later than.
+        until: Timestamp,
+        /// The new fields in the wire form.
+        body: Arc<[u8]>,
+    },
     /// Drops documents of one bucket as a whole.
     Drop {
         /// Identifier of the bucket.
@@ -63,20 +76,18 @@ pub enum DocumentChange {
     Finish(UnfinishedRow),
 }
 
-/// A time up to which all rows of a bucket are on its replicas: later ones have later timestamps.
+/// A time up to which all rows of a group in a bucket are on its replicas, and a claim on the group: rows of
+/// clients that come from now on are later, and no document of the group is rewritten.
 ///
 /// A client that decides on a drop from the contents of a replica takes the horizon first, examines the
-/// replica, and drops only up to the horizon: rows that arrive meanwhile are not affected. The distributor
-/// refuses the drop once the horizon is no longer valid.
+/// replica, and drops up to the horizon: rows that arrive meanwhile are not affected. The distributor refuses
+/// the drop once the claim has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropHorizon {
-    /// Time of the horizon. A drop may use an earlier one.
+    /// Time of the horizon.
     pub until: Timestamp,
-    /// Version of the cluster state by which the node is the owner.
-    pub version: ClusterVersion,
-    /// Number of rows of earlier owners that the node had been asked to finish: they have timestamps of their
-    /// own.
-    pub finishes: u64,
+    /// Identifies the claim at its distributor.
+    pub claim: u64,
 }
 
 /// Decides on the new state of a document from its newest version, which may be a removal; `None` if it never
@@ -114,6 +125,7 @@ impl fmt::Debug for DocumentChange {
             DocumentChange::Put { id, body } => write!(f, "Put({id}, {} bytes)", body.len()),
             DocumentChange::Remove(id) => write!(f, "Remove({id})"),
             DocumentChange::Modify { id, .. } => write!(f, "Modify({id})"),
+            DocumentChange::Rewrite { id, base, .. } => write!(f, "Rewrite({id}, {})", base.0),
             DocumentChange::Drop { bucket, scope, until } => {
                 write!(f, "Drop({bucket}, {scope:?}, {until:?})")
             }

@@ -10,7 +10,7 @@ use millrace_document::Timestamp;
 use super::buckets::{OwnedBucket, TrackedReplica};
 use super::machine::Distributor;
 use super::peers::RequestPurpose;
-use super::requests::{RequestId, RequestStage};
+use super::requests::{ClientRequestKind, RequestId, RequestStage};
 use super::{DistributorEffect, RequestError};
 use crate::confirmation::lapse;
 use crate::owners::BucketOwners;
@@ -36,6 +36,7 @@ impl Distributor {
         self.since = self.now.monotonic;
         self.confirmation.begin(&state);
         self.upkeep.forget_all();
+        self.claims.end_all();
         self.peers.begin(self.version, &|node| stays.contains(&node));
         let asked = self.nodes_to_hear(&state);
         let divided = self.divided_buckets(&state);
@@ -142,6 +143,10 @@ impl Distributor {
             if !continues {
                 request.outdate();
             }
+            if !continues && matches!(request.kind, ClientRequestKind::Rewrite(_)) {
+                self.give_up(id, effects);
+                continue;
+            }
             match &mut request.stage {
                 // It starts to wait again, regardless of the previous reason.
                 RequestStage::Waiting if !continues => self.advance(id, effects),
@@ -190,9 +195,20 @@ impl Distributor {
         Some(request.bucket)
     }
 
+    /// Ends a rewrite whose bucket another node may have owned in between.
+    fn give_up(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
+        let request = self.requests.slots.get(&id).expect("an operation that is given up is under way");
+        let (bucket, is_sent) = (request.bucket, request.sent().is_some());
+        let error = if is_sent { RequestError::Unknown } else { self.moved(bucket) };
+        self.finish(id, Err(error), effects);
+    }
+
     /// Hands on an operation whose bucket has another owner now.
     fn hand_on(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let request = self.requests.slots.get(&id).expect("an operation that is handed on is under way");
+        if matches!(request.kind, ClientRequestKind::Rewrite(_)) {
+            return self.give_up(id, effects);
+        }
         let (bucket, unfinished) = (request.bucket, request.unfinished());
         let error = RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished };
         self.finish(id, Err(error), effects);

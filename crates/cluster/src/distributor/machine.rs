@@ -6,6 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 
 use super::buckets::Buckets;
+use super::claims::DropClaims;
 use super::event::{DistributorEffect, DistributorEvent};
 use super::peers::{DistributorTurn, PeerNodes, RequestPurpose};
 use super::requests::ClientRequests;
@@ -45,8 +46,7 @@ pub struct Distributor {
     pub(super) since: Duration,
     /// Version of the newest state, in which this run of the node may have no part.
     pub(super) version: ClusterVersion,
-    /// Number of rows of previous owners that this node was asked to finish.
-    pub(super) finishes: u64,
+    pub(super) claims: DropClaims,
 }
 
 impl Distributor {
@@ -70,7 +70,7 @@ impl Distributor {
             pinged: Duration::ZERO,
             since: Duration::ZERO,
             version: ClusterVersion::NONE,
-            finishes: 0,
+            claims: DropClaims::default(),
             settings,
         }
     }
@@ -118,6 +118,11 @@ impl Distributor {
     /// as older.
     pub fn observe(&mut self, seen: Timestamp) {
         self.clock.observe(seen);
+    }
+
+    /// The newest timestamp that was assigned or seen.
+    pub fn newest(&self) -> Timestamp {
+        self.clock.last()
     }
 
     /// Version of the state that this distributor acts by; `None` while it has no part in any.

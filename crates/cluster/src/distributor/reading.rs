@@ -7,7 +7,7 @@ use super::buckets::OwnedBucket;
 use super::machine::Distributor;
 use super::peers::RequestPurpose;
 use super::requests::{ClientRequest, ClientRequestKind, ModificationInput, RequestId, RequestStage};
-use super::{ClientRead, DistributorEffect, RequestError};
+use super::{ClientRead, DistributorEffect, DurableWrite, RequestError};
 use crate::{ClusterVersion, MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
 
 /// Destination of a query about a bucket.
@@ -106,6 +106,7 @@ impl Distributor {
             part: None,
             row: None,
             outdated: false,
+            dropped: false,
             bytes,
         });
         self.advance(id, effects);
@@ -201,6 +202,7 @@ impl Distributor {
                 slot.stage = RequestStage::Deciding;
                 self.decide(request, modify, newest, effects);
             }
+            ClientRequestKind::Rewrite(_) => self.checked(request, newest, effects),
             ClientRequestKind::Read | ClientRequestKind::Blind(_) => self.found(request, newest, effects),
         }
     }
@@ -220,6 +222,31 @@ impl Distributor {
             true => RequestError::Overtaken,
         };
         self.finish(request, Err(error), effects);
+    }
+
+    /// Processes the newest version of a document that is to be rewritten.
+    fn checked(
+        &mut self,
+        request: RequestId,
+        newest: Option<DocumentVersion>,
+        effects: &mut Vec<DistributorEffect>,
+    ) {
+        let newest = newest.map_or(ModificationInput::default(), |version| ModificationInput {
+            exists: version.body.is_some(),
+            timestamp: version.timestamp,
+        });
+        self.clock.observe(newest.timestamp);
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
+        let ClientRequestKind::Rewrite(rewrite) = &mut slot.kind else {
+            unreachable!("only a rewrite is checked");
+        };
+        if newest.exists && newest.timestamp == rewrite.base {
+            rewrite.is_checked = true;
+            return self.relaunch(request, effects);
+        }
+        let ModificationInput { exists, timestamp } = newest;
+        let written = DurableWrite { timestamp, existed: Some(exists), changed: false, replicas: 0 };
+        self.finish(request, Ok(written), effects);
     }
 
     fn found(

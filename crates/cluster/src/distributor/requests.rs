@@ -31,6 +31,8 @@ pub(super) struct ClientRequest {
     /// True if another owner may have written the document since it was read, or since the row was sent:
     /// before the row is sent, the newest version is checked.
     pub outdated: bool,
+    /// True if a drop of its document was sent since it began to read.
+    pub dropped: bool,
     /// Size that counts against the limit.
     pub bytes: usize,
 }
@@ -45,7 +47,19 @@ pub(super) enum ClientRequestKind {
         found: Option<ModificationInput>,
         decided: Option<DecidedModification>,
     },
+    Rewrite(PendingRewrite),
     Read,
+}
+
+/// A version that takes the place of the version that it was made from, at no client's request. Only the
+/// owner that has read that version writes it: by a later state, another owner makes it anew.
+pub(super) struct PendingRewrite {
+    pub base: Timestamp,
+    /// Time that it must not be later than.
+    pub until: Timestamp,
+    pub body: Arc<[u8]>,
+    /// True if the version was found to be the newest one.
+    pub is_checked: bool,
 }
 
 /// State of a modification.
@@ -67,6 +81,7 @@ impl ClientRequestKind {
         OVERHEAD
             + match self {
                 ClientRequestKind::Blind(UnconditionalRow::Put(body)) => body.len(),
+                ClientRequestKind::Rewrite(rewrite) => rewrite.body.len(),
                 _ => 0,
             }
     }
@@ -80,6 +95,7 @@ impl ClientRequest {
             // A drop does not concern a single document.
             _ if self.outdated => self.id.is_some(),
             ClientRequestKind::Modify { decided, .. } => decided.is_none() && self.row.is_none(),
+            ClientRequestKind::Rewrite(rewrite) => !rewrite.is_checked,
             ClientRequestKind::Blind(_) => false,
         }
     }
@@ -122,6 +138,7 @@ impl ClientRequest {
             }
             ClientRequestKind::Blind(_) => sent.is_none_or(|sent| newest <= sent),
             ClientRequestKind::Read => true,
+            ClientRequestKind::Rewrite(_) => false,
         }
     }
 
@@ -129,6 +146,7 @@ impl ClientRequest {
     pub fn unfinished(&self) -> Option<UnfinishedRow> {
         let content = Arc::clone(self.sent()?);
         let base = match &self.kind {
+            ClientRequestKind::Rewrite(_) => return None,
             ClientRequestKind::Modify { found, .. } => Some(found.unwrap_or_default().timestamp),
             ClientRequestKind::Blind(_) | ClientRequestKind::Read => None,
         };
@@ -152,6 +170,7 @@ impl ClientRequest {
                 }
                 ClientRequestKind::Blind(UnconditionalRow::Put(body)) => Some(Arc::clone(body)),
                 ClientRequestKind::Blind(UnconditionalRow::Remove) => None,
+                ClientRequestKind::Rewrite(rewrite) => Some(Arc::clone(&rewrite.body)),
                 ClientRequestKind::Modify { decided, .. } => match decided.take()? {
                     DecidedModification::Put(body) => Some(body),
                     DecidedModification::Remove => None,
@@ -229,6 +248,8 @@ pub(super) struct ClientRequests {
     pub parts: BatchParts,
     /// Operations that wait for the confirmation of the state.
     pub unconfirmed: BTreeSet<RequestId>,
+    /// Operations that drop documents.
+    pub drops: BTreeSet<RequestId>,
     deadlines: BTreeSet<(Duration, RequestId)>,
     next: u64,
     bytes: usize,
@@ -241,6 +262,9 @@ impl ClientRequests {
         let id = RequestId(self.next);
         self.bytes += request.bytes;
         self.deadlines.insert((request.deadline, id));
+        if request.kind.drops() {
+            self.drops.insert(id);
+        }
         let before = self.slots.insert(id, request);
         assert!(before.is_none(), "two operations have one name");
         id
@@ -255,6 +279,7 @@ impl ClientRequests {
         self.bytes -= request.bytes;
         self.deadlines.remove(&(request.deadline, id));
         self.unconfirmed.remove(&id);
+        self.drops.remove(&id);
         Some(request)
     }
 

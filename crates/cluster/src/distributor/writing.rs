@@ -11,8 +11,8 @@ use super::event::{BoxedModify, DecisionId};
 use super::machine::Distributor;
 use super::peers::OutgoingRow;
 use super::requests::{
-    ClientRequest, ClientRequestKind, ClientRequests, InFlightRow, ModificationInput, RequestId,
-    RequestStage, UnconditionalRow,
+    ClientRequest, ClientRequestKind, ClientRequests, InFlightRow, ModificationInput, PendingRewrite,
+    RequestId, RequestStage, UnconditionalRow,
 };
 use super::{
     ClientWrite, DecidedModification, DistributorEffect, DocumentChange, DropHorizon, DurableWrite, Modify,
@@ -55,7 +55,6 @@ impl Distributor {
         effects: &mut Vec<DistributorEffect>,
     ) {
         let ClientWrite { ticket, deadline, change } = write;
-        self.finishes += u64::from(matches!(change, DocumentChange::Finish(_)));
         let Some(state) = self.known_state() else {
             let unfinished = match change {
                 DocumentChange::Finish(unfinished) => Some(unfinished),
@@ -74,6 +73,11 @@ impl Distributor {
             }
             DocumentChange::Modify { id, modify } => {
                 let kind = ClientRequestKind::Modify { modify: Some(modify), found: None, decided: None };
+                (state.bucket(id.location()), Some(id), kind)
+            }
+            DocumentChange::Rewrite { id, base, until, body } => {
+                let rewrite = PendingRewrite { base, until, body, is_checked: false };
+                let kind = ClientRequestKind::Rewrite(rewrite);
                 (state.bucket(id.location()), Some(id), kind)
             }
             DocumentChange::Drop { bucket, scope, until } => {
@@ -103,8 +107,14 @@ impl Distributor {
         let lane = id.clone();
         let outdated = row.is_some();
         let stage = RequestStage::InLane;
-        let request = ClientRequest { ticket, deadline, bucket, id, kind, stage, part, row, outdated, bytes };
+        let dropped = false;
+        let request =
+            ClientRequest { ticket, deadline, bucket, id, kind, stage, part, row, outdated, dropped, bytes };
         let within = request.drops_within(state);
+        if outdated {
+            // It has a time of its own: a client that examines replicas may not have seen it.
+            self.claims.end_in(bucket);
+        }
         let admitted = match part {
             Some(_) => Ok(()),
             None if within => self.admit(bucket),
@@ -151,9 +161,9 @@ impl Distributor {
         let bucket = request.bucket;
         let must_read = request.must_read();
         let horizon = request.horizon();
-        if horizon.is_some_and(|horizon| (horizon.version, horizon.finishes) != (self.version, self.finishes))
-        {
-            // Rows that were not examined may have arrived: the client has to examine the replica again.
+        let is_outdated = |horizon: DropHorizon| !self.claims.holds(horizon.claim, self.now.monotonic);
+        // Of a drop whose claim has ended, the client has to examine the replica again.
+        if horizon.is_some_and(is_outdated) || self.yields_to_drop(id) {
             let moved = self.moved(bucket);
             return self.finish(id, Err(moved), effects);
         }
@@ -219,21 +229,6 @@ impl Distributor {
         }
     }
 
-    /// Time up to which all rows of a bucket that will reach its replicas have done so: for a
-    /// [`DocumentChange::Drop`] that affects no row that arrived since.
-    ///
-    /// # Errors
-    /// Another node owns the bucket.
-    pub fn drop_horizon(&mut self, bucket: BucketId) -> Result<DropHorizon, RequestError> {
-        if self.owner(bucket) != Some(self.me) {
-            return Err(self.moved(bucket));
-        }
-        let of_bucket = self.requests.slots.values().filter(|request| request.bucket == bucket);
-        let under_way = of_bucket.filter_map(|request| Some(request.sent()?.timestamp())).min();
-        let until = under_way.map_or(self.clock.last(), |oldest| Timestamp(oldest.0.saturating_sub(1)));
-        Ok(DropHorizon { until, version: self.version, finishes: self.finishes })
-    }
-
     /// Assigns the row its timestamp and sends it to all replicas.
     fn launch(&mut self, id: RequestId) {
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
@@ -242,6 +237,9 @@ impl Distributor {
         let content = request.content(|| self.clock.next(self.now.wall_us));
         let content = content.expect("an operation that is launched is not a read, and is decided");
         self.clock.observe(content.timestamp());
+        if let RowContent::Drop(dropped) = &*content {
+            self.overtake(bucket, dropped);
+        }
         self.beget(bucket);
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");
         assert!(
@@ -382,6 +380,7 @@ impl Distributor {
         let bucket = request.bucket;
         let existed = match &request.kind {
             ClientRequestKind::Modify { found, .. } => found.map(|found| found.exists),
+            ClientRequestKind::Rewrite(_) => Some(true),
             ClientRequestKind::Blind(_) | ClientRequestKind::Read => None,
         };
         match &mut request.stage {
@@ -456,6 +455,9 @@ impl Distributor {
         effects: &mut Vec<DistributorEffect>,
     ) {
         let request = self.requests.remove(id).expect("an operation is answered once");
+        if let Some(claim) = request.kind.claim() {
+            self.claims.end(claim);
+        }
         let ClientRequest { ticket, kind, stage, id: document, part, .. } = request;
         let broken = part.and_then(|part| self.requests.parts.break_off(part));
         let failure = outcome.as_ref().err().filter(|_| broken.is_some()).cloned();

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
 
 use super::{ReindexNotes, ReindexTask, ReindexedApplication};
 use crate::distributor::{Distributor, NoRoute};
@@ -85,6 +86,8 @@ pub struct ReindexWalk {
     pub position: Option<String>,
     /// Version of the cluster state by which this node owns the bucket.
     pub version: ClusterVersion,
+    /// Time that its documents are not rewritten after.
+    pub until: Timestamp,
 }
 
 /// Nodes that have a bucket, as its owner knows them.
@@ -96,6 +99,8 @@ pub struct BucketHolders {
     pub nodes: Vec<NodeKey>,
     /// True if each of them has all documents of the bucket that are on serving nodes.
     pub full: bool,
+    /// The newest timestamp that the owner has assigned or seen.
+    pub newest: Timestamp,
 }
 
 impl BucketHolders {
@@ -114,12 +119,13 @@ impl BucketHolders {
         if !distributor.unheard().is_empty() {
             return Err(NoRoute::NotYet);
         }
+        let newest = distributor.newest();
         match distributor.route(bucket, now) {
             Ok(route) => {
                 let nodes = distributor.readers(bucket, &route);
-                Ok(BucketHolders { version, nodes, full: route.full })
+                Ok(BucketHolders { version, nodes, full: route.full, newest })
             }
-            Err(NoRoute::Nothing) => Ok(BucketHolders { version, nodes: Vec::new(), full: true }),
+            Err(NoRoute::Nothing) => Ok(BucketHolders { version, nodes: Vec::new(), full: true, newest }),
             Err(other) => Err(other),
         }
     }

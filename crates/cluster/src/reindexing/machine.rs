@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 
 use super::notes::mark_name;
-use super::pass::{PassAction, ReindexContext, ReindexPass, now_ms};
+use super::pass::{NextPage, PassAction, ReindexContext, ReindexPass, now_ms};
 use super::{
     BucketHolders, ReindexEffect, ReindexEvent, ReindexJobId, ReindexNotes, ReindexObstacle, ReindexRecord,
     ReindexTask, ReindexWalk, ReindexedApplication, WalkedPage,
@@ -242,11 +242,12 @@ impl Reindexer {
         let Some(OpenReindexJob::Inspect { key, task, bucket }) = self.answered(job) else { return };
         self.wakes = self.now.monotonic + AGAIN;
         let (Ok(holders), Some(pass)) = (outcome, self.passes.get_mut(&key)) else { return };
-        if let Some((position, version)) = pass.inspected(bucket, &holders, self.me) {
+        if let Some(page) = pass.inspected(bucket, &holders, (self.me, self.now)) {
+            let NextPage { position, version, until } = page;
             let job = self.start(OpenReindexJob::Walk { key, bucket, version });
-            let walk = ReindexWalk { task, bucket, position, version };
+            let walk = ReindexWalk { task, bucket, position, version, until };
             effects.push(ReindexEffect::Walk { job, walk });
-        } else if holders.nodes.is_empty() {
+        } else if holders.nodes.is_empty() || pass.wants_lease() {
             self.wakes = self.now.monotonic;
         }
     }

@@ -1,10 +1,11 @@
 //! Notes about reindexing that the nodes of a cluster share. Other versions of the program read and write
 //! them: their texts are part of the protocol.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::buckets::ReindexedBuckets;
@@ -89,12 +90,23 @@ pub struct NodeReindexMark {
     /// Version of the cluster state by which all that the node owns is done.
     pub(super) clean: Option<ClusterVersion>,
     failure: Option<ReindexFailure>,
+    /// Time that the node rewrites no document after, in microseconds, unless it has stored a later one
+    /// before. A node that removes the type reads it: a removal as of this time reaches all rewrites, also
+    /// those of nodes that do not know of it yet.
+    #[serde(default)]
+    pub(super) until_us: u64,
 }
 
 impl NodeReindexMark {
-    /// Mark of a node that begins with a task.
-    pub(super) fn new(task: &ReindexTask, now_ms: u64) -> Self {
-        NodeReindexMark { ready_ms: task.ready_ms, started_ms: now_ms, ..NodeReindexMark::default() }
+    /// Mark of a node that begins with a task; `before` is the one that it replaces.
+    pub(super) fn new(task: &ReindexTask, before: Option<&NodeReindexMark>, now_ms: u64) -> Self {
+        let until_us = before.map_or(0, |before| before.until_us);
+        NodeReindexMark {
+            ready_ms: task.ready_ms,
+            started_ms: now_ms,
+            until_us,
+            ..NodeReindexMark::default()
+        }
     }
 
     /// True if it belongs to this task.
@@ -177,14 +189,32 @@ impl ReindexNotes {
 
     /// Progress of the nodes with a task.
     pub(super) fn marks(&self, task: &ReindexTask) -> BTreeMap<NodeKey, NodeReindexMark> {
+        let mut marks = self.marks_of_type(task);
+        marks.retain(|_, mark| mark.is_of(task));
+        marks
+    }
+
+    /// The marks of nodes with the document type of a task, also of earlier tasks.
+    pub(super) fn marks_of_type(&self, task: &ReindexTask) -> BTreeMap<NodeKey, NodeReindexMark> {
         let prefix = prefix(task);
         let named = self.marks.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
         let marks = named.filter_map(|(name, value)| {
             let node = NodeKey(name[prefix.len()..].parse().ok()?);
-            let mark: NodeReindexMark = serde_json::from_slice(value).ok()?;
-            mark.is_of(task).then_some((node, mark))
+            Some((node, serde_json::from_slice(value).ok()?))
         });
         marks.collect()
+    }
+
+    /// Time that no document of these types is rewritten after, as long as their reindexing is halted.
+    pub fn rewritten_until(&self, document_types: &BTreeSet<Arc<str>>) -> Timestamp {
+        let runs = self.record.types.runs().filter(|(_, name, _)| document_types.contains(*name));
+        let until = runs.map(|(cluster, name, run)| self.until_us(&task(cluster, name, run), run));
+        Timestamp(until.max().unwrap_or(0))
+    }
+
+    fn until_us(&self, task: &ReindexTask, run: &ReindexRun) -> u64 {
+        let marks = self.marks_of_type(task);
+        marks.values().map(|mark| mark.until_us).fold(run.until_us, u64::max)
     }
 
     /// Content of a mark.
@@ -196,7 +226,9 @@ impl ReindexNotes {
     pub(super) fn ended(&self, task: &ReindexTask, now_ms: u64) -> Option<ReindexRecord> {
         let started_ms = self.marks(task).values().map(|mark| mark.started_ms).min();
         let mut record = self.record.clone();
-        record.types.run_of(task)?.end(started_ms.unwrap_or(now_ms), now_ms);
+        let run = record.types.run_of(task)?;
+        run.until_us = self.until_us(task, run);
+        run.end(started_ms.unwrap_or(now_ms), now_ms);
         Some(record)
     }
 

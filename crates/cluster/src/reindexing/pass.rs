@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
 
 use super::buckets::ReindexedBuckets;
 use super::{BucketHolders, NodeReindexMark, ReindexNotes, ReindexTask, WalkedPage};
@@ -11,6 +12,10 @@ use crate::{ClusterState, ClusterVersion, MachineTime, NodeKey};
 
 /// Interval at which progress is stored. Repeating work after a crash is harmless.
 const SAVE: Duration = Duration::from_secs(5);
+
+/// Time for which a node lets others know in advance that it rewrites documents. A removal of the type is as
+/// of the end of that time, so that it is kept short.
+const LEASE: Duration = Duration::from_secs(20);
 
 /// Knowledge of the machine that a pass decides by.
 pub(super) struct ReindexContext<'a> {
@@ -51,20 +56,34 @@ pub(super) struct ReindexPass {
     left: Vec<BucketId>,
     /// Positions at which to continue in partly done buckets.
     positions: BTreeMap<BucketId, String>,
+    /// Time that no document may be rewritten after, by the stored mark.
+    leased_us: u64,
+}
+
+/// The page to process next, in a bucket that was inspected.
+pub(super) struct NextPage {
+    pub position: Option<String>,
+    pub version: ClusterVersion,
+    pub until: Timestamp,
 }
 
 impl ReindexPass {
     /// Continues from the mark that this node stored before its restart.
     pub fn resumed(context: &ReindexContext<'_>) -> Self {
-        let before = context.notes.marks(context.task).remove(&context.me);
+        let before = context.notes.marks_of_type(context.task).remove(&context.me);
+        let mark = match before {
+            Some(before) if before.is_of(context.task) => before,
+            before => NodeReindexMark::new(context.task, before.as_ref(), now_ms(context.now)),
+        };
         ReindexPass {
-            mark: before.unwrap_or_else(|| NodeReindexMark::new(context.task, now_ms(context.now))),
+            mark,
             unsaved: true,
             saved: context.now.monotonic,
             survey: None,
             surveying: None,
             left: Vec::new(),
             positions: BTreeMap::new(),
+            leased_us: 0,
         }
     }
 
@@ -83,6 +102,9 @@ impl ReindexPass {
             return PassAction::Save;
         }
         if self.unsaved && context.now.monotonic >= self.saved + SAVE {
+            return PassAction::Save;
+        }
+        if !self.left.is_empty() && self.wants_lease() {
             return PassAction::Save;
         }
         match self.left.last() {
@@ -105,6 +127,18 @@ impl ReindexPass {
         self.left.sort_by_key(|bucket| std::cmp::Reverse(bucket.reversed_range()));
         self.surveying = Some(state.version());
         self.unsaved = true;
+        self.extend(context.now.wall_us);
+    }
+
+    /// Lets the next mark say that documents are rewritten for some time from now on.
+    fn extend(&mut self, now_us: u64) {
+        self.mark.until_us = self.mark.until_us.max(now_us + LEASE.as_micros() as u64);
+        self.unsaved = true;
+    }
+
+    /// True if the mark has to be stored before documents can be rewritten.
+    pub fn wants_lease(&self) -> bool {
+        self.mark.until_us > self.leased_us
     }
 
     /// Everything here is done: reports so, and checks if it is everywhere.
@@ -139,18 +173,19 @@ impl ReindexPass {
         let surveying = self.surveying.take();
         if stored {
             self.unsaved = false;
+            self.leased_us = self.mark.until_us;
             self.survey = surveying.or(self.survey);
         }
     }
 
-    /// Returns the page to process in a bucket: its position and the version of the state. `None` if there is
-    /// nothing to process in it now.
+    /// Returns the page to process in a bucket. `None` if there is nothing to process in it now, or if the
+    /// mark has to be stored before.
     pub fn inspected(
         &mut self,
         bucket: BucketId,
         holders: &BucketHolders,
-        me: NodeKey,
-    ) -> Option<(Option<String>, ClusterVersion)> {
+        (me, now): (NodeKey, MachineTime),
+    ) -> Option<NextPage> {
         let version = self.survey?;
         if holders.version != version {
             return None;
@@ -164,7 +199,13 @@ impl ReindexPass {
             self.postpone(bucket);
             return None;
         }
-        Some((self.positions.get(&bucket).cloned(), version))
+        let now_us = now.wall_us.max(holders.newest.0);
+        if now_us + LEASE.as_micros() as u64 / 2 > self.leased_us {
+            self.extend(now_us);
+            return None;
+        }
+        let position = self.positions.get(&bucket).cloned();
+        Some(NextPage { position, version, until: Timestamp(self.leased_us) })
     }
 
     /// Tries the other buckets first.

@@ -42,6 +42,10 @@ pub struct ReindexRun {
     pub progress: f64,
     /// Reason for which it waits, if its last step has failed.
     pub failure: Option<ReindexFailure>,
+    /// In a cluster, the time that no document of the type was rewritten after, in microseconds, as far as no
+    /// mark of a node says so.
+    #[serde(default)]
+    pub until_us: u64,
 }
 
 /// State of a reindexing, for operators.
@@ -115,7 +119,10 @@ impl ReindexStatus {
         let Some(ready) = &self.ready else { return };
         match &mut self.run {
             Some(run) if run.ready_ms == ready.ready_ms => run.speed = ready.speed,
-            _ => self.run = Some(ReindexRun::new(ready, generation)),
+            before => {
+                let until_us = before.as_ref().map_or(0, |run| run.until_us);
+                self.run = Some(ReindexRun { until_us, ..ReindexRun::new(ready, generation) });
+            }
         }
     }
 }
@@ -131,6 +138,7 @@ impl ReindexRun {
             position: None,
             progress: 0.0,
             failure: None,
+            until_us: 0,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Status of all document types: pending, marked, running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,24 @@ impl ReindexedTypes {
             }
         }
         changed
+    }
+
+    /// Halts the running reindexings of these types, until the next deployment.
+    pub fn halt(&mut self, document_types: &BTreeSet<Arc<str>>) {
+        let runs = self.runs_mut().filter(|(_, name, _)| document_types.contains(*name));
+        runs.for_each(|(_, _, run)| run.speed = 0.0);
+    }
+
+    /// Lets reindexings continue that [`ReindexedTypes::halt`] has halted.
+    pub fn resume(&mut self, document_types: &BTreeSet<Arc<str>>) {
+        let all = self.0.values_mut().flatten().filter(|(name, _)| document_types.contains(*name));
+        for (_, ReindexStatus { ready, run, .. }) in all {
+            if let (Some(ready), Some(run)) = (ready, run.as_mut())
+                && ready.ready_ms == run.ready_ms
+            {
+                run.speed = ready.speed;
+            }
+        }
     }
 
     /// Running and finished reindexings, with the content cluster and the document type.

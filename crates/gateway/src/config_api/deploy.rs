@@ -187,7 +187,7 @@ pub(super) async fn activate(node: Arc<GatewayState>, base: &str, id: u64) -> Re
 /// # Errors
 /// The node is part of a cluster: its documents belong to all nodes.
 pub(super) async fn delete(node: Arc<GatewayState>) -> Result<Response, Error> {
-    if node.cluster().is_some() {
+    if !node.cluster().is_alone() {
         return Err(Error::BadRequest(
             "the application of a cluster is not deleted through one of its nodes: deploy a package without the schemas whose \
              documents are to go, with a validation override for schema-removal"
@@ -226,21 +226,33 @@ async fn activate_deployment(
     deployment: Arc<CompiledApplication>,
     based_on: u64,
 ) -> Result<(), Error> {
-    if let Some(cluster) = node.cluster() {
+    if let Some(member) = node.cluster().member() {
         let packing = Arc::clone(&deployment);
         let archive = node
             .pool()
             .run_in(WorkFlow::administration(), move || pack(&packing.application.files))
             .await??;
-        let generation = cluster
-            .publish(ClusterDeployment {
-                archive,
-                application: &deployment.application,
-                generation: deployment.generation,
-                based_on,
-                dropped: node.removed_by(&deployment.application),
-            })
-            .await?;
+        let next = Arc::clone(&deployment);
+        let dropped = waiting(node, move |node| reindexing::removed_by(node, &next.application)).await?;
+        let publication = ClusterDeployment {
+            archive,
+            application: &deployment.application,
+            generation: deployment.generation,
+            based_on,
+            dropped,
+        };
+        let generation = match member.publish(publication).await {
+            Ok(generation) => generation,
+            Err(error) => {
+                let refused = Arc::clone(&deployment);
+                let resumed =
+                    waiting(node, move |node| reindexing::not_removed(node, &refused.application)).await;
+                if let Err(error) = resumed {
+                    tracing::warn!(%error, "reindexing may be halted; the next deployment lets it go on");
+                }
+                return Err(error.into());
+            }
+        };
         active_here(node, generation).await?;
         // Before the next request can refer to it. If this fails now, it is repeated later.
         let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
@@ -287,7 +299,7 @@ fn log(node: &GatewayState, deployment: &CompiledApplication) -> Value {
 /// Warning for an application that requests more than one replica of each document from a node without a
 /// cluster.
 fn alone_with_replicas(node: &GatewayState, redundancy: u16) -> Option<String> {
-    let asked = redundancy > 1 && node.cluster().is_none();
+    let asked = redundancy > 1 && node.cluster().is_alone();
     asked.then(|| {
         format!(
             "services.xml asks for {redundancy} replicas of each document; this server is alone and keeps one: start it with --cluster for more"

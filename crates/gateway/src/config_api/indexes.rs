@@ -75,9 +75,9 @@ enum IndexAnswers {
 }
 
 async fn ask(node: &GatewayState, question: &IndexQuestion) -> Result<IndexAnswers, Error> {
-    Ok(match node.cluster() {
+    Ok(match node.cluster().view()? {
         None => IndexAnswers::Alone(own_indexes(node.node(), question.clone()).await?),
-        Some(cluster) => IndexAnswers::Nodes(indexes_of_all(node.node(), &**cluster, question).await?),
+        Some(cluster) => IndexAnswers::Nodes(indexes_of_all(node.node(), cluster, question).await?),
     })
 }
 

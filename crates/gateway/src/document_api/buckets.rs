@@ -52,7 +52,7 @@ pub(super) enum BucketAnswer {
 impl VisitedBuckets {
     /// Buckets of the cluster of the node; those of one group, if there is one.
     pub(super) fn of(node: &GatewayState, group: Option<&DocumentGroup>) -> Result<Self, Error> {
-        let Some(cluster) = node.cluster() else {
+        let Some(cluster) = node.cluster().view()? else {
             return Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned()));
         };
         let of_group =

@@ -284,7 +284,7 @@ async fn repeated(
 fn durability_of(call: &DocumentCall) -> Result<WriteDurability, Error> {
     match call.parameters.get("durability") {
         None | Some("sync") => Ok(WriteDurability::Synced),
-        Some("async") if call.node.cluster().is_some() => Ok(WriteDurability::Synced),
+        Some("async") if !call.node.cluster().is_alone() => Ok(WriteDurability::Synced),
         Some("async") => Ok(WriteDurability::Deferred),
         Some(other) => {
             let reason = format!(

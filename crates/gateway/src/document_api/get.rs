@@ -37,10 +37,8 @@ pub(super) async fn document(
     let mut answer = call.answer(Some(id));
     let own = WantedGroups::These(std::slice::from_ref(id.group()));
     let (store, wanted) = (call.node.store(&call.permit, own).clone(), id.clone());
-    let newest = match call.node.cluster() {
-        Some(cluster) if !vouch.is_full() => {
-            Some(call.within(newest(&**cluster, id, call.deadline())).await?)
-        }
+    let newest = match call.node.cluster().view()? {
+        Some(cluster) if !vouch.is_full() => Some(call.within(newest(cluster, id, call.deadline())).await?),
         _ => None,
     };
     let rendered =

@@ -1,17 +1,16 @@
 //! Removal of a group's documents at a cost that does not depend on their number: exactly the counted
 //! documents are dropped.
 //!
-//! Other clients write meanwhile. So the drop reaches up to the newest counted document: any write after the
-//! count has a later time. On one node, everything up to that time is visible by then. In a cluster, rows
-//! arrive at a replica in any order; there, only documents that are not after the horizon of the group's
-//! owner are counted and dropped, and the rest is left to a sweep.
-
-use std::sync::Arc;
+//! Other clients write meanwhile: any write after the count has a later time than the drop. On one node,
+//! the drop reaches up to the newest counted document, as everything up to that time is visible by then. In
+//! a cluster, rows arrive at a replica in any order; there, only documents that are not after the horizon of
+//! the group's owner are counted and dropped, and the rest is left to a sweep. Reindexing waits meanwhile: it
+//! would give counted documents a later time.
 
 use millrace_access::WantedGroups;
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, View, ViewChunk};
 use millrace_document::Timestamp;
-use millrace_store::ViewScope;
+use millrace_store::{Store, ViewScope};
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
@@ -40,6 +39,13 @@ struct GroupCount {
     later: u64,
 }
 
+impl GroupCount {
+    /// The result of dropping what was counted.
+    fn dropped(self) -> GroupDrop {
+        GroupDrop { documents: self.documents, leaves_some: self.later > 0 }
+    }
+}
+
 /// Drops a group's documents, if all of the type have the namespace. Returns `None` if they do not, or if
 /// there is nothing to drop. `fence` is the condition by which this node has all of the documents.
 pub(super) async fn drop_group(
@@ -47,50 +53,40 @@ pub(super) async fn drop_group(
     whole: WholeGroup,
     fence: ReadFence,
 ) -> Result<Option<GroupDrop>, Error> {
-    let WholeGroup { group, part, .. } = &whole;
-    let cluster = call.node.cluster().cloned();
-    let horizon = cluster.as_ref().map(|cluster| cluster.drop_horizon(group, *part));
-    let horizon = horizon.transpose()?;
-    let until = horizon.map_or(Timestamp(u64::MAX), |horizon| horizon.until);
-    let own = WantedGroups::These(std::slice::from_ref(group));
-    let (store, counting) = (call.node.store(&call.permit, own).clone(), whole.clone());
-    let counted = call
-        .node
-        .pool()
-        .run_in(WorkFlow::of_group(&whole.group), move || {
-            let WholeGroup { namespace, document_type, group, part } = counting;
-            let scope = match part {
-                Some(part) => ViewScope::GroupsIn(vec![group], vec![part]),
-                None => ViewScope::Groups(vec![group]),
-            };
-            let view = store.view(&document_type, &scope)?;
-            count(&*view, format!("id:{namespace}:{document_type}:").as_bytes(), until)
-        })
-        .await??;
+    let own = WantedGroups::These(std::slice::from_ref(&whole.group));
+    let store = call.node.store(&call.permit, own).clone();
+    let flow = WorkFlow::of_group(&whole.group);
+    let Some(cluster) = call.node.cluster().view()? else {
+        fence.check(&call.node)?;
+        let counted = call.node.pool().run_in(flow, move || drop_here(&store, &whole)).await??;
+        return Ok(counted.map(GroupCount::dropped));
+    };
+    let horizon = cluster.drop_horizon(&whole.group, whole.part)?;
+    let counting = whole.clone();
+    let count = move || count_in(&store, &counting, horizon.until);
+    let counted = call.node.pool().run_in(flow, count).await??;
     // By a later state, a node that was away may have documents that were not counted.
     fence.check(&call.node)?;
     let Some(counted) = counted.filter(|counted| counted.documents > 0) else { return Ok(None) };
     let WholeGroup { document_type, group, part, .. } = whole;
-    match (cluster, horizon) {
-        (Some(cluster), Some(horizon)) => {
-            let horizon = millrace_cluster::distributor::DropHorizon { until: counted.newest, ..horizon };
-            drop_everywhere(call, &cluster, GroupDropRequest { document_type, group, part, horizon }).await?;
-        }
-        _ => {
-            let own = WantedGroups::These(std::slice::from_ref(&group));
-            let store = call.node.store(&call.permit, own).clone();
-            let flow = WorkFlow::of_group(&group);
-            let dropping = move || store.drop_group_until(&document_type, &group, counted.newest);
-            call.node.pool().run_in(flow, dropping).await??;
-        }
-    }
-    Ok(Some(GroupDrop { documents: counted.documents, leaves_some: counted.later > 0 }))
+    drop_everywhere(call, cluster, GroupDropRequest { document_type, group, part, horizon }).await?;
+    Ok(Some(counted.dropped()))
+}
+
+/// Counts and drops a group's documents on a node without a cluster. Rewrites wait: they would take counted
+/// documents out of reach of the drop.
+fn drop_here(store: &Store, whole: &WholeGroup) -> Result<Option<GroupCount>, Error> {
+    let pause = store.pause_rewrites();
+    let counted = count_in(store, whole, Timestamp(u64::MAX))?;
+    let Some(counted) = counted.filter(|counted| counted.documents > 0) else { return Ok(None) };
+    store.drop_group_until(&pause, &whole.document_type, &whole.group, counted.newest)?;
+    Ok(Some(counted))
 }
 
 /// Drops the group's documents at all replicas.
 async fn drop_everywhere(
     call: &DocumentCall,
-    cluster: &Arc<dyn ClusterView>,
+    cluster: &dyn ClusterView,
     dropped: GroupDropRequest,
 ) -> Result<(), Error> {
     let (sender, receiver) = oneshot::channel();
@@ -101,6 +97,17 @@ async fn drop_everywhere(
     cluster.drop_group(dropped, call.deadline(), Box::new(done));
     receiver.await.map_err(|_| Error::Internal("the cluster dropped a write; see the log".to_owned()))??;
     Ok(())
+}
+
+/// Counts a group's documents in a store, see [`count`].
+fn count_in(store: &Store, whole: &WholeGroup, until: Timestamp) -> Result<Option<GroupCount>, Error> {
+    let WholeGroup { namespace, document_type, group, part } = whole;
+    let scope = match part {
+        Some(part) => ViewScope::GroupsIn(vec![group.clone()], vec![*part]),
+        None => ViewScope::Groups(vec![group.clone()]),
+    };
+    let view = store.view(document_type, &scope)?;
+    count(&*view, format!("id:{namespace}:{document_type}:").as_bytes(), until)
 }
 
 /// Counts the documents in a view. Their ids must begin with `prefix`; `None` if there are others that are

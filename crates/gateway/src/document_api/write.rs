@@ -27,7 +27,7 @@ use super::retry::RetryPause;
 use super::route::WriteDestination;
 use crate::GatewayState;
 use crate::http::{self, BudgetReservation};
-use millrace_node::cluster::ClusterError;
+use millrace_node::cluster::{BatchedWrite, ClusterError};
 use millrace_node::deployment::{CompiledDocumentType, MISFIT, now_s};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::pool::BodySizeClass;
@@ -358,7 +358,7 @@ pub(super) async fn commit(
     write: DocumentWrite,
     deadline: Instant,
 ) -> Result<CommittedWrite, Error> {
-    let Some(cluster) = node.cluster() else {
+    let Some(cluster) = node.cluster().view()? else {
         let mut outcomes = commit_batch(node, permit, vec![write], WriteDurability::Synced, deadline).await?;
         return outcomes.pop().expect("a batch has an outcome for each of its writes");
     };
@@ -367,7 +367,7 @@ pub(super) async fn commit(
         // The caller may have left; the write stands all the same.
         let _ = sender.send(result);
     });
-    cluster.write(write, deadline, done);
+    cluster.write(vec![BatchedWrite { write, done }], deadline);
     match receiver.await {
         Ok(outcome) => written(outcome),
         Err(_) => Err(Error::Internal("the cluster dropped a write; see the log".to_owned())),

@@ -77,7 +77,7 @@ impl RequestGuard {
             AccessRule::Whole(_) if caller.has_all_groups() && caller.rights.has(AccessRight::Read) => {}
             AccessRule::Whole(rights) => caller.check_right(rights)?,
         }
-        if self.node.cluster().is_some() {
+        if !self.node.cluster().is_alone() {
             forwarded_groups::attach(request.headers_mut(), &caller);
         }
         let turn = self.node.quotas().admit_caller(&caller, Instant::now(), self.node.metrics());

@@ -45,7 +45,7 @@ impl GatewayState {
         match () {
             () if !settings.application_clients => Some(DeclarationObstacle::Setting),
             // Requests between nodes would need a credential.
-            () if self.cluster().is_some() && settings.trust.is_none() => Some(DeclarationObstacle::Nodes),
+            () if !self.cluster().is_alone() && settings.trust.is_none() => Some(DeclarationObstacle::Nodes),
             // Packages for Vespa's cloud have this file, which has no effect outside of it.
             () if !clients.is_explicit && settings.tls.is_none() => Some(DeclarationObstacle::NoTls),
             () => None,

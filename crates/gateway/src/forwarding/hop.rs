@@ -71,7 +71,7 @@ pub(super) fn mark(headers: &mut HeaderMap, remote: &RemoteNode, stage: &Forward
 pub(crate) fn misdirected(cluster: Option<&dyn ClusterView>, headers: &HeaderMap) -> Option<Response> {
     let message = match header_of(headers) {
         Ok(Some(HopHeader::Request { recipient: Some(recipient), .. })) => {
-            let own = cluster.and_then(|cluster| cluster.incarnation().ok());
+            let own = cluster.map(|cluster| cluster.own().incarnation);
             if own == Some(recipient) {
                 return None;
             }

@@ -166,7 +166,7 @@ pub(crate) async fn tell_indexes(State(node): State<Arc<GatewayState>>, request:
 }
 
 async fn answer(node: &GatewayState, request: Request) -> Result<IndexAnswerMessage, Error> {
-    if node.cluster().is_none() {
+    if node.cluster().is_alone() {
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
     }
     let message: IndexQuestionMessage = question::read(node, request).await?;

@@ -45,11 +45,11 @@ pub(crate) async fn tell_readers(State(node): State<Arc<GatewayState>>, request:
 }
 
 async fn answer(node: &GatewayState, request: Request) -> Result<AnswerMessage, Error> {
-    let Some(cluster) = node.cluster() else {
+    let Some(cluster) = node.cluster().view()? else {
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
     };
     let ReadersQuestion { version, near, buckets } = question::read(node, request).await?;
-    let readers = own_readers(&**cluster, version, buckets.as_deref(), near)?;
+    let readers = own_readers(cluster, version, buckets.as_deref(), near)?;
     Ok(AnswerMessage { readers })
 }
 

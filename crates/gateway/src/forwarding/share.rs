@@ -139,7 +139,7 @@ pub(crate) async fn answer_share(
     request: extract::Request,
     started: Instant,
 ) -> Result<Response, Error> {
-    if state.cluster().is_none() {
+    if state.cluster().is_alone() {
         return Err(Error::BadRequest("this node is not one of a cluster".to_owned()));
     }
     // The gathering node looks for another node, or waits: this one may run an older version.

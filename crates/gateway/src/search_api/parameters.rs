@@ -43,7 +43,7 @@ pub(super) async fn read(
     let (mut parts, body) = request.into_parts();
     let settings = &node.settings().limits;
     // Anyone can write the hop header; without other nodes there is no legitimate reason to.
-    let is_of_node = *hop != ForwardKind::Client && node.cluster().is_some();
+    let is_of_node = *hop != ForwardKind::Client && !node.cluster().is_alone();
     let (bounds, most) = match is_of_node {
         false => (node.query_bounds(), settings.parameters_max),
         true => (node.body_bounds(), settings.parameters_max.saturating_mul(NODE_FACTOR)),

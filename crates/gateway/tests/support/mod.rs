@@ -20,8 +20,8 @@ use millrace_cluster::{
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
-    BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterView, Done,
-    GroupDropRequest, ListedNode, MetricGauge, NodeAddress, Noted, Published, ReadDone, RemoteNode,
+    BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterMember, ClusterView,
+    Done, GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnRun, Published, ReadDone, RemoteNode,
     SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
@@ -196,12 +196,37 @@ struct TestMember {
 }
 
 impl TestMember {
+    fn write_one(&self, write: DocumentWrite, deadline: Instant, done: Done) {
+        if matches!(write.change, StoreChange::Modify(_)) {
+            // Other modifications wait until these are written.
+            let mut meanwhile = self.world.before_modify.lock();
+            self.write_all(std::mem::take(&mut *meanwhile), deadline);
+        }
+        let left = |left: usize| left.checked_sub(1);
+        let is_refused = self.world.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
+        if is_refused
+            || self.world.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err()
+        {
+            return done(Err(ClusterError::Unavailable("the documents have got another owner".to_owned())));
+        }
+        let holders = self.world.holders(self.world.bucket(write.id.location()));
+        let stores = self.stores.lock();
+        if let StoreChange::Put(document) = &write.change {
+            for holder in &holders[1..] {
+                let copy = DocumentWrite { id: write.id.clone(), change: StoreChange::Put(document.clone()) };
+                stores[usize::from(*holder)].store().write(copy, |written| assert!(written.is_ok()));
+            }
+        }
+        let own = stores[usize::from(holders[0])].store();
+        own.write(write, move |outcome| done(outcome.map_err(ClusterError::Store)));
+    }
+
     /// Writes of another client in the meantime.
     fn write_all(&self, documents: Vec<Document>, deadline: Instant) {
         for document in documents {
             let (sender, written) = std::sync::mpsc::channel();
             let write = DocumentWrite { id: document.id.clone(), change: StoreChange::Put(document) };
-            self.write(write, deadline, Box::new(move |outcome| sender.send(outcome.is_ok()).unwrap()));
+            self.write_one(write, deadline, Box::new(move |outcome| sender.send(outcome.is_ok()).unwrap()));
             assert!(written.recv().unwrap(), "another client's write");
         }
     }
@@ -212,23 +237,14 @@ impl ClusterView for TestMember {
         vec![MetricGauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
     }
 
-    fn serves(&self) -> Result<(), ClusterError> {
-        match self.world.away.lock().contains(&self.me) {
-            true => Err(ClusterError::unavailable("an operator removed it")),
-            false => Ok(()),
-        }
-    }
-
-    fn me(&self) -> Result<NodeKey, ClusterError> {
-        self.world.enter("me");
-        Ok(NodeKey(self.me))
-    }
-
-    fn incarnation(&self) -> Result<Incarnation, ClusterError> {
-        Ok(match self.world.restarted.lock().contains(&self.me) {
-            false => incarnation_of(NodeKey(self.me)),
+    fn own(&self) -> OwnRun {
+        self.world.enter("own");
+        let key = NodeKey(self.me);
+        let incarnation = match self.world.restarted.lock().contains(&self.me) {
+            false => incarnation_of(key),
             true => Incarnation::new(1_000),
-        })
+        };
+        OwnRun { key, incarnation }
     }
 
     fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
@@ -243,20 +259,6 @@ impl ClusterView for TestMember {
         let address = self.world.addresses.lock()[usize::from(node.0)].clone();
         let protocol = self.world.protocol.load(Ordering::Relaxed);
         Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
-    }
-
-    fn advertised(&self) -> Vec<String> {
-        vec!["n0.example:8080".to_owned(), "[fd00::1]:8080".to_owned()]
-    }
-
-    fn nodes(&self) -> Result<Vec<ListedNode>, ClusterError> {
-        let away = self.world.away.lock();
-        let listed = |key: u16| ListedNode {
-            key: NodeKey(key),
-            name: format!("n{key}"),
-            away: away.contains(&key).then_some("down"),
-        };
-        Ok((0..self.world.addresses.lock().len() as u16).map(listed).collect())
     }
 
     fn readers(
@@ -282,7 +284,8 @@ impl ClusterView for TestMember {
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
         let (version, readers) = self.readers(Some(&[bucket]), NodeKey(self.me))?;
         let readers = readers.into_iter().next().ok_or_else(|| ClusterError::unavailable("moved"))?;
-        Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full })
+        let newest = millrace_document::Timestamp::default();
+        Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full, newest })
     }
 
     fn vouches(&self, version: ClusterVersion) -> bool {
@@ -306,41 +309,16 @@ impl ClusterView for TestMember {
         done(Ok(versions.max_by_key(|version| version.timestamp)));
     }
 
-    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
-        if matches!(write.change, StoreChange::Modify(_)) {
-            // Other modifications wait until these are written.
-            let mut meanwhile = self.world.before_modify.lock();
-            self.write_all(std::mem::take(&mut *meanwhile), deadline);
-        }
-        let left = |left: usize| left.checked_sub(1);
-        let is_refused = self.world.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
-        if is_refused
-            || self.world.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err()
-        {
-            return done(Err(ClusterError::Unavailable("the documents have got another owner".to_owned())));
-        }
-        let holders = self.world.holders(self.world.bucket(write.id.location()));
-        let stores = self.stores.lock();
-        if let StoreChange::Put(document) = &write.change {
-            for holder in &holders[1..] {
-                let copy = DocumentWrite { id: write.id.clone(), change: StoreChange::Put(document.clone()) };
-                stores[usize::from(*holder)].store().write(copy, |written| assert!(written.is_ok()));
-            }
-        }
-        let own = stores[usize::from(holders[0])].store();
-        own.write(write, move |outcome| done(outcome.map_err(ClusterError::Store)));
-    }
-
-    fn write_batch(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
-        self.world.enter("write_batch");
-        self.world.batches.fetch_add(1, Ordering::SeqCst);
-        writes.into_iter().for_each(|BatchedWrite { write, done }| self.write(write, deadline, done));
+    fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
+        self.world.enter("write");
+        self.world.batches.fetch_add(usize::from(writes.len() > 1), Ordering::SeqCst);
+        writes.into_iter().for_each(|BatchedWrite { write, done }| self.write_one(write, deadline, done));
     }
 
     fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {
         let stores = self.stores.lock();
         let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
-        Ok(DropHorizon { until, version: ClusterVersion::new(1), finishes: 0 })
+        Ok(DropHorizon { until, claim: 1 })
     }
 
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {
@@ -362,6 +340,23 @@ impl ClusterView for TestMember {
             stores[usize::from(holder)].store().apply_drop(bucket, &dropped).unwrap();
         }
         done(Ok(CommittedWrite { timestamp: dropped.timestamp, existed: None, changed: true }));
+    }
+}
+
+impl ClusterMember for TestMember {
+    fn serves(&self) -> Result<(), ClusterError> {
+        match self.world.away.lock().contains(&self.me) {
+            true => Err(ClusterError::unavailable("an operator removed it")),
+            false => Ok(()),
+        }
+    }
+
+    fn advertised(&self) -> Vec<String> {
+        vec!["n0.example:8080".to_owned(), "[fd00::1]:8080".to_owned()]
+    }
+
+    fn gauges(&self) -> Vec<MetricGauge> {
+        Vec::new()
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {
@@ -466,7 +461,9 @@ impl TestNodes {
         }
         for (node, me) in nodes.iter().zip(0u16..) {
             let stores = Mutex::new(nodes.clone());
-            node.join(Arc::new(TestMember { world: Arc::clone(&world), me, stores }));
+            let member = Arc::new(TestMember { world: Arc::clone(&world), me, stores });
+            node.join(Arc::clone(&member) as Arc<dyn ClusterMember>);
+            node.joined(member);
         }
         for server in servers {
             let (stop, stopped) = oneshot::channel::<()>();

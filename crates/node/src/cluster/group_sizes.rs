@@ -110,14 +110,14 @@ pub async fn own_group_sizes(
     node: &Arc<Node>,
     question: GroupSizesQuestion,
 ) -> Result<StoredGroupPage, Error> {
-    let Some(cluster) = node.cluster() else {
+    let Some(cluster) = node.cluster().view()? else {
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
     };
     let GroupSizesQuestion { version, buckets, wanted } = question;
     let (store, types, within) = (node.store().clone(), document_types(node)?, buckets.clone());
     let page = node.pool().run(move || wanted.read(&store, &types, Some(&within))).await??;
     ReadFence::of_version(version).check(node)?;
-    check_held(&**cluster, &buckets)?;
+    check_held(cluster, &buckets)?;
     Ok(page)
 }
 

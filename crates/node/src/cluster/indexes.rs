@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::NodeKey;
+use millrace_cluster::{ClusterState, NodeEntry, NodeKey, NodeState};
 use tokio::task::JoinSet;
 
 use super::{ClusterView, NodeAddress};
@@ -28,6 +28,22 @@ pub struct ListedNode {
     pub name: String,
     /// Reason for which it does not serve, for example `down`; `None` if it does.
     pub away: Option<&'static str>,
+}
+
+impl ListedNode {
+    /// Nodes of a cluster state, by their keys.
+    pub fn all(state: &ClusterState) -> Vec<ListedNode> {
+        let listed = |(key, entry): (&NodeKey, &NodeEntry)| ListedNode {
+            key: *key,
+            name: entry.name.clone(),
+            away: match entry.state {
+                NodeState::Up | NodeState::Retired => None,
+                NodeState::Maintenance => Some("in maintenance"),
+                NodeState::Down => Some("down"),
+            },
+        };
+        state.nodes().iter().map(listed).collect()
+    }
 }
 
 /// Action on the indexes of a node.
@@ -171,7 +187,7 @@ pub async fn indexes_of_all(
 ) -> Result<Vec<(ListedNode, Result<IndexAnswer, Error>)>, Error> {
     let mut asked = JoinSet::new();
     let mut answers = Vec::new();
-    for listed in cluster.nodes()? {
+    for listed in ListedNode::all(&*cluster.state()?) {
         if let Some(state) = listed.away {
             let reason = format!("the node is {state}");
             answers.push((listed, Err(Error::Unsettled(reason))));

@@ -36,7 +36,7 @@ pub async fn readers_of_all(
     partial: bool,
 ) -> Result<ReaderAssignment, Error> {
     let owners = cluster.owners(groups)?;
-    let near = cluster.me()?;
+    let near = cluster.own().key;
     let mut found = ReaderAssignment { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {

@@ -120,13 +120,13 @@ impl ReadFence {
     /// # Errors
     /// It does not hold: the reads must be repeated.
     pub fn check(self, node: &Node) -> Result<(), Error> {
-        let Some(cluster) = node.cluster() else { return Ok(()) };
+        let Some(cluster) = node.cluster().view()? else { return Ok(()) };
         if self.version.is_some_and(|version| !cluster.vouches(version)) {
             return Err(Error::Unsettled(
                 "the cluster state has changed while the documents were read".to_owned(),
             ));
         }
-        check_held(&**cluster, self.bucket.as_slice())
+        check_held(cluster, self.bucket.as_slice())
     }
 }
 
@@ -156,9 +156,11 @@ pub async fn hand_on<R: ForwardableRequest>(
     request: &R,
     deadline: Instant,
 ) -> Result<RoutingDecision<R::Answer>, Error> {
-    let Some(cluster) = node.cluster() else { return Ok(RoutingDecision::Here(ReadFence::default())) };
+    let Some(cluster) = node.cluster().view()? else {
+        return Ok(RoutingDecision::Here(ReadFence::default()));
+    };
     let RouteSubject { location, group, part } = subject;
-    let asked = RoutedRequest { node, cluster: &**cluster, location, access, hop, part, request, deadline };
+    let asked = RoutedRequest { node, cluster, location, access, hop, part, request, deadline };
     let mut looks = RouteBackoff::until(deadline);
     let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
     loop {
@@ -225,7 +227,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         match (owner?, hop) {
             (NodeAddress::Here, _) => self.as_owner().await,
             (NodeAddress::At(remote), ForwardKind::Client) => {
-                let me = cluster.me()?;
+                let me = cluster.own().key;
                 match self.send(&remote, &ForwardKind::Owner(me, self.part)).await? {
                     SentAnswer::Readers(version, readers) => self.read_at(Some(version), &readers).await,
                     SentAnswer::Answer(answer) => Ok(RoutingDecision::There(answer)),
@@ -246,7 +248,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         if self.access == AccessKind::Write {
             return Ok(RoutingDecision::Here(ReadFence::default()));
         }
-        let me = self.cluster.me()?;
+        let me = self.cluster.own().key;
         let (near, part) = match self.hop {
             ForwardKind::Owner(near, part) => (*near, *part),
             _ => (me, self.part),
@@ -317,7 +319,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
     /// that it has all.
     async fn another(&self) -> Result<RoutingDecision<R::Answer>, Error> {
         let bucket = self.bucket()?;
-        let me = self.cluster.me()?;
+        let me = self.cluster.own().key;
         let mut nodes = self.cluster.replicas(bucket)?;
         nodes.retain(|node| *node != me || self.cluster.holds(bucket));
         nodes.sort_by_key(|node| *node != me);

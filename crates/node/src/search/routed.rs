@@ -116,7 +116,7 @@ impl RoutedQuery {
     ) -> Result<QueryRoute<R::Answer>, Error> {
         let RoutedQuery { node, query, hop, .. } = self;
         let Some((location, group)) = one_location(node, query)? else {
-            if node.cluster().is_some() && *hop != ForwardKind::Client {
+            if !node.cluster().is_alone() && *hop != ForwardKind::Client {
                 // The node that forwarded it takes it for a query of one bucket.
                 return Err(Error::Unsettled(
                     "the nodes do not agree yet whether the group is divided".to_owned(),

@@ -275,8 +275,8 @@ impl PreparedQuery {
         let mut found = NarrowedViews { views: Vec::with_capacity(self.kinds.len()), used: Vec::new() };
         for (kind, search) in self.kinds.iter().zip(&self.searches) {
             let narrowed = node.indexes().narrow(search.plan(), within);
-            let narrowed = match node.cluster() {
-                Some(cluster) => narrowed.map_err(|error| named(error, &**cluster))?,
+            let narrowed = match node.cluster().view()? {
+                Some(cluster) => narrowed.map_err(|error| named(error, cluster))?,
                 None => narrowed?,
             };
             let scopes = match narrowed.filter(|_| node.paths().is_fast()) {
@@ -504,10 +504,10 @@ fn common(narrowed: ViewScope, scope: &ViewScope) -> ViewScope {
 
 /// Adds the node to the error of an index that is not ready there.
 fn named(error: Error, cluster: &dyn ClusterView) -> Error {
-    let node = cluster.me().map_or_else(|_| "this node".to_owned(), |key| format!("node {key}"));
+    let node = cluster.own().key;
     match error {
         Error::IndexNotReady(reason) | Error::Conflict(reason) => {
-            Error::IndexNotReady(format!("on {node} {reason}"))
+            Error::IndexNotReady(format!("on node {node} {reason}"))
         }
         error => error,
     }

@@ -52,8 +52,8 @@ impl LocalShare {
             Ok::<_, Error>(LocalShare { prepared, session: Some((session, deadline)), used })
         };
         let share = node.pool().run_in(flow, work).await??;
-        if let Some(cluster) = node.cluster() {
-            check_held(&**cluster, &buckets)?;
+        if let Some(cluster) = node.cluster().view()? {
+            check_held(cluster, &buckets)?;
         }
         Ok(share)
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_document::Timestamp;
 use millrace_store::{StoreModification, StoreVisit};
 
 use super::sweep::sweep;
@@ -90,7 +91,7 @@ impl GarbagePass {
     fn step(&mut self, node: &Node, deployment: &CompiledApplication) -> Duration {
         let began = Instant::now();
         let now = now_s();
-        let swept = sweep(node, &self.visit, &|document| {
+        let swept = sweep(node, &self.visit, Timestamp(u64::MAX), &|document| {
             let kind = deployment.kind(document.id.document_type());
             Ok(match kind {
                 Ok(kind) if kind.is_garbage(&document, now) => StoreModification::Remove,

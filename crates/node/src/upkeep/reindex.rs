@@ -6,13 +6,14 @@ mod shared;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::reindexing::{ReindexStep, ReindexTask};
-use millrace_document::Document;
+use millrace_document::{Document, Timestamp};
 use millrace_indexing::IndexingCaller;
 use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal};
 
 use self::shared::ClusterReindexing;
 use super::sweep::sweep;
 use super::{BackgroundJob, IDLE, pace};
+use crate::cluster::NodeCluster;
 use crate::deployment::{CompiledDocumentType, MISFIT};
 use crate::metrics::CountedMetric;
 use crate::{Error, Node};
@@ -38,8 +39,9 @@ const SAVE: Duration = Duration::from_secs(2);
 impl BackgroundJob for ReindexJob {
     fn step(&mut self, node: &Node) -> Duration {
         match node.cluster() {
-            None => self.alone(node),
-            Some(cluster) => self.shared.step(node, &**cluster),
+            NodeCluster::Alone => self.alone(node),
+            NodeCluster::Joining(_) => IDLE,
+            NodeCluster::Joined(member, view) => self.shared.step(node, (&**member, &**view)),
         }
     }
 }
@@ -53,13 +55,14 @@ impl ReindexJob {
         let Ok(deployment) = node.deployments().current() else { return IDLE };
         let Ok(kind) = deployment.kind(&task.document_type) else { return IDLE };
         let began = Instant::now();
-        let (step, seen) = match page(node, kind, ViewScope::All, task.position.clone()) {
-            Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
-                (ReindexStep::GoesOn { position, progress }, seen)
-            }
-            Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
-            Err(error) => (ReindexStep::Fails(error.to_string()), 0),
-        };
+        let (step, seen) =
+            match page(node, kind, (ViewScope::All, Timestamp(u64::MAX)), task.position.clone()) {
+                Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
+                    (ReindexStep::GoesOn { position, progress }, seen)
+                }
+                Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
+                Err(error) => (ReindexStep::Fails(error.to_string()), 0),
+            };
         let ends = !matches!(step, ReindexStep::GoesOn { .. });
         let save = ends || self.unsaved.is_none_or(|since| since.elapsed() >= SAVE);
         if save {
@@ -77,15 +80,15 @@ fn pace_of(node: &Node, began: Instant, seen: u64, task: &ReindexTask) -> Durati
     pace(node, began, seen, PER_SECOND * task.speed)
 }
 
-/// Next page of the documents of a type.
+/// Next page of the documents of a type. None is rewritten under a later time than `until`.
 fn page(
     node: &Node,
     kind: &CompiledDocumentType,
-    scope: ViewScope,
+    (scope, until): (ViewScope, Timestamp),
     continuation: Option<String>,
 ) -> Result<SweptPage, Error> {
     let visit = StoreVisit { scope, wanted: PAGE, continuation, ..StoreVisit::all(&[&*kind.schema.name]) };
-    let swept = sweep(node, &visit, &|document| reindexed(kind, document))?;
+    let swept = sweep(node, &visit, until, &|document| reindexed(kind, document))?;
     node.metrics().add(CountedMetric::Reindexed, swept.seen);
     Ok(swept)
 }

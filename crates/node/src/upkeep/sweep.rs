@@ -4,10 +4,10 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use millrace_document::{Document, WriteRefusal};
+use millrace_document::{Document, Timestamp, WriteRefusal};
 use millrace_store::{DocumentWrite, StoreChange, StoreModification, StoreVisit, SweptPage, VisitedVersion};
 
-use crate::cluster::{ClusterView, NodeAddress};
+use crate::cluster::{BatchedWrite, ClusterView, NodeAddress};
 use crate::{Error, Node};
 
 /// Timeout of the replicas of a page's documents.
@@ -15,22 +15,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Processes the next page. In a cluster, the owner of each document changes it: its changes are writes like
 /// others, with its own timestamps. Documents that another node owns are skipped here, wherever else they
-/// are; if a bucket gets another owner, that one continues.
+/// are; if a bucket gets another owner, that one continues. No document is rewritten under a later time than
+/// `until`.
 pub(super) fn sweep(
     node: &Node,
     visit: &StoreVisit,
+    until: Timestamp,
     decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
 ) -> Result<SweptPage, Error> {
-    match node.cluster() {
+    match node.cluster().view()? {
         None => Ok(node.store().sweep(visit, decide)?),
-        Some(cluster) => sweep_owned(node, &**cluster, visit, decide),
+        Some(cluster) => sweep_owned(node, cluster, (visit, until), decide),
     }
 }
 
 fn sweep_owned(
     node: &Node,
     cluster: &dyn ClusterView,
-    visit: &StoreVisit,
+    (visit, until): (&StoreVisit, Timestamp),
     decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
 ) -> Result<SweptPage, Error> {
     let page = node.store().visit(visit)?;
@@ -44,16 +46,15 @@ fn sweep_owned(
             continue;
         }
         let id = document.id.clone();
-        let change = match decide(document).map_err(millrace_store::Error::Refused)? {
-            StoreModification::Nothing => continue,
-            modification => StoreChange::if_unchanged(timestamp, modification),
-        };
+        let decided = decide(document).map_err(millrace_store::Error::Refused)?;
+        let Some(change) = StoreChange::of_found(timestamp, until, decided) else { continue };
         let sender = sender.clone();
         let done = Box::new(move |outcome| {
             // The receiver waits for all answers, unless it has failed by then.
             let _ = sender.send(outcome);
         });
-        cluster.write(DocumentWrite { id, change }, deadline, done);
+        let write = BatchedWrite { write: DocumentWrite { id, change }, done };
+        cluster.write(vec![write], deadline);
     }
     drop(sender);
     let mut changed = 0;

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use millrace_document::{Document, DocumentId, Timestamp};
+use millrace_document::{Document, Timestamp};
 
 use crate::{
     DocumentWrite, Error, Store, StoreChange, StoreModification, StoreVisit, VisitedVersion, WriteRefusal,
@@ -31,28 +31,27 @@ pub(crate) fn sweep(
 ) -> Result<SweptPage, Error> {
     let page = store.visit(visit)?;
     let mut seen = 0;
-    let mut decided = Vec::new();
+    let mut changes = Vec::new();
     for visited in page.visited {
         let VisitedVersion::Document(document, timestamp) = visited else { continue };
         seen += 1;
         let id = document.id.clone();
-        match decide(document).map_err(Error::Refused)? {
-            StoreModification::Nothing => {}
-            change => decided.push((id, timestamp, change)),
-        }
+        let decided = decide(document).map_err(Error::Refused)?;
+        let change = StoreChange::of_found(timestamp, Timestamp(u64::MAX), decided);
+        changes.extend(change.map(|change| DocumentWrite { id, change }));
     }
-    let changed = change(store, decided)?;
+    let changed = change(store, changes)?;
     Ok(SweptPage { seen, changed, continuation: page.continuation, progress: page.progress })
 }
 
-/// Changes these versions; a document that was written since stays as it is. Returns the number of changed
+/// Makes these changes; a document that was written since stays as it is. Returns the number of changed
 /// documents.
-fn change(store: &Store, decided: Vec<(DocumentId, Timestamp, StoreModification)>) -> Result<u64, Error> {
+fn change(store: &Store, changes: Vec<DocumentWrite>) -> Result<u64, Error> {
+    let _rewriting = store.shared().rewrites.rewriting();
     let (sender, answers) = mpsc::channel();
-    for (id, timestamp, modification) in decided {
-        let change = StoreChange::if_unchanged(timestamp, modification);
+    for write in changes {
         let sender = sender.clone();
-        store.write(DocumentWrite { id, change }, move |outcome| {
+        store.write(write, move |outcome| {
             // The receiver waits for all answers, unless it has failed by then.
             let _ = sender.send(outcome);
         });

@@ -31,6 +31,7 @@ use crate::write::backlog::LIMIT;
 use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::deferred::DeferredRows;
+use crate::write::if_unchanged;
 use crate::write::lanes::{LaneWrite, WriteLanes};
 use crate::write::queue::{LastCommit, TakenWork, WorkQueue};
 use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification, WriteDurability};
@@ -92,6 +93,10 @@ impl AcceptedWrite {
                 (CommitterWork::Row(RowValue { bytes, removes: true }), size)
             }
             StoreChange::Modify(modify) => (CommitterWork::Modify(write.id, modify), 0),
+            StoreChange::Rewrite { base, document, until: _ } => {
+                let modify = if_unchanged(base, StoreModification::Put(document));
+                (CommitterWork::Modify(write.id, modify), 0)
+            }
         };
         let reply = WriterReply::new(Arc::clone(shared), key.as_bytes().len() + bytes, done);
         AcceptedWrite { key, work, durability, reply }

@@ -19,6 +19,7 @@ mod model;
 mod power;
 mod recent;
 mod replica;
+mod rewrites;
 mod schemas;
 mod slices;
 mod space;

@@ -187,7 +187,9 @@ fn run(steps: Vec<ModelOperation>) {
                 let is_of = |id: &str| group_of(id) == GROUPS[name] && type_of(id) == TYPES[of];
                 let written = model.iter().filter(|(id, _)| is_of(id)).map(|(_, (_, written))| *written);
                 if let Some(until) = written.take(nth + 1).last() {
-                    store.drop_group_until(TYPES[of], &group(GROUPS[name]), until).expect("dropped");
+                    store
+                        .drop_group_until(&store.pause_rewrites(), TYPES[of], &group(GROUPS[name]), until)
+                        .expect("dropped");
                     model.retain(|id, (_, written)| !is_of(id) || *written > until);
                 }
             }

@@ -295,12 +295,13 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
     if writes.is_empty() {
         return wave;
     }
-    let outcomes = match call.node.cluster() {
-        None => {
+    let outcomes = match call.node.cluster().view() {
+        Err(error) => Err(error.into()),
+        Ok(None) => {
             let deadline = Instant::now() + call.timeout;
             write::commit_batch(&call.node, &call.permit, writes, call.durability, deadline).await
         }
-        Some(cluster) => replicate_batch(&**cluster, writes, call.timeout).await,
+        Ok(Some(cluster)) => replicate_batch(cluster, writes, call.timeout).await,
     };
     let outcomes = match outcomes {
         Ok(outcomes) => outcomes,
@@ -367,7 +368,7 @@ async fn replicate_batch(
         BatchedWrite { write, done }
     };
     let batch: Vec<BatchedWrite> = writes.into_iter().map(batched).collect();
-    cluster.write_batch(batch, Instant::now() + timeout);
+    cluster.write(batch, Instant::now() + timeout);
     let mut outcomes = Vec::with_capacity(receivers.len());
     for receiver in receivers {
         let dropped = |_| Error::Internal("the cluster dropped a write; see the log".to_owned());

@@ -186,8 +186,12 @@ fn destination(call: &DocumentCall, kind: &CompiledDocumentType, id: &DocumentId
     if kind.scripts.waits() {
         return StepDestination::Single;
     }
-    let Some(cluster) = call.node.cluster() else { return StepDestination::Here };
-    match cluster.owner(id.location()) {
+    let owner = match call.node.cluster().view() {
+        Ok(None) => return StepDestination::Here,
+        Ok(Some(cluster)) => cluster.owner(id.location()),
+        Err(error) => Err(error),
+    };
+    match owner {
         Ok(NodeAddress::Here) => StepDestination::Here,
         // Nodes that disagree about an owner must not send an operation to and fro.
         _ if call.hop != ForwardKind::Client => StepDestination::Moved,
@@ -295,7 +299,8 @@ fn prepared_step(
     match write::change_here(call, deployment, kind, parsed) {
         Ok(Some(change)) => {
             let (kind, write) = (operation.kind(), DocumentWrite { id: operation.id().clone(), change });
-            let again = call.node.cluster().map(|_| RepeatableOperation { operation, condition });
+            let again =
+                (!call.node.cluster().is_alone()).then(|| RepeatableOperation { operation, condition });
             Ok(PreparedStep::Write { kind, write, again })
         }
         Ok(None) => Ok(PreparedStep::Ignored(operation.id().clone())),

@@ -136,8 +136,8 @@ async fn ask(
     remote: &RemoteNode,
     body: Bytes,
 ) -> Result<Vec<RelayAnswerLine>, RelayFailure> {
-    let cluster = call.node.cluster().expect("only a node of a cluster has others to send operations to");
-    let me = cluster.me().map_err(|error| RelayFailure::Passing(error.into()))?;
+    let cluster = call.node.cluster().view().map_err(|error| RelayFailure::Passing(error.into()))?;
+    let me = cluster.expect("only a node of a cluster has others to send operations to").own().key;
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     let target = format!("/feed/v1?{}", parameters_of(call));
     let request = ForwardedRequest { method: Method::POST, target, headers, body, room: None };

@@ -133,7 +133,7 @@ impl VisitPages {
     /// Buckets that the request reaches.
     fn buckets(&self) -> Result<VisitedBuckets, Error> {
         // The version is read first: buckets that are newer are listed once more.
-        let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
+        let owners = self.node.cluster().view()?.map(|cluster| cluster.owners(None)).transpose();
         let version = owners?.map_or(ClusterVersion::NONE, |owners| owners.version);
         let mut listed = self.listed.lock();
         match &*listed {

@@ -1,5 +1,6 @@
 //! Reindexing in a cluster: drives [`millrace_cluster::reindexing`], which decides what this node does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,14 @@ use millrace_cluster::{ClusterVersion, MachineTime};
 use millrace_store::ViewScope;
 
 use super::{pace_of, page};
-use crate::cluster::{ClusterView, check_held};
+use crate::cluster::{ClusterMember, ClusterView, SharedNote, check_held};
 use crate::error::ErrorKind;
 use crate::reindexing;
 use crate::upkeep::IDLE;
 use crate::{CompiledApplication, Error, Node};
+
+/// The membership of a node, and its part.
+type JoinedCluster<'a> = (&'a dyn ClusterMember, &'a dyn ClusterView);
 
 /// A node's part in the reindexing of its cluster.
 pub(super) struct ClusterReindexing {
@@ -25,6 +29,8 @@ pub(super) struct ClusterReindexing {
     generation: u64,
     /// Version of the cluster state that the machine knows.
     version: ClusterVersion,
+    /// Notes that the machine knows, as they were received.
+    notes: Option<BTreeMap<String, SharedNote>>,
     /// Answer to the last effect, if the machine has not received it.
     answer: Option<ReindexEvent>,
 }
@@ -36,6 +42,7 @@ impl Default for ClusterReindexing {
             machine: None,
             generation: 0,
             version: ClusterVersion::NONE,
+            notes: None,
             answer: None,
         }
     }
@@ -43,7 +50,7 @@ impl Default for ClusterReindexing {
 
 impl ClusterReindexing {
     /// Does a small step; returns the pause after it.
-    pub(super) fn step(&mut self, node: &Node, cluster: &dyn ClusterView) -> Duration {
+    pub(super) fn step(&mut self, node: &Node, cluster: JoinedCluster<'_>) -> Duration {
         match self.attempt(node, cluster) {
             Ok(pause) => pause,
             Err(error) => {
@@ -54,9 +61,10 @@ impl ClusterReindexing {
     }
 
     /// Carries out the effects of the machine up to the next page, or until there are none.
-    fn attempt(&mut self, node: &Node, cluster: &dyn ClusterView) -> Result<Duration, Error> {
+    fn attempt(&mut self, node: &Node, cluster: JoinedCluster<'_>) -> Result<Duration, Error> {
+        let (member, view) = cluster;
         let Ok(deployment) = node.deployments().current() else { return Ok(IDLE) };
-        let me = cluster.me()?;
+        let me = view.own().key;
         let is_running = self.machine.as_ref().is_some_and(|machine| machine.next_wake().is_none());
         if is_running && self.answer.is_none() {
             // The last effect has panicked: continue as after a restart.
@@ -75,17 +83,17 @@ impl ClusterReindexing {
             };
             match effect {
                 ReindexEffect::Write { job, guard, notes } => {
-                    let outcome = reindexing::write(cluster, guard, notes);
+                    let outcome = reindexing::write(member, guard, notes);
                     let outcome = outcome.map_err(|_| ReindexObstacle::Passing);
                     self.answer = Some(ReindexEvent::Written { job, outcome });
                 }
                 ReindexEffect::Inspect { job, bucket } => {
-                    let outcome = cluster.holders(bucket).map_err(|_| ReindexObstacle::Passing);
+                    let outcome = view.holders(bucket).map_err(|_| ReindexObstacle::Passing);
                     self.answer = Some(ReindexEvent::Inspected { job, outcome });
                 }
                 ReindexEffect::Walk { job, walk } => {
                     let began = Instant::now();
-                    let (outcome, seen) = match walk_page(node, cluster, &deployment, &walk) {
+                    let (outcome, seen) = match walk_page(node, view, &deployment, &walk) {
                         Ok((page, seen)) => (Ok(page), seen),
                         Err(error) => (Err(failed(&walk, &error)), 0),
                     };
@@ -99,7 +107,7 @@ impl ClusterReindexing {
     /// Events for the machine: what has changed since it was called last.
     fn news(
         &mut self,
-        cluster: &dyn ClusterView,
+        (member, view): JoinedCluster<'_>,
         deployment: &CompiledApplication,
     ) -> Result<Vec<ReindexEvent>, Error> {
         let mut news = Vec::with_capacity(3);
@@ -107,7 +115,7 @@ impl ClusterReindexing {
             self.generation = deployment.generation;
             news.push(ReindexEvent::Application(Arc::new(reindexing::reindexed(deployment))));
         }
-        let state = cluster.state()?;
+        let state = view.state()?;
         if self.version != state.version() {
             self.version = state.version();
             if let Some(machine) = &self.machine
@@ -122,7 +130,11 @@ impl ClusterReindexing {
             }
             news.push(ReindexEvent::State(state));
         }
-        news.push(ReindexEvent::Notes(Arc::new(reindexing::received(cluster)?)));
+        let notes = member.notes();
+        if self.notes.as_ref() != Some(&notes) {
+            news.push(ReindexEvent::Notes(Arc::new(reindexing::read(&notes)?)));
+            self.notes = Some(notes);
+        }
         Ok(news)
     }
 }
@@ -136,7 +148,7 @@ fn walk_page(
 ) -> Result<(WalkedPage, u64), Error> {
     let kind = deployment.kind(&walk.task.document_type)?;
     let scope = ViewScope::Buckets(vec![walk.bucket]);
-    let swept = page(node, kind, scope, walk.position.clone())?;
+    let swept = page(node, kind, (scope, walk.until), walk.position.clone())?;
     let holds = check_held(cluster, &[walk.bucket]).is_ok();
     let vouched = cluster.vouches(walk.version);
     Ok((WalkedPage { position: swept.continuation, holds, vouched }, swept.seen))

@@ -1,0 +1,84 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_membership::{ClusterMembership, PackagePublication};
+use millrace_node::cluster::{
+    ClusterDeployment, ClusterError, ClusterMember, MetricGauge, Noted, Published, SharedNote,
+};
+use tokio::runtime::Handle;
+
+use crate::node::authority_of;
+
+/// A node's membership in its cluster, as the node sees it from the first request on.
+pub struct ContentMember {
+    membership: ClusterMembership,
+    runtime: Handle,
+}
+
+impl ContentMember {
+    /// The member of this membership. Called in the runtime of the cluster's tasks.
+    pub fn new(membership: ClusterMembership) -> Self {
+        ContentMember { membership, runtime: Handle::current() }
+    }
+}
+
+impl ClusterMember for ContentMember {
+    fn serves(&self) -> Result<(), ClusterError> {
+        self.membership.serves().map_err(|reason| ClusterError::Unavailable(reason.to_string()))
+    }
+
+    fn advertised(&self) -> Vec<String> {
+        let pictures = self.membership.pictures();
+        let picture = pictures.borrow();
+        picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
+    }
+
+    fn notes(&self) -> BTreeMap<String, SharedNote> {
+        let pictures = self.membership.pictures();
+        let picture = pictures.borrow();
+        let note = |note: &millrace_membership::NodeNote| SharedNote {
+            value: Arc::clone(&note.value),
+            changed: note.changed,
+        };
+        picture.notes.iter().map(|(name, found)| (name.clone(), note(found))).collect()
+    }
+
+    fn note(
+        &self,
+        (guard, changed): (&str, Option<u64>),
+        notes: Vec<(String, Option<Vec<u8>>)>,
+        done: Noted,
+    ) {
+        let (membership, guard) = (self.membership.clone(), guard.to_owned());
+        self.runtime.spawn(async move {
+            let written = membership.note((&guard, changed), &notes).await;
+            done(written.map_err(|error| ClusterError::Unavailable(error.to_string())));
+        });
+    }
+
+    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
+        Box::pin(async move {
+            let publication = PackagePublication {
+                archive: &deployment.archive,
+                configuration: &deployment.application.topology(),
+                generation: deployment.generation,
+                based_on: deployment.based_on,
+                dropped: &deployment.dropped,
+            };
+            let published = self.membership.publish(publication).await;
+            published.map(|package| package.generation).map_err(|error| match error {
+                millrace_membership::Error::Conflict(_) => ClusterError::Conflict(error.to_string()),
+                other => ClusterError::Unavailable(other.to_string()),
+            })
+        })
+    }
+
+    fn gauges(&self) -> Vec<MetricGauge> {
+        let lost = self.membership.coordination_lost_for().map_or(0.0, |lost| lost.as_secs_f64());
+        vec![MetricGauge::new(
+            "millrace.coordination.unreachable_seconds",
+            "Seconds since coordination (etcd) was last found not to answer; 0 while it answers",
+            lost,
+        )]
+    }
+}
