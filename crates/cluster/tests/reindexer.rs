@@ -25,6 +25,8 @@ struct ReindexingNode {
     revision: u64,
     /// Version of the cluster state.
     version: ClusterVersion,
+    /// The newest timestamp of the owner.
+    newest: Timestamp,
     lines: Vec<String>,
 }
 
@@ -62,6 +64,7 @@ impl ReindexingNode {
             notes: BTreeMap::new(),
             revision: 0,
             version: ClusterVersion::new(1),
+            newest: Timestamp::default(),
             lines: Vec::new(),
         };
         node.write(vec![record.note()]);
@@ -117,12 +120,8 @@ impl ReindexingNode {
             }
             ReindexEffect::Inspect { job, bucket } => {
                 self.lines.push(format!("inspect {}", bucket.bits()));
-                let holders = BucketHolders {
-                    version: self.version,
-                    nodes: vec![ME],
-                    full: true,
-                    newest: Timestamp::default(),
-                };
+                let holders =
+                    BucketHolders { version: self.version, nodes: vec![ME], full: true, newest: self.newest };
                 ReindexEvent::Inspected { job, outcome: Ok(holders) }
             }
             ReindexEffect::Walk { job, walk } => {
@@ -215,4 +214,28 @@ fn a_mark_that_was_replaced_by_an_earlier_one_is_stored_again() {
     node.check(&[&clean]);
     node.pass(Duration::from_secs(60));
     node.check(&[]);
+}
+
+#[test]
+fn the_time_of_the_last_rewrite_is_stored_before_it_and_outlives_the_reindexing() {
+    let mut node = ReindexingNode::new(2);
+    // Another node's clock is an hour ahead.
+    node.newest = Timestamp(3_600_000_000);
+    node.give(vec![ReindexEvent::Application(application(3, 2)), ReindexEvent::State(state(None))]);
+    node.pass(Duration::from_secs(2));
+    let mark = "reindexed/sim/note/0";
+    assert_eq!(node.lines[..6], ["reindexing", mark, "inspect 0", mark, "inspect 0", "walk 0 None"]);
+    let deleted = format!("{mark} deleted");
+    assert_eq!(node.lines.last(), Some(&deleted));
+    let until = |node: &ReindexingNode| {
+        let notes = ReindexNotes::read(&node.notes).expect("it can be read");
+        notes.rewritten_until(&["note".into()].into())
+    };
+    assert_eq!(until(&node), Timestamp(3_620_000_000));
+    // The next reindexing keeps it.
+    let mut record = ReindexNotes::read(&node.notes).expect("it can be read").record;
+    record.types.mark(&BTreeMap::from([("sim".into(), vec!["note".into()])]), 1.0, 9);
+    let record = record.following(&application(4, 3)).expect("it is a newer one");
+    node.write(vec![record.note()]);
+    assert_eq!(until(&node), Timestamp(3_620_000_000));
 }

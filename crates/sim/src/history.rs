@@ -290,8 +290,8 @@ impl ClientHistory {
                 document_type: Some(intent.id().document_type().to_owned()),
                 timestamp: until,
             };
-            // Later operations, and those that are executed much later, may have lower timestamps, if all nodes
-            // that know of the drop are away, and the clocks of the others are behind.
+            // Later operations, and those that are executed much later, may have lower timestamps, if all
+            // nodes that know of the drop are away, and the clocks of the others are behind.
             let last = self.last_before[dropper];
             let late = self.acknowledged_at[dropper] + PATIENCE;
             for (writer, written) in self.operations.range(..=last) {

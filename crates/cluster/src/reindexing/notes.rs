@@ -320,6 +320,8 @@ mod tests {
         check::<NodeReindexMark>(
             r#"{"ready_ms":5,"started_ms":6,"done":{"10":"1a","41-107":"0f"},"at":[[10,5],"place"],"clean":7,"failure":null}"#,
         );
+        // Nodes of protocol 1 pass over the time.
+        check::<NodeReindexMark>(r#"{"ready_ms":5,"started_ms":6,"done":{},"at":null,"until_us":9}"#);
         let task = ReindexTask {
             cluster: "notes".into(),
             document_type: "note".into(),
