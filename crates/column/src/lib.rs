@@ -44,7 +44,7 @@ pub use presence::Presence;
 pub use store_layout::StoreLayout;
 pub use stored::StoredValues;
 pub use tokens::{ELEMENT_BOUNDARY, TokenDictionary, TokenIds, TokensBuilder, TokensColumn};
-pub use values::{ColumnValue, ValueBuilder, encoded_values, read_value, value};
+pub use values::{ColumnValue, ValueBuilder, encoded_values, read_value, text_values, value};
 pub use view::{ExecutionPaths, JoinedView, ReadError, View, ViewChunk};
 
 /// Maximum number of documents per chunk.

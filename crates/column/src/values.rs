@@ -220,6 +220,15 @@ pub fn encoded_values(column: &Column) -> Option<&BytesColumn> {
     }
 }
 
+/// The column of texts, as UTF-8. `None` if the values are stored in another form, or the column does not
+/// record its layout: it may have values of several types.
+pub fn text_values(column: &Column) -> Option<&BytesColumn> {
+    match column {
+        Column::Bytes(bytes) if is_recorded(column) && ValueLayout::Text.takes(column) => Some(bytes),
+        _ => None,
+    }
+}
+
 /// True for the types whose values have parts that are read in place.
 fn is_nested(data_type: &DataType) -> bool {
     matches!(

@@ -47,10 +47,10 @@ use functions::function;
 /// The number that represents a string in expressions: the bits of its XXH3 hash, read as a `double`. Models
 /// trained on string features elsewhere therefore give the same results here. Equal strings have equal
 /// numbers; no number is NaN or infinite.
-pub fn string_hash(text: &str) -> f64 {
+pub fn string_hash(text: impl AsRef<[u8]>) -> f64 {
     /// Exponent bits: a double with all of them set is NaN or infinite.
     const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
-    let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+    let hash = xxhash_rust::xxh3::xxh3_64(text.as_ref());
     let finite = if hash & EXPONENT == EXPONENT { hash & !(1 << 52) } else { hash };
     f64::from_bits(finite)
 }

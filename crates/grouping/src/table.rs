@@ -15,6 +15,8 @@ pub(crate) struct GroupTable {
     /// Groups whose key is a whole number: by far the most common, and small enough to store in the table
     /// itself.
     whole: HashMap<(u32, i64), u32>,
+    /// Groups whose key is any other number, by its bits as [`bits`] gives them.
+    fractional: HashMap<(u32, u64), u32>,
     /// Groups with a short text as key, for the same reason; all of them are in `numbers` too.
     short: HashMap<(u32, ShortText), u32>,
     hasher: DefaultHashBuilder,
@@ -55,6 +57,7 @@ impl GroupTable {
     pub(crate) fn number(&mut self, parent: u32, key: &ExpressionDatum<'_>) -> u32 {
         match key {
             ExpressionDatum::Long(value) => self.long(parent, *value),
+            ExpressionDatum::Double(value) => self.double(parent, *value),
             ExpressionDatum::Text(text) => self.text(parent, text),
             key => {
                 let hash = hash_of(&self.hasher, parent, key);
@@ -69,6 +72,16 @@ impl GroupTable {
         *whole.entry((parent, value)).or_insert_with(|| {
             parents.push(parent);
             keys.push(ExpressionDatum::Long(value));
+            (keys.len() - 1) as u32
+        })
+    }
+
+    /// Like [`GroupTable::number`], for a number with a fraction.
+    pub(crate) fn double(&mut self, parent: u32, value: f64) -> u32 {
+        let GroupTable { fractional, parents, keys, .. } = self;
+        *fractional.entry((parent, bits(value))).or_insert_with(|| {
+            parents.push(parent);
+            keys.push(ExpressionDatum::Double(value));
             (keys.len() - 1) as u32
         })
     }
@@ -169,7 +182,6 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
             parent.hash(&mut state);
             match key {
                 ExpressionDatum::Bool(value) => value.hash(&mut state),
-                ExpressionDatum::Double(value) => bits(*value).hash(&mut state),
                 ExpressionDatum::Raw(bytes) => bytes.hash(&mut state),
                 ExpressionDatum::LongBucket(from, to) => (from, to).hash(&mut state),
                 ExpressionDatum::DoubleBucket(from, to) => (bits(*from), bits(*to)).hash(&mut state),
@@ -178,6 +190,7 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
                 ExpressionDatum::Null
                 | ExpressionDatum::List(_)
                 | ExpressionDatum::Long(_)
+                | ExpressionDatum::Double(_)
                 | ExpressionDatum::Text(_) => {}
             }
             state.finish()
@@ -189,7 +202,6 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
 fn same(a: &ExpressionDatum<'_>, b: &ExpressionDatum<'_>) -> bool {
     match (a, b) {
         (ExpressionDatum::Null, ExpressionDatum::Null) => true,
-        (ExpressionDatum::Double(a), ExpressionDatum::Double(b)) => bits(*a) == bits(*b),
         (ExpressionDatum::DoubleBucket(a, x), ExpressionDatum::DoubleBucket(b, y)) => {
             (bits(*a), bits(*x)) == (bits(*b), bits(*y))
         }

@@ -148,7 +148,7 @@ fn text(documents: usize) {
         let words = |word: &String| ("body", Predicate::Words(vec![WordPattern::Exact(word.clone())]));
         let root = PlanNode::And(vec![PlanNode::Leaf(LeafId(0)), PlanNode::Leaf(LeafId(1))]);
         let plan = plan(&schema, root, vec![words(first), words(second)]);
-        let demands = RankingDemands { counts: true, positions: false, statistics: true };
+        let demands = RankingDemands { leaves: true, counts: true, positions: false, statistics: true };
         let mut matched = (0, Vec::new());
         let scan = fastest(200, || {
             let matches =

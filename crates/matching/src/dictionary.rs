@@ -1,14 +1,14 @@
 //! Search in a chunk's dictionary for words by a part of them, or with differences.
 //!
 //! The words lie one after another, so a part is searched in all of them at once. Each word is looked at only
-//! by conditions that need it, and those first see its length.
+//! by conditions that need it.
 
 use std::ops::Range;
 
 use memchr::memmem::Finder;
 use millrace_column::TokenDictionary;
 
-use crate::fuzzy::FuzzyPattern;
+use crate::fuzzy::{FuzzyPattern, Nearness};
 use crate::pattern::{WordMatcher, WordShape};
 
 /// Numbers in `range` of the words that `matcher` accepts, ascending.
@@ -61,15 +61,51 @@ fn with_suffix(suffix: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>
     range.filter(|number| dictionary.word(*number).ends_with(suffix)).collect()
 }
 
+/// The dictionary is sorted, so words with a common beginning are adjacent: it is compared once, and where it
+/// is too far from the pattern, all of these words are passed over.
 fn near(fuzzy: &FuzzyPattern, dictionary: TokenDictionary<'_>, range: Range<u32>) -> Vec<u32> {
-    let matches = |number: &u32| {
-        let word = dictionary.word(*number);
-        // Outside ASCII a character has several bytes.
-        !fuzzy.is_too_short(word.len())
-            && (!fuzzy.is_too_long(word.len()) || !word.is_ascii())
-            && text(word).is_some_and(|word| fuzzy.matches(word))
-    };
-    range.filter(matches).collect()
+    let mut found = Vec::new();
+    let mut beginning = fuzzy.beginning();
+    let mut number = range.start;
+    while number < range.end {
+        let Some(word) = text(dictionary.word(number)) else {
+            number += 1;
+            continue;
+        };
+        match beginning.compare(word) {
+            Nearness::Matches => found.push(number),
+            Nearness::Differs => {}
+            Nearness::AllMatch { bytes } => {
+                let end = end_of_beginning(&word.as_bytes()[..bytes], dictionary, number..range.end);
+                found.extend(number..end);
+                number = end;
+                continue;
+            }
+            Nearness::AllDiffer { bytes } => {
+                number = end_of_beginning(&word.as_bytes()[..bytes], dictionary, number..range.end);
+                continue;
+            }
+        }
+        number += 1;
+    }
+    found
+}
+
+/// End of the words that begin with `beginning`, the first of which is the first in `range`. Cost: logarithmic
+/// in the number of these words.
+fn end_of_beginning(beginning: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>) -> u32 {
+    let begins = |number: u32| dictionary.word(number).starts_with(beginning);
+    let (mut low, mut step) = (range.start, 1);
+    while range.end - low > step && begins(low + step) {
+        low += step;
+        step *= 2;
+    }
+    let mut high = range.end.min(low + step);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if begins(middle) { low = middle } else { high = middle }
+    }
+    high
 }
 
 #[cfg(test)]

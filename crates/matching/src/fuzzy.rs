@@ -33,14 +33,14 @@ impl FuzzyPattern {
         &self.exact
     }
 
-    /// True if no candidate with this number of bytes, or fewer, matches.
-    pub(crate) fn is_too_short(&self, bytes: usize) -> bool {
-        bytes + self.max_edits < self.word.len()
-    }
-
-    /// True if no candidate with this number of characters, or more, matches.
-    pub(crate) fn is_too_long(&self, characters: usize) -> bool {
-        !self.prefix && characters > self.word.len() + self.max_edits
+    /// A comparison of words in ascending order.
+    pub(crate) fn beginning(&self) -> FuzzyBeginning<'_> {
+        FuzzyBeginning {
+            pattern: self,
+            compared: String::new(),
+            ends: vec![0],
+            rows: (0..=self.word.len()).collect(),
+        }
     }
 
     /// Number of characters of the word.
@@ -73,7 +73,8 @@ impl FuzzyPattern {
 
     /// False if no candidate with this number of characters matches.
     fn may_match_length(&self, characters: usize) -> bool {
-        !self.is_too_short(characters) && !self.is_too_long(characters)
+        let is_too_long = !self.prefix && characters > self.word.len() + self.max_edits;
+        characters + self.max_edits >= self.word.len() && !is_too_long
     }
 
     /// The edit distance of the word to each prefix of a candidate, whose characters are given by their
@@ -125,6 +126,71 @@ impl FuzzyPattern {
             }
         }
         within || row[self.word.len()] <= self.max_edits
+    }
+}
+
+/// Comparison of words in ascending order with a pattern. What a word has in common with the one before is
+/// not compared again.
+pub(crate) struct FuzzyBeginning<'p> {
+    pattern: &'p FuzzyPattern,
+    /// The last word as far as it was compared.
+    compared: String,
+    /// For each number of its characters, from 0 on, their length in bytes.
+    ends: Vec<usize>,
+    /// For each of these beginnings a row of the edit table: its distance to each beginning of the pattern.
+    rows: Vec<usize>,
+}
+
+/// Result of a comparison with a [`FuzzyPattern`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nearness {
+    /// The word matches.
+    Matches,
+    /// It does not match.
+    Differs,
+    /// All words that begin with these bytes of the word match.
+    AllMatch { bytes: usize },
+    /// All words that begin with these bytes of the word do not match.
+    AllDiffer { bytes: usize },
+}
+
+impl FuzzyBeginning<'_> {
+    /// Compares a word.
+    pub(crate) fn compare(&mut self, word: &str) -> Nearness {
+        let pattern = &self.pattern.word;
+        let width = pattern.len() + 1;
+        let is_near = |distance: &usize| *distance <= self.pattern.max_edits;
+        let shared = self.compared.bytes().zip(word.bytes()).take_while(|(a, b)| a == b).count();
+        self.ends.retain(|end| *end <= shared);
+        let from = self.ends.last().copied().unwrap_or(0);
+        self.compared.truncate(from);
+        self.rows.truncate(self.ends.len() * width);
+        if self.pattern.prefix && is_near(&pattern.len()) {
+            return Nearness::AllMatch { bytes: 0 };
+        }
+        for character in word[from..].chars() {
+            let above = self.rows.len() - width;
+            self.rows.push(self.rows[above] + 1);
+            for (at, of_pattern) in pattern.iter().enumerate() {
+                let substituted = self.rows[above + at] + usize::from(*of_pattern != character);
+                let (deleted, inserted) = (self.rows[above + at + 1] + 1, self.rows[above + width + at] + 1);
+                self.rows.push(substituted.min(deleted).min(inserted));
+            }
+            self.compared.push(character);
+            let bytes = self.compared.len();
+            self.ends.push(bytes);
+            let row = &self.rows[above + width..];
+            if self.pattern.prefix && row.last().is_some_and(is_near) {
+                return Nearness::AllMatch { bytes };
+            }
+            if !row.iter().any(is_near) {
+                return Nearness::AllDiffer { bytes };
+            }
+        }
+        match self.rows.last().is_some_and(is_near) {
+            true => Nearness::Matches,
+            false => Nearness::Differs,
+        }
     }
 }
 

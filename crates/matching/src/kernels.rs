@@ -7,4 +7,4 @@ mod scan;
 
 pub(crate) use anchors::{NeedleAnchors, begins_wide};
 pub(crate) use brain::Bfloat16Query;
-pub(crate) use scan::{RANGES, find_in_table, find_narrow, find_wide};
+pub(crate) use scan::{RANGES, find_in_table, find_in_wide_table, find_narrow, find_wide};

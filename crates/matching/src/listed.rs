@@ -1,4 +1,4 @@
-//! Lists of numbers that values are compared with.
+//! Lists of numbers and texts that values are compared with.
 
 use hashbrown::HashMap;
 
@@ -37,6 +37,44 @@ impl ListedNumbers {
     }
 }
 
+/// Texts with weights, looked up like [`ListedNumbers`].
+pub(crate) struct ListedTexts {
+    weights: HashMap<Box<str>, i32>,
+    /// A bit for each length in bytes of a listed text; the last one stands for all lengths from 63 on.
+    lengths: u64,
+}
+
+impl ListedTexts {
+    /// Creates the list. Of a text that is listed twice, the greater weight counts.
+    pub(crate) fn new(texts: &[(String, i32)]) -> Self {
+        let mut listed = ListedTexts { weights: HashMap::with_capacity(texts.len()), lengths: 0 };
+        for (text, weight) in texts {
+            listed.lengths |= length_bit(text.len());
+            let known = listed.weights.entry(text.as_str().into()).or_insert(*weight);
+            *known = (*known).max(*weight);
+        }
+        listed
+    }
+
+    /// True if a listed text has this length in bytes, or one that is not told from it.
+    #[inline]
+    pub(crate) fn has_length(&self, bytes: usize) -> bool {
+        self.lengths & length_bit(bytes) != 0
+    }
+
+    /// Weight of a text; `None` if it is not listed.
+    #[inline]
+    pub(crate) fn weight(&self, text: &str) -> Option<i32> {
+        if self.has_length(text.len()) { self.weights.get(text).copied() } else { None }
+    }
+}
+
+/// Bit of a length in [`ListedTexts`].
+#[inline]
+fn length_bit(bytes: usize) -> u64 {
+    1 << bytes.min(63)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +98,20 @@ mod tests {
                 assert_eq!((table.weight(i64::MIN), table.weight(i64::MAX)), (None, None));
             }
         }
+    }
+
+    #[test]
+    fn each_listed_text_is_found_and_no_other() {
+        let long = "x".repeat(100);
+        let list: Vec<(String, i32)> =
+            [("", 1), ("a", 2), ("é", 3), ("a", 7), ("b", 9), ("b", 4), (&long, 5)]
+                .map(|(text, weight)| (text.to_owned(), weight))
+                .into();
+        let table = ListedTexts::new(&list);
+        let weights = ["", "a", "b", "é", &long, "c", "e", &long[1..], "xx"].map(|text| table.weight(text));
+        assert_eq!(weights, [Some(1), Some(7), Some(9), Some(3), Some(5), None, None, None, None]);
+        assert!(table.has_length(2) && table.has_length(64) && !table.has_length(3));
+        assert_eq!(ListedTexts::new(&[]).weight(""), None);
     }
 
     #[test]

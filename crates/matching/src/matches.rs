@@ -9,13 +9,22 @@ use crate::bits::DocumentBits;
 /// Match data that ranking needs; nothing else is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RankingDemands {
-    /// True to count the occurrences of words.
+    /// True to record, for each matched document, the leaves of the plan that match it, with their weights.
+    /// Distances of nearest neighbours are recorded in any case.
+    pub leaves: bool,
+    /// True to count the occurrences of words (implies leaves).
     pub counts: bool,
     /// True to record the positions of words (implies counts).
     pub positions: bool,
     /// [`TermStatistics`] over all live documents in scope, including those that do not match the rest of the
     /// query.
     pub statistics: bool,
+}
+
+impl RankingDemands {
+    /// The leaves that match, without occurrences.
+    pub const LEAVES: Self =
+        RankingDemands { leaves: true, counts: false, positions: false, statistics: false };
 }
 
 /// Result of matching.

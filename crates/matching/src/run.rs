@@ -122,12 +122,17 @@ impl<'a> MatchGathering<'a> {
             return Ok(());
         }
         let documents: Vec<u16> = matched.iter().map(|document| document as u16).collect();
-        let active = pass.activity(&matched)?;
-        if self.demands != RankingDemands::default() {
+        let is_ranked = self.demands != RankingDemands::default();
+        let has_nearest = self.best.iter().any(Option::is_some);
+        let active = if is_ranked || has_nearest { pass.activity(&matched)? } else { None };
+        if is_ranked {
             pass.narrow(&documents, &matched)?;
         }
         let leaves = (0..self.ready.leaves.len())
             .map(|leaf| {
+                if !is_ranked && self.best[leaf].is_none() {
+                    return Ok(LeafMatches::None);
+                }
                 let active = active.as_ref().map(|active| &active[leaf]);
                 let found =
                     pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)?;

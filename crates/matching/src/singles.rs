@@ -1,6 +1,8 @@
 //! Single values at the end of a path, in many documents of a chunk.
 
-use millrace_column::{Column, ExecutionPaths, ValueLayout, encoded_values, layout};
+use millrace_column::{
+    BytesColumn, Column, ExecutionPaths, ValueLayout, encoded_values, layout, text_values,
+};
 use millrace_document::{DataType, EncodedLeafReader, EncodedLeafValues, LeafColumn, ValueRef};
 
 use crate::leaf::stored_value;
@@ -16,6 +18,8 @@ pub struct SingleValueReader {
     path: Vec<String>,
     /// `None` if values of the type are not encoded, or have tensors inside.
     leaves: Option<EncodedLeafReader>,
+    /// True if each value is a text as a whole.
+    is_text: bool,
 }
 
 /// A single value of a document.
@@ -25,21 +29,64 @@ pub struct SingleValue<'v> {
     pub row: usize,
     /// Index of the value in the document.
     pub index: usize,
-    /// A truth value, number, text, raw bytes or position; `None` for another value. Numbers may have a wider
-    /// type than the stored ones.
-    pub value: Option<ValueRef<'v>>,
+    /// `None` for a value of another kind, as a tensor.
+    pub value: Option<SingleValueRef<'v>>,
     /// Weight in a weighted set, otherwise 1.
     pub weight: i32,
+}
+
+/// A value without parts, borrowed from its column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SingleValueRef<'v> {
+    /// A truth value.
+    Bool(bool),
+    /// A whole number of any width.
+    Integer(i64),
+    /// A number with a fraction, of any precision.
+    Float(f64),
+    /// Bytes of a text, not checked to be UTF-8.
+    Text(&'v [u8]),
+    /// Raw bytes.
+    Raw(&'v [u8]),
+    /// A position, in millionths of a degree.
+    Position {
+        /// From the equator to the north.
+        latitude: i32,
+        /// From Greenwich to the east.
+        longitude: i32,
+    },
+}
+
+impl<'v> SingleValueRef<'v> {
+    /// A value without parts; `None` for any other.
+    pub fn new(value: ValueRef<'v>) -> Option<Self> {
+        Some(match value {
+            ValueRef::Bool(value) => SingleValueRef::Bool(value),
+            ValueRef::Byte(number) => SingleValueRef::Integer(number.into()),
+            ValueRef::Int(number) => SingleValueRef::Integer(number.into()),
+            ValueRef::Long(number) => SingleValueRef::Integer(number),
+            ValueRef::Float(number) => SingleValueRef::Float(number.into()),
+            ValueRef::Double(number) => SingleValueRef::Float(number),
+            ValueRef::String(text) => SingleValueRef::Text(text.as_bytes()),
+            ValueRef::Raw(bytes) => SingleValueRef::Raw(bytes),
+            ValueRef::Position { latitude, longitude } => SingleValueRef::Position { latitude, longitude },
+            _ => return None,
+        })
+    }
 }
 
 impl SingleValueReader {
     /// A reader of values of this type.
     pub fn new(data_type: &DataType, path: &[impl AsRef<str>]) -> Self {
-        let is_encoded = layout(data_type) == ValueLayout::Encoded;
+        let layout = layout(data_type);
         SingleValueReader {
             data_type: data_type.clone(),
             path: path.iter().map(|name| name.as_ref().to_owned()).collect(),
-            leaves: is_encoded.then(|| EncodedLeafReader::new(data_type, path)).flatten(),
+            leaves: match layout {
+                ValueLayout::Encoded => EncodedLeafReader::new(data_type, path),
+                _ => None,
+            },
+            is_text: *data_type == DataType::String && path.is_empty(),
         }
     }
 
@@ -51,6 +98,9 @@ impl SingleValueReader {
         paths: ExecutionPaths,
         mut each: impl FnMut(SingleValue<'_>),
     ) {
+        if let Some(texts) = text_values(column).filter(|_| self.is_text && paths.is_fast()) {
+            return each_text(texts, documents, each);
+        }
         let leaves = self.leaves.as_ref().filter(|_| paths.is_fast()).zip(encoded_values(column));
         let Some((reader, bytes)) = leaves else {
             (0..documents.len()).for_each(|row| self.one(column, documents, row, paths, &mut each));
@@ -61,25 +111,24 @@ impl SingleValueReader {
             |row, each: &mut dyn FnMut(SingleValue<'_>)| self.one(column, documents, row, paths, each);
         match leaves.values() {
             EncodedLeafValues::Bools(values) => {
-                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Bool(values[at])));
+                each_leaf(&leaves, &general, each, |at| SingleValueRef::Bool(values[at]));
             }
             EncodedLeafValues::Integers(values) => {
-                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Long(values[at])));
+                each_leaf(&leaves, &general, each, |at| SingleValueRef::Integer(values[at]));
             }
             EncodedLeafValues::Floats(values) => {
-                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Double(values[at])));
+                each_leaf(&leaves, &general, each, |at| SingleValueRef::Float(values[at]));
             }
             EncodedLeafValues::Texts(values) => {
-                let text = |at: usize| std::str::from_utf8(values[at]).ok().map(ValueRef::String);
-                each_leaf(&leaves, &general, each, text);
+                each_leaf(&leaves, &general, each, |at| SingleValueRef::Text(values[at]));
             }
             EncodedLeafValues::Raws(values) => {
-                each_leaf(&leaves, &general, each, |at| Some(ValueRef::Raw(values[at])));
+                each_leaf(&leaves, &general, each, |at| SingleValueRef::Raw(values[at]));
             }
             EncodedLeafValues::Positions(values) => {
                 each_leaf(&leaves, &general, each, |at| {
                     let [latitude, longitude] = values[at];
-                    Some(ValueRef::Position { latitude, longitude })
+                    SingleValueRef::Position { latitude, longitude }
                 });
             }
         }
@@ -98,9 +147,18 @@ impl SingleValueReader {
         let mut index = 0;
         if let Some(stored) = stored {
             single_values_at(&stored, &self.path, &mut |value, weight| {
-                each(SingleValue { row, index, value, weight });
+                each(SingleValue { row, index, value: value.and_then(SingleValueRef::new), weight });
                 index += 1;
             });
+        }
+    }
+}
+
+/// Calls `each` with the texts of these documents.
+fn each_text(texts: &BytesColumn, documents: &[u16], mut each: impl FnMut(SingleValue<'_>)) {
+    for (row, document) in documents.iter().enumerate() {
+        if let Some(text) = texts.get(usize::from(*document)) {
+            each(SingleValue { row, index: 0, value: Some(SingleValueRef::Text(text)), weight: 1 });
         }
     }
 }
@@ -113,7 +171,7 @@ fn each_leaf<'v>(
     leaves: &LeafColumn<'v>,
     general: GeneralReader<'_>,
     mut each: impl FnMut(SingleValue<'_>),
-    value: impl Fn(usize) -> Option<ValueRef<'v>>,
+    value: impl Fn(usize) -> SingleValueRef<'v>,
 ) {
     let mut irregular = leaves.irregular().iter().peekable();
     for row in 0..leaves.rows() {
@@ -122,7 +180,7 @@ fn each_leaf<'v>(
             continue;
         }
         for (index, at) in leaves.of_row(row).enumerate() {
-            each(SingleValue { row, index, value: value(at), weight: leaves.weight(at) });
+            each(SingleValue { row, index, value: Some(value(at)), weight: leaves.weight(at) });
         }
     }
 }
@@ -156,11 +214,9 @@ mod tests {
             reader.for_each(&column, &documents, paths, |SingleValue { row, index, value, weight }| {
                 let value = match value {
                     None => "none".to_owned(),
-                    Some(ValueRef::Int(number)) => number.to_string(),
-                    Some(ValueRef::Long(number)) => number.to_string(),
-                    Some(ValueRef::Float(number)) => number.to_string(),
-                    Some(ValueRef::Double(number)) => number.to_string(),
-                    Some(ValueRef::String(text)) => text.to_owned(),
+                    Some(SingleValueRef::Integer(number)) => number.to_string(),
+                    Some(SingleValueRef::Float(number)) => number.to_string(),
+                    Some(SingleValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
                     Some(value) => format!("{value:?}"),
                 };
                 let weight = if weight == 1 { String::new() } else { format!("*{weight}") };

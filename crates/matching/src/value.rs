@@ -7,7 +7,7 @@ use regex::Regex;
 
 use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
-use crate::listed::ListedNumbers;
+use crate::listed::{ListedNumbers, ListedTexts};
 use crate::matched::MatchedValues;
 use crate::nested::NestedValue;
 use crate::pattern::{WordMatcher, WordShape};
@@ -25,9 +25,9 @@ pub(crate) struct ValueTest {
 
 enum ValueMatchKind {
     Pattern(WordMatcher),
-    In(Vec<(String, i32)>),
+    In(ListedTexts),
     Words { matchers: Vec<WordMatcher>, analyzer: FieldAnalyzer },
-    WordIn { words: Vec<(String, i32)>, analyzer: FieldAnalyzer },
+    WordIn { words: ListedTexts, analyzer: FieldAnalyzer },
     Range(NumberRange),
     NumberIn(ListedNumbers),
     Bool(bool),
@@ -45,11 +45,6 @@ impl ValueTest {
         predicate: &Predicate,
         analyzer: impl Fn() -> FieldAnalyzer,
     ) -> Result<Option<Self>, Error> {
-        let sorted = |values: &[(String, i32)]| {
-            let mut values = values.to_vec();
-            values.sort();
-            values
-        };
         let mut folding = None;
         let kind = match predicate {
             Predicate::Value { pattern, cased } => {
@@ -58,7 +53,7 @@ impl ValueTest {
             }
             Predicate::ValueIn { values, cased } => {
                 folding = (!cased).then(&analyzer);
-                ValueMatchKind::In(sorted(values))
+                ValueMatchKind::In(ListedTexts::new(values))
             }
             Predicate::Words(patterns) => ValueMatchKind::Words {
                 matchers: patterns
@@ -67,7 +62,9 @@ impl ValueTest {
                     .collect::<Result<_, _>>()?,
                 analyzer: analyzer(),
             },
-            Predicate::WordIn(words) => ValueMatchKind::WordIn { words: sorted(words), analyzer: analyzer() },
+            Predicate::WordIn(words) => {
+                ValueMatchKind::WordIn { words: ListedTexts::new(words), analyzer: analyzer() }
+            }
             Predicate::Number(range) => ValueMatchKind::Range(*range),
             Predicate::NumberIn(numbers) => ValueMatchKind::NumberIn(ListedNumbers::new(numbers)),
             Predicate::Bool(wanted) => ValueMatchKind::Bool(*wanted),
@@ -148,6 +145,12 @@ impl ValueTest {
 
     fn matched_texts(&self, texts: &[&[u8]]) -> MatchedValues {
         let mut buffer = String::new();
+        if let ValueMatchKind::In(values) = &self.kind {
+            return MatchedValues::weighed(texts, |text| match text.is_ascii() {
+                true if !values.has_length(text.len()) => None,
+                _ => values.weight(self.folded(std::str::from_utf8(text).ok()?, &mut buffer)),
+            });
+        }
         let mut general = |text: &[u8]| self.text(std::str::from_utf8(text).ok()?, &mut buffer);
         match &self.ascii {
             None => MatchedValues::weighed(texts, |text| general(text)),
@@ -195,7 +198,13 @@ impl ValueTest {
                 matches.then_some(1)
             }
             ValueMatchKind::Conditions(attributes) => attributes.satisfy(text).then_some(1),
-            ValueMatchKind::In(values) => weight(values, self.folded(text, buffer)),
+            ValueMatchKind::In(values) => {
+                // Folding does not change the length of a text of ASCII.
+                if text.is_ascii() && !values.has_length(text.len()) {
+                    return None;
+                }
+                values.weight(self.folded(text, buffer))
+            }
             ValueMatchKind::Words { .. } => {
                 let mut found = false;
                 self.places(text, |_| found = true);
@@ -203,7 +212,7 @@ impl ValueTest {
             }
             ValueMatchKind::WordIn { words, analyzer } => {
                 let mut best = None;
-                analyzer.tokens(text, |token| best = best.max(weight(words, token.text)));
+                analyzer.tokens(text, |token| best = best.max(words.weight(token.text)));
                 best
             }
             _ => self.present(),
@@ -340,12 +349,6 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
         return false;
     }
     a.eq_ignore_ascii_case(b)
-}
-
-/// The greatest weight given to a word; the list is sorted.
-fn weight(words: &[(String, i32)], word: &str) -> Option<i32> {
-    let after = words.partition_point(|(listed, _)| listed.as_str() <= word);
-    words[..after].last().filter(|(listed, _)| listed == word).map(|(_, weight)| *weight)
 }
 
 /// Matches of a leaf among all values at the end of its path.

@@ -516,7 +516,7 @@ proptest! {
         let schema = test_schema();
         let plan = plan(&schema, root, leaves);
         let view = view(&schema, &documents, chunk);
-        let demands = RankingDemands { counts: true, positions: true, statistics: true };
+        let demands = RankingDemands { leaves: true, counts: true, positions: true, statistics: true };
         let matches = match_plan(&plan, &view, demands, &|| false).unwrap();
 
         let cutoffs = cutoffs(&plan, &documents);

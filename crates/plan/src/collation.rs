@@ -1,5 +1,6 @@
 //! Collation of text by locale.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,6 +48,11 @@ impl LocaleCollation {
             strength: strength.to_owned(),
             collator: Arc::new(collator),
         })
+    }
+
+    /// Compares texts: as their keys compare, without making these.
+    pub fn compare(&self, a: &str, b: &str) -> Ordering {
+        self.collator.compare(a, b)
     }
 
     /// Appends bytes that compare as the text does in this order.

@@ -123,7 +123,7 @@ pub(crate) trait RankFeature: Send + Sync {
 
     /// Match data that the feature needs.
     fn demands(&self) -> RankingDemands {
-        RankingDemands::default()
+        RankingDemands::LEAVES
     }
 
     /// Binds the feature to a request: its terms and its columns.

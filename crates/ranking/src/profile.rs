@@ -229,6 +229,7 @@ impl CompiledProfile {
         for compiled in phases.chain(features).chain(listed.map(|named| &named.value)) {
             for feature in &compiled.features {
                 let demands = self.features[*feature].1.demands();
+                all.leaves |= demands.leaves;
                 all.counts |= demands.counts;
                 all.positions |= demands.positions;
                 all.statistics |= demands.statistics;

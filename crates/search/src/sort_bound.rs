@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use bytemuck::AnyBitPattern;
 use millrace_column::{CellKind, Column, FixedColumn};
+use millrace_plan::LocaleCollation;
 
 use crate::sort_key::{ordered_float, ordered_integer};
 
@@ -32,6 +33,8 @@ pub(crate) enum ValueBound {
     Bytes(Vec<u8>),
     /// Lower-case text.
     Lowercase(Vec<u8>),
+    /// A text in the order of a locale.
+    Collated(LocaleCollation, String),
 }
 
 impl SortBound {
@@ -63,6 +66,13 @@ impl SortBound {
             (ValueBound::Lowercase(bound), Some(Column::Bytes(column))) => {
                 leading(&documents[from..], |document| match column.get(document) {
                     Some(value) => folded_order(value, bound) == Some(self.after()),
+                    None => self.missing_after,
+                })
+            }
+            (ValueBound::Collated(collation, bound), Some(Column::Bytes(column))) => {
+                leading(&documents[from..], |document| match column.get(document).map(std::str::from_utf8) {
+                    Some(Ok(text)) => collation.compare(text, bound) == self.after(),
+                    Some(Err(_)) => false,
                     None => self.missing_after,
                 })
             }

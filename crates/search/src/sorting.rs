@@ -10,7 +10,7 @@ use millrace_column::{
     BytesBuilder, CellKind, Column, ColumnKey, ExecutionPaths, FixedBuilder, View, read_value,
 };
 use millrace_document::{DataType, ValueRef};
-use millrace_matching::{MatchedDocuments, SingleValue, SingleValueReader, single_values_at};
+use millrace_matching::{MatchedDocuments, SingleValue, SingleValueReader, SingleValueRef, single_values_at};
 use millrace_plan::{MissingOrder, Plan, QueryMemory, QueryMemoryError, SortBy, SortColumn, TextOrder};
 use millrace_ranking::RankedHit;
 use millrace_result::SortValue;
@@ -137,7 +137,8 @@ impl PreparedOrder {
                 while let Some(document) = chunk.documents.get(row) {
                     candidate.document = *document;
                     candidate.score = scores.and_then(|scores| scores.get(row)).copied().unwrap_or(0.0);
-                    if self.complete(&mut candidate, &first, column) && first.offer(&candidate)? {
+                    let text = || self.keys.first()?.collated_text(column(0), *document);
+                    if self.complete(&mut candidate, &first, column) && first.offer(&candidate, text)? {
                         bound = self.bound(&first);
                     }
                     row = next(&bound, row + 1);
@@ -149,7 +150,8 @@ impl PreparedOrder {
 
     /// The bound of the first key, once there are as many documents as wanted.
     fn bound(&self, first: &FirstDocuments<'_>) -> Option<SortBound> {
-        self.keys.first()?.bound(first.last()?.keys.first()?)
+        let last = first.last()?;
+        self.keys.first()?.bound(last.hit.keys.first()?, last.text.as_deref())
     }
 
     /// Makes the keys of a candidate. False as soon as it cannot be among the first.
@@ -159,7 +161,7 @@ impl PreparedOrder {
         first: &FirstDocuments<'_>,
         column: impl Fn(usize) -> Option<&'c Column>,
     ) -> bool {
-        let mut last = first.last();
+        let mut last = first.last().map(|last| &last.hit);
         for (index, key) in self.keys.iter().enumerate() {
             key.write(column(index), candidate.document, candidate.score, &mut candidate.keys[index]);
             match last.map(|last| candidate.keys[index].cmp(&last.keys[index])) {
@@ -181,22 +183,29 @@ struct FirstDocuments<'m> {
 
 impl FirstDocuments<'_> {
     /// The one that goes when another comes in.
-    fn last(&self) -> Option<&SortedHit> {
-        self.best.peek().filter(|_| self.best.len() >= self.wanted).map(|last| &last.0)
+    fn last(&self) -> Option<&LastFirst> {
+        self.best.peek().filter(|_| self.best.len() >= self.wanted)
     }
 
-    /// Takes a candidate that is among the first. False if it is not.
-    fn offer(&mut self, candidate: &SortedHit) -> Result<bool, QueryMemoryError> {
+    /// Takes a candidate that is among the first, with its [`LastFirst::text`]. False if it is not.
+    fn offer(
+        &mut self,
+        candidate: &SortedHit,
+        text: impl FnOnce() -> Option<String>,
+    ) -> Result<bool, QueryMemoryError> {
         if self.best.len() < self.wanted {
-            self.memory.take(candidate.memory_bytes())?;
-            self.best.push(LastFirst(candidate.clone()));
+            let hit = LastFirst { hit: candidate.clone(), text: text() };
+            self.memory.take(hit.memory_bytes())?;
+            self.best.push(hit);
         } else if let Some(mut last) = self.best.peek_mut()
-            && candidate.order(&last.0).is_lt()
+            && candidate.order(&last.hit).is_lt()
         {
-            let (more, fewer) = (candidate.memory_bytes(), last.0.memory_bytes());
+            let fewer = last.memory_bytes();
+            last.hit.clone_from(candidate);
+            last.text = text();
+            let more = last.memory_bytes();
             self.memory.take(more.saturating_sub(fewer))?;
             self.memory.give_back(fewer.saturating_sub(more));
-            last.0.clone_from(candidate);
         } else {
             return Ok(false);
         }
@@ -204,12 +213,24 @@ impl FirstDocuments<'_> {
     }
 
     fn in_order(self) -> Vec<SortedHit> {
-        self.best.into_sorted_vec().into_iter().map(|hit| hit.0).collect()
+        self.best.into_sorted_vec().into_iter().map(|last| last.hit).collect()
     }
 }
 
 /// A hit that compares greater the later it comes.
-struct LastFirst(SortedHit);
+struct LastFirst {
+    hit: SortedHit,
+    /// The text of the first key, where its order is that of a locale: comparing two texts costs a fraction
+    /// of making the key of one.
+    text: Option<String>,
+}
+
+impl LastFirst {
+    /// Memory that it takes, in bytes.
+    fn memory_bytes(&self) -> usize {
+        self.hit.memory_bytes() + self.text.as_ref().map_or(0, String::len)
+    }
+}
 
 impl PartialEq for LastFirst {
     fn eq(&self, other: &Self) -> bool {
@@ -227,7 +248,7 @@ impl PartialOrd for LastFirst {
 
 impl Ord for LastFirst {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.order(&other.0)
+        self.hit.order(&other.hit)
     }
 }
 
@@ -303,11 +324,7 @@ impl OrderKeyColumn {
             OrderBy::Number(of) if is_float(of) => {
                 let mut first: Vec<Option<f64>> = vec![None; documents.len()];
                 inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
-                    let number = match value {
-                        Some(ValueRef::Float(number)) => f64::from(number),
-                        Some(ValueRef::Double(number)) => number,
-                        _ => return,
-                    };
+                    let Some(SingleValueRef::Float(number)) = value else { return };
                     let key = sort_key::ordered_float(number);
                     if first[row].is_none_or(|first| is_before(key.cmp(&sort_key::ordered_float(first)))) {
                         first[row] = Some(number);
@@ -321,22 +338,21 @@ impl OrderKeyColumn {
             }
             OrderBy::Text(_, order) => {
                 // Copies of the texts that were the first of their documents so far, one after another.
-                let (mut copies, mut first) = (String::new(), vec![None; documents.len()]);
+                let (mut copies, mut first) = (Vec::new(), vec![None; documents.len()]);
                 inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
-                    let Some(ValueRef::String(text)) = value else { return };
+                    let Some(SingleValueRef::Text(text)) = value else { return };
                     let other: Option<Range<usize>> = first[row].clone();
                     if other.is_none_or(|other| is_before(sort_key::compare(order, text, &copies[other]))) {
                         first[row] = Some(copies.len()..copies.len() + text.len());
-                        copies.push_str(text);
+                        copies.extend_from_slice(text);
                     }
                 });
-                let texts = first.into_iter().map(|first| first.map(|first| &copies.as_bytes()[first]));
-                bytes_column(documents, texts)
+                bytes_column(documents, first.into_iter().map(|first| first.map(|first| &copies[first])))
             }
             OrderBy::Bytes(_) => {
                 let mut first: Vec<Option<Vec<u8>>> = vec![None; documents.len()];
                 inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
-                    let Some(ValueRef::Raw(bytes)) = value else { return };
+                    let Some(SingleValueRef::Raw(bytes)) = value else { return };
                     if first[row].as_ref().is_none_or(|first| is_before(bytes.cmp(first))) {
                         first[row] = Some(bytes.to_owned());
                     }
@@ -347,10 +363,8 @@ impl OrderKeyColumn {
                 let mut first: Vec<Option<i64>> = vec![None; documents.len()];
                 inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
                     let number = match value {
-                        Some(ValueRef::Bool(value)) => i64::from(value),
-                        Some(ValueRef::Byte(number)) => i64::from(number),
-                        Some(ValueRef::Int(number)) => i64::from(number),
-                        Some(ValueRef::Long(number)) => number,
+                        Some(SingleValueRef::Bool(value)) => i64::from(value),
+                        Some(SingleValueRef::Integer(number)) => number,
                         _ => return,
                     };
                     if first[row].is_none_or(|first| is_before(number.cmp(&first))) {
@@ -386,20 +400,31 @@ impl OrderKeyColumn {
         SortValue::Key(bytes)
     }
 
-    /// The bound of values after the key `last`. `None` if the order is not by values.
-    fn bound(&self, last: &SortValue) -> Option<SortBound> {
+    /// The text of a document, if the order is that of a locale.
+    fn collated_text(&self, column: Option<&Column>, document: u16) -> Option<String> {
+        match (&self.by, column) {
+            (OrderBy::Text(_, TextOrder::Collated(_)), Some(Column::Bytes(column))) => {
+                std::str::from_utf8(column.get(usize::from(document))?).ok().map(str::to_owned)
+            }
+            _ => None,
+        }
+    }
+
+    /// The bound of values after the key `last`, which is that of `text` if the order is that of a locale.
+    /// `None` if the order is not by values.
+    fn bound(&self, last: &SortValue, text: Option<&str>) -> Option<SortBound> {
         if matches!(self.by, OrderBy::Score | OrderBy::Source | OrderBy::Nothing) {
             return None;
         }
         let values = match last {
             SortValue::First => ValueBound::All,
             SortValue::Last => ValueBound::Unknown,
-            SortValue::Key(key) => self.value_bound(key),
+            SortValue::Key(key) => self.value_bound(key, text),
         };
         Some(SortBound { values, descending: self.descending, missing_after: self.missing > *last })
     }
 
-    fn value_bound(&self, key: &[u8]) -> ValueBound {
+    fn value_bound(&self, key: &[u8], text: Option<&str>) -> ValueBound {
         let bytes = || sort_key::bytes_of(key, self.descending);
         match &self.by {
             OrderBy::Number(data_type) if is_float(data_type) => {
@@ -410,6 +435,10 @@ impl OrderKeyColumn {
                 ValueBound::Bytes(bytes())
             }
             OrderBy::Text(DataType::String, TextOrder::Lowercase) => ValueBound::Lowercase(bytes()),
+            OrderBy::Text(DataType::String, TextOrder::Collated(collation)) => match text {
+                Some(text) => ValueBound::Collated(collation.clone(), text.to_owned()),
+                None => ValueBound::Unknown,
+            },
             OrderBy::Text(..) | OrderBy::Bytes(_) | OrderBy::Score | OrderBy::Source | OrderBy::Nothing => {
                 ValueBound::Unknown
             }

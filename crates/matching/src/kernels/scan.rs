@@ -45,20 +45,38 @@ pub(crate) fn find_wide(ids: &[u32], ranges: &[(u32, u32)], found: &mut Vec<u32>
     found.extend(ids.iter().enumerate().filter(|(_, id)| within(**id)).map(|(place, _)| place as u32));
 }
 
-/// Appends to `found` the indices in `ids` whose bit in `table` is set, ascending.
+/// Appends to `found` the indices in `ids` whose bit in `table` is set, ascending. Bits past the end of the
+/// table are not set.
 pub(crate) fn find_in_table(ids: &[u16], table: &[u64], found: &mut Vec<u32>) {
-    const BLOCK: usize = 1024;
-    let mut places = [0u32; BLOCK];
-    for (number, block) in ids.chunks(BLOCK).enumerate() {
-        let mut count = 0;
-        for (at, id) in block.iter().enumerate() {
-            let word = table.get(usize::from(*id) / 64).copied().unwrap_or_default();
-            // Written in any case, and kept if the bit is set: a branch would be hard to predict.
-            places[count % BLOCK] = (number * BLOCK + at) as u32;
-            count += (word >> (id % 64) & 1) as usize;
+    // With a word for each number, no access needs a check.
+    let mut words = [0; 1 << 10];
+    let len = table.len().min(words.len());
+    words[..len].copy_from_slice(&table[..len]);
+    find_bits(ids, |id| words[usize::from(id) >> 6] >> (id & 63), found);
+}
+
+/// [`find_in_table`] for chunks with more words than 16 bits can number.
+pub(crate) fn find_in_wide_table(ids: &[u32], table: &[u64], found: &mut Vec<u32>) {
+    let bit = |id: u32| table.get(id as usize >> 6).copied().unwrap_or_default() >> (id & 63);
+    find_bits(ids, bit, found);
+}
+
+/// Appends to `found` the indices in `ids` for which the lowest bit of `bit` is set, ascending.
+///
+/// Most words are not searched for: eight numbers are decided at once.
+#[inline(always)]
+fn find_bits<T: Copy>(ids: &[T], bit: impl Fn(T) -> u64, found: &mut Vec<u32>) {
+    let (blocks, rest) = ids.as_chunks::<8>();
+    for (number, block) in blocks.iter().enumerate() {
+        let bits = block.map(&bit);
+        if bits.iter().fold(0, |any, bit| any | bit) & 1 == 0 {
+            continue;
         }
-        found.extend_from_slice(&places[..count]);
+        let places = (number as u32 * 8..).zip(bits).filter(|(_, bit)| bit & 1 == 1);
+        found.extend(places.map(|(place, _)| place));
     }
+    let places = (blocks.len() as u32 * 8..).zip(rest).filter(|(_, id)| bit(**id) & 1 == 1);
+    found.extend(places.map(|(place, _)| place));
 }
 
 /// Plain implementation of [`find_narrow`], over the ids from `start` on.
@@ -153,6 +171,19 @@ mod tests {
             prop_assert_eq!(&found, &plain);
 
             let wide: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
+            let mut table = vec![0u64; 1 << 10];
+            for id in ranges.iter().flat_map(|(low, high)| *low..=*high) {
+                table[usize::from(id) / 64] |= 1 << (id % 64);
+            }
+            // Words of zeros at the end may be missing.
+            let end = table.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+            found.clear();
+            find_in_table(&ids, &table[..end], &mut found);
+            prop_assert_eq!(&found, &plain);
+            found.clear();
+            find_in_wide_table(&wide, &table[..end], &mut found);
+            prop_assert_eq!(&found, &plain);
+
             let wide_ranges: Vec<(u32, u32)> = ranges.iter().map(|(low, high)| (u32::from(*low), u32::from(*high))).collect();
             found.clear();
             find_wide(&wide, &wide_ranges, &mut found);

@@ -1,11 +1,11 @@
 //! Features of document values: `attribute`.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 
 use millrace_column::{CellKind, Column, ColumnKey, FixedColumn, value};
-use millrace_document::{DataType, DocumentValue, EncodedTensorType, ValueRef, zcurve};
+use millrace_document::{DataType, DocumentValue, EncodedTensorType, zcurve};
 use millrace_expression::{FeatureName, string_hash};
-use millrace_matching::{SingleValue, SingleValueReader};
+use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, SingleValueRef};
 use millrace_tensor::{Tensor, TensorType};
 
 use super::{
@@ -107,6 +107,10 @@ enum AttributeOutput {
 }
 
 impl RankFeature for AttributeFeature {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
+    }
+
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
@@ -148,12 +152,10 @@ impl ElementLabel {
         ElementLabel { number: label_number(text), text: text.to_owned() }
     }
 
-    fn is(&self, value: ValueRef<'_>) -> bool {
+    fn is(&self, value: SingleValueRef<'_>) -> bool {
         match value {
-            ValueRef::Byte(number) => self.number == Some(number.into()),
-            ValueRef::Int(number) => self.number == Some(number.into()),
-            ValueRef::Long(number) => self.number == Some(number),
-            ValueRef::String(text) => *text == *self.text,
+            SingleValueRef::Integer(number) => self.number == Some(number),
+            SingleValueRef::Text(text) => text == self.text.as_bytes(),
             other => label(other).is_some_and(|label| label == self.text),
         }
     }
@@ -165,36 +167,31 @@ pub(crate) fn label_number(text: &str) -> Option<i64> {
 }
 
 /// Converts a value to a number; strings to their hash.
-pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
+pub(crate) fn number(value: SingleValueRef<'_>) -> Option<f64> {
     Some(match value {
-        ValueRef::Bool(value) => f64::from(u8::from(value)),
-        ValueRef::Byte(value) => value.into(),
-        ValueRef::Int(value) => value.into(),
-        ValueRef::Long(value) => value as f64,
-        ValueRef::Float(value) => value.into(),
-        ValueRef::Double(value) => value,
-        ValueRef::String(value) => string_hash(value),
-        ValueRef::Position { latitude, longitude } => zcurve(latitude, longitude) as f64,
-        _ => return None,
+        SingleValueRef::Bool(value) => f64::from(u8::from(value)),
+        SingleValueRef::Integer(value) => value as f64,
+        SingleValueRef::Float(value) => value,
+        SingleValueRef::Text(text) => string_hash(text),
+        SingleValueRef::Position { latitude, longitude } => zcurve(latitude, longitude) as f64,
+        SingleValueRef::Raw(_) => return None,
     })
 }
 
 /// Converts a string or whole number to a cell label.
-pub(crate) fn label(value: ValueRef<'_>) -> Option<String> {
-    let mut text = String::new();
-    write_label(value, &mut text).then_some(text)
+pub(crate) fn label(value: SingleValueRef<'_>) -> Option<String> {
+    let mut text = Vec::new();
+    write_label(value, &mut text).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Appends the cell label of a value; false if it has none.
-pub(crate) fn write_label(value: ValueRef<'_>, text: &mut String) -> bool {
+/// Appends the bytes of the cell label of a value; false if it has none.
+pub(crate) fn write_label(value: SingleValueRef<'_>, text: &mut Vec<u8>) -> bool {
     let written = match value {
-        ValueRef::Bool(value) => write!(text, "{value}"),
-        ValueRef::Byte(value) => write!(text, "{value}"),
-        ValueRef::Int(value) => write!(text, "{value}"),
-        ValueRef::Long(value) => write!(text, "{value}"),
-        ValueRef::String(value) => text.write_str(value),
-        ValueRef::Position { latitude, longitude } => write!(text, "{}", zcurve(latitude, longitude)),
-        _ => return false,
+        SingleValueRef::Bool(value) => write!(text, "{value}"),
+        SingleValueRef::Integer(value) => write!(text, "{value}"),
+        SingleValueRef::Text(value) => text.write_all(value),
+        SingleValueRef::Position { latitude, longitude } => write!(text, "{}", zcurve(latitude, longitude)),
+        SingleValueRef::Float(_) | SingleValueRef::Raw(_) => return false,
     };
     written.is_ok()
 }
@@ -252,6 +249,10 @@ struct TensorAttribute {
 impl RankFeature for TensorAttribute {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
+    }
+
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

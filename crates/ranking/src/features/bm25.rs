@@ -104,7 +104,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
 
 impl RankFeature for Bm25Feature {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, statistics: true, ..RankingDemands::default() }
+        RankingDemands { counts: true, statistics: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -152,7 +152,7 @@ struct AverageFieldLength(String);
 
 impl RankFeature for AverageFieldLength {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { statistics: true, ..RankingDemands::default() }
+        RankingDemands { statistics: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

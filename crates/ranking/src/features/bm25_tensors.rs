@@ -55,7 +55,7 @@ impl RankFeature for ForLabels {
     }
 
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, statistics: true, ..RankingDemands::default() }
+        RankingDemands { counts: true, statistics: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -125,7 +125,7 @@ impl RankFeature for ElementwiseBm25 {
     }
 
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, statistics: true }
+        RankingDemands { leaves: true, counts: true, positions: true, statistics: true }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -190,7 +190,7 @@ impl RankFeature for DocumentFrequency {
     }
 
     fn demands(&self) -> RankingDemands {
-        RankingDemands { statistics: true, ..RankingDemands::default() }
+        RankingDemands { statistics: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

@@ -27,7 +27,8 @@ pub(super) fn output<T: Copy>(name: &FeatureName, outputs: &[(&str, T)]) -> Resu
     })
 }
 
-const POSITIONS: RankingDemands = RankingDemands { counts: true, positions: true, statistics: false };
+const POSITIONS: RankingDemands =
+    RankingDemands { leaves: true, counts: true, positions: true, statistics: false };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum PairOutput {

@@ -1,9 +1,9 @@
 //! `distanceToPath(field)`: the distance of a position from a path in the query.
 
 use millrace_column::ColumnKey;
-use millrace_document::{DataType, ValueRef};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{SingleValue, SingleValueReader};
+use millrace_matching::{SingleValue, SingleValueReader, SingleValueRef};
 
 use super::path::WHOLE;
 use super::{
@@ -86,7 +86,7 @@ impl RankFeature for DistanceToPath {
             let Some(column) = chunk.column(column) else { return };
             let mut best: Vec<Option<NearestPathPoint>> = vec![None; chunk.len()];
             chunk.each_single(&self.values, column, |SingleValue { row, value, .. }| {
-                let Some(ValueRef::Position { latitude, longitude }) = value else { return };
+                let Some(SingleValueRef::Position { latitude, longitude }) = value else { return };
                 let near = nearest(&path, (f64::from(longitude), f64::from(latitude)));
                 best[row] = match (best[row], near) {
                     (Some(best), Some(near)) if near.distance.total_cmp(&best.distance).is_ge() => Some(best),

@@ -77,12 +77,12 @@ impl RankFeature for FieldInfo {
             FieldInfoOutput::Type
             | FieldInfoOutput::Filter
             | FieldInfoOutput::Searched
-            | FieldInfoOutput::Hit => RankingDemands::default(),
+            | FieldInfoOutput::Hit => RankingDemands::LEAVES,
             FieldInfoOutput::Length
             | FieldInfoOutput::First
             | FieldInfoOutput::Last
             | FieldInfoOutput::Count => {
-                RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
+                RankingDemands { counts: true, positions: true, ..RankingDemands::LEAVES }
             }
         }
     }

@@ -74,7 +74,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
 
 impl RankFeature for FlowCompleteness {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
+        RankingDemands { counts: true, positions: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

@@ -345,7 +345,7 @@ impl RankFeature for FieldLength {
         RankingDemands {
             counts: true,
             positions: self.shape == ElementBoundaries::Texts,
-            ..RankingDemands::default()
+            ..RankingDemands::LEAVES
         }
     }
 

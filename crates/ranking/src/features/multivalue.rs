@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ColumnValue};
-use millrace_document::{DataType, ValueRef};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{SingleValue, SingleValueReader};
+use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, SingleValueRef};
 use millrace_tensor::{CellType, TensorType};
 
 use super::attribute::{label, label_number, number, write_label};
@@ -125,6 +125,10 @@ impl RankFeature for RequestTensor {
         self.tensor_type.clone()
     }
 
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
+    }
+
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let text = request.plan.query.ranking.properties.get(&self.property).map(|text| text.trim());
         let cells: BTreeMap<String, f64> = match text {
@@ -151,16 +155,16 @@ struct MadeTensor {
     weighted: bool,
 }
 
-/// Cells of a document, with their labels in one text.
+/// Cells of a document, with their labels one after another.
 #[derive(Default)]
 struct LabelledCells {
-    labels: String,
+    labels: Vec<u8>,
     /// Places of the labels, and the cells.
     cells: Vec<(Range<usize>, f64)>,
 }
 
 impl LabelledCells {
-    fn push(&mut self, value: ValueRef<'_>, cell: f64) {
+    fn push(&mut self, value: SingleValueRef<'_>, cell: f64) {
         let start = self.labels.len();
         if write_label(value, &mut self.labels) {
             self.cells.push((start..self.labels.len(), cell));
@@ -169,7 +173,7 @@ impl LabelledCells {
 
     /// Moves the cells to a tensor, by label; of equal labels the last one.
     fn move_to(&mut self, tensor: &mut TensorsBuilder) {
-        let labels = self.labels.as_bytes();
+        let labels = &self.labels;
         self.cells.sort_by(|(a, _), (b, _)| labels[a.clone()].cmp(&labels[b.clone()]));
         for (at, (place, cell)) in self.cells.iter().enumerate() {
             let label = &labels[place.clone()];
@@ -186,6 +190,10 @@ impl LabelledCells {
 impl RankFeature for MadeTensor {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
+    }
+
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -276,6 +284,10 @@ impl VectorFeature {
 }
 
 impl RankFeature for VectorFeature {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
+    }
+
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
         let vector = SparseVector::new(text.map(|text| parse_vector(text)).unwrap_or_default());
@@ -305,7 +317,7 @@ impl RankFeature for VectorFeature {
 
 /// A vector of the request: cells by label, which is the index for elements of an array.
 struct SparseVector {
-    cells: HashMap<String, f64>,
+    cells: HashMap<Vec<u8>, f64>,
     /// Cells whose labels are whole numbers, by the number.
     numbered: HashMap<i64, f64>,
     /// Cells of the first indices.
@@ -321,6 +333,7 @@ impl SparseVector {
             cells.iter().filter_map(|(label, cell)| Some((label_number(label)?, *cell))).collect();
         let last = numbered.keys().copied().filter(|index| (0..FIRST_MAX).contains(index)).max();
         let first = (0..=last.unwrap_or(-1)).map(|index| numbered.get(&index).copied()).collect();
+        let cells = cells.into_iter().map(|(label, cell)| (label.into_bytes(), cell)).collect();
         SparseVector { cells, numbered, first }
     }
 
@@ -333,13 +346,11 @@ impl SparseVector {
     }
 
     /// Cell with a value as its label, without a copy of the value.
-    fn labelled(&self, value: ValueRef<'_>) -> Option<f64> {
+    fn labelled(&self, value: SingleValueRef<'_>) -> Option<f64> {
         match value {
-            ValueRef::Byte(number) => self.numbered.get(&number.into()).copied(),
-            ValueRef::Int(number) => self.numbered.get(&number.into()).copied(),
-            ValueRef::Long(number) => self.numbered.get(&number).copied(),
-            ValueRef::String(text) => self.cells.get(text).copied(),
-            other => self.cells.get(&label(other)?).copied(),
+            SingleValueRef::Integer(number) => self.numbered.get(&number).copied(),
+            SingleValueRef::Text(text) => self.cells.get(text).copied(),
+            other => self.cells.get(label(other)?.as_bytes()).copied(),
         }
     }
 }

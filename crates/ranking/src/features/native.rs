@@ -124,7 +124,7 @@ struct SearchedField<'q> {
 
 impl RankFeature for NativeFieldMatch {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, statistics: true }
+        RankingDemands { leaves: true, counts: true, positions: true, statistics: true }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -228,7 +228,7 @@ struct NativeRank {
 
 impl RankFeature for NativeRank {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, statistics: true }
+        RankingDemands { leaves: true, counts: true, positions: true, statistics: true }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -312,7 +312,7 @@ struct NativeDotProduct {
 impl RankFeature for NativeDotProduct {
     fn demands(&self) -> RankingDemands {
         let positions = !self.weighted.is_empty();
-        RankingDemands { counts: positions, positions, ..RankingDemands::default() }
+        RankingDemands { counts: positions, positions, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

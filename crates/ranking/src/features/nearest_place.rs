@@ -2,9 +2,9 @@
 //! `great_circle_distance(field)`.
 
 use millrace_column::ColumnKey;
-use millrace_document::{DataType, ValueRef};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{SingleValue, SingleValueReader, distance_km};
+use millrace_matching::{SingleValue, SingleValueReader, SingleValueRef, distance_km};
 use millrace_plan::{Plan, Predicate};
 use millrace_schema::SchemaField;
 
@@ -149,7 +149,7 @@ impl RankFeature for NearestPlace {
             let Some(column) = chunk.column(column) else { return };
             let mut best: Vec<Option<FoundPlace>> = vec![None; chunk.len()];
             chunk.each_single(&self.values, column, |SingleValue { row, index, value, .. }| {
-                let Some(ValueRef::Position { latitude, longitude }) = value else { return };
+                let Some(SingleValueRef::Position { latitude, longitude }) = value else { return };
                 let degrees = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
                 let away = places.iter().map(|place| distance_km(*place, degrees)).reduce(f64::min);
                 if let Some(kilometres) = away

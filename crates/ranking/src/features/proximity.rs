@@ -80,7 +80,7 @@ struct TextElements {
 
 impl RankFeature for NativeProximity {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, statistics: true }
+        RankingDemands { leaves: true, counts: true, positions: true, statistics: true }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

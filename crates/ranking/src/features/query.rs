@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_expression::{FeatureName, string_hash};
+use millrace_matching::RankingDemands;
 use millrace_plan::FeatureInput;
 use millrace_schema::InputType;
 use millrace_tensor::{Tensor, TensorType};
@@ -41,6 +42,10 @@ struct QueryInput {
 impl RankFeature for QueryInput {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
+    }
+
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -89,8 +94,8 @@ pub(crate) fn term(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn R
 struct TermSignificance(millrace_plan::TermId);
 
 impl RankFeature for TermSignificance {
-    fn demands(&self) -> millrace_matching::RankingDemands {
-        millrace_matching::RankingDemands { statistics: true, ..Default::default() }
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { statistics: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

@@ -1,5 +1,6 @@
 use millrace_column::{Column, ColumnKey};
 use millrace_expression::FeatureName;
+use millrace_matching::RankingDemands;
 
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -79,6 +80,10 @@ fn random(
 }
 
 impl RankFeature for HashedRandom {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
+    }
+
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let asked = request.plan.query.ranking.properties.get("random.match.seed").filter(|_| self.stable);
         let asked = asked.and_then(|seed| seed.trim().parse::<f64>().ok()).map_or(0, f64::to_bits);

@@ -185,7 +185,7 @@ fn words(plan: &Plan, same: &[FieldTerm]) -> u32 {
 
 impl RankFeature for FieldMatch {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, statistics: true }
+        RankingDemands { leaves: true, counts: true, positions: true, statistics: true }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

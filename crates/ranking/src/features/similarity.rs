@@ -181,7 +181,7 @@ fn nearness(distance: f64) -> f64 {
 
 impl RankFeature for ElementSimilarity {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
+        RankingDemands { counts: true, positions: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

@@ -30,7 +30,7 @@ struct MatchedSubqueries {
 
 impl RankFeature for MatchedSubqueries {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, ..RankingDemands::default() }
+        RankingDemands { counts: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

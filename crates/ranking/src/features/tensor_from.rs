@@ -1,9 +1,9 @@
 //! Tensors with several mapped dimensions, made from arrays.
 
 use millrace_column::{ColumnKey, ColumnValue};
-use millrace_document::{DataType, ValueRef};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{NestedValue, ValueElement};
+use millrace_matching::{NestedValue, RankingDemands, SingleValueRef, ValueElement};
 use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDimension, TensorType};
 
 use super::attribute::{label, number};
@@ -112,7 +112,10 @@ impl TensorSource {
                 let labels = keys.iter().map(|key| of_member(element, key, label)).collect::<Option<_>>()?;
                 Some((labels, of_member(element, member, number)?))
             }
-            TensorSource::LabelsWithOffset => Some((vec![label(element.single()?)?, at.to_string()], 1.0)),
+            TensorSource::LabelsWithOffset => {
+                let value = SingleValueRef::new(element.single()?)?;
+                Some((vec![label(value)?, at.to_string()], 1.0))
+            }
         }
     }
 }
@@ -121,10 +124,12 @@ impl TensorSource {
 fn of_member<V: NestedValue, T>(
     element: V,
     name: &str,
-    convert: impl Fn(ValueRef<'_>) -> Option<T>,
+    convert: impl Fn(SingleValueRef<'_>) -> Option<T>,
 ) -> Option<T> {
     let mut converted = None;
-    element.each_member(name, &mut |member| converted = member.single().and_then(&convert));
+    element.each_member(name, &mut |member| {
+        converted = member.single().and_then(SingleValueRef::new).and_then(&convert);
+    });
     converted
 }
 
@@ -155,6 +160,10 @@ impl FromArray {
 impl RankFeature for FromArray {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
+    }
+
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

@@ -93,10 +93,10 @@ impl RankFeature for CountedTerms {
     fn demands(&self) -> RankingDemands {
         match self.of {
             TermCount::Matched | TermCount::Total | TermCount::Occurrences => {
-                RankingDemands { counts: true, ..RankingDemands::default() }
+                RankingDemands { counts: true, ..RankingDemands::LEAVES }
             }
             TermCount::FirstPosition | TermCount::LastPosition | TermCount::Weight | TermCount::Exactness => {
-                RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
+                RankingDemands { counts: true, positions: true, ..RankingDemands::LEAVES }
             }
         }
     }
@@ -192,7 +192,7 @@ struct TermDistance {
 
 impl RankFeature for TermDistance {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
+        RankingDemands { counts: true, positions: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
@@ -273,7 +273,7 @@ struct FieldTermMatches {
 
 impl RankFeature for AttributeMatch {
     fn demands(&self) -> RankingDemands {
-        RankingDemands { counts: true, statistics: true, ..RankingDemands::default() }
+        RankingDemands { counts: true, statistics: true, ..RankingDemands::LEAVES }
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {

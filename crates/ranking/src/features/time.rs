@@ -2,6 +2,7 @@
 
 use millrace_column::{Column, ColumnKey};
 use millrace_expression::FeatureName;
+use millrace_matching::RankingDemands;
 
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -44,6 +45,10 @@ pub(crate) fn freshness(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<
 }
 
 impl RankFeature for TimeFeature {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
+    }
+
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
         let now = request.plan.now as f64;

@@ -56,8 +56,9 @@ struct WholeMatch(Vec<WholeField>);
 impl RankFeature for WholeMatch {
     fn demands(&self) -> RankingDemands {
         self.0.iter().filter_map(|field| field.degree.as_ref()).map(|degree| degree.demands()).fold(
-            RankingDemands::default(),
+            RankingDemands::LEAVES,
             |all, one| RankingDemands {
+                leaves: all.leaves || one.leaves,
                 counts: all.counts || one.counts,
                 positions: all.positions || one.positions,
                 statistics: all.statistics || one.statistics,

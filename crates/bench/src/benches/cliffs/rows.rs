@@ -1,6 +1,6 @@
 //! The rows of the table: a query, and the plain loop that does the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use memchr::memmem::Finder;
 
@@ -90,6 +90,7 @@ fn single_values(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     let list = wanted.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
     let names: Vec<String> = (0..20).map(|value| value_name(value * 31)).collect();
     let quoted = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    let names: HashSet<Vec<u8>> = names.into_iter().map(String::into_bytes).collect();
     vec![
         CliffRow::matching("long = value", "number = 7", || count(plain.numbers.iter().map(|it| *it == 7))),
         CliffRow::matching("range of a long", "range(number, 100, 200)", || {
@@ -105,8 +106,13 @@ fn single_values(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
             let name = value_name(7);
             count(plain.labels.iter().map(|it| it == name.as_bytes()))
         }),
-        CliffRow::matching("string in 20 values", &format!("label in ({quoted})"), move || {
-            count(plain.labels.iter().map(|it| names.iter().any(|name| name.as_bytes() == it)))
+        CliffRow::matching("string in 20 values", &format!("label in ({quoted})"), {
+            let names = names.clone();
+            move || count(plain.labels.iter().map(|it| names.contains(it)))
+        }),
+        CliffRow::matching("array of strings in 20 values", &format!("tags in ({quoted})"), move || {
+            let document = |at| PlainColumns::elements(at).any(|at| names.contains(plain.tags.get(at)));
+            count((0..plain.numbers.len()).map(document))
         }),
         CliffRow::matching("prefix of a string", "label contains ({prefix: true}\"value00\")", || {
             count(plain.labels.iter().map(|it| it.starts_with(b"value00")))
@@ -141,6 +147,9 @@ fn words(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     let any = many.iter().map(|word| format!("body contains \"{word}\"")).collect::<Vec<_>>().join(" or ");
     let (rare, part) = (word(700), word(700)[1..].to_owned());
     let substring = format!("body contains ({{substring: true}}\"{part}\")");
+    let (end, narrow_part) = (word(700)[2..].to_owned(), part.clone());
+    let suffix = format!("body contains ({{suffix: true}}\"{end}\")");
+    let narrowed = format!("price > 0.99 and {substring}");
     vec![
         CliffRow::matching("word", &format!("body contains \"{rare}\""), move || {
             count(plain.bodies.iter().map(|text| is_word(text, &rare)))
@@ -148,6 +157,17 @@ fn words(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
         CliffRow::matching("part of words", &substring, move || {
             let finder = Finder::new(&part);
             count(plain.bodies.iter().map(|text| finder.find(text).is_some()))
+        }),
+        CliffRow::matching("end of words", &suffix, move || {
+            let finder = Finder::new(&end);
+            let is_end = |text: &[u8], at: usize| text.get(at).is_none_or(|next| *next == b' ');
+            let has = |text: &[u8]| finder.find_iter(text).any(|at| is_end(text, at + end.len()));
+            count(plain.bodies.iter().map(has))
+        }),
+        CliffRow::matching("part of words, where one in a hundred is left", &narrowed, move || {
+            let finder = Finder::new(&narrow_part);
+            let texts = plain.bodies.iter().zip(&plain.prices);
+            count(texts.map(|(text, price)| *price > 0.99 && finder.find(text).is_some()))
         }),
         CliffRow::matching("any of 20 words", &any, move || {
             count(plain.bodies.iter().map(|text| many.iter().any(|word| is_word(text, word))))
@@ -352,6 +372,18 @@ fn orders_and_groups(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
             let last = texts.len().min(10).saturating_sub(1);
             texts.select_nth_unstable(last).1.len() as u64
         }),
+        CliffRow {
+            parameters: vec![
+                ("yql", "select * from mail where true".to_owned()),
+                ("ranking", "unranked".to_owned()),
+                ("sorting", "+uca(label,en)".to_owned()),
+            ],
+            ..order("string in a locale", "label", || {
+                let mut texts: Vec<&[u8]> = plain.labels.iter().collect();
+                let last = texts.len().min(10).saturating_sub(1);
+                texts.select_nth_unstable(last).1.len() as u64
+            })
+        },
         order("array of ints", "marks", || {
             let marks = plain.marks.chunks(PlainColumns::elements(0).len());
             let least = marks.map(|marks| marks.iter().min().map_or(0, |mark| *mark as u64));
@@ -364,6 +396,9 @@ fn orders_and_groups(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
             texts.select_nth_unstable(last).1.map_or(0, |text| text.len() as u64)
         }),
         group("long", "number", || largest_of_numbers(plain.numbers.iter().copied())),
+        group("double", "price", || {
+            largest_of_numbers(plain.prices.iter().map(|price| price.to_bits() as i64))
+        }),
         group("string", "label", || largest_of_texts(plain.labels.iter())),
         group("array of strings", "tags", || largest_of_texts(plain.tags.iter())),
         group("array of ints", "marks", || largest_of_numbers(plain.marks.iter().map(|it| i64::from(*it)))),
