@@ -8,7 +8,7 @@ use std::ops::Range;
 use memchr::memmem::Finder;
 use millrace_column::TokenDictionary;
 
-use crate::fuzzy::{FuzzyPattern, Nearness};
+use crate::fuzzy::{FuzzyOutcome, FuzzyPattern};
 use crate::pattern::{WordMatcher, WordShape};
 
 /// Numbers in `range` of the words that `matcher` accepts, ascending.
@@ -73,15 +73,15 @@ fn near(fuzzy: &FuzzyPattern, dictionary: TokenDictionary<'_>, range: Range<u32>
             continue;
         };
         match beginning.compare(word) {
-            Nearness::Matches => found.push(number),
-            Nearness::Differs => {}
-            Nearness::AllMatch { bytes } => {
+            FuzzyOutcome::Matches => found.push(number),
+            FuzzyOutcome::Differs => {}
+            FuzzyOutcome::AllMatch { bytes } => {
                 let end = end_of_beginning(&word.as_bytes()[..bytes], dictionary, number..range.end);
                 found.extend(number..end);
                 number = end;
                 continue;
             }
-            Nearness::AllDiffer { bytes } => {
+            FuzzyOutcome::AllDiffer { bytes } => {
                 number = end_of_beginning(&word.as_bytes()[..bytes], dictionary, number..range.end);
                 continue;
             }
@@ -91,8 +91,8 @@ fn near(fuzzy: &FuzzyPattern, dictionary: TokenDictionary<'_>, range: Range<u32>
     found
 }
 
-/// End of the words that begin with `beginning`, the first of which is the first in `range`. Cost: logarithmic
-/// in the number of these words.
+/// End of the words that begin with `beginning`, the first of which is the first in `range`. Cost:
+/// logarithmic in the number of these words.
 fn end_of_beginning(beginning: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>) -> u32 {
     let begins = |number: u32| dictionary.word(number).starts_with(beginning);
     let (mut low, mut step) = (range.start, 1);

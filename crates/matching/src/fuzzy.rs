@@ -143,7 +143,7 @@ pub(crate) struct FuzzyBeginning<'p> {
 
 /// Result of a comparison with a [`FuzzyPattern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nearness {
+pub(crate) enum FuzzyOutcome {
     /// The word matches.
     Matches,
     /// It does not match.
@@ -156,7 +156,7 @@ pub(crate) enum Nearness {
 
 impl FuzzyBeginning<'_> {
     /// Compares a word.
-    pub(crate) fn compare(&mut self, word: &str) -> Nearness {
+    pub(crate) fn compare(&mut self, word: &str) -> FuzzyOutcome {
         let pattern = &self.pattern.word;
         let width = pattern.len() + 1;
         let is_near = |distance: &usize| *distance <= self.pattern.max_edits;
@@ -166,7 +166,7 @@ impl FuzzyBeginning<'_> {
         self.compared.truncate(from);
         self.rows.truncate(self.ends.len() * width);
         if self.pattern.prefix && is_near(&pattern.len()) {
-            return Nearness::AllMatch { bytes: 0 };
+            return FuzzyOutcome::AllMatch { bytes: 0 };
         }
         for character in word[from..].chars() {
             let above = self.rows.len() - width;
@@ -181,15 +181,15 @@ impl FuzzyBeginning<'_> {
             self.ends.push(bytes);
             let row = &self.rows[above + width..];
             if self.pattern.prefix && row.last().is_some_and(is_near) {
-                return Nearness::AllMatch { bytes };
+                return FuzzyOutcome::AllMatch { bytes };
             }
             if !row.iter().any(is_near) {
-                return Nearness::AllDiffer { bytes };
+                return FuzzyOutcome::AllDiffer { bytes };
             }
         }
         match self.rows.last().is_some_and(is_near) {
-            true => Nearness::Matches,
-            false => Nearness::Differs,
+            true => FuzzyOutcome::Matches,
+            false => FuzzyOutcome::Differs,
         }
     }
 }

@@ -13,37 +13,11 @@ pub(super) trait EncodedLeafKind<'a> {
     /// The value whose tag has just been read.
     fn read(cursor: &mut LeafCursor<'a>) -> Option<Self::Value>;
 
-    /// Appends `count` values, each behind its tag.
-    #[inline(always)]
-    fn read_many(cursor: &mut LeafCursor<'a>, count: usize, values: &mut Vec<Self::Value>) -> Option<()> {
-        for _ in 0..count {
-            cursor.tag(Self::TAG)?;
-            values.push(Self::read(cursor)?);
-        }
-        Some(())
-    }
-
     fn values(values: Vec<Self::Value>) -> EncodedLeafValues<'a>;
 }
 
-/// Kind of values, of a fixed or of a written number of bytes.
 macro_rules! leaf_kind {
-    ($kind:ident, $tag:ident, $value:ty, $values:ident, $bytes:literal, $of:expr) => {
-        leaf_kind!($kind, $tag, $value, $values, {
-            #[inline(always)]
-            fn read(cursor: &mut LeafCursor<'a>) -> Option<$value> {
-                let of: fn([u8; $bytes]) -> $value = $of;
-                cursor.array().map(of)
-            }
-
-            #[inline(always)]
-            fn read_many(cursor: &mut LeafCursor<'a>, count: usize, values: &mut Vec<$value>) -> Option<()> {
-                let of: fn([u8; $bytes]) -> $value = $of;
-                cursor.fixed(Self::TAG, count, values, of)
-            }
-        });
-    };
-    ($kind:ident, $tag:ident, $value:ty, $values:ident, { $($read:item)* }) => {
+    ($kind:ident, $tag:ident, $value:ty, $values:ident, $read:expr) => {
         pub(super) struct $kind;
 
         impl<'a> EncodedLeafKind<'a> for $kind {
@@ -51,33 +25,29 @@ macro_rules! leaf_kind {
 
             type Value = $value;
 
-            $($read)*
+            #[inline(always)]
+            fn read(cursor: &mut LeafCursor<'a>) -> Option<$value> {
+                let read: fn(&mut LeafCursor<'a>) -> Option<$value> = $read;
+                read(cursor)
+            }
 
             fn values(values: Vec<$value>) -> EncodedLeafValues<'a> {
                 EncodedLeafValues::$values(values)
             }
         }
     };
-    ($kind:ident, $tag:ident, $values:ident) => {
-        leaf_kind!($kind, $tag, &'a [u8], $values, {
-            #[inline(always)]
-            fn read(cursor: &mut LeafCursor<'a>) -> Option<&'a [u8]> {
-                cursor.text()
-            }
-        });
-    };
 }
 
-leaf_kind!(BoolLeaf, BOOL, bool, Bools, 1, |[byte]| byte != 0);
-leaf_kind!(ByteLeaf, BYTE, i64, Integers, 1, |[byte]| i64::from(byte as i8));
-leaf_kind!(IntLeaf, INT, i64, Integers, 4, |bytes| i64::from(i32::from_le_bytes(bytes)));
-leaf_kind!(LongLeaf, LONG, i64, Integers, 8, i64::from_le_bytes);
-leaf_kind!(FloatLeaf, FLOAT, f64, Floats, 4, |bytes| f64::from(f32::from_le_bytes(bytes)));
-leaf_kind!(DoubleLeaf, DOUBLE, f64, Floats, 8, f64::from_le_bytes);
-leaf_kind!(TextLeaf, STRING, Texts);
-leaf_kind!(RawLeaf, RAW, Raws);
-leaf_kind!(PositionLeaf, POSITION, [i32; 2], Positions, 8, |[a, b, c, d, e, f, g, h]| {
-    [i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h])]
+leaf_kind!(BoolLeaf, BOOL, bool, Bools, |cursor| Some(cursor.byte()? != 0));
+leaf_kind!(ByteLeaf, BYTE, i64, Integers, |cursor| Some(i64::from(cursor.byte()? as i8)));
+leaf_kind!(IntLeaf, INT, i64, Integers, |cursor| Some(i64::from(i32::from_le_bytes(cursor.array()?))));
+leaf_kind!(LongLeaf, LONG, i64, Integers, |cursor| Some(i64::from_le_bytes(cursor.array()?)));
+leaf_kind!(FloatLeaf, FLOAT, f64, Floats, |cursor| Some(f64::from(f32::from_le_bytes(cursor.array()?))));
+leaf_kind!(DoubleLeaf, DOUBLE, f64, Floats, |cursor| Some(f64::from_le_bytes(cursor.array()?)));
+leaf_kind!(TextLeaf, STRING, &'a [u8], Texts, |cursor| cursor.text());
+leaf_kind!(RawLeaf, RAW, &'a [u8], Raws, |cursor| cursor.text());
+leaf_kind!(PositionLeaf, POSITION, [i32; 2], Positions, |cursor| {
+    Some([i32::from_le_bytes(cursor.array()?), i32::from_le_bytes(cursor.array()?)])
 });
 
 /// Bytes that are left. What does not fit gives `None`: a general reader says why.
@@ -104,24 +74,6 @@ impl<'a> LeafCursor<'a> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*taken)
-    }
-
-    /// Appends `count` values of `N` bytes, each behind its tag.
-    #[inline(always)]
-    fn fixed<const N: usize, V>(
-        &mut self,
-        tag: u8,
-        count: usize,
-        values: &mut Vec<V>,
-        of: impl Fn([u8; N]) -> V,
-    ) -> Option<()> {
-        let mut is_tagged = true;
-        let bytes = self.take(count.checked_mul(N + 1)?)?;
-        values.extend(bytes.chunks_exact(N + 1).map(|value| {
-            is_tagged &= value[0] == tag;
-            of(*value.last_chunk().expect("a chunk is a tag and N bytes"))
-        }));
-        is_tagged.then_some(())
     }
 
     /// A count or a length, nearly always of one byte.
@@ -312,7 +264,12 @@ impl<'a, K: EncodedLeafKind<'a>> LeafPass<'a, K> {
             LeafShape::Array(of) => {
                 let count = cursor.collection(wire::ARRAY)?;
                 match &**of {
-                    of if of.is_wanted() => K::read_many(cursor, count, &mut self.values)?,
+                    of if of.is_wanted() => {
+                        for _ in 0..count {
+                            cursor.tag(K::TAG)?;
+                            self.values.push(K::read(cursor)?);
+                        }
+                    }
                     LeafShape::Struct(members) => {
                         for element in (first..).take(count) {
                             self.members(members, cursor, element)?;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use millrace_column::{CellKind, Column, ColumnKey, FixedColumn, value};
 use millrace_document::{DataType, DocumentValue, EncodedTensorType, zcurve};
 use millrace_expression::{FeatureName, string_hash};
-use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, SingleValueRef};
+use millrace_matching::{RankingDemands, SingleValueReader, SingleValueRef};
 use millrace_tensor::{Tensor, TensorType};
 
 use super::{
@@ -121,22 +121,31 @@ impl RankFeature for AttributeFeature {
             let missing = if matches!(self.of, AttributeOutput::Number) { f64::NAN } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
             let Some(column) = column else { return };
-            chunk.each_single(&self.values, column, |value| self.of.add(value, &mut out[value.row]));
+            // A loop for each output, so that none decides anew for each value.
+            match &self.of {
+                AttributeOutput::Number => chunk.each_single(&self.values, column, |it| {
+                    if it.index == 0 {
+                        out[it.row] = it.value.and_then(number).unwrap_or(f64::NAN);
+                    }
+                }),
+                AttributeOutput::Count => chunk.each_single(&self.values, column, |it| out[it.row] += 1.0),
+                AttributeOutput::Element(at) => chunk.each_single(&self.values, column, |it| {
+                    if it.index == *at {
+                        out[it.row] = it.value.and_then(number).unwrap_or(0.0);
+                    }
+                }),
+                AttributeOutput::Weight(key) => chunk.each_single(&self.values, column, |it| {
+                    if it.value.is_some_and(|value| key.is(value)) {
+                        out[it.row] = it.weight.into();
+                    }
+                }),
+                AttributeOutput::Contains(key) => chunk.each_single(&self.values, column, |it| {
+                    if it.value.is_some_and(|value| key.is(value)) {
+                        out[it.row] = 1.0;
+                    }
+                }),
+            }
         }))
-    }
-}
-
-impl AttributeOutput {
-    /// Takes one of a document's values into the output for the document.
-    fn add(&self, SingleValue { index, value, weight, .. }: SingleValue<'_>, out: &mut f64) {
-        match self {
-            AttributeOutput::Number if index == 0 => *out = value.and_then(number).unwrap_or(f64::NAN),
-            AttributeOutput::Count => *out += 1.0,
-            AttributeOutput::Element(at) if index == *at => *out = value.and_then(number).unwrap_or(0.0),
-            AttributeOutput::Weight(key) if value.is_some_and(|value| key.is(value)) => *out = weight.into(),
-            AttributeOutput::Contains(key) if value.is_some_and(|value| key.is(value)) => *out = 1.0,
-            _ => {}
-        }
     }
 }
 
