@@ -24,8 +24,8 @@ pub(super) static LISTS: SettingTable<SettingReader<ListsOfTokens>> = SettingTab
     rows: &[settings! {
         "tokenlist", "<tokenlist><item><name>default</name><tokens><item><token>c++</token></item></tokens></item></tokenlist>",
             "Lists of special tokens; queries use the one with the name `default`.", lists;
-        "makefsaPath", "<makefsaPath>bin/vespa-makefsa</makefsaPath>", "No effect: the tool is not part of Millrace.",
-            |given, _| { given.warn_of_no_effect("the tool is not part of Millrace"); Ok(()) };
+        "makefsaPath", "<makefsaPath>bin/vespa-makefsa</makefsaPath>", "No effect: tokens are not compiled.",
+            |given, _| { given.warn_of_no_effect("tokens are not compiled"); Ok(()) };
     }],
 };
 
