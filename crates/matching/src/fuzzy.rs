@@ -39,7 +39,8 @@ impl FuzzyPattern {
             pattern: self,
             compared: String::new(),
             ends: vec![0],
-            rows: (0..=self.word.len()).collect(),
+            // A pattern has fewer characters than a u32 can count.
+            rows: (0..=self.word.len() as u32).collect(),
         }
     }
 
@@ -138,7 +139,7 @@ pub(crate) struct FuzzyBeginning<'p> {
     /// For each number of its characters, from 0 on, their length in bytes.
     ends: Vec<usize>,
     /// For each of these beginnings a row of the edit table: its distance to each beginning of the pattern.
-    rows: Vec<usize>,
+    rows: Vec<u32>,
 }
 
 /// Result of a comparison with a [`FuzzyPattern`].
@@ -159,31 +160,36 @@ impl FuzzyBeginning<'_> {
     pub(crate) fn compare(&mut self, word: &str) -> FuzzyOutcome {
         let pattern = &self.pattern.word;
         let width = pattern.len() + 1;
-        let is_near = |distance: &usize| *distance <= self.pattern.max_edits;
+        let is_near = |distance: &u32| *distance as usize <= self.pattern.max_edits;
         let shared = self.compared.bytes().zip(word.bytes()).take_while(|(a, b)| a == b).count();
         self.ends.retain(|end| *end <= shared);
         let from = self.ends.last().copied().unwrap_or(0);
         self.compared.truncate(from);
         self.rows.truncate(self.ends.len() * width);
-        if self.pattern.prefix && is_near(&pattern.len()) {
+        if self.pattern.prefix && is_near(&(pattern.len() as u32)) {
             return FuzzyOutcome::AllMatch { bytes: 0 };
         }
         for character in word[from..].chars() {
-            let above = self.rows.len() - width;
-            self.rows.push(self.rows[above] + 1);
-            for (at, of_pattern) in pattern.iter().enumerate() {
-                let substituted = self.rows[above + at] + usize::from(*of_pattern != character);
-                let (deleted, inserted) = (self.rows[above + at + 1] + 1, self.rows[above + width + at] + 1);
-                self.rows.push(substituted.min(deleted).min(inserted));
+            let end = self.rows.len();
+            self.rows.resize(end + width, 0);
+            let (before, row) = self.rows.split_at_mut(end);
+            let above = &before[end - width..];
+            let mut last = above[0] + 1;
+            let mut least = last;
+            row[0] = last;
+            for ((out, above), of_pattern) in row[1..].iter_mut().zip(above.windows(2)).zip(pattern) {
+                let substituted = above[0] + u32::from(*of_pattern != character);
+                last = substituted.min(above[1] + 1).min(last + 1);
+                least = least.min(last);
+                *out = last;
             }
             self.compared.push(character);
             let bytes = self.compared.len();
             self.ends.push(bytes);
-            let row = &self.rows[above + width..];
-            if self.pattern.prefix && row.last().is_some_and(is_near) {
+            if self.pattern.prefix && is_near(&last) {
                 return FuzzyOutcome::AllMatch { bytes };
             }
-            if !row.iter().any(is_near) {
+            if !is_near(&least) {
                 return FuzzyOutcome::AllDiffer { bytes };
             }
         }

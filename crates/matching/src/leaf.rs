@@ -16,7 +16,7 @@ use crate::nearest::NearestLeaf;
 use crate::nested::{NestedValue, ValueElement};
 use crate::outcome::{LeafDistances, LeafOutcome};
 use crate::pattern::WordMatcher;
-use crate::scan::{number_weights, numbers, texts, truths};
+use crate::scan::{number_weights, numbers, text_weights, texts, truths};
 use crate::value::{ValueTest, ValueWeights};
 use crate::words::{self, ChunkPositions, TokenNumbers};
 
@@ -214,6 +214,11 @@ impl ReadyLeaf {
                         if simple && layout(&self.field.data_type) == ValueLayout::Text =>
                     {
                         LeafOutcome::Bits(texts(test, column, within))
+                    }
+                    (Some(test), Column::Bytes(column))
+                        if is_weighing && layout(&self.field.data_type) == ValueLayout::Text =>
+                    {
+                        LeafOutcome::Weights(text_weights(test, column, within))
                     }
                     _ => self.values(column, within, *weighted, *listed),
                 }

@@ -116,6 +116,21 @@ pub(crate) fn texts(test: &ValueTest, column: &BytesColumn, within: &DocumentBit
     bits
 }
 
+/// The query's weights of the texts that match as a whole.
+pub(crate) fn text_weights(test: &ValueTest, column: &BytesColumn, within: &DocumentBits) -> Vec<(u16, i64)> {
+    let (all, offsets, mut buffer) =
+        (std::str::from_utf8(column.data()).ok(), column.offsets(), String::new());
+    let present = DocumentBits::from_words(column.presence().words()).and(within);
+    let weight = |document: usize| {
+        let text = match all {
+            Some(all) => all.get(offsets[document] as usize..offsets[document + 1] as usize),
+            None => column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok()),
+        };
+        Some((document as u16, i64::from(test.text(text?, &mut buffer)?)))
+    };
+    present.iter().filter_map(weight).collect()
+}
+
 /// Documents whose part of a text matches a regular expression, by one scan over all of them.
 fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
     let mut bits = DocumentBits::NONE;
