@@ -314,7 +314,9 @@ mod tests {
     /// The texts are those of protocol 1: other versions read and write them.
     #[test]
     fn notes_are_written_as_ever() {
-        let run = r#"{"ready_ms":5,"speed":0.5,"generation":3,"started_ms":6,"ended_ms":null,"position":null,"progress":0.25,"failure":{"at_ms":9,"reason":"no"}}"#;
+        let run = r#"{"ready_ms":5,"speed":0.5,"generation":3,"started_ms":6,"ended_ms":null,"position":null,"progress":0.25,"failure":{"at_ms":9,"reason":"no"},"until_us":7}"#;
+        let before = run.replace(r#","until_us":7"#, "");
+        assert!(serde_json::from_str::<ReindexRun>(&before).is_ok_and(|run| run.until_us == 0));
         let status = format!(r#"{{"pending":2,"ready":{{"ready_ms":5,"speed":0.5}},"run":{run}}}"#);
         check::<ReindexRecord>(&format!(r#"{{"generation":4,"types":{{"notes":{{"note":{status}}}}}}}"#));
         check::<NodeReindexMark>(
