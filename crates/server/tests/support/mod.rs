@@ -300,7 +300,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Polls until `holds` is true, for at most half a minute.
+/// Polls until `holds` is true, for at most two minutes.
 pub fn poll(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
