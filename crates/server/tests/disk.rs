@@ -38,10 +38,21 @@ fn path(number: usize) -> String {
     format!("/document/v1/n/note/group/ann/{number}")
 }
 
+/// Text of some 100 kB that does not become much smaller when it is compressed: otherwise segments would take
+/// so little space that only a server whose sealing falls behind fills its disk.
+fn incompressible(seed: usize) -> String {
+    let mut state = seed as u64;
+    let mut letter = |at: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if at % 50 == 49 { ' ' } else { char::from(b'a' + (state >> 33) as u8 % 26) }
+    };
+    (0..100_000).map(&mut letter).collect()
+}
+
 /// Puts documents of some 100 kB until one is refused; returns the number of accepted ones, and the refusal.
 fn fill(server: &TestServer, first: usize) -> (usize, u16, String) {
-    let title = "word ".repeat(20_000);
     for number in first..first + 100_000 {
+        let title = incompressible(number);
         let body = format!("{{\"fields\":{{\"title\":\"{title}\",\"stars\":{number}}}}}");
         let (status, answer) = loop {
             match server.call(Method::POST, &path(number), &body) {
