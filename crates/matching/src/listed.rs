@@ -56,16 +56,17 @@ impl ListedTexts {
         listed
     }
 
-    /// True if a listed text has this length in bytes, or one that is not told from it.
+    /// False if neither a text nor its folded form is listed, as its length shows: folding does not change
+    /// that of ASCII.
     #[inline]
-    pub(crate) fn has_length(&self, bytes: usize) -> bool {
-        self.lengths & length_bit(bytes) != 0
+    pub(crate) fn may_have(&self, text: &[u8]) -> bool {
+        self.lengths & length_bit(text.len()) != 0 || !text.is_ascii()
     }
 
     /// Weight of a text; `None` if it is not listed.
     #[inline]
     pub(crate) fn weight(&self, text: &str) -> Option<i32> {
-        if self.has_length(text.len()) { self.weights.get(text).copied() } else { None }
+        self.weights.get(text).copied()
     }
 }
 
@@ -110,7 +111,8 @@ mod tests {
         let table = ListedTexts::new(&list);
         let weights = ["", "a", "b", "é", &long, "c", "e", &long[1..], "xx"].map(|text| table.weight(text));
         assert_eq!(weights, [Some(1), Some(7), Some(9), Some(3), Some(5), None, None, None, None]);
-        assert!(table.has_length(2) && table.has_length(64) && !table.has_length(3));
+        let may_have = ["ab", &long[..64], "éé", "abc"].map(|text| table.may_have(text.as_bytes()));
+        assert_eq!(may_have, [true, true, true, false]);
         assert_eq!(ListedTexts::new(&[]).weight(""), None);
     }
 

@@ -146,9 +146,9 @@ impl ValueTest {
     fn matched_texts(&self, texts: &[&[u8]]) -> MatchedValues {
         let mut buffer = String::new();
         if let ValueMatchKind::In(values) = &self.kind {
-            return MatchedValues::weighed(texts, |text| match text.is_ascii() {
-                true if !values.has_length(text.len()) => None,
-                _ => values.weight(self.folded(std::str::from_utf8(text).ok()?, &mut buffer)),
+            return MatchedValues::weighed(texts, |text| match values.may_have(text) {
+                true => values.weight(self.folded(std::str::from_utf8(text).ok()?, &mut buffer)),
+                false => None,
             });
         }
         let mut general = |text: &[u8]| self.text(std::str::from_utf8(text).ok()?, &mut buffer);
@@ -198,13 +198,8 @@ impl ValueTest {
                 matches.then_some(1)
             }
             ValueMatchKind::Conditions(attributes) => attributes.satisfy(text).then_some(1),
-            ValueMatchKind::In(values) => {
-                // Folding does not change the length of a text of ASCII.
-                if text.is_ascii() && !values.has_length(text.len()) {
-                    return None;
-                }
-                values.weight(self.folded(text, buffer))
-            }
+            ValueMatchKind::In(values) if !values.may_have(text.as_bytes()) => None,
+            ValueMatchKind::In(values) => values.weight(self.folded(text, buffer)),
             ValueMatchKind::Words { .. } => {
                 let mut found = false;
                 self.places(text, |_| found = true);
