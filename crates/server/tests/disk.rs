@@ -75,9 +75,11 @@ struct FullDisk {
     mounted: MountedDisk,
 }
 
-/// Files that take space until they are removed: little, and enough for all unsealed data.
-const LITTLE: (&str, usize) = ("little", 16 << 20);
-const ENOUGH: (&str, usize) = ("enough", 280 << 20);
+/// Files that take space until they are removed: little, which the segments of one generation of the tail
+/// need (they may become twice as large as its rows, and a tail full of generations accepts no writes), and
+/// enough for all unsealed data.
+const LITTLE: (&str, usize) = ("little", 96 << 20);
+const ENOUGH: (&str, usize) = ("enough", 200 << 20);
 
 impl FullDisk {
     /// `None` if mounting is not permitted.
@@ -121,8 +123,8 @@ impl FullDisk {
 
     /// Polls until a document is accepted.
     fn put(&self, number: usize) {
+        let body = format!("{{\"fields\":{{\"stars\":{number}}}}}");
         support::poll("writes are taken again", || {
-            let body = format!("{{\"fields\":{{\"stars\":{number}}}}}");
             self.server.call(Method::POST, &path(number), &body).0 == 200
         });
     }

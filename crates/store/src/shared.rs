@@ -365,12 +365,12 @@ impl StoreContext {
     }
 
     /// Checks that there is room for a file of about `bytes` bytes. If not, the file is not begun: it would
-    /// take the remaining space from writers, and fail anyway.
-    pub fn check_space(&self, action: &str, bytes: u64) -> Result<(), Error> {
+    /// take the remaining space from writers, and fail anyway. Returns the bytes free.
+    pub fn check_space(&self, action: &str, bytes: u64) -> Result<u64, Error> {
         let StoreOptions { disk, data_dir, .. } = &self.options;
         let free = disk.free_space(data_dir).map_err(|error| Error::io("look for free space", &error))?;
         if free >= bytes {
-            return Ok(());
+            return Ok(free);
         }
         let action = format!("{action} in {}: write {bytes} bytes", data_dir.display());
         Err(Error::NoSpace { action, reason: format!("{free} bytes free") })

@@ -28,6 +28,10 @@ const GENERATIONS_MAX: usize = 8;
 /// Number of logs that must fit into the free space before a log is preallocated.
 const FREE_LOGS_MIN: u64 = 16;
 
+/// Divisor of the size of a log's rows that gives the space that must be free for a new generation: one that
+/// could take only a few rows would count to the maximum like any other.
+const ROOM_MIN: u64 = 32;
+
 /// Divisor of the size of a log's rows that gives its margin, for data other than rows.
 const LOG_MARGIN: u64 = 8;
 
@@ -60,6 +64,7 @@ impl TailRoller {
         if state.generations.len() >= GENERATIONS_MAX {
             return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
         }
+        shared.check_space("begin a generation of the tail", shared.options.tail_bytes / ROOM_MIN)?;
         let number = shared.next_number();
         let directory = tail_path(&shared.options, number);
         let tail = shared.tails.create(&directory)?;

@@ -41,6 +41,8 @@ pub(crate) struct TailSealer {
     is_sealing: Mutex<bool>,
     /// One has been sealed, or could not be.
     ended: Condvar,
+    /// Number of the generation whose segments last found no space, and the bytes that were free before.
+    unfitting: Mutex<Option<(u64, u64)>>,
 }
 
 /// The turn to seal a generation, which others wait for.
@@ -61,6 +63,7 @@ impl TailSealer {
             retired: Mutex::default(),
             is_sealing: Mutex::default(),
             ended: Condvar::new(),
+            unfitting: Mutex::default(),
         }
     }
 
@@ -153,9 +156,27 @@ impl TailSealer {
     }
 
     fn seal_generation(&self, generation: &Arc<TailGeneration>) -> Result<(), Error> {
-        let shared = &self.shared;
+        let free = self.check_space(generation)?;
+        let written = self.write_segments(generation);
+        if let Err(Error::NoSpace { .. }) = &written {
+            *self.unfitting.lock() = Some((generation.number, free));
+        }
+        written
+    }
+
+    /// Checks that the segments of a generation can fit; returns the bytes free. Where they did not fit, they
+    /// are only begun again when clearly more is free: while they are written they take the space from
+    /// writers, whose refused writes would start the next attempt at once.
+    fn check_space(&self, generation: &TailGeneration) -> Result<u64, Error> {
+        let unfitting = self.unfitting.lock().filter(|(number, _)| *number == generation.number);
         // The rows are written once more before their log goes.
-        shared.check_space("seal the tail", generation.bytes.load(Ordering::Relaxed))?;
+        let rows = generation.bytes.load(Ordering::Relaxed);
+        let needed = unfitting.map_or(rows, |(_, free)| rows.max(free + free / UNFITTING_MARGIN));
+        self.shared.check_space("seal the tail", needed)
+    }
+
+    fn write_segments(&self, generation: &Arc<TailGeneration>) -> Result<(), Error> {
+        let shared = &self.shared;
         // Another has taken over, but a write may be on its way still: when this returns it has been
         // appended, and the next one finds that the generation is closed.
         if let Some(gate) = generation.gate() {
@@ -197,6 +218,9 @@ impl TailSealer {
         }
     }
 }
+
+/// Divisor of the space in which segments did not fit that gives what must be free beyond it.
+const UNFITTING_MARGIN: u64 = 8;
 
 /// An idle tail of fewer bytes stays as it is.
 const WORTH_BYTES: u64 = 64 << 10;

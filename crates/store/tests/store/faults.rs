@@ -71,6 +71,26 @@ fn sealing_and_merging_that_fail_lose_nothing() {
     }
 }
 
+#[test]
+fn segments_that_found_no_space_wait_for_more() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (disk, options) = faulty(directory.path());
+    let store = open(StoreOptions { tail_bytes: 4096, ..options });
+    put(&store, A, "a row is smaller than a segment", 1);
+    disk.inject(DiskFault::Full { remaining: 1000 });
+    let begun = store.seal().expect_err("it does not fit");
+    assert!(matches!(&begun, Error::NoSpace { reason, .. } if !reason.contains("bytes free")), "{begun}");
+    // The file is gone, and what it took is free again; more than the rows have, which are all that is known
+    // at first. The next generation and its manifest have taken some.
+    disk.inject(DiskFault::Full { remaining: 500 });
+    let not_begun = store.seal().expect_err("it cannot fit now either");
+    assert!(not_begun.to_string().contains("500 bytes free"), "{not_begun}");
+    assert_eq!(disk.free_space(directory.path()).expect("asked"), 500, "writers have the space");
+    disk.heal();
+    store.seal().expect("it fits");
+    assert_eq!(get(&store, A), Some(1));
+}
+
 fn segment_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     RealDisk.list(&directory.join("segments")).expect("the directory is there")
 }
