@@ -201,6 +201,14 @@ impl<'a> ParameterReader<'a> {
         let Some(name) = self.raw.keys().find(unknown) else { return Ok(()) };
         let near = names::members_near(name);
         let hint = match near.is_empty() {
+        if self.text("jsoncallback").is_some() {
+            let reason = "an answer that is a script could be read by any web page; ask for JSON, and permit \
+                          the page by --allowed-origins";
+            return Err(parameter("jsoncallback", reason));
+        }
+        if !self.truth("renderer.json.rawAsBase64", true)? {
+            return Err(parameter("renderer.json.rawAsBase64", "raw values are always written as base64"));
+        }
             true => String::new(),
             false => format!("; there are {}", near.join(", ")),
         };
