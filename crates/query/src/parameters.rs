@@ -131,6 +131,10 @@ impl Query {
             );
             return Err(parameter("query", reason));
         }
+        // A limit in the text is an error in the text.
+        let name_of = |in_text: bool, name: &'static str| if in_text { "yql" } else { name };
+        let (hits_name, offset_name) =
+            (name_of(asked.hits.is_some(), "hits"), name_of(asked.offset.is_some(), "offset"));
         let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
         // An estimate is the number of hits, which is always exact.
         let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };
@@ -140,14 +144,14 @@ impl Query {
             let reason = format!(
                 "{hits} hits requested, configured limit: {most}; ask for fewer, or set maxHits in the query profile"
             );
-            return Err(parameter("hits", reason));
+            return Err(parameter(hits_name, reason));
         }
         if offset > limits.max_offset {
             let most = limits.max_offset;
             let reason = format!(
                 "Offset of {offset} requested, configured limit: {most}; set maxOffset in the query profile for more"
             );
-            return Err(parameter("offset", reason));
+            return Err(parameter(offset_name, reason));
         }
         let timeout = match asked.timeout {
             Some(timeout) => timeout,
@@ -301,12 +305,7 @@ impl<'a> ParameterReader<'a> {
                     annotations: Default::default(),
                 })),
                 None if self.has_wand() || self.has_predicate() => QueryText::of(QueryItem::True),
-                None => {
-                    return Err(parameter(
-                        "yql",
-                        "no query; for example: yql=select * from sources * where true, or query=words",
-                    ));
-                }
+                None => return Err(Error::NoQuery),
             },
         };
         if from_query.is_some() && self.text("yql").is_none() {
