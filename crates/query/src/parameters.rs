@@ -201,10 +201,6 @@ impl<'a> ParameterReader<'a> {
 
     /// Refuses names that a family of the query API does not have.
     fn check_names(&self) -> Result<(), Error> {
-        let unknown = |name: &&String| names::unknown_member_of(name).is_some();
-        let Some(name) = self.raw.keys().find(unknown) else { return Ok(()) };
-        let near = names::members_near(name);
-        let hint = match near.is_empty() {
         if self.text("jsoncallback").is_some() {
             let reason = "an answer that is a script could be read by any web page; ask for JSON, and permit \
                           the page by --allowed-origins";
@@ -213,6 +209,10 @@ impl<'a> ParameterReader<'a> {
         if !self.truth("renderer.json.rawAsBase64", true)? {
             return Err(parameter("renderer.json.rawAsBase64", "raw values are always written as base64"));
         }
+        let unknown = |name: &&String| names::unknown_member_of(name).is_some();
+        let Some(name) = self.raw.keys().find(unknown) else { return Ok(()) };
+        let near = names::members_near(name);
+        let hint = match near.is_empty() {
             true => String::new(),
             false => format!("; there are {}", near.join(", ")),
         };
@@ -378,8 +378,7 @@ impl<'a> ParameterReader<'a> {
         let mut parts: Vec<(String, Value)> = Vec::new();
         match self.get("select").map(str::trim) {
             None | Some("") => {}
-            // A grouping request ends with a parenthesis, even where an annotation opens it.
-            Some(text) if text.starts_with('{') && !text.ends_with(')') => {
+            Some(text) if text.starts_with('{') && is_json_text(text) => {
                 match json("select", text, self.limits.values_max)? {
                     Value::Object(entries) => parts.extend(entries),
                     _ => {
@@ -402,6 +401,13 @@ impl<'a> ParameterReader<'a> {
             }
         }
         for (name, value) in parts {
+            // A part may be the text of JSON, as it is in a parameter of its own.
+            let value = match value {
+                Value::String(text) if is_json_text(&text) => {
+                    json(&format!("select.{name}"), &text, self.limits.values_max)?
+                }
+                value => value,
+            };
             match (name.as_str(), value) {
                 ("where", value) => select.conditions = Some(WhereConditions::read(&value)?),
                 ("grouping", value) => {
@@ -425,6 +431,13 @@ impl<'a> ParameterReader<'a> {
         }
         Ok(select)
     }
+}
+
+/// True for the text of a JSON list or object. A grouping request may open with an annotation, but ends with a
+/// parenthesis.
+fn is_json_text(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with(['{', '[']) && !text.ends_with(')')
 }
 
 /// Inserts continuations, separated by blanks, before a grouping request.

@@ -117,7 +117,9 @@ enum BodyMedia {
 impl BodyMedia {
     fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        match content_type.and_then(|value| value.split(';').next()).unwrap_or("").trim() {
+        let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or("").trim();
+        // Media types are names in any letter case.
+        match essence.to_ascii_lowercase().as_str() {
             "application/json" => Ok(BodyMedia::Json),
             "application/x-www-form-urlencoded" | "" => Ok(BodyMedia::Form),
             other => Err(Error::BadRequest(format!(
@@ -134,9 +136,8 @@ impl BodyMedia {
         most: usize,
     ) -> Result<BTreeMap<String, String>, Error> {
         if matches!(self, BodyMedia::Json) {
-            let of_body = millrace_query::flatten(body, most.saturating_sub(line.len()))?;
-            let mut parameters: BTreeMap<String, String> = line.into_pairs().collect();
-            parameters.extend(of_body);
+            let mut parameters = millrace_query::flatten(body, most.saturating_sub(line.len()))?;
+            parameters.extend(line.into_pairs());
             return Ok(parameters);
         }
         let text = std::str::from_utf8(body)
