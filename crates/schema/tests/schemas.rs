@@ -371,7 +371,7 @@ fn rank_profiles_are_inherited() {
 #[test]
 fn rank_properties_are_defaults_of_query_features() {
     let schema = schema(
-        "schema s { document s { }
+        "schema x { document x { }
             rank-profile base {
                 inputs { query(typed) tensor<float>(x[2])
                     query(own): 1 }
