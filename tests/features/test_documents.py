@@ -137,6 +137,10 @@ def test_visits(notes):
     assert "".join(sorted(slices[0] + slices[1])) == "abcdefgh"
     assert {tuple(d["fields"]) for d in visited(notes, "fieldSet=note:year&selection=note.year==1999")} == {("year",)}
     assert {tuple(d["fields"]) for d in visited(notes, "fieldSet=[id]")} <= {()}
+    # A fieldset of the schema stands for its fields.
+    first = "selection=note.year==1999"
+    assert {tuple(d["fields"]) for d in visited(notes, f"fieldSet=note:default&{first}")} == {("title", "body")}
+    assert {tuple(d["fields"]) for d in visited(notes, f"fieldSet=note:year,default&{first}")} == {("title", "body", "year")}
 
 
 def test_many_at_once(notes):

@@ -266,7 +266,7 @@ def test_queries(server):
             asked = {name: value for name, value in (asked | given).items() if value is not None}
         status, found = call("POST", f"{server.data}/search/", asked)
         errors = found["root"].get("errors")
-        return f"{errors[0]['message']}" if status == 400 else f"{status} {errors}"
+        return f"{errors[0]['code']} {errors[0]['message']}" if status == 400 else f"{status} {errors}"
 
     Table(HERE / "queries.txt").check(answer)
 

@@ -1,6 +1,7 @@
 //! `/search/`: collects a query's parameters, plans and runs it, and renders its result.
 
 mod benchmark;
+mod codes;
 mod format;
 mod language;
 mod parameters;

@@ -430,6 +430,12 @@ impl ValueFunction {
             None | Some(DataType::String | DataType::Uri) => Ok(input.clone()),
             Some(_) => Err(StatementFailure::value(format!("{name} needs text; convert it with to_string"))),
         };
+        let long = |name: &str| match input.as_ref().map(innermost) {
+            None | Some(DataType::Long) => Ok(Some(DataType::String)),
+            Some(other) => Err(StatementFailure::value(format!(
+                "{name} needs a long, not a {other}; convert it with to_long"
+            ))),
+        };
         match self {
             ValueFunction::Convert(to) => Ok(Some(to.clone())),
             ValueFunction::ToArray => Ok(input.clone().map(|element| DataType::Array(Box::new(element)))),
@@ -458,7 +464,8 @@ impl ValueFunction {
                 Some(other) => Err(StatementFailure::value(format!("join needs an array, not a {other}"))),
             },
             ValueFunction::Base64Decode | ValueFunction::HexDecode => Ok(Some(DataType::Long)),
-            ValueFunction::Base64Encode | ValueFunction::HexEncode => Ok(Some(DataType::String)),
+            ValueFunction::Base64Encode => long("base64encode"),
+            ValueFunction::HexEncode => long("hex_encode"),
             ValueFunction::Binarize(_) => match input {
                 None | Some(DataType::Tensor(_)) => Ok(input.clone()),
                 Some(other) => {

@@ -54,9 +54,13 @@ impl QueryInputs {
                 inputs.values.insert(name.clone(), room.taken_by(name, undeclared(text))?);
             }
         }
-        for (name, text) in &query.ranking.properties {
-            if !profile.inputs.contains_key(name) && !inputs.values.contains_key(name) {
-                inputs.values.insert(name.clone(), room.taken_by(name, undeclared(text))?);
+        for key in query.ranking.properties.keys() {
+            let name = feature_of_property(key);
+            if !profile.inputs.contains_key(name)
+                && !inputs.values.contains_key(name)
+                && let Some(text) = property_of_feature(query, name)
+            {
+                inputs.values.insert(name.to_owned(), room.taken_by(name, undeclared(text))?);
             }
         }
         Ok(inputs)
@@ -159,9 +163,24 @@ pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<EmbeddedInput>, 
 
 /// Text of an input, from the query or else from the profile.
 fn text_of<'a>(query: &'a Query, name: &str, declared: &'a InputDef) -> Option<&'a String> {
-    // Before inputs existed, a rank property of the same name had this function.
-    let given = query.ranking.inputs.get(name).or_else(|| query.ranking.properties.get(name));
+    // Before inputs existed, rank properties had this function.
+    let given = query.ranking.inputs.get(name).or_else(|| property_of_feature(query, name));
     given.or(declared.default.as_ref().map(|default| &default.value))
+}
+
+/// The query feature that a rank property of the request sets: that of `query(name)`, `name` or `$name`.
+fn feature_of_property(key: &str) -> &str {
+    let inside = key.strip_prefix("query(").and_then(|rest| rest.strip_suffix(')'));
+    inside.or_else(|| key.strip_prefix('$')).unwrap_or(key)
+}
+
+/// The rank property that sets a query feature, in this order of precedence.
+fn property_of_feature<'a>(query: &'a Query, name: &str) -> Option<&'a String> {
+    let properties = &query.ranking.properties;
+    properties
+        .get(&format!("query({name})"))
+        .or_else(|| properties.get(name))
+        .or_else(|| properties.get(&format!("${name}")))
 }
 
 /// An undeclared input: a number, or a tensor with its type; any other text is a string.

@@ -16,6 +16,9 @@ pub enum Error {
     /// A text is not a value of its kind. The caller adds the parameter or the position.
     #[error("{0}")]
     Value(String),
+    /// The request has no query in any of its forms.
+    #[error("parameter 'yql': no query; for example: yql=select * from sources * where true, or query=words")]
+    NoQuery,
     /// A request has more parameters than it may.
     #[error(
         "the request has more than {most} parameters; send what belongs together as one of them: a list, a map or a tensor counts as one"

@@ -131,6 +131,10 @@ impl Query {
             );
             return Err(parameter("query", reason));
         }
+        // A limit in the text is an error in the text.
+        let name_of = |in_text: bool, name: &'static str| if in_text { "yql" } else { name };
+        let (hits_name, offset_name) =
+            (name_of(asked.hits.is_some(), "hits"), name_of(asked.offset.is_some(), "offset"));
         let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
         // An estimate is the number of hits, which is always exact.
         let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };
@@ -140,14 +144,14 @@ impl Query {
             let reason = format!(
                 "{hits} hits requested, configured limit: {most}; ask for fewer, or set maxHits in the query profile"
             );
-            return Err(parameter("hits", reason));
+            return Err(parameter(hits_name, reason));
         }
         if offset > limits.max_offset {
             let most = limits.max_offset;
             let reason = format!(
                 "Offset of {offset} requested, configured limit: {most}; set maxOffset in the query profile for more"
             );
-            return Err(parameter("offset", reason));
+            return Err(parameter(offset_name, reason));
         }
         let timeout = match asked.timeout {
             Some(timeout) => timeout,
@@ -197,6 +201,14 @@ impl<'a> ParameterReader<'a> {
 
     /// Refuses names that a family of the query API does not have.
     fn check_names(&self) -> Result<(), Error> {
+        if self.text("jsoncallback").is_some() {
+            let reason = "an answer that is a script could be read by any web page; ask for JSON, and permit \
+                          the page by --allowed-origins";
+            return Err(parameter("jsoncallback", reason));
+        }
+        if !self.truth("renderer.json.rawAsBase64", true)? {
+            return Err(parameter("renderer.json.rawAsBase64", "raw values are always written as base64"));
+        }
         let unknown = |name: &&String| names::unknown_member_of(name).is_some();
         let Some(name) = self.raw.keys().find(unknown) else { return Ok(()) };
         let near = names::members_near(name);
@@ -293,12 +305,7 @@ impl<'a> ParameterReader<'a> {
                     annotations: Default::default(),
                 })),
                 None if self.has_wand() || self.has_predicate() => QueryText::of(QueryItem::True),
-                None => {
-                    return Err(parameter(
-                        "yql",
-                        "no query; for example: yql=select * from sources * where true, or query=words",
-                    ));
-                }
+                None => return Err(Error::NoQuery),
             },
         };
         if from_query.is_some() && self.text("yql").is_none() {
@@ -371,8 +378,7 @@ impl<'a> ParameterReader<'a> {
         let mut parts: Vec<(String, Value)> = Vec::new();
         match self.get("select").map(str::trim) {
             None | Some("") => {}
-            // A grouping request ends with a parenthesis, even where an annotation opens it.
-            Some(text) if text.starts_with('{') && !text.ends_with(')') => {
+            Some(text) if text.starts_with('{') && is_json_text(text) => {
                 match json("select", text, self.limits.values_max)? {
                     Value::Object(entries) => parts.extend(entries),
                     _ => {
@@ -395,6 +401,13 @@ impl<'a> ParameterReader<'a> {
             }
         }
         for (name, value) in parts {
+            // A part may be the text of JSON, as it is in a parameter of its own.
+            let value = match value {
+                Value::String(text) if is_json_text(&text) => {
+                    json(&format!("select.{name}"), &text, self.limits.values_max)?
+                }
+                value => value,
+            };
             match (name.as_str(), value) {
                 ("where", value) => select.conditions = Some(WhereConditions::read(&value)?),
                 ("grouping", value) => {
@@ -418,6 +431,13 @@ impl<'a> ParameterReader<'a> {
         }
         Ok(select)
     }
+}
+
+/// True for the text of a JSON list or object. A grouping request may open with an annotation, but ends with a
+/// parenthesis.
+fn is_json_text(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with(['{', '[']) && !text.ends_with(')')
 }
 
 /// Inserts continuations, separated by blanks, before a grouping request.

@@ -9,6 +9,10 @@ use millrace_query::{Query, QueryLimits};
 /// Full name, its aliases separated by blanks, a value.
 const PARAMETERS: &[(&str, &str, &str)] = &[
     ("hits", "count", "7"),
+    ("jsoncallback", "", ""),
+    ("renderer.json.jsonMaps", "", "false"),
+    ("renderer.json.jsonWsets", "", "false"),
+    ("renderer.json.rawAsBase64", "", "true"),
     ("offset", "start", "3"),
     ("queryProfile", "queryprofile", "default"),
     ("searchChain", "searchchain", "vespa"),

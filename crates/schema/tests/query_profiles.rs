@@ -164,6 +164,32 @@ fn types_say_what_there_may_be() {
 }
 
 #[test]
+fn a_parameter_of_a_profile_type_takes_the_id_of_a_profile() {
+    let user = "<query-profile-type id='user'><field name='age' type='integer'/></query-profile-type>";
+    let own = "<query-profile-type id='own'><field name='' type='string'/></query-profile-type>";
+    let kind = "<query-profile-type id='kind'><field name='any' type='query-profile'/>
+        <field name='user' type='query-profile:user'/><field name='own' type='query-profile:own'/></query-profile-type>";
+    let young = "<query-profile id='young' type='user'><field name='age'>7</field></query-profile>";
+    let plain = "<query-profile id='plain'><field name='age'>8</field></query-profile>";
+    let profile = "<query-profile id='default' type='kind'><field name='text'>%{any.age}%{user.age}</field></query-profile>";
+    let all = [user, own, kind, young, plain, profile];
+    for (request, expected) in [
+        ("any=plain", "any.age=8 text=8"),
+        ("any=ref:plain", "any.age=8 text=8"),
+        ("any=young", "any.age=7 text=7"),
+        ("any=nosuch", "! parameter 'any': no query profile 'nosuch'"),
+        ("user=young", "text=7 user.age=7"),
+        ("user=ref:young", "text=7 user.age=7"),
+        ("user=plain", "! parameter 'user': query profile 'plain' is not of the type 'user'"),
+        ("user=nosuch", "! parameter 'user': no query profile 'nosuch'"),
+        ("own=nosuch", "text="),
+        ("other=nosuch", "text="),
+    ] {
+        assert_eq!(values(&all, request), expected, "{request}");
+    }
+}
+
+#[test]
 fn types_of_query_features_are_those_of_all_rank_profiles() {
     let user = "<query-profile-type id='root' inherits='native'>
         <field name='ranking.features.query(user)' type='tensor&lt;float&gt;(d0[50])'/>

@@ -369,6 +369,38 @@ fn rank_profiles_are_inherited() {
 }
 
 #[test]
+fn rank_properties_are_defaults_of_query_features() {
+    let schema = schema(
+        "schema x { document x { }
+            rank-profile base {
+                inputs { query(typed) tensor<float>(x[2])
+                    query(own): 1 }
+                rank-properties { query(plain): 4
+                    $old: 2
+                    $plain: 9
+                    query(typed): [1,2]
+                    query(own): 7
+                    query(text): abc
+                    query(broken: 5 }
+            }
+            rank-profile child inherits base { inputs { query(old): 6 }
+                rank-properties { query(plain): 5
+                    $old: 3 } } }",
+    );
+    for (profile, expected) in [
+        ("base", "old=2 own=1 plain=4 typed=[1,2]"),
+        ("child", "old=6 own=1 plain=5 typed=[1,2]"),
+        ("default", ""),
+    ] {
+        let inputs = schema.rank_profiles[profile].inputs.iter();
+        let told = inputs.map(|(name, input)| {
+            format!("{name}={}", input.default.as_ref().map_or("", |text| text.value.as_str()))
+        });
+        assert_eq!(told.collect::<Vec<_>>().join(" "), expected, "{profile}");
+    }
+}
+
+#[test]
 fn files_of_the_package_are_read_in() {
     let text = "schema x {
         document x { field a type string { indexing: index } }

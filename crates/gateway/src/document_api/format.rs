@@ -18,15 +18,21 @@ pub(super) struct DocumentFormat {
 impl DocumentFormat {
     /// Reads the parameters `fieldSet` and `format.tensors`, checked against the deployment.
     pub(super) fn of(call: &DocumentCall, deployment: &CompiledApplication) -> Result<Self, Error> {
-        let field_set = match call.parameters.get("fieldSet") {
+        let mut field_set = match call.parameters.get("fieldSet") {
             Some(text) => text.parse()?,
             None => FieldSet::Document,
         };
-        if let FieldSet::Fields { document_type, fields } = &field_set {
+        if let FieldSet::Fields { document_type, fields } = &mut field_set {
             let schemas = &deployment.application.schemas;
             let schema = schemas
                 .get(document_type.as_str())
                 .ok_or_else(|| Error::parameter("fieldSet", format!("no document type '{document_type}'")))?;
+            // A fieldset of the schema stands for its fields.
+            let fields_of = |name: String| match schema.fieldsets.get(&name) {
+                Some(fieldset) => fieldset.fields.clone(),
+                None => vec![name],
+            };
+            *fields = std::mem::take(fields).into_iter().flat_map(fields_of).collect();
             if let Some(field) = fields.iter().find(|field| !schema.fields.contains_key(field.as_str())) {
                 let reason = format!("document type '{document_type}' has no field '{field}'");
                 return Err(Error::parameter("fieldSet", reason));

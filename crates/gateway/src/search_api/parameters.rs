@@ -30,10 +30,11 @@ pub(super) struct ReadParameters {
     pub(super) room: Arc<BudgetReservation>,
 }
 
-/// Limit of the groups and hits of a grouping. As in Vespa, only query profiles may set it.
-const GLOBAL_MAX_GROUPS: &str = "grouping.globalMaxGroups";
+/// Limits that bound what a request may ask for. As in Vespa, only query profiles may set them.
+pub(super) const LIMITS_OF_PROFILES: &[&str] =
+    &["grouping.globalMaxGroups", "maxHits", "maxOffset", "maxQueryItems"];
 
-/// Reads the parameters. The body takes precedence over the request line.
+/// Reads the parameters. The request line takes precedence over a JSON body, and a form over the request line.
 pub(super) async fn read(
     node: &GatewayState,
     deployment: &CompiledApplication,
@@ -97,13 +98,13 @@ fn check_is_for_requests(name: &str) -> Result<(), Error> {
     let is_of_source = name.starts_with("source.") || name.starts_with("provider.");
     // `source.NAME.…`: a name may have dots itself.
     let mut tails = name.match_indices('.').map(|(at, _)| &name[at + 1..]).filter(|_| is_of_source);
-    let is = |name: &str| is_same_parameter(name, GLOBAL_MAX_GROUPS);
-    match is(name) || tails.any(is) {
-        true => Err(Error::parameter(
-            GLOBAL_MAX_GROUPS,
+    let limit = |name: &str| LIMITS_OF_PROFILES.iter().find(|limit| is_same_parameter(name, limit));
+    match limit(name).or_else(|| tails.find_map(limit)) {
+        Some(limit) => Err(Error::parameter(
+            limit,
             "must be specified in a query profile: it bounds what a request may ask for",
         )),
-        false => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -116,7 +117,9 @@ enum BodyMedia {
 impl BodyMedia {
     fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        match content_type.and_then(|value| value.split(';').next()).unwrap_or("").trim() {
+        let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or("").trim();
+        // Media types are names in any letter case.
+        match essence.to_ascii_lowercase().as_str() {
             "application/json" => Ok(BodyMedia::Json),
             "application/x-www-form-urlencoded" | "" => Ok(BodyMedia::Form),
             other => Err(Error::BadRequest(format!(
@@ -133,9 +136,8 @@ impl BodyMedia {
         most: usize,
     ) -> Result<BTreeMap<String, String>, Error> {
         if matches!(self, BodyMedia::Json) {
-            let of_body = millrace_query::flatten(body, most.saturating_sub(line.len()))?;
-            let mut parameters: BTreeMap<String, String> = line.into_pairs().collect();
-            parameters.extend(of_body);
+            let mut parameters = millrace_query::flatten(body, most.saturating_sub(line.len()))?;
+            parameters.extend(line.into_pairs());
             return Ok(parameters);
         }
         let text = std::str::from_utf8(body)

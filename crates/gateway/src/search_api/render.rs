@@ -6,10 +6,10 @@ use millrace_query::Query;
 use millrace_render::{ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup};
 
 use super::benchmark::{QueryFigures, SearchPhases};
+use super::codes::{ErrorCode, ILLEGAL_QUERY, TIMED_OUT, code_of};
 use super::format::ResultFormat;
 use super::trace;
 use millrace_node::Error;
-use millrace_node::ErrorKind;
 use millrace_node::search::{SearchNotices, SearchOutcome, SourceSearchOutcome};
 
 /// Renders the answer to a query.
@@ -87,15 +87,15 @@ fn of_source(source: &SourceSearchOutcome) -> Vec<ErrorMessage> {
 /// Errors of notices.
 fn notices(found: &SearchNotices) -> Vec<ErrorMessage> {
     let illegal = |message: String, source: Option<String>| ErrorMessage {
-        code: 3,
-        summary: "Illegal query".to_owned(),
+        code: ILLEGAL_QUERY.code,
+        summary: ILLEGAL_QUERY.summary.to_owned(),
         message: Some(message),
         source,
         transient: None,
     };
     let timed_out = found.timed_out.map(|timeout| ErrorMessage {
-        code: 12,
-        summary: "Timed out".to_owned(),
+        code: TIMED_OUT.code,
+        summary: TIMED_OUT.summary.to_owned(),
         message: Some(format!("The timeout of {timeout:?} was reached: the result is not complete")),
         source: None,
         transient: Some(true),
@@ -127,21 +127,7 @@ pub(super) fn error(error: &Error, format: ResultFormat) -> Vec<u8> {
 
 /// Error message for results.
 fn message(error: &Error) -> ErrorMessage {
-    let (code, summary) = match error {
-        Error::UnknownSource { .. } => (0, "Could not resolve source"),
-        _ => match error.kind() {
-            ErrorKind::BadRequest
-            | ErrorKind::TooLarge
-            | ErrorKind::Precondition
-            | ErrorKind::MethodNotAllowed => (4, "Invalid query parameter"),
-            ErrorKind::Unauthenticated => (401, "Unauthorized"),
-            ErrorKind::Forbidden => (403, "Forbidden"),
-            ErrorKind::NotFound | ErrorKind::Unavailable => (1, "No backends in service. Try later"),
-            ErrorKind::Overloaded => (21, "Insufficient resources"),
-            ErrorKind::Timeout => (12, "Timed out"),
-            ErrorKind::Conflict | ErrorKind::Storage | ErrorKind::Internal => (5, "Unspecified error"),
-        },
-    };
+    let ErrorCode { code, summary } = code_of(error);
     ErrorMessage {
         code,
         summary: summary.to_owned(),

@@ -1,9 +1,9 @@
-//! JSON as written in a shell: strings may have single quotes.
+//! JSON as written in a shell: strings may have single quotes, and lines and tabs as they are.
 
 use serde_json::{Error, Value};
 
 /// Parses a JSON text of at most `values_max` values: in the tree, a value of two bytes takes many times its
-/// size. Valid JSON is used unchanged; otherwise single quotes are read as double ones.
+/// size. Valid JSON is used unchanged; otherwise it is read as [`read`] says.
 pub(super) fn parse(text: &[u8], values_max: usize) -> Result<Value, Error> {
     // Each value but the first of its list or object follows a comma, and each list or object has a bracket.
     if text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).nth(values_max).is_some()
@@ -16,14 +16,18 @@ pub(super) fn parse(text: &[u8], values_max: usize) -> Result<Value, Error> {
     read(text, |text| serde_json::from_slice(text))
 }
 
-/// Result of `read` for a JSON text, or, if that is an error, for the text with single quotes replaced by
-/// double ones.
+/// The mark that some editors put before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Result of `read` for a JSON text without its byte order mark, or, if that is an error, for the text with
+/// single quotes replaced by double ones and control characters in strings escaped.
 pub(super) fn read<T>(text: &[u8], mut read: impl FnMut(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     read(text).or_else(|error| {
-        if !text.contains(&b'\'') {
+        if !text.iter().any(|byte| *byte == b'\'' || byte.is_ascii_control()) {
             return Err(error);
         }
-        read(&double_quoted(text)).map_err(|_| error)
+        read(&strict(text)).map_err(|_| error)
     })
 }
 
@@ -43,8 +47,9 @@ fn values(text: &[u8]) -> usize {
     count
 }
 
-/// Replaces the quotes of strings in single quotes by double ones.
-fn double_quoted(text: &[u8]) -> Vec<u8> {
+/// Replaces the quotes of strings in single quotes by double ones, and control characters in strings by their
+/// escapes.
+fn strict(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 16);
     let mut quote = None;
     let mut bytes = text.iter().copied();
@@ -63,6 +68,7 @@ fn double_quoted(text: &[u8]) -> Vec<u8> {
                 Some(b'\'') => out.push(b'\''),
                 escaped => out.extend(std::iter::once(byte).chain(escaped)),
             },
+            (Some(_), 0..0x20) => out.extend(format!("\\u{byte:04x}").into_bytes()),
             _ => out.push(byte),
         }
     }
@@ -74,11 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn either_quotes_will_do() {
+    fn quotes_and_lines_are_as_in_a_shell() {
         for (text, expected) in [
             (r#"{'a': 'b"c', "d": "it's"}"#, r#"{"a":"b\"c","d":"it's"}"#),
             (r#"{'a': 'it\'s', 'b': "x\"y"}"#, r#"{"a":"it's","b":"x\"y"}"#),
             (r#"{'a': ['\n', 1, true]}"#, r#"{"a":["\n",1,true]}"#),
+            ("{\n\"a\":\t\"b\nc\td\",\n 'e': 'f\r\n\\n'}", r#"{"a":"b\nc\td","e":"f\r\n\n"}"#),
+            ("\u{feff}{\"a\": 1}", r#"{"a":1}"#),
         ] {
             assert_eq!(parse(text.as_bytes(), 100).unwrap().to_string(), expected, "{text}");
         }

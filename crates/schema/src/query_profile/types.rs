@@ -273,6 +273,26 @@ impl QueryProfiles {
         }
     }
 
+    /// True if the value of a parameter is the id of a profile. A type with a field without a name has a value
+    /// of its own, and so have the built-in ones.
+    pub(super) fn is_reference(&self, of: &ProfileType, name: &str) -> bool {
+        match self.declared(of, name, &|_| true) {
+            Ok(Some(FieldType { kind: ParameterKind::Profile(None), .. })) => true,
+            Ok(Some(FieldType { kind: ParameterKind::Profile(Some(inner)), .. })) => self
+                .type_named(inner)
+                .is_some_and(|inner| self.fields_of(inner).iter().all(|field| !field.name.is_empty())),
+            _ => false,
+        }
+    }
+
+    /// The type that a referenced profile must have, if it is declared in the application.
+    pub(super) fn type_of_reference<'s>(&'s self, of: &'s ProfileType, name: &str) -> Option<&'s str> {
+        match &self.declared(of, name, &|_| true).ok()??.kind {
+            ParameterKind::Profile(Some(inner)) => self.type_named(inner).map(|inner| inner.name.as_str()),
+            _ => None,
+        }
+    }
+
     /// Checks that all inherited and referenced types exist, and that there are no cycles. `left_out` and
     /// `way` as for profiles.
     pub(super) fn check_type(

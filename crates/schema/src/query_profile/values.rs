@@ -64,16 +64,26 @@ impl QueryProfiles {
             },
         };
         let mut collection = ValueCollection { request, found: BTreeMap::new() };
+        let of = self.type_of(profile, 0);
         // A profile part that the request replaces takes precedence over the original.
-        let references = request.iter().filter_map(|(name, value)| Some((name, value.strip_prefix("ref:")?)));
+        let references = request.iter().filter_map(|(name, value)| match value.strip_prefix("ref:") {
+            Some(reference) => Some((name, reference)),
+            None if is_built_in(name) => None,
+            None => self.is_reference(of?, name).then_some((name, value.as_str())),
+        });
         for (name, reference) in references.take(REFERENCES_MAX) {
             let other = self
                 .profile(reference)
                 .ok_or_else(|| parameter(name, format!("no query profile '{reference}'")))?;
+            if let Some(wanted) = of.and_then(|of| self.type_of_reference(of, name))
+                && self.type_of(other, 0).is_none_or(|found| found.name != wanted)
+            {
+                let reason = format!("query profile '{reference}' is not of the type '{wanted}'");
+                return Err(parameter(name, reason));
+            }
             self.collect(other, &format!("{name}."), &mut collection);
         }
         self.collect(profile, "", &mut collection);
-        let of = self.type_of(profile, 0);
         let mut values = Vec::with_capacity(collection.found.len());
         for (name, found) in &collection.found {
             let declared = of.and_then(|of| self.declared(of, name, is_built_in).ok().flatten());

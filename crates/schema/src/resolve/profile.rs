@@ -1,13 +1,18 @@
 //! Resolution of rank profiles with inheritance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_tensor::TensorType;
 
 use super::SchemaFaults;
 use super::sources::PackageSources;
 use crate::parse::syntax::{ConstantDecl, FeaturesDecl, FunctionDecl, PhaseDecl, ProfileDecl};
 use crate::parse::{Name, profile_file};
 use crate::suggest::did_you_mean;
-use crate::{Error, FunctionDef, RankPhase, RankProfile, SchemaConstant, SourcePosition, SourcedText};
+use crate::{
+    Error, FunctionDef, InputDef, InputType, RankPhase, RankProfile, SchemaConstant, SourcePosition,
+    SourcedText,
+};
 
 /// A profile that is generated from a schema's fields when it is inherited.
 const HYBRID: &str = "hybrid";
@@ -190,7 +195,12 @@ impl<'a> ProfileResolver<'a, '_> {
         let inherit = ProfileInheritance { child: &decl.name, parents };
         profile.functions = inherit.map("function", |p| &p.functions, self.functions(&decl.functions)?)?;
         let inputs = unique("input", decl.inputs.iter().map(|(name, def)| (name, def.clone())))?;
+        let declared: BTreeSet<String> = inputs
+            .iter()
+            .filter_map(|(name, input): (&String, &InputDef)| input.default.as_ref().map(|_| name.clone()))
+            .collect();
         profile.inputs = inherit.map("input", |p| &p.inputs, inputs)?;
+        defaults_of_properties(decl, &declared, &mut profile.inputs);
         profile.constants =
             inherit.map("constant", |p| &p.constants, constants(&decl.constants, self.sources)?)?;
         let models =
@@ -407,6 +417,32 @@ fn properties(decl: &ProfileDecl, parents: &[RankProfile]) -> Vec<(String, Strin
         .flat_map(|parent| &parent.properties)
         .filter(|(key, _)| !own_keys.contains(key.as_str()));
     inherited.chain(&decl.properties).cloned().collect()
+}
+
+/// Makes the properties `query(name)` and `$name` defaults of query features: of those with a type, and of
+/// numbers without one. Defaults that the same profile has in `inputs` take precedence.
+fn defaults_of_properties(
+    decl: &ProfileDecl,
+    declared: &BTreeSet<String>,
+    inputs: &mut BTreeMap<String, InputDef>,
+) {
+    let named = |key: &str| Some(key.strip_prefix("query(")?.strip_suffix(')')?.trim().to_owned());
+    let old = |key: &str| key.strip_prefix('$').map(str::to_owned);
+    let properties = &decl.properties;
+    // The name with parentheses takes precedence, wherever it stands.
+    let of_old = properties.iter().filter_map(|(key, value)| Some((old(key)?, value)));
+    let of_named = properties.iter().filter_map(|(key, value)| Some((named(key)?, value)));
+    for (name, value) in of_old.chain(of_named).filter(|(name, _)| !declared.contains(name)) {
+        let default = SourcedText { value: value.clone(), place: decl.name.place.clone() };
+        match inputs.get_mut(&name) {
+            Some(input) => input.default = Some(default),
+            None if value.parse::<f64>().is_ok() => {
+                let input_type = InputType::Tensor(TensorType::scalar());
+                inputs.insert(name, InputDef { input_type, default: Some(default) });
+            }
+            None => {}
+        }
+    }
 }
 
 fn filter_fields(decl: &ProfileDecl, parents: &[RankProfile]) -> Vec<String> {
