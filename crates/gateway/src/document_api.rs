@@ -240,7 +240,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     if call.hop == ForwardKind::Client {
         request.target = visit::forwarded(request.target, &call.parameters);
     }
-    if request.method != Method::GET {
+    if request.method != Method::GET && !request.body.is_empty() {
         call.admit_fed(target.named_group(), http::unpacked_bytes(&request.headers, &request.body))?;
         call.is_fed_counted = true;
     }

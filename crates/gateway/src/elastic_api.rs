@@ -185,6 +185,10 @@ fn is_read(shown: &DoorRequest) -> bool {
 /// # Errors
 /// [`Error::OverFed`].
 fn admit_fed(api: &ElasticApi, caller: &RequestCaller, bytes: usize) -> Result<(), Error> {
+    if bytes == 0 {
+        // Such as the deletion of an index, which makes room.
+        return Ok(());
+    }
     let fed = FedBytes { caller, group: None, bytes };
     api.node.quotas().fed().admit(fed, Instant::now(), api.node.metrics())
 }

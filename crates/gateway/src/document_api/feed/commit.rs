@@ -317,7 +317,9 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
     };
     let metrics = call.node.metrics();
     let executed = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-    metrics.time_streamed(began.elapsed(), executed as u64);
+    if executed > 0 {
+        metrics.time_streamed(began.elapsed(), executed as u64);
+    }
     for (origin, outcome) in origins.into_iter().zip(outcomes) {
         let WaveWrite { number, place, kind, id, again } = origin;
         match (outcome, again) {
