@@ -1,15 +1,15 @@
 //! Limits on requests and written bytes a second, and on the stored documents of groups.
 //!
-//! Two limits on requests are the operator's and count facts known to the server itself: requests for the documents of
-//! one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third is advisory:
-//! the parameters of queries about their client (`rate.id`, `rate.quota`, `rate.cost`, `rate.dryRun`) apply
-//! to clients that send them, and to no other.
+//! Two limits on requests are the operator's and count facts known to the server itself: requests for the
+//! documents of one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third
+//! is advisory: the parameters of queries about their client (`rate.id`, `rate.quota`, `rate.cost`,
+//! `rate.dryRun`) apply to clients that send them, and to no other.
 //!
 //! The bytes of the documents that clients write are counted by caller and by group (`fed`).
 //!
-//! Each key has an allowance of one second's requests or bytes, which refills as time passes. A request is admitted
-//! while some of it is left, and then takes its cost; any excess is paid back first. Limits are each node's
-//! own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
+//! Each key has an allowance of one second's requests or bytes, which refills as time passes. A request is
+//! admitted while some of it is left, and then takes its cost; any excess is paid back first. Limits are each
+//! node's own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
 
 mod allowances;
 mod fed;

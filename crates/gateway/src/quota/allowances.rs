@@ -58,7 +58,7 @@ impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
         is_left
     }
 
-    /// What is left to a key at a time.
+    /// Remaining allowance of a key at a time.
     fn left_at(&self, key: &K, quota: f64, now: Instant) -> f64 {
         self.left.get(key).map_or(quota, |before| {
             (before.left + quota * now.saturating_duration_since(before.at).as_secs_f64()).min(quota)

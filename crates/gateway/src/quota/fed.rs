@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::allowances::TokenBuckets;
 use super::{KEYS_MAX, in_words};
 
-/// The longest time that a client pays back what it wrote at once: a large document at a low limit takes long.
+/// The longest time that a client pays back what it wrote at once, such as a large document at a low limit.
 const DEBT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Shortest wait of a stream.
