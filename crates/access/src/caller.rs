@@ -95,6 +95,9 @@ pub struct CallerLimits {
     /// Maximum number of requests in flight; `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent: Option<u32>,
+    /// Maximum number of bytes a second of the documents that it writes, above 0; `None` for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fed_bytes: Option<u64>,
 }
 
 impl CallerLimits {
@@ -106,8 +109,9 @@ impl CallerLimits {
         if self.queries.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             return Err(Error::Limit("limits.queries is not a number of requests a second above 0"));
         }
-        match self.concurrent {
-            Some(0) => Err(Error::Limit("limits.concurrent is not a number of requests above 0")),
+        match (self.concurrent, self.fed_bytes) {
+            (Some(0), _) => Err(Error::Limit("limits.concurrent is not a number of requests above 0")),
+            (_, Some(0)) => Err(Error::Limit("limits.fed_bytes is not a number of bytes a second above 0")),
             _ => Ok(()),
         }
     }

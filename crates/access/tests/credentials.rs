@@ -166,6 +166,7 @@ fn signed_tokens_that_are_refused() {
         ("EdDSA", ed.clone(), with("permissions", json!(["root"])), claim("permissions")),
         ("EdDSA", ed.clone(), with("sub", Value::Null), claim("sub")),
         ("EdDSA", ed.clone(), with("limits", json!({ "queries": 0 })), claim("limits")),
+        ("EdDSA", ed.clone(), with("limits", json!({ "fed_bytes": 0 })), claim("limits")),
         ("EdDSA", ed.clone(), with("limits", json!({ "other": 1 })), claim("limits")),
         ("EdDSA", ed.clone(), json!([]), Error::Malformed("")),
     ] {
@@ -277,7 +278,7 @@ fn record(key: &ApiKey) -> KeyRecord {
         groups: vec!["ann".to_owned()],
         users: Vec::new(),
         expires: Some(NOW + 10),
-        limits: CallerLimits { queries: Some(5.0), concurrent: None },
+        limits: CallerLimits { queries: Some(5.0), concurrent: None, fed_bytes: Some(1 << 20) },
     }
 }
 

@@ -9,6 +9,7 @@ use millrace_cluster::{
     NodeRequest, RequestFence,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
+use millrace_env::LatencyHistogram;
 use millrace_membership::{ClusterMembership, ConfirmedState};
 use millrace_node::cluster::{
     BatchedWrite, BucketHolders, BucketReaders, ClusterError, ClusterView, Done, GroupDropRequest,
@@ -70,6 +71,7 @@ pub struct ContentNode {
     /// True if requests are forwarded to the port for nodes.
     is_encrypted: bool,
     membership: ClusterMembership,
+    replication_times: Arc<LatencyHistogram>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -133,6 +135,7 @@ impl ContentNode {
             source,
             is_encrypted,
             membership,
+            replication_times: Arc::default(),
             stop,
             tasks,
         }))
@@ -402,6 +405,10 @@ impl ClusterView for ContentNode {
         gauges::of(self)
     }
 
+    fn replication_times(&self) -> &LatencyHistogram {
+        &self.replication_times
+    }
+
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {
         let done = Box::new(move |outcome: Result<Option<DocumentVersion>, RequestError>| {
             // A read has changed nothing, so that every error of it passes.
@@ -411,9 +418,16 @@ impl ClusterView for ContentNode {
     }
 
     fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
-        let begin = |BatchedWrite { write, done }| MachineWrite {
-            change: change_of(write),
-            done: outcome_callback(done),
+        let began = Instant::now();
+        let begin = |BatchedWrite { write, done }| {
+            let (done, times) = (outcome_callback(done), Arc::clone(&self.replication_times));
+            let done = Box::new(move |outcome: Result<_, _>| {
+                if outcome.is_ok() {
+                    times.record(began.elapsed());
+                }
+                done(outcome);
+            });
+            MachineWrite { change: change_of(write), done }
         };
         let writes = writes.into_iter().map(begin).collect();
         self.machine.send(MachineInput::WriteBatch { writes, deadline });

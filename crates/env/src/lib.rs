@@ -6,7 +6,7 @@
 //! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open
 //! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield. A
 //! [`ModelCaller`] is a waiting request, as models and remote services see it. [`error_causes`] and
-//! [`text_with_causes`] follow an error to its causes.
+//! [`text_with_causes`] follow an error to its causes. A [`LatencyHistogram`] counts latencies for metrics.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!
@@ -20,6 +20,7 @@ mod error_chain;
 mod fail_stop;
 mod faulty;
 mod forgetful;
+mod histogram;
 mod observed;
 pub mod pace;
 mod ports;
@@ -36,6 +37,7 @@ pub use error_chain::{error_causes, text_with_causes};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::PowerLossDisk;
+pub use histogram::LatencyHistogram;
 pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;

@@ -18,6 +18,7 @@ use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
 use millrace_access::PortKind;
+use millrace_node::metrics::ApiKind;
 
 use crate::access_log::ConnectionPeer;
 use crate::edge::{AdmissionDecision, RequestGuard, shared_with};
@@ -65,13 +66,14 @@ impl Service<Request<Body>> for DataPort {
 
     fn call(&self, request: Request<Body>) -> Self::Future {
         let is_in_words = forwarding::is_in_words(request.headers());
+        let api = ApiKind::of(request.uri().path());
         let (answer, node) = (self.admitted(request), Arc::clone(&self.node));
         Box::pin(async move {
             // It is in flight until the answer begins, or the client leaves.
             let _in_flight = node.metrics().begin_request();
             let mut answer = answer.await;
             if let Ok(response) = &mut answer {
-                node.metrics().count_response(response.status().as_u16());
+                node.metrics().count_response(api, response.status().as_u16());
                 if is_in_words {
                     forwarding::answer_in_words(response.headers_mut());
                 }

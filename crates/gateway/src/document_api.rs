@@ -20,13 +20,14 @@ use axum::response::Response;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use millrace_access::{Permit, RequestCaller, WantedGroups};
-use millrace_document::{DocumentId, Location};
+use millrace_document::{DocumentGroup, DocumentId, Location};
 use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
 use crate::edge::{caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, RequestParameters};
+use crate::quota::{FedBytes, FedBytesCounted};
 use crate::status::HttpError;
 use millrace_node::ErrorKind;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
@@ -58,6 +59,8 @@ struct DocumentCall {
     spread: Option<ForwardedRequest>,
     /// True if the body was already read for forwarding.
     body_is_reserved: bool,
+    /// True if the bytes of the body were counted by the limits of clients.
+    is_fed_counted: bool,
     /// Durability of the writes of a stream when they are acknowledged.
     durability: WriteDurability,
 }
@@ -77,8 +80,24 @@ impl DocumentCall {
             hop: ForwardKind::Client,
             spread: None,
             body_is_reserved: false,
+            is_fed_counted: false,
             durability: WriteDurability::Synced,
         }
+    }
+
+    /// Counts the bytes that a client writes, by its caller and the group of the documents.
+    ///
+    /// # Errors
+    /// [`Error::OverFed`].
+    fn admit_fed(&self, group: Option<&DocumentGroup>, bytes: usize) -> Result<(), Error> {
+        let Some(caller) = self.caller.as_deref().filter(|_| self.hop == ForwardKind::Client) else {
+            return Ok(());
+        };
+        if self.is_fed_counted {
+            return Ok(());
+        }
+        let fed = FedBytes { caller, group, bytes };
+        self.node.quotas().fed().admit(fed, Instant::now(), self.node.metrics())
     }
 
     /// Active application.
@@ -176,7 +195,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
 
 /// Parses the path, and permits its documents to the caller. The only group of a caller is filled into a path
 /// that names none.
-fn admitted_target(call: &mut DocumentCall, caller: &RequestCaller) -> Result<DocumentTarget, Error> {
+fn admitted_target(call: &mut DocumentCall, caller: &Arc<RequestCaller>) -> Result<DocumentTarget, Error> {
     let mut target = DocumentTarget::parse(&call.path)?;
     if let Some(group) = caller.only_group()
         && let Some(filled) = target.within(group)?
@@ -188,6 +207,7 @@ fn admitted_target(call: &mut DocumentCall, caller: &RequestCaller) -> Result<Do
             return Err(Error::BadRequest(reason.to_owned()));
         }
     }
+    call.caller = Some(Arc::clone(caller));
     call.permit = match &target {
         DocumentTarget::Document(id) => {
             caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?
@@ -211,6 +231,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         return dry_run(call, &target, request).await;
     }
     admit(call, &target, &request)?;
+    call.is_fed_counted = request.extensions().get::<FedBytesCounted>().is_some();
     if call.node.cluster().is_alone() {
         return operate(call, target, ReadFence::default(), request).await;
     }
@@ -218,6 +239,10 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
     if call.hop == ForwardKind::Client {
         request.target = visit::forwarded(request.target, &call.parameters);
+    }
+    if request.method != Method::GET && !request.body.is_empty() {
+        call.admit_fed(target.named_group(), http::unpacked_bytes(&request.headers, &request.body))?;
+        call.is_fed_counted = true;
     }
     if let Some(prefix) = &call.filled_in {
         request.target.insert_str(0, prefix);
@@ -254,11 +279,7 @@ fn admit(call: &DocumentCall, target: &DocumentTarget, request: &Request) -> Res
     }
     let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
     quotas.admit_address(request.extensions().get(), call.started, metrics)?;
-    let group = match target {
-        DocumentTarget::Document(id) => Some(id.group()),
-        DocumentTarget::Documents(documents) => documents.group.as_ref(),
-    };
-    group.map_or(Ok(()), |group| quotas.admit_group(group, call.started, metrics))
+    target.named_group().map_or(Ok(()), |group| quotas.admit_group(group, call.started, metrics))
 }
 
 /// Executes a request on this node, with the read fence for its documents.

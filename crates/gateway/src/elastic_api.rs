@@ -22,6 +22,8 @@ use tokio::sync::Semaphore;
 
 use crate::edge::{FORM_TYPES, RequestGuard, caller_of, guard_elastic};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
+use crate::quota::FedBytes;
+use crate::status::HttpError;
 use crate::{GatewayState, access_log, http};
 
 /// Path of the door on the data port.
@@ -95,7 +97,9 @@ async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Respons
         Ok(response) => response,
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
+            let retry_after = error.retry_after();
             let mut response = written(ElasticDoor::refuse(&shown, error));
+            response.headers_mut().extend(retry_after.map(|after| (RETRY_AFTER, after)));
             if is_unsettled {
                 forwarding::unsettled(response.headers_mut());
             }
@@ -119,17 +123,23 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 /// Forwards a request to the node that owns the door's documents, or answers it here.
 async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> Result<Response, Error> {
     check_media_type(shown)?;
-    check_caller(&*caller_of(&request)?, shown)?;
+    let caller = caller_of(&request)?;
+    check_caller(&caller, shown)?;
+    let mut writer = None;
     if api.node.is_from_client(request.headers()) {
+        writer = Some(&*caller).filter(|_| !is_read(shown));
         let (quotas, metrics) = (api.node.quotas(), api.node.metrics());
         quotas.admit_address(request.extensions().get(), Instant::now(), metrics)?;
     }
     if api.node.cluster().is_alone() {
-        return operate(api, shown.clone(), request, false).await;
+        return operate(api, shown.clone(), request, writer).await;
     }
     let deadline = Instant::now() + PATIENCE;
     let hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&api.node, request, api.node.body_bounds()).await?;
+    if let Some(caller) = writer {
+        admit_fed(api, caller, http::unpacked_bytes(&request.headers, &request.body))?;
+    }
     let query = if shown.query.is_empty() { String::new() } else { format!("?{}", shown.query) };
     request.target = format!("{BELOW}{}{query}", shown.path);
     let home = ElasticDoor::home();
@@ -142,7 +152,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
             RoutingOutcome::There(response) => return Ok(response),
             RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
         }
-        match operate(api, shown.clone(), request.clone().into_request(), true).await {
+        match operate(api, shown.clone(), request.clone().into_request(), None).await {
             Err(Error::Unsettled(_)) if hop == ForwardKind::Client && looks.again().await => {}
             outcome => return outcome,
         }
@@ -159,11 +169,28 @@ const READS: [&str; 8] =
 /// The caller is restricted to groups, or lacks the right.
 fn check_caller(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
     caller.permit(WantedGroups::All)?;
+    caller.check_right(if is_read(shown) { &[AccessRight::Read] } else { &[AccessRight::Write] })?;
+    Ok(())
+}
+
+/// True if a request changes nothing.
+fn is_read(shown: &DoorRequest) -> bool {
     let is_safe = ["GET", "HEAD", "OPTIONS"].contains(&shown.method.as_str());
     let last = shown.path.rsplit('/').next().unwrap_or_default();
-    let reads = is_safe || (shown.method == "POST" && READS.contains(&last));
-    caller.check_right(if reads { &[AccessRight::Read] } else { &[AccessRight::Write] })?;
-    Ok(())
+    is_safe || (shown.method == "POST" && READS.contains(&last))
+}
+
+/// Counts the bytes that a client writes. Documents of the door belong to no group of a person.
+///
+/// # Errors
+/// [`Error::OverFed`].
+fn admit_fed(api: &ElasticApi, caller: &RequestCaller, bytes: usize) -> Result<(), Error> {
+    if bytes == 0 {
+        // Such as the deletion of an index, which makes room.
+        return Ok(());
+    }
+    let fed = FedBytes { caller, group: None, bytes };
+    api.node.quotas().fed().admit(fed, Instant::now(), api.node.metrics())
 }
 
 /// Refuses bodies that a web form could send.
@@ -183,16 +210,19 @@ fn check_media_type(shown: &DoorRequest) -> Result<(), Error> {
     }
 }
 
-/// Answers a request on this node.
+/// Answers a request on this node. A `writer` is the client whose bytes are still to be counted; in a cluster
+/// the body was received before.
 async fn operate(
     api: &Arc<ElasticApi>,
     shown: DoorRequest,
     request: Request,
-    is_reserved: bool,
+    writer: Option<&RequestCaller>,
 ) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
+    let is_reserved = !api.node.cluster().is_alone();
     let bounds = http::BodyBounds { is_reserved, ..api.node.body_bounds() };
     let (body, _room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
+    writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
     let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, api.running.acquire());
     let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);

@@ -1,21 +1,24 @@
-//! Limits on requests a second, and on the stored documents of groups.
+//! Limits on requests and written bytes a second, and on the stored documents of groups.
 //!
-//! Two limits are the operator's and count facts known to the server itself: requests for the documents of
-//! one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third is advisory:
-//! the parameters of queries about their client (`rate.id`, `rate.quota`, `rate.cost`, `rate.dryRun`) apply
-//! to clients that send them, and to no other.
+//! Two limits on requests are the operator's and count facts known to the server itself: requests for the
+//! documents of one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third
+//! is advisory: the parameters of queries about their client (`rate.id`, `rate.quota`, `rate.cost`,
+//! `rate.dryRun`) apply to clients that send them, and to no other.
 //!
-//! Each key has an allowance of one second's requests, which refills as time passes. A request is admitted
-//! while some of it is left, and then takes its cost; any excess is paid back first. Limits are each node's
-//! own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
+//! The bytes of the documents that clients write are counted by caller and by group (`fed`).
+//!
+//! Each key has an allowance of one second's requests or bytes, which refills as time passes. A request is
+//! admitted while some of it is left, and then takes its cost; any excess is paid back first. Limits are each
+//! node's own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
 
 mod allowances;
+mod fed;
 mod group_sizes;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_access::RequestCaller;
 use millrace_document::DocumentGroup;
@@ -23,6 +26,8 @@ use millrace_store::ViewScope;
 use parking_lot::Mutex;
 
 use self::allowances::TokenBuckets;
+use self::fed::FedByteLimits;
+pub(crate) use self::fed::{FedBytes, FedBytesCounted};
 use self::group_sizes::GroupSizeLimits;
 use crate::Settings;
 use crate::access_log::ConnectionPeer;
@@ -32,11 +37,15 @@ use millrace_node::metrics::{CountedMetric, NodeMetrics};
 /// Maximum number of stored keys of one kind.
 const KEYS_MAX: usize = 100_000;
 
+/// The longest time that a client pays back the requests that it sent beyond its rate.
+const DEBT_MAX: Duration = Duration::from_secs(60);
+
 /// The limits of a node, and the remaining allowances.
 pub(crate) struct ClientQuotas {
     groups: RateLimit<DocumentGroup>,
     addresses: RateLimit<IpAddr>,
     group_sizes: Option<GroupSizeLimits>,
+    fed: FedByteLimits,
     claims: Mutex<TokenBuckets<String>>,
     callers: Mutex<TokenBuckets<String>>,
     /// Requests in flight of callers that have a limit on them.
@@ -69,7 +78,7 @@ struct RateLimit<K> {
 
 impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
     fn new(per_second: Option<f64>) -> Self {
-        RateLimit { per_second, left: Mutex::new(TokenBuckets::new(KEYS_MAX)) }
+        RateLimit { per_second, left: Mutex::new(TokenBuckets::new(KEYS_MAX, DEBT_MAX)) }
     }
 
     /// Returns the limit that a request exceeds, if any.
@@ -115,8 +124,9 @@ impl ClientQuotas {
             groups: RateLimit::new(settings.group_rate_max),
             addresses: RateLimit::new(settings.address_rate_max),
             group_sizes: GroupSizeLimits::new(settings.group_documents_max, settings.group_bytes_max),
-            claims: Mutex::new(TokenBuckets::new(KEYS_MAX)),
-            callers: Mutex::new(TokenBuckets::new(KEYS_MAX)),
+            fed: FedByteLimits::new(settings.group_fed_bytes_max),
+            claims: Mutex::new(TokenBuckets::new(KEYS_MAX, DEBT_MAX)),
+            callers: Mutex::new(TokenBuckets::new(KEYS_MAX, DEBT_MAX)),
             in_flight: Arc::default(),
         }
     }
@@ -124,6 +134,11 @@ impl ClientQuotas {
     /// Limits on the stored documents of each group, if there are any.
     pub fn group_sizes(&self) -> Option<&GroupSizeLimits> {
         self.group_sizes.as_ref()
+    }
+
+    /// Limits on the bytes of the documents that clients write.
+    pub fn fed(&self) -> &FedByteLimits {
+        &self.fed
     }
 
     /// Counts a request by the address of its client.
@@ -206,12 +221,7 @@ impl ClientQuotas {
     ) -> Result<(), Error> {
         let Some(limit) = self.groups.exceeded(group, now) else { return Ok(()) };
         metrics.count(CountedMetric::OverQuota);
-        let of = match group {
-            DocumentGroup::None => "documents without a group".to_owned(),
-            DocumentGroup::Number(number) => format!("group {number}"),
-            DocumentGroup::Name(name) => format!("group '{name}'"),
-        };
-        Err(Error::OverRate { of, limit, flag: "--group-rate-max" })
+        Err(Error::OverRate { of: in_words(group), limit, flag: "--group-rate-max" })
     }
 
     /// Admits a query, or refuses it because its client has used up the quota that it states.
@@ -233,10 +243,17 @@ impl ClientQuotas {
     }
 }
 
+/// A group in a message.
+fn in_words(group: &DocumentGroup) -> String {
+    match group {
+        DocumentGroup::None => "documents without a group".to_owned(),
+        DocumentGroup::Number(number) => format!("group {number}"),
+        DocumentGroup::Name(name) => format!("group '{name}'"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use millrace_access::CallerLimits;
 
     use super::*;
@@ -291,7 +308,7 @@ mod tests {
         let limited = quotas(None, None);
         let caller = |name: &str, queries: Option<f64>, concurrent: Option<u32>| {
             let unrestricted = RequestCaller::unrestricted(name);
-            RequestCaller { limits: CallerLimits { queries, concurrent }, ..unrestricted }
+            RequestCaller { limits: CallerLimits { queries, concurrent, fed_bytes: None }, ..unrestricted }
         };
         let (fast, busy) = (caller("fast", Some(2.0), None), caller("busy", None, Some(2)));
         let admit = |caller: &RequestCaller| limited.admit_caller(caller, start, &metrics);

@@ -52,6 +52,8 @@ pub struct Settings {
     pub group_documents_max: Option<u64>,
     /// Number of stored bytes of one group from which on more documents are refused; `None` for no limit.
     pub group_bytes_max: Option<u64>,
+    /// Bytes a second of the documents that clients write to one group; `None` for no limit.
+    pub group_fed_bytes_max: Option<u64>,
     /// Maximum number of requests a second from one address (IPv6: from one network of 64 bits); more are
     /// refused. `None` for no limit. Each node counts for itself.
     pub address_rate_max: Option<f64>,
@@ -185,6 +187,7 @@ impl Settings {
             group_rate_max: None,
             group_documents_max: None,
             group_bytes_max: None,
+            group_fed_bytes_max: None,
             address_rate_max: None,
             access_log: None,
             log_details: LogDetails::default(),

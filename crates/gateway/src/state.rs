@@ -257,6 +257,11 @@ impl GatewayState {
                 self.slow_queries.as_ref().map_or(0, SlowQueryLog::left_out) as f64,
             ),
         ]);
+        gauges.push(MetricGauge::counted(
+            "millrace.feed.paced",
+            "Pieces of streams that waited, since their clients wrote more than their limit",
+            self.quotas.fed().paced(),
+        ));
         gauges.extend(self.credentials.gauges());
         gauges.extend(self.feed_keys.gauges());
         gauges.extend(self.budget.gauges());

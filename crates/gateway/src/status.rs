@@ -100,7 +100,9 @@ impl HttpError for Error {
 
     fn retry_after(&self) -> Option<HeaderValue> {
         match (self, self.kind()) {
-            (Error::NoRoom { retry_after_s, .. }, _) => Some(HeaderValue::from(*retry_after_s)),
+            (Error::NoRoom { retry_after_s, .. } | Error::OverFed { retry_after_s, .. }, _) => {
+                Some(HeaderValue::from(*retry_after_s))
+            }
             (_, ErrorKind::Overloaded | ErrorKind::Unavailable) => Some(HeaderValue::from_static("1")),
             _ => None,
         }

@@ -257,6 +257,6 @@ async fn node_metrics(State(node): State<Arc<GatewayState>>) -> Response {
 }
 
 async fn prometheus(State(node): State<Arc<GatewayState>>) -> Response {
-    let text = node.metrics().prometheus(&node.gauges());
+    let text = node.metrics().prometheus(&node.gauges(), &node.histograms());
     uncounted(answer(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes()))
 }

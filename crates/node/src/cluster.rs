@@ -29,6 +29,7 @@ use millrace_bucket::BucketId;
 pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
 use millrace_cluster::{ClusterState, ClusterVersion, DropHorizon, DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
+use millrace_env::LatencyHistogram;
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
@@ -303,6 +304,9 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// Gauges of this node's part in the cluster, for requests for metrics.
     fn gauges(&self) -> Vec<MetricGauge>;
+
+    /// Times from handing a write to its replicas until enough of them have synced it.
+    fn replication_times(&self) -> &LatencyHistogram;
 }
 
 /// An application on its way to all nodes of a cluster.

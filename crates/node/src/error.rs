@@ -214,6 +214,20 @@ pub enum Error {
         /// Setting that chooses the limit.
         flag: &'static str,
     },
+    /// The bytes of the documents that clients write exceed a limit of the operator.
+    #[error(
+        "the documents written {of} exceed {limit} bytes a second; try again in {retry_after_s} s, with less at a time, or raise {flag}"
+    )]
+    OverFed {
+        /// Key of the limit, in words: a group or a caller.
+        of: String,
+        /// Limit, in bytes a second.
+        limit: u64,
+        /// Setting that chooses the limit.
+        flag: &'static str,
+        /// Seconds after which documents are accepted again.
+        retry_after_s: u64,
+    },
     /// A caller has too many requests in flight.
     #[error(
         "'{caller}' has {limit} requests in flight, which is the limit of its credential; wait for their answers"
@@ -408,6 +422,7 @@ impl Error {
             | Error::Overloaded
             | Error::OverQuota { .. }
             | Error::OverRate { .. }
+            | Error::OverFed { .. }
             | Error::NoRoom { .. } => ErrorKind::Overloaded,
             Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => ErrorKind::Timeout,
             Error::Remote { kind, .. } => *kind,

@@ -3,8 +3,8 @@
 //! Counting is a few atomic additions. Rates are over the time since the start: a poller can take
 //! differences.
 
-mod histogram;
 mod process;
+mod responses;
 #[cfg(test)]
 mod tests;
 mod vespa;
@@ -14,10 +14,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use millrace_env::unix_time;
+use millrace_env::{LatencyHistogram, unix_time};
 use serde_json::{Value, json};
 
-use self::histogram::LatencyHistogram;
+pub use self::responses::ApiKind;
+use self::responses::ResponseCounters;
 use self::vespa::VESPA_NAMES;
 use crate::recent::RecentLatencies;
 
@@ -30,6 +31,7 @@ pub struct NodeMetrics {
     recent: [RecentLatencies; 2],
     /// The same since the start.
     histograms: [LatencyHistogram; 2],
+    responses: ResponseCounters,
     in_flight: AtomicUsize,
 }
 
@@ -47,6 +49,16 @@ const HISTOGRAMS: [(&str, &str); 2] = [
     ("millrace_query_duration_seconds", "Time from a query to its answer"),
     ("millrace_document_operation_duration_seconds", "Time of a document operation that succeeded"),
 ];
+
+/// A histogram of another part of the node, for metrics in the format of Prometheus.
+pub struct DescribedHistogram<'h> {
+    /// Name of the metric.
+    pub name: &'static str,
+    /// Description of the metric.
+    pub description: &'static str,
+    /// The latencies.
+    pub histogram: &'h LatencyHistogram,
+}
 
 /// A counted value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +94,7 @@ pub enum CountedMetric {
     FailedOperations,
     /// Requests refused because too many waited.
     Rejected,
-    /// Queries refused because their client asked too many.
+    /// Requests refused because their client sent too many, or wrote too much.
     OverQuota,
     /// Documents returned by visits.
     DocumentsVisited,
@@ -155,7 +167,7 @@ const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 30] = [
         CountedMetric::OverQuota,
         "requestsOverQuota",
         "operation",
-        "Queries refused because their client asked too many",
+        "Requests refused because their client sent too many, or wrote too much",
     ),
     (CountedMetric::DocumentsVisited, "vds.visitor.documents", "document", "Documents returned by visits"),
     (
@@ -231,6 +243,7 @@ impl NodeMetrics {
             series: DESCRIPTIONS.iter().map(|_| MetricSeries::default()).collect(),
             recent: [RecentLatencies::new(), RecentLatencies::new()],
             histograms: [LatencyHistogram::new(), LatencyHistogram::new()],
+            responses: ResponseCounters::default(),
             in_flight: AtomicUsize::new(0),
         }
     }
@@ -246,8 +259,9 @@ impl NodeMetrics {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Counts a response of the data port by its HTTP status.
-    pub fn count_response(&self, status: u16) {
+    /// Counts a response of the data port by its API and its HTTP status.
+    pub fn count_response(&self, api: ApiKind, status: u16) {
+        self.responses.count(api, status);
         self.count(CountedMetric::Responses);
         match status {
             429 => self.count(CountedMetric::TooManyRequests),
@@ -308,6 +322,20 @@ impl NodeMetrics {
             CountedMetric::OperationLatency => self.record_latency(1, time),
             _ => {}
         }
+    }
+
+    /// Records the time of `count` document operations of a stream, which were executed together. It says
+    /// nothing about the latency of requests, which [`NodeMetrics::take_slowest`] is about.
+    pub fn time_streamed(&self, time: Duration, count: u64) {
+        let (series, thousandths) = (
+            &self.series[CountedMetric::OperationLatency as usize],
+            u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+        );
+        series.count.fetch_add(count, Ordering::Relaxed);
+        series.sum.fetch_add(thousandths.saturating_mul(count), Ordering::Relaxed);
+        series.max.fetch_max(thousandths, Ordering::Relaxed);
+        series.last.store(thousandths, Ordering::Relaxed);
+        self.histograms[1].record_many(time, count);
     }
 
     fn record_latency(&self, place: usize, time: Duration) {
@@ -436,7 +464,7 @@ impl NodeMetrics {
     }
 
     /// Values in the text format of Prometheus.
-    pub fn prometheus(&self, gauges: &[MetricGauge]) -> String {
+    pub fn prometheus(&self, gauges: &[MetricGauge], histograms: &[DescribedHistogram<'_>]) -> String {
         let mut text = String::new();
         for (metric, name, unit, description) in &DESCRIPTIONS {
             let name = name.replace(['.', '-'], "_");
@@ -458,6 +486,10 @@ impl NodeMetrics {
         for (histogram, (name, description)) in self.histograms.iter().zip(HISTOGRAMS) {
             histogram.write(&mut text, name, description);
         }
+        for DescribedHistogram { name, description, histogram } in histograms {
+            histogram.write(&mut text, name, description);
+        }
+        self.responses.write(&mut text);
         process::write(&mut text);
         let gauges = self.with_vespa_names(gauges);
         let mut told = "";

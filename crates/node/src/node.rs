@@ -23,7 +23,7 @@ use crate::deployments::ActiveDeployment;
 use crate::fitness::DiskSpaceMonitor;
 use crate::indexes::NodeIndexes;
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
-use crate::metrics::{MetricGauge, NodeMetrics};
+use crate::metrics::{DescribedHistogram, MetricGauge, NodeMetrics};
 use crate::models::{ModelOptions, NodeModels};
 use crate::pool::WorkPool;
 use crate::reindexing::{self, LocalReindexings};
@@ -425,6 +425,22 @@ impl Node {
     /// node.
     fn is_ready(&self) -> bool {
         self.deployments.current().is_ok() && self.unfit().is_none() && self.cluster().serves().is_ok()
+    }
+
+    /// Histograms of the store, and of the node's part in a cluster.
+    pub fn histograms(&self) -> Vec<DescribedHistogram<'_>> {
+        let synced = DescribedHistogram {
+            name: "millrace_store_sync_duration_seconds",
+            description: "Time to append a batch of writes to the log and to sync it",
+            histogram: self.store.sync_times(),
+        };
+        let view = self.cluster().view().ok().flatten();
+        let replicated = view.map(|view| DescribedHistogram {
+            name: "millrace_replication_duration_seconds",
+            description: "Time from handing a write to its replicas until all that must have it have synced it",
+            histogram: view.replication_times(),
+        });
+        std::iter::once(synced).chain(replicated).collect()
     }
 
     /// Gauges that are read when metrics are requested.

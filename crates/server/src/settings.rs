@@ -203,6 +203,10 @@ pub struct ServeArguments {
     /// Bytes stored of one group, above which documents are refused with 507 [default: no limit].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_GROUP_BYTES_MAX")]
     pub group_bytes_max: Option<u64>,
+    /// Bytes a second of the documents written to one group; more are refused with 429, and streams are
+    /// slowed down [default: no limit].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_GROUP_FED_BYTES_MAX")]
+    pub group_fed_bytes_max: Option<u64>,
     /// Requests a second from one address (IPv6: from one network of 64 bits); more are refused with 429
     /// [default: no limit].
     #[arg(long, value_name = "REQUESTS", env = "MILLRACE_ADDRESS_RATE_MAX")]
@@ -338,6 +342,12 @@ impl ServeArguments {
                 )));
             }
         }
+        if given.group_fed_bytes_max == Some(0) {
+            return Err(Error::Argument(
+                "group-fed-bytes-max is not a number of bytes a second above 0; give one, or leave it out for no limit"
+                    .to_owned(),
+            ));
+        }
         let credentials = CredentialFiles {
             is_access_required: given.access_file.is_some(),
             access: given.access_file.unwrap_or(defaults.credentials.access),
@@ -418,6 +428,7 @@ impl ServeArguments {
             group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
             group_documents_max: given.group_documents_max,
             group_bytes_max: given.group_bytes_max,
+            group_fed_bytes_max: given.group_fed_bytes_max,
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
             access_log: given.access_log,
             slow_queries,

@@ -2,9 +2,17 @@
 
 mod support;
 
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_ipc::writer::StreamWriter;
 use hyper::Method;
-use serde_json::json;
-use support::{NOTE, SERVICES, TestServer};
+use hyper::header::AUTHORIZATION;
+use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
+use serde_json::{Value, json};
+use support::{MILLRACE, NOTE, SERVICES, TestServer};
 
 const QUERY: (&str, &str) = ("yql", "select * from note where true");
 
@@ -66,6 +74,168 @@ fn an_address_is_counted_at_every_endpoint_for_clients() {
     }
 }
 
+/// Creates an API key, and returns the value of its header.
+fn create(server: &TestServer, name: &str, arguments: &[&str]) -> String {
+    let made = Command::new(MILLRACE)
+        .args(["token", "create", name, "--read", "--write", "--data-dir"])
+        .arg(server.data_dir())
+        .args(arguments)
+        .output()
+        .expect("the command runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    format!("Bearer {}", String::from_utf8_lossy(&made.stdout).trim())
+}
+
+fn send(server: &TestServer, token: &str, request: OutgoingRequest) -> ClientAnswer {
+    let token: &'static str = token.to_owned().leak();
+    server.send(&server.url(), HttpProtocol::Http1, request.header(AUTHORIZATION, token))
+}
+
+/// Waits until the server accepts a key. It looks at the file each second.
+fn until_known(server: &TestServer, token: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while send(server, token, OutgoingRequest::new(Method::GET, "/document/v1/n/note/group/ann/0")).status
+        == 401
+    {
+        assert!(Instant::now() < deadline, "the server does not use the changed credentials");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A table with one note.
+fn table() -> Vec<u8> {
+    let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+    let batch = RecordBatch::try_from_iter([("id", text("1")), ("title", text("a note of a table"))]);
+    let batch = batch.expect("columns of one length");
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).expect("a schema");
+    writer.write(&batch).expect("a batch");
+    writer.into_inner().expect("an end")
+}
+
+/// Every endpoint at which clients write documents: its name, path, media type and body.
+fn doors() -> Vec<(&'static str, Method, &'static str, &'static str, Vec<u8>)> {
+    let (json, lines) = ("application/json", "application/x-ndjson");
+    let put = br#"{"put":"id:n:note:g=ann:1","fields":{"title":"a note"}}"#;
+    let log = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"a record"}}]}]}]}"#;
+    let bulk = b"{\"index\":{\"_index\":\"logs\"}}\n{\"title\":\"x\"}\n";
+    vec![
+        (
+            "put",
+            Method::POST,
+            "/document/v1/n/note/group/ann/1",
+            json,
+            br#"{"fields":{"title":"a"}}"#.to_vec(),
+        ),
+        (
+            "update",
+            Method::PUT,
+            "/document/v1/n/note/group/ann/1",
+            json,
+            br#"{"fields":{"title":{"assign":"b"}}}"#.to_vec(),
+        ),
+        (
+            "update where",
+            Method::PUT,
+            "/document/v1/n/note/group/ann/?selection=true&cluster=notes",
+            json,
+            br#"{"fields":{"title":{"assign":"c"}}}"#.to_vec(),
+        ),
+        ("stream", Method::POST, "/feed/v1", json, put.to_vec()),
+        (
+            "table",
+            Method::POST,
+            "/feed/v1?type=note&namespace=n&groupname=ann",
+            "application/vnd.apache.arrow.stream",
+            table(),
+        ),
+        ("restore", Method::POST, "/group/v1/ann/restore", json, put.to_vec()),
+        ("person", Method::POST, "/person/ann/feed/v1", json, put.to_vec()),
+        ("elastic document", Method::PUT, "/elastic/logs/_doc/1", json, br#"{"title":"x"}"#.to_vec()),
+        ("elastic bulk", Method::POST, "/elastic/_bulk", lines, bulk.to_vec()),
+        ("log records", Method::POST, "/v1/logs", json, log.to_vec()),
+    ]
+}
+
+#[test]
+fn written_bytes_are_counted_at_every_door_by_the_credential() {
+    let server = TestServer::with_notes();
+    let doors = doors();
+    let limited: Vec<String> =
+        doors.iter().map(|(name, ..)| create(&server, name, &["--fed-bytes-max", "1"])).collect();
+    let free = create(&server, "free", &[]);
+    until_known(&server, &free);
+    for ((name, method, path, media_type, body), token) in doors.into_iter().zip(limited) {
+        let ask = |token: &str| {
+            let request = OutgoingRequest::new(method.clone(), path).body(media_type, body.clone());
+            send(&server, token, request)
+        };
+        let first = ask(&token);
+        assert!(first.status.is_success(), "{name}: {}", String::from_utf8_lossy(&first.body));
+        let refused = ask(&token);
+        let message = String::from_utf8_lossy(&refused.body).into_owned();
+        assert_eq!(refused.status, 429, "{name}: {message}");
+        assert!(
+            message.contains(&format!("written by '{name}' exceed 1 bytes a second")),
+            "{name}: {message}"
+        );
+        let after = refused.headers["retry-after"].to_str().expect("a number").parse::<u64>();
+        assert!(after.is_ok_and(|after| after > 1), "{name}: it owes more than a second's bytes");
+        let read = OutgoingRequest::new(Method::GET, "/document/v1/n/note/group/ann/1");
+        assert_eq!(send(&server, &token, read).status, 200, "{name}: reads are not limited");
+        assert!(ask(&free).status.is_success(), "{name}: another credential has its own limit");
+    }
+}
+
+#[test]
+fn written_bytes_are_counted_by_group_whatever_the_door() {
+    for (name, method, path, media_type, body) in doors() {
+        let server = TestServer::start_with(&[("MILLRACE_GROUP_FED_BYTES_MAX", "1")]).deploy_notes();
+        let write = |path: &str, body: &[u8]| {
+            let request = OutgoingRequest::new(method.clone(), path).body(media_type, body.to_vec());
+            server.send(&server.url(), HttpProtocol::Http1, request).status
+        };
+        assert!(write(path, &body).is_success(), "{name}");
+        let put = |group: &str| {
+            let fields = r#"{"fields":{"title":"d"}}"#;
+            server.call(Method::POST, &format!("/document/v1/n/note/group/{group}/2"), fields)
+        };
+        let (status, answer) = put("ann");
+        // Documents of Elasticsearch's interfaces belong to no group of a person.
+        let is_counted = !path.contains("elastic") && !path.contains("logs");
+        assert_eq!(status == 429, is_counted, "{name}: {answer}");
+        assert_eq!(
+            answer.to_string().contains("to group 'ann' exceed 1 bytes a second"),
+            is_counted,
+            "{answer}"
+        );
+        assert_eq!(put("bob").0, 200, "{name}: another group has its own");
+    }
+}
+
+#[test]
+fn a_stream_beyond_its_limit_is_slowed_down_and_executed_whole() {
+    let server = TestServer::with_notes();
+    let slow = create(&server, "slow", &["--fed-bytes-max", "1000000"]);
+    until_known(&server, &slow);
+    // Three pieces, of which the second and the third wait.
+    let title = "word ".repeat(20_000);
+    let operation = |number: usize| {
+        json!({ "put": format!("id:n:note:g=ann:{number}"), "fields": { "title": title } }).to_string()
+    };
+    let body: Vec<String> = (0..24).map(operation).collect();
+    let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/json", body.join("\n"));
+    let answer = send(&server, &slow, request);
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert_eq!(answer.status, 200, "{text}");
+    let last: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a line of JSON");
+    assert_eq!((&last["complete"], &last["ok"]), (&json!(true), &json!(24)), "{text}");
+    let metrics = send(&server, &slow, OutgoingRequest::new(Method::GET, "/metrics"));
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let paced = metrics.lines().find(|line| line.starts_with("millrace_feed_paced")).unwrap_or_default();
+    let count = paced.rsplit(' ').next().and_then(|number| number.parse::<f64>().ok());
+    assert!(count.is_some_and(|count| count > 0.0), "{paced}");
+}
+
 #[test]
 fn a_rate_that_is_none_is_refused_at_the_start() {
     for rate in ["0", "-1", "inf", "NaN"] {
@@ -77,4 +247,10 @@ fn a_rate_that_is_none_is_refused_at_the_start() {
         assert!(!output.status.success() && message.contains("group-rate-max"), "{rate}: {message}");
         assert_eq!(json!(output.stdout), json!([]), "{rate}");
     }
+    let output = Command::new(MILLRACE)
+        .args(["serve", "--data-dir", "/nonexistent/never", "--group-fed-bytes-max=0"])
+        .output()
+        .expect("the program runs");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && message.contains("bytes a second above 0"), "{message}");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use millrace_bucket::BucketId;
-use millrace_env::panic_message;
+use millrace_env::{LatencyHistogram, panic_message};
 use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat, SegmentWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
@@ -93,6 +93,8 @@ pub(crate) struct StoreCounters {
     /// Rows that were acknowledged before their sync, and the longest time until one, in microseconds.
     pub deferred_rows: AtomicU64,
     pub deferred_us_max: AtomicU64,
+    /// Times to append a batch to the log and to sync it.
+    pub sync_times: LatencyHistogram,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
     /// Time of the last write or read request, in microseconds since the store was opened.

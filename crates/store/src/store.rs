@@ -6,8 +6,8 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_column::View;
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Timestamp};
-use millrace_env::ThreadClass;
 use millrace_env::pace::{self, Rest};
+use millrace_env::{LatencyHistogram, ThreadClass};
 use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
 
@@ -380,6 +380,11 @@ impl Store {
     /// A directory cannot be read or is damaged.
     pub fn stored_columns(&self) -> Result<Vec<StoredColumn>, Error> {
         stored::stored_columns(&self.inner.shared.state())
+    }
+
+    /// Times to append a batch of writes to the log and to sync it.
+    pub fn sync_times(&self) -> &LatencyHistogram {
+        &self.inner.shared.counters.sync_times
     }
 
     /// Returns the status of the store.

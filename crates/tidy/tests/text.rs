@@ -117,6 +117,30 @@ fn every_dependency_has_its_reason() {
     assert!(gone.is_empty(), "docs/dependencies.md has these, which Cargo.toml does not: {gone:?}");
 }
 
+#[test]
+fn each_page_of_the_glossary_has_the_word() {
+    const GLOSSARY: &str = "docs/glossary.md";
+    let workspace = Workspace::open();
+    let text = workspace.text(GLOSSARY);
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let rows: Vec<(&str, &str)> = rows.filter(|(word, _)| *word != "word").collect();
+    assert!(rows.len() > 40, "the table of words has {} rows", rows.len());
+    let words: Vec<String> = rows.iter().map(|(word, _)| word.to_lowercase()).collect();
+    assert!(words.is_sorted(), "the words are in the order of the alphabet: {words:?}");
+    let treats = |target: &str, word: &str| {
+        let page = target.split('#').next().unwrap_or(target);
+        let lines = workspace.text(&relative(GLOSSARY, page)).to_lowercase();
+        // A word may stand on two lines.
+        lines.split_whitespace().collect::<Vec<_>>().join(" ").contains(word)
+    };
+    let is_orphan = |(row, word): &(&(&str, &str), &String)| {
+        let targets = link_targets(row.1);
+        targets.is_empty() || !targets.iter().any(|target| treats(target, word))
+    };
+    let orphans: Vec<&String> = rows.iter().zip(&words).filter(is_orphan).map(|(_, word)| word).collect();
+    assert!(orphans.is_empty(), "link these to a page that has the word: {orphans:?}");
+}
+
 /// The targets of `[text](target)`, outside of code.
 fn link_targets(text: &str) -> Vec<&str> {
     let mut targets = Vec::new();

@@ -177,6 +177,8 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     if call.node.is_from_client(request.headers()) {
         let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
         quotas.admit_address(request.extensions().get(), call.started, metrics)?;
+        // Later, the stream is slowed down instead.
+        call.admit_fed(caller.only_group(), 0)?;
     } else {
         call.hop = forwarding::hop_of(request.headers())?;
     }

@@ -24,6 +24,14 @@ pub(super) struct DocumentScope {
 }
 
 impl DocumentTarget {
+    /// Group of all addressed documents, if the path has one.
+    pub(super) fn named_group(&self) -> Option<&DocumentGroup> {
+        match self {
+            DocumentTarget::Document(id) => Some(id.group()),
+            DocumentTarget::Documents(documents) => documents.group.as_ref(),
+        }
+    }
+
     /// Group of all addressed documents, if that can be in several buckets.
     pub(super) fn group(&self) -> Option<&DocumentGroup> {
         match self {

@@ -66,9 +66,10 @@ pub(super) async fn update_where(
             "an update needs a document type: PUT to /document/v1/NAMESPACE/TYPE/docid/".to_owned(),
         ));
     };
+    let group = documents.group.clone();
     let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
-    let (update, _room) = read_update(call, &kind, &namespace, request).await?;
+    let (update, _room) = read_update(call, &kind, (&namespace, group.as_ref()), request).await?;
     let caller = IndexingCaller::default();
     let change = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
     sweep(call, SweepRequest { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
@@ -105,11 +106,12 @@ fn check_parameters(call: &DocumentCall) -> Result<(), Error> {
 async fn read_update(
     call: &DocumentCall,
     kind: &CompiledDocumentType,
-    namespace: &str,
+    (namespace, group): (&str, Option<&DocumentGroup>),
     request: Request,
 ) -> Result<(DocumentUpdate, BudgetReservation), Error> {
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
+    call.admit_fed(group, body.len())?;
     // The update is applied to many documents; parsing wants one id, which is not used after that.
     let id = DocumentId::new(namespace, kind.schema.document_type.name(), &DocumentGroup::None, "any")?;
     let element_bytes_max = call.node.settings().limits.element_bytes_max;

@@ -84,6 +84,7 @@ async fn read(
     let kind_of_document = deployment.kind(id.document_type())?;
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
+    call.admit_fed(Some(id.group()), body.len())?;
     kind_of_document.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(body.len()))?;
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,

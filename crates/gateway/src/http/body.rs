@@ -237,6 +237,17 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
     Ok(ReadBody { bytes: unpacked.into(), share })
 }
 
+/// Size of a body unpacked, as it says of itself: a lie is found when it is unpacked.
+pub(crate) fn unpacked_bytes(headers: &HeaderMap, body: &[u8]) -> usize {
+    let is_gzip = headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|encoding| [&b"gzip"[..], b"x-gzip"].contains(&encoding.as_bytes()));
+    match body.last_chunk::<4>() {
+        Some(trailer) if is_gzip => u32::from_le_bytes(*trailer) as usize,
+        _ => body.len(),
+    }
+}
+
 /// Unpacked size of a gzip member by its trailer, if a body of its size may unpack to that much. The trailer
 /// is a bound for [`gunzip`], so that a lie costs nothing.
 fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {

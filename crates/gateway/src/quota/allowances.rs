@@ -2,9 +2,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// The longest time that a key pays back what it took beyond its quota.
-const DEBT_MAX: Duration = Duration::from_secs(60);
-
 /// Keys that are full again are looked for so many at a time, at each request.
 const FORGOTTEN_AT_ONCE: usize = 2;
 
@@ -16,6 +13,8 @@ const FORGOTTEN_AT_ONCE: usize = 2;
 /// Cost of a request: logarithmic in the number of keys.
 pub(super) struct TokenBuckets<K> {
     keys_max: usize,
+    /// The longest time that a key pays back what it took beyond its quota.
+    debt_max: Duration,
     left: HashMap<K, RateAllowance>,
     /// All keys of `left`, by when they have all of their allowance.
     by_full: BTreeSet<(Instant, K)>,
@@ -30,26 +29,26 @@ struct RateAllowance {
 }
 
 impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
-    pub fn new(keys_max: usize) -> Self {
-        TokenBuckets { keys_max, left: HashMap::new(), by_full: BTreeSet::new() }
+    pub fn new(keys_max: usize, debt_max: Duration) -> Self {
+        TokenBuckets { keys_max, debt_max, left: HashMap::new(), by_full: BTreeSet::new() }
     }
 
     /// Takes `cost` from what is left to a key, whose allowance fills by `quota` a second up to `quota`.
     /// False if nothing is left.
     pub fn take(&mut self, key: &K, quota: f64, cost: f64, now: Instant) -> bool {
         self.forget_full(now);
+        let mut left = self.left_at(key, quota, now);
         let before = self.left.remove(key);
-        let mut left = quota;
         if let Some(before) = before {
             self.by_full.remove(&(before.full, key.clone()));
-            left = (before.left + quota * now.saturating_duration_since(before.at).as_secs_f64()).min(quota);
         }
         let is_left = left > 0.0;
         if is_left {
-            left = (left - cost).max(-quota * DEBT_MAX.as_secs_f64());
+            left = (left - cost).max(-quota * self.debt_max.as_secs_f64());
         }
         let until_full = if quota > 0.0 { (quota - left) / quota } else { 0.0 };
-        let until_full = Duration::try_from_secs_f64(until_full).unwrap_or(DEBT_MAX).min(2 * DEBT_MAX);
+        let until_full =
+            Duration::try_from_secs_f64(until_full).unwrap_or(self.debt_max).min(2 * self.debt_max);
         let allowance = RateAllowance { left, at: now, full: now + until_full };
         if before.is_none() && self.left.len() >= self.keys_max {
             self.forget_first();
@@ -57,6 +56,25 @@ impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
         self.by_full.insert((allowance.full, key.clone()));
         self.left.insert(key.clone(), allowance);
         is_left
+    }
+
+    /// Remaining allowance of a key at a time.
+    fn left_at(&self, key: &K, quota: f64, now: Instant) -> f64 {
+        self.left.get(key).map_or(quota, |before| {
+            (before.left + quota * now.saturating_duration_since(before.at).as_secs_f64()).min(quota)
+        })
+    }
+
+    /// Time until something is left to a key again.
+    pub fn until_left(&self, key: &K, quota: f64, now: Instant) -> Duration {
+        match self.left_at(key, quota, now) {
+            left if left > 0.0 => Duration::ZERO,
+            // A thousandth of the allowance: of none at all nothing can be taken.
+            left => {
+                let seconds = (quota / 1e3 - left) / quota;
+                Duration::try_from_secs_f64(seconds).unwrap_or(self.debt_max).min(self.debt_max)
+            }
+        }
     }
 
     fn forget_full(&mut self, now: Instant) {
@@ -79,13 +97,15 @@ impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
 mod tests {
     use super::*;
 
+    const DEBT: Duration = Duration::from_secs(60);
+
     fn at(start: Instant, millis: u64) -> Instant {
         start + Duration::from_millis(millis)
     }
 
     #[test]
     fn an_allowance_is_spent_and_fills_again() {
-        let (mut table, start) = (TokenBuckets::new(100), Instant::now());
+        let (mut table, start) = (TokenBuckets::new(100, DEBT), Instant::now());
         let mut takes = |key: &str, quota: f64, cost: f64, millis: u64| {
             table.take(&key.to_owned(), quota, cost, at(start, millis))
         };
@@ -101,8 +121,22 @@ mod tests {
     }
 
     #[test]
+    fn the_time_until_something_is_left_is_that_of_the_debt() {
+        let (mut table, start) = (TokenBuckets::new(100, DEBT), Instant::now());
+        let key = "a".to_owned();
+        assert_eq!(table.until_left(&key, 100.0, start), Duration::ZERO);
+        assert!(table.take(&key, 100.0, 1_100.0, start));
+        for (millis, left) in [(0, 10_001), (4_000, 6_001), (10_001, 0), (90_000, 0)] {
+            let until = table.until_left(&key, 100.0, at(start, millis)).as_secs_f64();
+            assert_eq!((until * 1e3).round() as u64, left, "after {millis} ms");
+        }
+        assert!(!table.take(&key, 100.0, 1.0, at(start, 9_999)));
+        assert!(table.take(&key, 100.0, 1.0, at(start, 10_001)));
+    }
+
+    #[test]
     fn new_keys_push_out_those_that_gain_least_by_it() {
-        let (mut table, start) = (TokenBuckets::new(100), Instant::now());
+        let (mut table, start) = (TokenBuckets::new(100, DEBT), Instant::now());
         let spend = |table: &mut TokenBuckets<String>, key: &str, count: usize| {
             (0..count).filter(|_| table.take(&key.to_owned(), 10.0, 1.0, start)).count()
         };

@@ -17,6 +17,7 @@ use millrace_cluster::{
     NodeHierarchy, NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
 };
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
+use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
     BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterMember, ClusterView,
@@ -232,6 +233,11 @@ impl TestMember {
 }
 
 impl ClusterView for TestMember {
+    fn replication_times(&self) -> &LatencyHistogram {
+        static TIMES: LatencyHistogram = LatencyHistogram::new();
+        &TIMES
+    }
+
     fn gauges(&self) -> Vec<MetricGauge> {
         vec![MetricGauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
     }

@@ -12,8 +12,8 @@ fn responses_are_counted_by_status() {
     let metrics = NodeMetrics::new();
     [100, 200, 204, 304, 404, 429, 500, 503, 507]
         .into_iter()
-        .for_each(|status| metrics.count_response(status));
-    let text = metrics.prometheus(&[]);
+        .for_each(|status| metrics.count_response(ApiKind::Search, status));
+    let text = metrics.prometheus(&[], &[]);
     for line in [
         "jdisc_http_requests_count 9",
         "http_status_1xx_count 1",
@@ -44,7 +44,7 @@ fn every_further_name_of_vespa_is_in_the_three_forms() {
     let forms = [
         metrics.state(&gauges).to_string(),
         metrics.node("here", &gauges).to_string(),
-        metrics.prometheus(&gauges),
+        metrics.prometheus(&gauges, &[]),
     ];
     for (name, own) in VESPA_NAMES {
         assert!(!counted(name), "{name} has a figure of its own");
@@ -75,7 +75,7 @@ fn the_three_forms_tell_the_same() {
         gauge("millrace.model.runs", 4.0).of_model("b"),
         MetricGauge::counted("vds.idealstate.merge_bucket.done_ok", "d", 9),
     ];
-    let text = metrics.prometheus(&gauges);
+    let text = metrics.prometheus(&gauges, &[]);
     assert!(text.contains("query_latency_sum 12\n"), "{text}");
     assert!(text.contains("content_proton_documentdb_documents_total 5\n"), "{text}");
     let runs = "# TYPE millrace_model_runs gauge\nmillrace_model_runs{model=\"a\"} 3\nmillrace_model_runs{model=\"b\"} 4\n";

@@ -62,6 +62,9 @@ pub struct TokenCreation {
     /// Maximum number of requests in flight; no limit by default.
     #[arg(long, value_name = "REQUESTS")]
     pub concurrent_max: Option<u32>,
+    /// Maximum number of bytes a second of the documents that it writes; no limit by default.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub fed_bytes_max: Option<u64>,
     #[command(flatten)]
     pub directory: TokenDirectory,
 }

@@ -49,7 +49,11 @@ fn create(creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error>
         groups: creation.group.clone(),
         users: creation.user.clone(),
         expires,
-        limits: CallerLimits { queries: creation.rate_max, concurrent: creation.concurrent_max },
+        limits: CallerLimits {
+            queries: creation.rate_max,
+            concurrent: creation.concurrent_max,
+            fed_bytes: creation.fed_bytes_max,
+        },
     };
     let path = file_of(&creation.directory);
     let mut file = read(&path)?;

@@ -68,6 +68,7 @@ impl ServeArguments {
             group_rate_max: self.group_rate_max.or(others.group_rate_max),
             group_documents_max: self.group_documents_max.or(others.group_documents_max),
             group_bytes_max: self.group_bytes_max.or(others.group_bytes_max),
+            group_fed_bytes_max: self.group_fed_bytes_max.or(others.group_fed_bytes_max),
             address_rate_max: self.address_rate_max.or(others.address_rate_max),
             cache_bytes: self.cache_bytes.or(others.cache_bytes),
             access_log: self.access_log.or(others.access_log),

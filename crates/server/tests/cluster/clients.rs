@@ -6,10 +6,10 @@ use std::process::Command;
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
 use millrace_client::{HttpProtocol, OutgoingRequest, pack};
-use millrace_trust::TrustFiles;
 
 use crate::certificates::{TestAuthority, TestCertificate};
 use crate::nodes::{TestEtcd, node, node_with, services, until};
+use crate::support::tls::{TestIdentity, TlsClient, fixture};
 use crate::support::{MILLRACE, NOTE, TestServer, poll, write_files};
 
 const CLIENTS: &str = "<clients>
@@ -38,6 +38,24 @@ fn ask(server: &TestServer, base: &str, token: &'static str, request: OutgoingRe
     server.send(base, HttpProtocol::Http1, request).status.as_u16()
 }
 
+/// Two nodes with certificates for each other, and more settings.
+fn two_nodes(etcd: &TestEtcd, more: &[(&str, &str)]) -> Vec<TestServer> {
+    let authority = TestAuthority::new();
+    let start = |name: &str| {
+        let files = authority.sign(&TestCertificate::default());
+        let text = |path: &std::path::Path| path.to_str().expect("a path of text").to_owned();
+        let [authority, certificate, key] =
+            [&files.authority, &files.certificate, &files.key].map(|path| text(path));
+        let settings = [
+            ("MILLRACE_PEER_TLS_AUTHORITY", authority.as_str()),
+            ("MILLRACE_PEER_TLS_CERTIFICATE", certificate.as_str()),
+            ("MILLRACE_PEER_TLS_KEY", key.as_str()),
+        ];
+        node_with(etcd, name, &[&settings, more].concat())
+    };
+    ["a", "b"].map(start).into()
+}
+
 #[test]
 fn a_client_is_admitted_by_the_node_that_it_asks() {
     let Some(etcd) = TestEtcd::start() else { return };
@@ -48,21 +66,7 @@ fn a_client_is_admitted_by_the_node_that_it_asks() {
     let everyone = create(file, &["everyone"]);
     let ann = create(file, &["ann", "--group", "g1"]);
     let unnamed = create(file, &["unnamed"]);
-    let authority = TestAuthority::new();
-    let files: Vec<TrustFiles> = (0..2).map(|_| authority.sign(&TestCertificate::default())).collect();
-    let start = |(name, files): (&&str, &TrustFiles)| {
-        let text = |path: &std::path::Path| path.to_str().expect("a path of text").to_owned();
-        let (authority, certificate, key) =
-            (text(&files.authority), text(&files.certificate), text(&files.key));
-        let settings = [
-            ("MILLRACE_PEER_TLS_AUTHORITY", authority.as_str()),
-            ("MILLRACE_PEER_TLS_CERTIFICATE", certificate.as_str()),
-            ("MILLRACE_PEER_TLS_KEY", key.as_str()),
-            ("MILLRACE_ACCESS_FILE", file),
-        ];
-        node_with(&etcd, name, &settings)
-    };
-    let nodes: Vec<TestServer> = ["a", "b"].iter().zip(&files).map(start).collect();
+    let nodes = two_nodes(&etcd, &[("MILLRACE_ACCESS_FILE", file)]);
     let package = tempfile::tempdir().expect("a temporary directory");
     write_files(package.path(), &[("services.xml", &with_clients()), ("schemas/note.sd", NOTE)]);
     let package = pack(package.path()).expect("a package");
@@ -97,6 +101,77 @@ fn a_client_is_admitted_by_the_node_that_it_asks() {
             .parameter("streaming.selection", "true");
         assert_eq!(ask(node, &node.url(), everyone, everywhere.clone()), 200);
         assert_eq!(ask(node, &node.url(), ann, everywhere), 403);
+    }
+}
+
+#[test]
+fn a_client_with_a_certificate_is_the_same_caller_at_the_node_that_answers() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("access.toml");
+    let file = file.to_str().expect("a path of text");
+    let operator = create(file, &["operator", "--deploy", "--admin"]);
+    let (certificate, key) = (fixture("server.pem"), fixture("server.key"));
+    let nodes = two_nodes(
+        &etcd,
+        &[
+            ("MILLRACE_ACCESS_FILE", file),
+            ("MILLRACE_TLS_CERTIFICATE", &certificate),
+            ("MILLRACE_TLS_KEY", &key),
+        ],
+    );
+    let [reader, writer, stranger] = [(); 3].map(|()| TestIdentity::new());
+    let clients = "<clients>
+        <client id='reader' permissions='read'><certificate file='security/reader.pem'/></client>
+        <client id='writer' permissions='read,write'><certificate file='security/writer.pem'/></client>
+      </clients></container>";
+    let services = services(1).replace("</container>", clients);
+    let package = tempfile::tempdir().expect("a temporary directory");
+    write_files(
+        package.path(),
+        &[
+            ("services.xml", &services),
+            ("schemas/note.sd", NOTE),
+            ("security/reader.pem", &reader.pem),
+            ("security/writer.pem", &writer.pem),
+        ],
+    );
+    let package = pack(package.path()).expect("a package");
+    let none = TlsClient::new(None);
+    until("deployed", &200, || {
+        let path = "/application/v2/tenant/default/prepareandactivate";
+        none.ask(nodes[0].config_port(), "POST", path, operator, &package).status
+    });
+    let [reader, writer, stranger] =
+        [&reader, &writer, &stranger].map(|identity| TlsClient::new(Some(identity)));
+    // Of so many groups, each node has some, and forwards the requests for the others.
+    for node in &nodes {
+        for group in 0..12 {
+            let document = format!("/document/v1/notes/note/group/g{group}/1");
+            let search =
+                format!("/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=g{group}");
+            let put = |client: &TlsClient, prefix: &str| {
+                let path = format!("{prefix}{document}");
+                client.ask(node.port(), "POST", &path, "", br#"{"fields":{"stars":1}}"#).status
+            };
+            let get = |client: &TlsClient, path: &str| client.ask(node.port(), "GET", path, "", b"");
+            until("put", &200, || put(&writer, ""));
+            assert_eq!(put(&reader, ""), 403, "g{group}");
+            for client in [&reader, &writer] {
+                assert_eq!(get(client, &document).status, 200, "g{group}");
+                let found = get(client, &search);
+                assert_eq!((found.status, &found.json()["root"]["fields"]["totalCount"]), (200, &1.into()));
+                // The group of the path goes with the caller.
+                let expected = if group == 1 { 200 } else { 403 };
+                for path in [&document, &search] {
+                    assert_eq!(get(client, &format!("/person/g1{path}")).status, expected, "g{group} {path}");
+                }
+            }
+            assert_eq!(put(&writer, "/person/g1"), if group == 1 { 200 } else { 403 }, "g{group}");
+            for (client, name) in [(&stranger, "an unknown certificate"), (&none, "none")] {
+                assert_eq!((get(client, &search).status, put(client, "")), (401, 401), "{name}");
+            }
+        }
     }
 }
 

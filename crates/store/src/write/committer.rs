@@ -400,7 +400,11 @@ impl PendingWrites {
                 false => RowDurability::Synced,
             };
             let numbered = shared.write_numbers.begin(&rows);
+            let began = Instant::now();
             let outcome = generation.tail.append(rows, durability);
+            if durability == RowDurability::Synced {
+                shared.counters.sync_times.record(began.elapsed());
+            }
             drop(numbered);
             return match outcome {
                 Ok(()) => {

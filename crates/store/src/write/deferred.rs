@@ -78,7 +78,10 @@ impl DeferredRows {
     /// Syncs what there is. A sync that fails ends writing.
     pub fn sync(&mut self) {
         let Some(unsynced) = self.unsynced.take() else { return };
-        let reason = match unsynced.generation.tail.sync() {
+        let began = Instant::now();
+        let synced = unsynced.generation.tail.sync();
+        self.shared.counters.sync_times.record(began.elapsed());
+        let reason = match synced {
             Ok(()) => return self.count_wait(&unsynced),
             Err(AppendError::NotDurable(reason)) => reason,
             Err(AppendError::Full) => "no space for rows that were acknowledged before their sync".to_owned(),

@@ -295,6 +295,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
     if writes.is_empty() {
         return wave;
     }
+    let began = Instant::now();
     let outcomes = match call.node.cluster().view() {
         Err(error) => Err(error.into()),
         Ok(None) => {
@@ -315,6 +316,10 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         }
     };
     let metrics = call.node.metrics();
+    let executed = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    if executed > 0 {
+        metrics.time_streamed(began.elapsed(), executed as u64);
+    }
     for (origin, outcome) in origins.into_iter().zip(outcomes) {
         let WaveWrite { number, place, kind, id, again } = origin;
         match (outcome, again) {

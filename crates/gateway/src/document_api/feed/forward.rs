@@ -17,6 +17,7 @@ use super::DocumentCall;
 use super::answer::{FailedOperation, IgnoredOperation};
 use super::commit::StreamOutcome;
 use crate::document_api::retry::RetryPause;
+use crate::quota::FedBytesCounted;
 use millrace_node::Error;
 
 /// An operation to be executed like a single request.
@@ -56,6 +57,7 @@ impl ForwardedOperation {
             request
                 .extensions_mut()
                 .insert(Arc::clone(call.caller.as_ref().expect("a feed begins with its caller")));
+            request.extensions_mut().insert(FedBytesCounted);
             let response = crate::document_api::handle(State(Arc::clone(&call.node)), request).await;
             let status = response.status();
             if status.is_success() {

@@ -1,5 +1,6 @@
 //! Operations of a piece, parsed and indexed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use super::operation::ReceivedOperation;
 use crate::document_api::retry::RetryPause;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
+use crate::quota::FedBytes;
 use crate::status::HttpError;
 use millrace_node::cluster::{ForwardKind, NodeAddress, RemoteNode};
 use millrace_node::deployment::CompiledDocumentType;
@@ -100,11 +102,36 @@ pub(super) async fn run(
     prepared: mpsc::Sender<PreparedPiece>,
 ) {
     while let Some(piece) = pieces.recv().await {
+        tokio::select! {
+            () = pace(&call, &piece) => {}
+            () = prepared.closed() => return,
+        }
         let piece = prepare(&call, piece).await;
         let is_last = piece.stopped.is_some();
         if prepared.send(piece).await.is_err() || is_last {
             return;
         }
+    }
+}
+
+/// Waits until the caller and the groups of a piece are within their limits on written bytes, and counts it.
+/// The pieces before it are committed meanwhile, and the body is not read any further.
+async fn pace(call: &DocumentCall, piece: &FeedPiece) {
+    let caller = call.caller.as_deref().expect("a feed begins with its caller");
+    let limits = call.node.quotas().fed();
+    if call.hop != ForwardKind::Client || !limits.limits(caller) {
+        return;
+    }
+    let mut bytes_of_groups: HashMap<&DocumentGroup, usize> = HashMap::new();
+    for operation in piece.items.iter().filter_map(|item| item.operation.as_ref().ok()) {
+        let group = match (operation.id().group(), caller.only_group()) {
+            (DocumentGroup::None, Some(only)) => only,
+            (group, _) => group,
+        };
+        *bytes_of_groups.entry(group).or_default() += operation.bytes();
+    }
+    for (group, bytes) in bytes_of_groups {
+        limits.wait(FedBytes { caller, group: Some(group), bytes }).await;
     }
 }
 

@@ -10,14 +10,21 @@ const BOUNDS_US: [u64; 17] = [
     2_500_000, 5_000_000, 10_000_000, 60_000_000,
 ];
 
-/// Latencies since the start.
-pub(super) struct LatencyHistogram {
+/// Latencies since the start. Recording one is two atomic additions.
+pub struct LatencyHistogram {
     counts: [AtomicU64; BOUNDS_US.len() + 1],
     sum_us: AtomicU64,
 }
 
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        LatencyHistogram::new()
+    }
+}
+
 impl LatencyHistogram {
-    pub(super) fn new() -> Self {
+    /// Creates a histogram without latencies.
+    pub const fn new() -> Self {
         LatencyHistogram {
             counts: [const { AtomicU64::new(0) }; BOUNDS_US.len() + 1],
             sum_us: AtomicU64::new(0),
@@ -25,15 +32,25 @@ impl LatencyHistogram {
     }
 
     /// Counts one latency.
-    pub(super) fn record(&self, time: Duration) {
+    pub fn record(&self, time: Duration) {
+        self.record_many(time, 1);
+    }
+
+    /// Counts a latency that `count` operations had together.
+    pub fn record_many(&self, time: Duration, count: u64) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
-        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(us, Ordering::Relaxed);
+        self.counts[bucket].fetch_add(count, Ordering::Relaxed);
+        self.sum_us.fetch_add(us.saturating_mul(count), Ordering::Relaxed);
+    }
+
+    /// Number of latencies.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Appends the histogram in the text format of Prometheus.
-    pub(super) fn write(&self, text: &mut String, name: &str, description: &str) {
+    pub fn write(&self, text: &mut String, name: &str, description: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {description}\n# TYPE {name} histogram");
         let mut below = 0;
@@ -59,17 +76,19 @@ mod tests {
         for us in [0, 100, 101, 3_000, 90_000_000] {
             histogram.record(Duration::from_micros(us));
         }
+        histogram.record_many(Duration::from_millis(2), 3);
+        assert_eq!(histogram.count(), 8);
         let mut text = String::new();
         histogram.write(&mut text, "x_seconds", "d");
         for line in [
             "# TYPE x_seconds histogram",
             "x_seconds_bucket{le=\"0.0001\"} 2",
             "x_seconds_bucket{le=\"0.00025\"} 3",
-            "x_seconds_bucket{le=\"0.005\"} 4",
-            "x_seconds_bucket{le=\"60\"} 4",
-            "x_seconds_bucket{le=\"+Inf\"} 5",
-            "x_seconds_sum 90.003201",
-            "x_seconds_count 5",
+            "x_seconds_bucket{le=\"0.005\"} 7",
+            "x_seconds_bucket{le=\"60\"} 7",
+            "x_seconds_bucket{le=\"+Inf\"} 8",
+            "x_seconds_sum 90.009201",
+            "x_seconds_count 8",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
