@@ -14,8 +14,9 @@ use axum::response::Response;
 use axum::routing::any;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
-use millrace_access::{AccessRight, RequestCaller, WantedGroups};
-use millrace_elastic::{DoorAnswer, DoorRequest, ElasticDoor};
+use millrace_access::{AccessRight, Permit, RequestCaller};
+use millrace_document::{DocumentGroup, DocumentId};
+use millrace_elastic::{DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use tokio::sync::Semaphore;
@@ -36,6 +37,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 
+/// Limits on groups that all interfaces count together.
+struct CountedGroups(Arc<GatewayState>);
+
+impl GroupAdmission for CountedGroups {
+    fn admit_group(&self, group: &DocumentGroup) -> Result<(), Error> {
+        self.0.quotas().admit_group(group, Instant::now(), self.0.metrics())
+    }
+
+    fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
+        self.0.admit_size(permit, id, bytes)
+    }
+
+    fn element_bytes_max(&self) -> usize {
+        self.0.settings().limits.element_bytes_max
+    }
+}
+
 /// The door of a node with its place on the ports.
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
@@ -48,6 +66,11 @@ impl ElasticApi {
     pub(crate) fn new(node: Arc<GatewayState>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())));
         Arc::new(ElasticApi { node, door, running: Semaphore::new(RUNNING_MAX) })
+    }
+
+    /// The sender of a request.
+    fn caller(&self, caller: Arc<RequestCaller>) -> DoorCaller {
+        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node))))
     }
 
     /// Routes below `/elastic/` of the data port, whose guard admits requests.
@@ -83,15 +106,20 @@ impl ElasticApi {
 }
 
 async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Response {
-    let shown = DoorRequest {
+    let mut shown = DoorRequest {
         method: request.method().as_str().to_owned(),
         path: path_of(request.uri().path()).to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         content_type: header(request.headers(), &CONTENT_TYPE),
         accept: header(request.headers(), &ACCEPT),
-        body: Vec::new(),
+        ..DoorRequest::default()
     };
-    match route(&api, &shown, request).await {
+    let admitted = caller_of(&request);
+    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
+        Ok(()) => route(&api, &shown, request).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
         Ok(response) => response,
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
@@ -119,7 +147,7 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 /// Forwards a request to the node that owns the door's documents, or answers it here.
 async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> Result<Response, Error> {
     check_media_type(shown)?;
-    check_caller(&*caller_of(&request)?, shown)?;
+    check_right(&*caller_of(&request)?, shown)?;
     if api.node.is_from_client(request.headers()) {
         let (quotas, metrics) = (api.node.quotas(), api.node.metrics());
         quotas.admit_address(request.extensions().get(), Instant::now(), metrics)?;
@@ -153,12 +181,11 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
 const READS: [&str; 8] =
     ["_search", "_count", "_mget", "_msearch", "_field_caps", "_explain", "_validate", "scroll"];
 
-/// Checks that the caller may do it: an index has documents of all groups, and a request may name any.
+/// Checks that the caller has the right. The door checks its groups.
 ///
 /// # Errors
-/// The caller is restricted to groups, or lacks the right.
-fn check_caller(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
-    caller.permit(WantedGroups::All)?;
+/// The caller lacks the right.
+fn check_right(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
     let is_safe = ["GET", "HEAD", "OPTIONS"].contains(&shown.method.as_str());
     let last = shown.path.rsplit('/').next().unwrap_or_default();
     let reads = is_safe || (shown.method == "POST" && READS.contains(&last));
