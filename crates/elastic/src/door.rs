@@ -108,6 +108,11 @@ impl ElasticDoor {
         }
     }
 
+    /// Writes the answer for a request that has an error of the door.
+    pub fn refuse_as(request: &DoorRequest, error: Error) -> DoorAnswer {
+        write_reply(Err(error), request, &DoorParameters::default())
+    }
+
     /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.
     pub fn is_otlp(path: &str) -> bool {
         otlp::is_logs(path)

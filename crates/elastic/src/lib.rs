@@ -16,6 +16,7 @@
 mod aggregations;
 mod aliases;
 mod bulk;
+mod bulk_stream;
 mod caller;
 mod catalog;
 mod cluster_admin;
@@ -57,6 +58,7 @@ mod typed;
 mod update;
 mod writing;
 
+pub use bulk_stream::{BulkBatching, BulkSplitter};
 pub use caller::{DoorCaller, GroupAdmission};
 pub use door::ElasticDoor;
 pub use error::Error;

@@ -3,6 +3,8 @@
 //!
 //! In a cluster, all requests go to the node that owns the documents of the door.
 
+mod stream;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
-use millrace_elastic::{DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission};
+use millrace_elastic::{BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use tokio::sync::Semaphore;
@@ -116,6 +118,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Respons
     };
     let admitted = caller_of(&request);
     let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
+        Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
         Err(error) => Err(error),
     };

@@ -1,6 +1,10 @@
-//! Elasticsearch's interfaces of a server: documents of a type, which are the same at all interfaces.
+//! Elasticsearch's interfaces of a server: documents of a type, which are the same at all interfaces, and
+//! streams of operations.
 
 mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -70,4 +74,93 @@ fn documents_are_the_same_at_both_interfaces() {
     let (status, answer) = server.get("/elastic/note/_search");
     assert_eq!((status, &answer["error"]["type"]), (400, &json!("routing_missing_exception")), "{answer}");
     assert!(answer["error"]["reason"].as_str().is_some_and(|reason| reason.contains("routing")), "{answer}");
+}
+
+/// A request whose body is sent piece by piece, while its answer is read.
+struct PiecewiseRequest {
+    sender: TcpStream,
+    receiver: BufReader<TcpStream>,
+}
+
+impl PiecewiseRequest {
+    fn open(server: &TestServer, path: &str) -> Self {
+        let mut sender = TcpStream::connect(("127.0.0.1", server.port())).expect("the server listens");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
+        sender.write_all(head.as_bytes()).expect("the head is sent");
+        let receiver = BufReader::new(sender.try_clone().expect("a socket has two ends"));
+        PiecewiseRequest { sender, receiver }
+    }
+
+    fn send(&mut self, text: &str) {
+        let chunk = format!("{:x}\r\n{text}\r\n", text.len());
+        self.sender.write_all(chunk.as_bytes()).expect("a piece of the body is sent");
+    }
+
+    fn end(&mut self) {
+        self.sender.write_all(b"0\r\n\r\n").expect("the end is sent");
+    }
+
+    /// Statuses of the items of the next line of the answer; the status of its error, if it has one. `None`
+    /// at the end.
+    fn line(&mut self) -> Option<Vec<u64>> {
+        loop {
+            let mut line = String::new();
+            let length = self.receiver.read_line(&mut line).expect("the answer comes");
+            match line.trim() {
+                _ if length == 0 => return None,
+                "0" => return None,
+                text if text.starts_with('{') => {
+                    let line: Value = serde_json::from_str(text).expect("a line is JSON");
+                    let status = |item: &Value| item.as_object()?.values().next()?["status"].as_u64();
+                    return Some(match line["items"].as_array() {
+                        Some(items) => items.iter().filter_map(status).collect(),
+                        None => line["status"].as_u64().into_iter().collect(),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_written_and_answered_while_it_comes() {
+    let server = TestServer::with_notes();
+    let item = |number: usize| format!("{{\"index\":{{\"_id\":\"{number}\"}}}}\n{{\"n\":{number}}}\n");
+    let count = |index: &str| server.get(&format!("/elastic/{index}/_count")).1["count"].clone();
+
+    // One by one: the answer to each is there before the next is sent.
+    let mut stream = PiecewiseRequest::open(&server, "/elastic/a/_bulk/stream");
+    for number in 0..3 {
+        stream.send(&item(number));
+        assert_eq!(stream.line(), Some(vec![201]), "{number}");
+        assert_eq!(count("a"), number + 1);
+    }
+    stream.send(item(3).trim_end());
+    stream.end();
+    assert_eq!((stream.line(), stream.line()), (Some(vec![201]), None), "the last line needs no newline");
+
+    // In batches, by number and by time.
+    let mut stream = PiecewiseRequest::open(&server, "/elastic/a/_bulk/stream?batch_size=2&pretty");
+    stream.send(&[item(0), item(1), item(4)].concat());
+    assert_eq!(stream.line(), Some(vec![200, 200]));
+    stream.end();
+    assert_eq!((stream.line(), stream.line()), (Some(vec![201]), None));
+    let mut stream = PiecewiseRequest::open(&server, "/elastic/a/_bulk/stream?batch_interval=50ms");
+    stream.send(&[item(0), item(5)].concat());
+    assert_eq!(stream.line(), Some(vec![200, 201]), "the interval is over before the body");
+    stream.end();
+    assert_eq!(stream.line(), None);
+
+    // Errors: of an item, of a line that is no action, of a body that breaks off.
+    let mut stream = PiecewiseRequest::open(&server, "/elastic/_bulk/stream");
+    stream.send("{\"index\":{\"_index\":\"note\",\"routing\":\"ann\"}}\n{\"stars\":\"x\"}\n");
+    assert_eq!(stream.line(), Some(vec![400]));
+    stream.send("{\"delete\":{\"_index\":\"a\",\"_id\":\"0\"}}\nno action\n{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}\n");
+    assert_eq!((stream.line(), stream.line(), stream.line()), (Some(vec![200]), Some(vec![400]), None));
+    assert_eq!(count("a"), 5, "nothing is written after a line that is no action");
+    let (status, _) = server.call(Method::POST, "/elastic/_bulk/stream?batch_size=0", "{}");
+    assert_eq!(status, 400);
 }
