@@ -145,7 +145,7 @@ impl RefreshPolicy {
 
 /// Metadata of an action line.
 #[derive(Default)]
-struct ActionLine {
+pub(crate) struct ActionLine {
     index: Option<String>,
     id: Option<String>,
     routing: Option<String>,
@@ -262,7 +262,7 @@ fn write_of(
 }
 
 /// Parses an action line.
-fn action_line(number: usize, line: &[u8]) -> Result<(WriteAction, ActionLine), Error> {
+pub(crate) fn action_line(number: usize, line: &[u8]) -> Result<(WriteAction, ActionLine), Error> {
     let malformed = |expected: &str, found: &str| {
         Error::IllegalArgument(format!(
             "Malformed action/metadata line [{number}], expected {expected} but found [{found}]"

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use millrace_cluster::ClusterVersion;
-use millrace_node::Node;
+use millrace_node::{CompiledApplication, Node};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::shelf::{self, ShelfGroup, StoredSource};
+use crate::typed::{self, TypeBinding};
 
 /// Sequence numbers that are reserved with one write of the catalog.
 const SEQ_NO_STEP: i64 = 1 << 20;
@@ -76,6 +77,8 @@ impl StreamEntry {
 pub(crate) struct OpenIndex {
     pub(crate) entry: Arc<IndexEntry>,
     pub(crate) live: Arc<UnflushedState>,
+    /// Document type that the index stands for.
+    pub(crate) typed: Option<Arc<TypeBinding>>,
 }
 
 /// State of an index in memory; it can be lost.
@@ -200,15 +203,18 @@ pub(crate) enum NamedKind {
     Pipeline,
     /// Setting of the cluster.
     ClusterSettings,
+    /// Aliases of a document type.
+    TypeAliases,
 }
 
 impl NamedKind {
-    const ALL: [NamedKind; 5] = [
+    const ALL: [NamedKind; 6] = [
         NamedKind::IndexTemplate,
         NamedKind::ComponentTemplate,
         NamedKind::LegacyTemplate,
         NamedKind::Pipeline,
         NamedKind::ClusterSettings,
+        NamedKind::TypeAliases,
     ];
 
     /// Beginning of the names of its documents.
@@ -219,16 +225,21 @@ impl NamedKind {
             NamedKind::LegacyTemplate => "template/",
             NamedKind::Pipeline => "pipeline/",
             NamedKind::ClusterSettings => "cluster_settings/",
+            NamedKind::TypeAliases => "type_aliases/",
         }
     }
 }
 
 /// All entries, in memory.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CatalogEntries {
     pub(crate) indexes: BTreeMap<String, OpenIndex>,
     pub(crate) streams: BTreeMap<String, StreamEntry>,
     named: BTreeMap<(NamedKind, String), Value>,
+    /// Indexes that are document types of the application.
+    types: BTreeMap<String, OpenIndex>,
+    /// Application that has the types.
+    application: Option<Arc<CompiledApplication>>,
     /// Cluster state that they were read under; `None` if they were not read yet.
     read_under: Option<ClusterVersion>,
 }
@@ -247,7 +258,44 @@ impl CatalogEntries {
 
     /// Indexes with an alias.
     pub(crate) fn with_alias<'e>(&'e self, alias: &'e str) -> impl Iterator<Item = &'e OpenIndex> {
-        self.indexes.values().filter(move |index| index.entry.aliases.contains_key(alias))
+        let all = self.types.values().chain(self.indexes.values());
+        all.filter(move |index| index.entry.aliases.contains_key(alias))
+    }
+
+    /// Index of a name. A document type comes before an index that was made before its deployment.
+    pub(crate) fn index(&self, name: &str) -> Option<&OpenIndex> {
+        self.types.get(name).or_else(|| self.indexes.get(name))
+    }
+
+    /// True if a name is that of a document type, or an alias of types alone.
+    pub(crate) fn is_of_types(&self, name: &str) -> bool {
+        let mut with_alias = self.with_alias(name).peekable();
+        self.types.contains_key(name)
+            || with_alias.peek().is_some() && with_alias.all(|index| index.typed.is_some())
+    }
+
+    /// Makes the indexes that are document types of an application, with their aliases.
+    fn take_types(&mut self, application: Option<Arc<CompiledApplication>>) {
+        let mut types = BTreeMap::new();
+        if let Some(application) = &application {
+            let ignores = application.application.container.ignore_undefined_fields;
+            for kind in application.kinds() {
+                let name = &*kind.schema.name;
+                let aliases = self.named(NamedKind::TypeAliases, name).cloned();
+                let aliases = aliases.and_then(|aliases| serde_json::from_value(aliases).ok());
+                types.insert(name.to_owned(), typed::index(kind, ignores, aliases.unwrap_or_default()));
+            }
+        }
+        self.types = types;
+        self.application = application;
+    }
+
+    /// True if the types are those of this application.
+    fn has_types_of(&self, application: Option<&Arc<CompiledApplication>>) -> bool {
+        match (&self.application, application) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
     }
 }
 
@@ -276,6 +324,11 @@ impl DoorCatalog {
         }
     }
 
+    /// The active application.
+    fn application(&self) -> Option<Arc<CompiledApplication>> {
+        self.node.deployments().current().ok().map(|current| Arc::clone(&current))
+    }
+
     /// The entries.
     ///
     /// # Errors
@@ -283,7 +336,7 @@ impl DoorCatalog {
     pub(crate) fn read(&self) -> Result<RwLockReadGuard<'_, CatalogEntries>, Error> {
         let version = self.state_version()?;
         let entries = self.entries.read();
-        if entries.read_under == Some(version) {
+        if entries.read_under == Some(version) && entries.has_types_of(self.application().as_ref()) {
             return Ok(entries);
         }
         drop(entries);
@@ -302,6 +355,10 @@ impl DoorCatalog {
             *entries = load(&self.node)?;
             entries.read_under = Some(version);
         }
+        let application = self.application();
+        if !entries.has_types_of(application.as_ref()) {
+            entries.take_types(application);
+        }
         Ok(CatalogChange { node: &self.node, entries })
     }
 }
@@ -318,7 +375,7 @@ fn load(node: &Node) -> Result<CatalogEntries, Error> {
             let entry: IndexEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
             let live =
                 UnflushedState { seq_no: AtomicI64::new(entry.seq_no_reserved), ..UnflushedState::default() };
-            let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live) };
+            let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live), typed: None };
             entries.indexes.insert(index.entry.name.clone(), index);
         } else if stored.id.starts_with("stream/") {
             let stream: StreamEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
@@ -354,7 +411,17 @@ impl std::ops::Deref for CatalogChange<'_> {
 
 impl CatalogChange<'_> {
     /// Keeps an index, a new one or an existing one with changes.
+    ///
+    /// # Errors
+    /// It is a document type, and more than its aliases changes; there are too many indexes.
     pub(crate) fn put_index(&mut self, entry: IndexEntry) -> Result<OpenIndex, Error> {
+        if let Some(index) = self.types.get(&entry.name) {
+            let changed = index.with_aliases_of(&entry)?;
+            let aliases = serde_json::to_value(&entry.aliases).expect("aliases have names for keys");
+            self.put_named(NamedKind::TypeAliases, &entry.name, aliases)?;
+            self.entries.types.insert(entry.name, changed.clone());
+            return Ok(changed);
+        }
         let is_new = !self.indexes.contains_key(&entry.name);
         if is_new && self.indexes.len() >= INDEXES_MAX {
             return Err(Error::IllegalArgument(format!(
@@ -371,13 +438,16 @@ impl CatalogChange<'_> {
         }
         let text = serde_json::to_string(&entry).expect("an index has names for keys");
         shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{}", entry.name), Some(&text))?;
-        let index = OpenIndex { entry: Arc::new(entry), live };
+        let index = OpenIndex { entry: Arc::new(entry), live, typed: None };
         self.entries.indexes.insert(index.entry.name.clone(), index.clone());
         Ok(index)
     }
 
     /// Deletes an index and its documents. A deletion that is broken off is completed later.
     pub(crate) fn delete_index(&mut self, name: &str) -> Result<(), Error> {
+        if self.types.contains_key(name) {
+            return Err(typed::undeletable(name));
+        }
         let Some(index) = self.indexes.get(name).cloned() else { return Err(Error::no_index(name)) };
         let group = index.group();
         let mark = format!("deleted/{}", group.0);
@@ -429,11 +499,6 @@ impl CatalogChange<'_> {
         shelf::put(self.node, ShelfGroup::CATALOG, &format!("{}{name}", kind.prefix()), None)?;
         self.entries.named.remove(&(kind, name.to_owned()));
         Ok(())
-    }
-
-    /// True if the application has a document type of this name.
-    pub(crate) fn is_deployed(&self, name: &str) -> bool {
-        self.node.deployments().current().is_ok_and(|deployment| deployment.kind(name).is_ok())
     }
 
     /// A number that no index has.

@@ -342,7 +342,7 @@ fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str
         if parameters.get("health").is_some_and(|health| health != "green") {
             continue;
         }
-        let count = match index.entry.is_closed {
+        let count = match index.entry.is_closed || index.typed.is_some() {
             true => String::new(),
             false => documents_of(door, &index)?.to_string(),
         };

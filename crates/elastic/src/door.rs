@@ -6,34 +6,87 @@ use millrace_node::Node;
 use serde_json::{Map, Value};
 
 use crate::Error;
+use crate::caller::DoorCaller;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
-use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, write_reply};
+use crate::names::NameOptions;
+use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
 use crate::scrolls::OpenScrolls;
 use crate::writing::WriteAction;
 use crate::{index_admin, names, otlp, parameters, routes, shelf, templates};
 
 /// Elasticsearch's interfaces over a node.
+#[derive(Clone)]
 pub struct ElasticDoor {
     pub(crate) node: Arc<Node>,
-    pub(crate) catalog: DoorCatalog,
-    pub(crate) scrolls: OpenScrolls,
+    pub(crate) catalog: Arc<DoorCatalog>,
+    pub(crate) scrolls: Arc<OpenScrolls>,
+    /// Sender of the request under way: each is answered by a copy of the door.
+    pub(crate) caller: DoorCaller,
 }
 
 impl ElasticDoor {
     /// Creates the door of a node. Nothing is read before the first request.
     pub fn new(node: Arc<Node>) -> Self {
-        let catalog = DoorCatalog::new(Arc::clone(&node));
-        ElasticDoor { node, catalog, scrolls: OpenScrolls::default() }
+        let catalog = Arc::new(DoorCatalog::new(Arc::clone(&node)));
+        ElasticDoor { node, catalog, scrolls: Arc::default(), caller: DoorCaller::default() }
     }
 
     /// Answers a request. Blocks until writes are durable.
     pub fn answer(&self, request: &DoorRequest) -> DoorAnswer {
+        let door = ElasticDoor { caller: request.caller.clone(), ..self.clone() };
         if otlp::is_logs(&request.path) {
-            return otlp::answer(self, request);
+            return match door.caller.permit_all() {
+                Ok(()) => otlp::answer(&door, request),
+                Err(error) => otlp::refuse(request, error),
+            };
         }
         let parameters = DoorParameters::parse(&request.query);
-        let outcome = self.outcome(request, &parameters);
+        let reach = door.check_reach(request);
+        let outcome = reach.and_then(|()| door.outcome(request, &parameters));
         write_reply(outcome, request, &parameters)
+    }
+
+    /// Checks that a caller of some groups asks for documents of types. All else needs all groups: an index
+    /// has documents of any.
+    ///
+    /// # Errors
+    /// The caller is restricted to groups, and the request is not about documents of types alone.
+    fn check_reach(&self, request: &DoorRequest) -> Result<(), Error> {
+        const OPERATIONS: [&str; 8] =
+            ["_bulk", "_count", "_create", "_doc", "_mget", "_search", "_source", "_update"];
+        const METADATA: [&str; 2] = ["_field_caps", "_mapping"];
+        if self.caller.has_all_groups() {
+            return Ok(());
+        }
+        let segments = segments_of(&request.path)?;
+        let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let is_reached = match parts.as_slice() {
+            // The index of each item is checked with it.
+            ["_bulk" | "_mget"] => true,
+            [index, operation, ..] if OPERATIONS.contains(operation) => self.are_types(index)?,
+            [index, operation] if METADATA.contains(operation) => {
+                ["GET", "HEAD"].contains(&request.method.as_str()) && self.are_types(index)?
+            }
+            _ => false,
+        };
+        if is_reached { Ok(()) } else { self.caller.permit_all() }
+    }
+
+    /// True if an expression names document types, and nothing else.
+    fn are_types(&self, expression: &str) -> Result<bool, Error> {
+        let found = names::resolve(&*self.catalog.read()?, expression, NameOptions::LENIENT);
+        Ok(found.is_ok_and(|found| !found.is_empty() && found.iter().all(|index| index.typed.is_some())))
+    }
+
+    /// Checks that the caller may use the documents of indexes.
+    ///
+    /// # Errors
+    /// The caller is restricted to groups, and an index is not a document type.
+    pub(crate) fn check_indexes(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        match indexes.iter().all(|index| index.typed.is_some()) {
+            true => Ok(()),
+            false => self.caller.permit_all(),
+        }
     }
 
     fn outcome(&self, request: &DoorRequest, parameters: &DoorParameters) -> Result<DoorReply, Error> {
@@ -53,6 +106,11 @@ impl ElasticDoor {
             true => otlp::refuse(request, error.into()),
             false => write_reply(Err(error.into()), request, &DoorParameters::default()),
         }
+    }
+
+    /// Writes the answer for a request that has an error of the door.
+    pub fn refuse_as(request: &DoorRequest, error: Error) -> DoorAnswer {
+        write_reply(Err(error), request, &DoorParameters::default())
     }
 
     /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.
@@ -76,6 +134,9 @@ impl ElasticDoor {
         require_alias: bool,
     ) -> Result<OpenIndex, Error> {
         let entries = self.catalog.read()?;
+        if !self.caller.has_all_groups() && !entries.is_of_types(name) {
+            self.caller.permit_all()?;
+        }
         let is_alias = entries.with_alias(name).next().is_some();
         if require_alias && !is_alias {
             return Err(Error::NoIndex {
@@ -147,7 +208,7 @@ impl ElasticDoor {
 
 /// Existing index that writes to `name` go to.
 fn existing(entries: &CatalogEntries, name: &str, action: WriteAction) -> Result<Option<OpenIndex>, Error> {
-    if let Some(index) = entries.indexes.get(name) {
+    if let Some(index) = entries.index(name) {
         return Ok(Some(index.clone()));
     }
     if let Some(stream) = entries.streams.get(name) {

@@ -40,6 +40,17 @@ pub enum Error {
         /// Path of the object around it.
         parent: String,
     },
+    /// A document does not fit the document type that is its index.
+    #[error("{0}")]
+    Document(String),
+    /// A request for documents of a type does not name their group.
+    #[error("{reason}")]
+    Routing {
+        /// Description of the missing part, and the cure.
+        reason: String,
+        /// Name of the index.
+        index: String,
+    },
     /// An index, an alias or a data stream does not exist.
     #[error("no such index [{name}]{detail}")]
     NoIndex {
@@ -165,6 +176,8 @@ impl Error {
             Error::Json(_) => "json_parse_exception",
             Error::Mapping { .. } => "mapper_parsing_exception",
             Error::Strict { .. } => "strict_dynamic_mapping_exception",
+            Error::Document(_) => "document_parsing_exception",
+            Error::Routing { .. } => "routing_missing_exception",
             Error::NoIndex { .. } => "index_not_found_exception",
             Error::Exists { .. } => "resource_already_exists_exception",
             Error::IndexName { .. } => "invalid_index_name_exception",
@@ -197,6 +210,8 @@ impl Error {
             | Error::Json(_)
             | Error::Mapping { .. }
             | Error::Strict { .. }
+            | Error::Document(_)
+            | Error::Routing { .. }
             | Error::Exists { .. }
             | Error::IndexName { .. }
             | Error::AliasName { .. }
@@ -229,6 +244,7 @@ impl Error {
                 }
             }
             Error::Exists { index, .. }
+            | Error::Routing { index, .. }
             | Error::VersionConflict { index, .. }
             | Error::NoDocument { index, .. } => {
                 object.insert("index".to_owned(), index.as_str().into());

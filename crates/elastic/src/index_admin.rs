@@ -11,7 +11,7 @@ use crate::mapping;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::templates;
+use crate::{templates, typed};
 
 /// Makes an index from the body of its request and the templates that match its name.
 ///
@@ -22,14 +22,12 @@ pub(crate) fn create(
     name: &str,
     body: Map<String, Value>,
 ) -> Result<OpenIndex, Error> {
-    check_index_name(name)?;
-    if change.is_deployed(name) {
-        return Err(Error::Forbidden(format!(
-            "[{name}] is a document type of the application; its documents are written at /document/v1/"
-        )));
+    // The name of a document type may break the rules.
+    if change.index(name).is_none() {
+        check_index_name(name)?;
     }
-    if change.indexes.contains_key(name) || change.streams.contains_key(name) {
-        let uuid = change.indexes.get(name).map_or("_na_", |index| index.entry.uuid.as_str());
+    if change.index(name).is_some() || change.streams.contains_key(name) {
+        let uuid = change.index(name).map_or("_na_", |index| index.entry.uuid.as_str());
         return Err(Error::Exists {
             reason: format!("index [{name}/{uuid}] already exists"),
             index: name.to_owned(),
@@ -188,10 +186,7 @@ pub(crate) fn delete(
                 .any(|part| part == name || (part != "_all" && part != "*" && glob(part, name)))
         };
         if let Some(kind) = deployment.kinds().find(|kind| is_meant(&kind.schema.name)) {
-            return Err(Error::Forbidden(format!(
-                "[{}] is a document type of the application; remove it by a deployment",
-                kind.schema.name
-            )));
+            return Err(typed::undeletable(&kind.schema.name));
         }
     }
     let options = NameOptions { closed: true, forbid_closed: false, aliases: false, ..NameOptions::LENIENT };

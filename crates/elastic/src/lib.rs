@@ -5,6 +5,9 @@
 //! of one document type that the door owns, and take the same way to the disk as all others: an answer is
 //! sent when its writes are durable. The catalog of indexes is kept in the same way.
 //!
+//! An index with the name of a document type of the application is that type: its documents are those of
+//! `/document/v1/`, and routing values name their groups.
+//!
 //! Log records of OpenTelemetry (OTLP) become documents of data streams in the same way.
 //!
 //! This crate does not know HTTP connections, and computes no search index: a search reads the documents of
@@ -13,6 +16,8 @@
 mod aggregations;
 mod aliases;
 mod bulk;
+mod bulk_stream;
+mod caller;
 mod catalog;
 mod cluster_admin;
 mod collapse;
@@ -49,9 +54,12 @@ mod single;
 mod sorting;
 mod source;
 mod templates;
+mod typed;
 mod update;
 mod writing;
 
+pub use bulk_stream::{BulkBatching, BulkSplitter};
+pub use caller::{DoorCaller, GroupAdmission};
 pub use door::ElasticDoor;
 pub use error::Error;
 pub use otlp::fuzz as fuzz_otlp;

@@ -66,7 +66,8 @@ pub(crate) fn is_pattern(expression: &str) -> bool {
 }
 
 /// Indexes that an expression names: names, aliases and data streams with commas between, patterns, and
-/// exclusions with a `-`. In the order of their names for a pattern.
+/// exclusions with a `-`. In the order of their names for a pattern, which finds no document types: their
+/// documents are read by the groups that a request names.
 ///
 /// # Errors
 /// A name leads nowhere, or nothing is found, and the options do not allow that.
@@ -135,7 +136,7 @@ pub(crate) fn resolve(
 
 /// Indexes of an exact name.
 fn exact(entries: &CatalogEntries, name: &str, aliases: bool) -> Vec<OpenIndex> {
-    if let Some(index) = entries.indexes.get(name) {
+    if let Some(index) = entries.index(name) {
         return vec![index.clone()];
     }
     if let Some(stream) = entries.streams.get(name) {
@@ -208,7 +209,7 @@ pub(crate) fn check_index_name(name: &str) -> Result<(), Error> {
 /// It breaks a rule, or an index has the name.
 pub(crate) fn check_alias_name(entries: &CatalogEntries, name: &str) -> Result<(), Error> {
     let fail = |reason: &str| Err(Error::AliasName { name: name.to_owned(), reason: reason.to_owned() });
-    if entries.indexes.contains_key(name) || entries.streams.contains_key(name) {
+    if entries.index(name).is_some() || entries.streams.contains_key(name) {
         return fail("an index or data stream exists with the same name as the alias");
     }
     match check_index_name(&name.to_lowercase()) {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::catalog::{IndexEntry, OpenIndex};
 use crate::door::ElasticDoor;
 use crate::writing::{self, SingleWrite, WriteAction};
-use crate::{Error, mapping};
+use crate::{Error, mapping, typed};
 
 /// A write with the place where it goes.
 #[derive(Clone)]
@@ -58,13 +58,18 @@ impl<'d> WritePlacer<'d> {
         if write.routing.is_none() {
             write.routing = alias_routing(&index, name);
         }
+        if let Some(binding) = &index.typed {
+            write = typed::place(self.door, binding, write)?;
+            self.remember(written, &index);
+            return Ok(PlacedWrite { index, write });
+        }
         let needs_routing = index.entry.mappings.get("_routing").and_then(|routing| routing.get("required"));
         if write.routing.is_none() && needs_routing == Some(&Value::Bool(true)) {
             let id = write.id.as_deref().unwrap_or("null");
-            return Err(Error::IllegalArgument(format!(
-                "routing is required for [{}]/[{id}]",
-                index.entry.name
-            )));
+            return Err(Error::Routing {
+                reason: format!("routing is required for [{}]/[{id}]", index.entry.name),
+                index: index.entry.name.clone(),
+            });
         }
         let index = match &write.update {
             Some(update) => {

@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::Error;
+use crate::caller::DoorCaller;
 use crate::filter_path::PathFilter;
 
 /// A request with its whole body, unpacked.
@@ -21,6 +22,8 @@ pub struct DoorRequest {
     pub content_type: String,
     /// Value of `Accept`.
     pub accept: String,
+    /// Sender.
+    pub caller: DoorCaller,
     /// Body.
     pub body: Vec<u8>,
 }

@@ -66,7 +66,6 @@ fn of_all(
     let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
     match (first, rest) {
         ("_bulk", []) => bulk::bulk(door, request, parameters, None),
-        ("_bulk", ["stream"]) => bulk::bulk(door, request, parameters, None),
         ("_mget", []) => single::multi_get(door, request, parameters, None),
         ("_search", ["scroll"]) | ("_search", ["scroll", _]) => {
             let id = rest.get(1).copied();

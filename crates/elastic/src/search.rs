@@ -23,6 +23,7 @@ use crate::search_request::HitSearch;
 use crate::shelf::{self, StoredSource};
 use crate::single::parsed;
 use crate::sorting::{HitOrder, HitSortKey};
+use crate::typed;
 
 /// Bytes of documents that one search keeps at a time, about.
 const KEPT_BYTES_MAX: usize = 256 << 20;
@@ -255,6 +256,9 @@ fn visit(
             _ => Ok(ControlFlow::Continue(())),
         }
     };
+    if let Some(binding) = &index.typed {
+        return typed::scan(door, binding, request.routing.as_deref(), each);
+    }
     shelf::scan(&door.node, index.group(), |stored| match hidden.remove(&stored.id) {
         Some(Some(before)) => each(before),
         Some(None) => Ok(ControlFlow::Continue(())),
@@ -327,7 +331,9 @@ pub(crate) fn indexes_of(
     expression: &str,
 ) -> Result<Vec<OpenIndex>, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
-    names::resolve(&*door.catalog.read()?, expression, options)
+    let found = names::resolve(&*door.catalog.read()?, expression, options)?;
+    door.check_indexes(&found)?;
+    Ok(found)
 }
 
 /// `_search`.
@@ -364,6 +370,7 @@ fn search_body(
     if let Some(filter) = alias_filter(door, expression)? {
         request.query = with_filter(request.query, filter);
     }
+    request.routing = alias_routing(door, expression, request.routing)?;
     let found = run(door, &indexes, &request, scroll.is_some())?;
     let from = request.from.min(found.hits.len());
     let to = (request.from + request.size).min(found.hits.len());
@@ -395,6 +402,21 @@ fn alias_filter(door: &ElasticDoor, expression: &str) -> Result<Option<SearchQue
     index.entry.aliases[expression].get("filter").map(query::parse).transpose()
 }
 
+/// Routing values of a search: its own, or those of the alias, if the search names one alone.
+fn alias_routing(
+    door: &ElasticDoor,
+    expression: &str,
+    own: Option<Vec<String>>,
+) -> Result<Option<Vec<String>>, Error> {
+    if own.is_some() {
+        return Ok(own);
+    }
+    let entries = door.catalog.read()?;
+    let Some(index) = entries.with_alias(expression).next() else { return Ok(None) };
+    let routing = index.entry.aliases[expression].get("search_routing").and_then(Value::as_str);
+    Ok(routing.map(|routing| routing.split(',').map(str::to_owned).collect()))
+}
+
 /// `_count`.
 pub(crate) fn count(
     door: &ElasticDoor,
@@ -413,6 +435,7 @@ pub(crate) fn count(
     if let Some(filter) = alias_filter(door, expression)? {
         search.query = with_filter(search.query, filter);
     }
+    search.routing = alias_routing(door, expression, search.routing)?;
     let indexes = indexes_of(door, parameters, expression)?;
     let found = run(door, &indexes, &search, false)?;
     let shards = found.shards;

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Documents read in one step of a scan.
-const PAGE: usize = 1024;
+pub(crate) const PAGE: usize = 1024;
 
 /// Number of a group, unique among the indexes; 0 has the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +121,11 @@ impl StoredSource {
             routing: text("routing").map(str::to_owned),
         }
     }
+}
+
+/// Time after which a write that waits for models is given up.
+pub(crate) fn deadline() -> Instant {
+    Instant::now() + PATIENCE
 }
 
 /// Write under way.

@@ -12,6 +12,7 @@ use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
+use crate::typed;
 use crate::update::UpdateBody;
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
 
@@ -110,8 +111,8 @@ impl ReadOptions {
 
 /// Index that a document is read from.
 fn read_index(door: &ElasticDoor, name: &str) -> Result<OpenIndex, Error> {
-    let entries = door.catalog.read()?;
-    let found = names::resolve(&entries, name, NameOptions::LENIENT)?;
+    let found = names::resolve(&*door.catalog.read()?, name, NameOptions::LENIENT)?;
+    door.check_indexes(&found)?;
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(Error::no_index(name)),
@@ -133,9 +134,10 @@ fn find(
         true => None,
         false => index.live.hidden().remove(id),
     };
-    let found = match hidden {
-        Some(before) => before,
-        None => shelf::get(&door.node, index.group(), id)?,
+    let found = match (hidden, &index.typed) {
+        (_, Some(binding)) => typed::find(door, binding, id, options.routing.as_deref())?,
+        (Some(before), None) => before,
+        (None, None) => shelf::get(&door.node, index.group(), id)?,
     };
     let Some(found) = found.filter(|stored| index.finds(stored, options.routing.as_deref())) else {
         return Ok(None);

@@ -79,7 +79,7 @@ fn create(
     has_records: bool,
 ) -> Result<OpenIndex, Error> {
     check_index_name(name)?;
-    if change.indexes.contains_key(name) || change.streams.contains_key(name) {
+    if change.index(name).is_some() || change.streams.contains_key(name) {
         return Err(Error::Exists {
             reason: format!("data_stream [{name}] already exists"),
             index: name.to_owned(),
@@ -284,7 +284,10 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
     DoorReply::ok(match kind {
         NamedKind::IndexTemplate => list("index_templates", "index_template"),
         NamedKind::ComponentTemplate => list("component_templates", "component_template"),
-        NamedKind::LegacyTemplate | NamedKind::Pipeline | NamedKind::ClusterSettings => {
+        NamedKind::LegacyTemplate
+        | NamedKind::Pipeline
+        | NamedKind::ClusterSettings
+        | NamedKind::TypeAliases => {
             let shown = |(name, value): &(&str, &Value)| {
                 let mut value = (*value).clone();
                 if kind == NamedKind::LegacyTemplate {

@@ -117,7 +117,7 @@ pub(crate) fn apply(
 }
 
 /// Merges objects into objects; other values replace. True if anything changed.
-fn merge(document: &mut Map<String, Value>, part: &Map<String, Value>) -> bool {
+pub(crate) fn merge(document: &mut Map<String, Value>, part: &Map<String, Value>) -> bool {
     let mut changed = false;
     for (name, value) in part {
         match (document.get_mut(name), value) {

@@ -14,6 +14,7 @@ use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
+use crate::typed;
 use crate::update::{self, UpdateBody};
 
 /// Longest id of a document in bytes.
@@ -133,12 +134,13 @@ const TOGETHER_BYTES: usize = 2 << 20;
 const TOGETHER_MAX: usize = 2048;
 
 /// A write for the store, and the decision about it that is taken in its turn.
-struct DecidedWrite {
-    write: DocumentWrite,
-    slot: DecisionSlot,
+pub(crate) struct DecidedWrite {
+    pub(crate) write: DocumentWrite,
+    pub(crate) slot: DecisionSlot,
 }
 
-type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
+/// Place of a decision.
+pub(crate) type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
 
 /// Writes documents, many at a time, and waits until all are durable or refused; the results have their
 /// order. The writes of one document are done in their order. Writes that the store has no room for are tried
@@ -168,8 +170,14 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
         let mut held = HeldIndexes::default();
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
             let placed = &placed[at];
-            let there = still_there(door, placed).and_then(|()| held.hold(&placed.index));
-            match there.and_then(|()| prepare(placed)) {
+            let prepared = match &placed.index.typed {
+                Some(binding) => typed::prepare(door, binding, placed),
+                None => {
+                    let there = still_there(door, placed).and_then(|()| held.hold(&placed.index));
+                    there.and_then(|()| prepare(placed))
+                }
+            };
+            match prepared {
                 Ok(DecidedWrite { write, slot }) => {
                     writes.push(write);
                     slots.push((at, slot));
@@ -190,7 +198,7 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
             let can_wait = refused == tried || placed[at].write.id.is_none();
             match committed {
                 Err(Error::Rejected(_)) if can_wait && !is_over => {}
-                committed => results[at] = Some(decided(&slot, committed)),
+                committed => results[at] = Some(decided(&placed[at].index, &slot, committed)),
             }
         }
         if results.iter().all(Option::is_some) {
@@ -226,10 +234,15 @@ fn still_there(door: &ElasticDoor, placed: &PlacedWrite) -> Result<(), Error> {
 }
 
 /// Result of a write whose turn has come, or that was not taken on.
-fn decided(slot: &DecisionSlot, committed: Result<CommittedWrite, Error>) -> Result<WriteResult, Error> {
+fn decided(
+    index: &OpenIndex,
+    slot: &DecisionSlot,
+    committed: Result<CommittedWrite, Error>,
+) -> Result<WriteResult, Error> {
     match (slot.lock().take(), committed) {
         (Some(Err(refused)), _) => Err(refused),
         (_, Err(error)) => Err(error),
+        (Some(Ok(result)), Ok(committed)) if index.typed.is_some() => Ok(typed::settle(result, committed)),
         (Some(Ok(result)), Ok(_)) => Ok(result),
         (None, Ok(_)) => Err(Error::Internal("a write was confirmed, but not decided".to_owned())),
     }

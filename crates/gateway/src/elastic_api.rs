@@ -3,6 +3,8 @@
 //!
 //! In a cluster, all requests go to the node that owns the documents of the door.
 
+mod stream;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,8 +16,9 @@ use axum::response::Response;
 use axum::routing::any;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
-use millrace_access::{AccessRight, RequestCaller, WantedGroups};
-use millrace_elastic::{DoorAnswer, DoorRequest, ElasticDoor};
+use millrace_access::{AccessRight, Permit, RequestCaller};
+use millrace_document::{DocumentGroup, DocumentId};
+use millrace_elastic::{BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use tokio::sync::Semaphore;
@@ -38,6 +41,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 
+/// Limits on groups that all interfaces count together.
+struct CountedGroups(Arc<GatewayState>);
+
+impl GroupAdmission for CountedGroups {
+    fn admit_group(&self, group: &DocumentGroup) -> Result<(), Error> {
+        self.0.quotas().admit_group(group, Instant::now(), self.0.metrics())
+    }
+
+    fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
+        self.0.admit_size(permit, id, bytes)
+    }
+
+    fn element_bytes_max(&self) -> usize {
+        self.0.settings().limits.element_bytes_max
+    }
+}
+
 /// The door of a node with its place on the ports.
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
@@ -50,6 +70,11 @@ impl ElasticApi {
     pub(crate) fn new(node: Arc<GatewayState>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())));
         Arc::new(ElasticApi { node, door, running: Semaphore::new(RUNNING_MAX) })
+    }
+
+    /// The sender of a request.
+    fn caller(&self, caller: Arc<RequestCaller>) -> DoorCaller {
+        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node))))
     }
 
     /// Routes below `/elastic/` of the data port, whose guard admits requests.
@@ -85,15 +110,21 @@ impl ElasticApi {
 }
 
 async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Response {
-    let shown = DoorRequest {
+    let mut shown = DoorRequest {
         method: request.method().as_str().to_owned(),
         path: path_of(request.uri().path()).to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         content_type: header(request.headers(), &CONTENT_TYPE),
         accept: header(request.headers(), &ACCEPT),
-        body: Vec::new(),
+        ..DoorRequest::default()
     };
-    match route(&api, &shown, request).await {
+    let admitted = caller_of(&request);
+    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
+        Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
+        Ok(()) => route(&api, &shown, request).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
         Ok(response) => response,
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
@@ -124,7 +155,7 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> Result<Response, Error> {
     check_media_type(shown)?;
     let caller = caller_of(&request)?;
-    check_caller(&caller, shown)?;
+    check_right(&caller, shown)?;
     let mut writer = None;
     if api.node.is_from_client(request.headers()) {
         writer = Some(&*caller).filter(|_| !is_read(shown));
@@ -163,12 +194,11 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
 const READS: [&str; 8] =
     ["_search", "_count", "_mget", "_msearch", "_field_caps", "_explain", "_validate", "scroll"];
 
-/// Checks that the caller may do it: an index has documents of all groups, and a request may name any.
+/// Checks that the caller has the right. The door checks its groups.
 ///
 /// # Errors
-/// The caller is restricted to groups, or lacks the right.
-fn check_caller(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
-    caller.permit(WantedGroups::All)?;
+/// The caller lacks the right.
+fn check_right(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
     caller.check_right(if is_read(shown) { &[AccessRight::Read] } else { &[AccessRight::Write] })?;
     Ok(())
 }

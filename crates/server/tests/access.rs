@@ -409,14 +409,16 @@ fn interfaces_over_all_groups_refuse_a_caller_of_one() {
     assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
     let found = closed.ask(closed.all, Method::GET, "/elastic/logs/_search", "");
     assert!(shows_others(&found), "{}", String::from_utf8_lossy(&found.body));
-    let bulk = "{\"index\":{\"_index\":\"logs\",\"_id\":\"2\"}}\n{\"title\":\"x\"}\n";
     for (method, path, body) in [
         (Method::GET, "", ""),
         (Method::GET, "_search", ""),
         (Method::POST, "logs/_search", "{}"),
         (Method::GET, "logs/_doc/1", ""),
         (Method::GET, "_cat/indices", ""),
-        (Method::POST, "_bulk", bulk),
+        (Method::GET, "note/_search?routing=bob", ""),
+        (Method::GET, "note/_doc/id:n:note:g=bob:1", ""),
+        (Method::GET, "note/_doc/id:n:note::1", ""),
+        (Method::PUT, "note/_doc/1?routing=bob", "{}"),
         (Method::PUT, "logs/_doc/3", "{}"),
         (Method::DELETE, "logs", ""),
         (Method::POST, "v1/logs", "{}"),
@@ -430,6 +432,27 @@ fn interfaces_over_all_groups_refuse_a_caller_of_one() {
             assert!(!shows_others(&answer), "{method} {path}");
         }
     }
+}
+
+#[test]
+fn types_are_indexes_of_the_callers_own_groups() {
+    let closed = ClosedServer::start();
+    for (token, prefix) in [(closed.ann, ""), (closed.all, "/person/ann")] {
+        for path in ["note/_search", "note/_doc/id:n:note:g=ann:1", "note/_search?routing=ann"] {
+            let answer = closed.ask(token, Method::GET, &format!("{prefix}/elastic/{path}"), "");
+            assert_eq!(answer.status, 200, "{prefix} {path}");
+            assert!(shows_own(&answer) && !shows_others(&answer), "{prefix} {path}");
+        }
+        let lines = ["note\",\"_id\":\"2", "note\",\"routing\":\"bob", "logs"];
+        let item = |line| format!("{{\"index\":{{\"_index\":\"{line}\"}}}}\n{{\"title\":\"x\"}}\n");
+        let bulk: String = lines.into_iter().map(item).collect();
+        let answer = closed.ask(token, Method::POST, &format!("{prefix}/elastic/_bulk"), &bulk).json();
+        let items = answer["items"].as_array().expect("items").iter();
+        let statuses: Vec<_> = items.map(|item| item["index"]["status"].as_u64()).collect();
+        assert!(matches!(statuses[..], [Some(200 | 201), Some(403), Some(403)]), "{prefix} {answer}");
+    }
+    let kept = closed.ask(closed.all, Method::GET, "/elastic/note/_count?routing=bob", "").json();
+    assert_eq!(kept["count"], 1, "a refused item is not written");
 }
 
 fn method_of(name: &str) -> Method {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_elastic::{DoorRequest, ElasticDoor};
+use millrace_elastic::{DoorCaller, DoorRequest, ElasticDoor};
 use millrace_node::{Node, Settings};
+use millrace_schema::Application;
 use millrace_store::{StoreVisit, VisitedVersion};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -23,6 +24,11 @@ impl TestDoor {
 
     /// Status and JSON of the answer to `METHOD PATH[?QUERY]`.
     pub fn ask(&self, request: &str, body: &str) -> (u16, Value) {
+        self.ask_as(DoorCaller::default(), request, body)
+    }
+
+    /// Status and JSON of the answer to a caller.
+    pub fn ask_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, Value) {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let answer = self.door.answer(&DoorRequest {
@@ -30,6 +36,7 @@ impl TestDoor {
             path: path.to_owned(),
             query: query.to_owned(),
             body: body.as_bytes().to_vec(),
+            caller,
             ..DoorRequest::default()
         });
         let json = match answer.body.is_empty() {
@@ -49,6 +56,14 @@ impl TestDoor {
 }
 
 impl TestDoor {
+    /// Deploys an application of these files.
+    #[allow(dead_code, reason = "not all tests have an application")]
+    pub fn deploy(&self, files: &[(&str, &str)]) {
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        let application = Application::from_files(files.collect()).expect("the application is valid");
+        self.node.deploy(application).expect("the application is deployed");
+    }
+
     /// Number of documents in the store, those of the catalog among them.
     #[allow(dead_code, reason = "not all tests count them")]
     pub fn stored_documents(&self) -> usize {

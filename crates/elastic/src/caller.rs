@@ -1,0 +1,115 @@
+//! The sender of a request: its rights, its groups, and the limits on them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
+use millrace_document::{DocumentGroup, DocumentId};
+
+use crate::Error;
+
+/// Limits on the groups of documents, which the server of HTTP counts for all of its interfaces.
+pub trait GroupAdmission: Send + Sync {
+    /// Counts a request for the documents of a group.
+    ///
+    /// # Errors
+    /// There are too many requests.
+    fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error>;
+
+    /// Admits the write of a document of `bytes` bytes by the size of its group.
+    ///
+    /// # Errors
+    /// The group is full.
+    fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize)
+    -> Result<(), millrace_node::Error>;
+
+    /// Maximum memory in bytes of the elements of all collections of a document.
+    fn element_bytes_max(&self) -> usize;
+}
+
+/// The sender of a request.
+#[derive(Clone)]
+pub struct DoorCaller {
+    caller: Arc<RequestCaller>,
+    limits: Option<Arc<dyn GroupAdmission>>,
+}
+
+impl DoorCaller {
+    /// Creates the caller that a credential identifies.
+    pub fn new(caller: Arc<RequestCaller>, limits: Arc<dyn GroupAdmission>) -> Self {
+        DoorCaller { caller, limits: Some(limits) }
+    }
+
+    /// True if the caller may use the documents of all groups.
+    pub(crate) fn has_all_groups(&self) -> bool {
+        self.caller.has_all_groups()
+    }
+
+    /// Permits access to all documents.
+    ///
+    /// # Errors
+    /// The caller is restricted to groups.
+    pub(crate) fn permit_all(&self) -> Result<(), Error> {
+        self.caller.permit(WantedGroups::All).map(drop).map_err(refused)
+    }
+
+    /// Permits access to documents of a group.
+    ///
+    /// # Errors
+    /// The caller may not use the group.
+    pub(crate) fn permit(&self, group: &DocumentGroup) -> Result<Permit, Error> {
+        self.caller.permit(WantedGroups::These(std::slice::from_ref(group))).map_err(refused)
+    }
+
+    /// Checks that the caller may read documents.
+    ///
+    /// # Errors
+    /// It lacks the right.
+    pub(crate) fn check_read(&self) -> Result<(), Error> {
+        self.caller.check_right(&[AccessRight::Read]).map_err(refused)
+    }
+
+    /// Group of the caller, if it has exactly one. Requests that name no group are for this one.
+    pub(crate) fn only_group(&self) -> Option<&DocumentGroup> {
+        self.caller.only_group()
+    }
+
+    /// Counts a request for the documents of a group.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn admit_group(&self, group: &DocumentGroup) -> Result<(), Error> {
+        self.limits.as_ref().map_or(Ok(()), |limits| Ok(limits.admit_group(group)?))
+    }
+
+    /// Admits the write of a document by the size of its group.
+    ///
+    /// # Errors
+    /// The group is full.
+    pub(crate) fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
+        self.limits.as_ref().map_or(Ok(()), |limits| Ok(limits.admit_write(permit, id, bytes)?))
+    }
+
+    /// Maximum memory in bytes of the elements of all collections of a document, if there is a limit of the
+    /// server.
+    pub(crate) fn element_bytes_max(&self) -> Option<usize> {
+        self.limits.as_ref().map(|limits| limits.element_bytes_max())
+    }
+}
+
+impl Default for DoorCaller {
+    /// The caller of a door that no port serves: all rights, and no limits.
+    fn default() -> Self {
+        DoorCaller { caller: Arc::new(RequestCaller::unrestricted("local")), limits: None }
+    }
+}
+
+impl fmt::Debug for DoorCaller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.caller.fmt(formatter)
+    }
+}
+
+fn refused(error: millrace_access::Error) -> Error {
+    millrace_node::Error::from(error).into()
+}

@@ -1,0 +1,372 @@
+//! Writes of documents of types, by the rules of `/document/v1/`.
+
+use std::sync::Arc;
+
+use millrace_document::json::ParseOptions;
+use millrace_document::{
+    Document, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind, Timestamp, json,
+};
+use millrace_indexing::{ComponentFailure, IndexingCaller};
+use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
+use parking_lot::Mutex;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+use super::{TypeBinding, check_alone, routing_for, routing_of, version_of};
+use crate::Error;
+use crate::catalog::random_text;
+use crate::door::ElasticDoor;
+use crate::placing::PlacedWrite;
+use crate::shelf;
+use crate::source::SourceFilter;
+use crate::update::{UpdateBody, merge};
+use crate::writing::{DecidedWrite, DecisionSlot, SingleWrite, WriteAction, WriteConditions, WriteResult};
+
+/// Beginning of an operation whose fields are a document.
+const FIELDS: &str = "{\"fields\":";
+
+/// Checks a write before anything is done, and fills in the group of its document.
+///
+/// # Errors
+/// The group is not named, is full, or is none of the caller's; versions are given; the document is too
+/// large.
+pub(crate) fn place(
+    door: &ElasticDoor,
+    binding: &TypeBinding,
+    mut write: SingleWrite,
+) -> Result<SingleWrite, Error> {
+    check_alone(door, binding)?;
+    if write.conditions.version.is_some() {
+        return Err(Error::IllegalArgument(format!(
+            "the versions of documents of [{}] are timestamps that the store gives; use if_seq_no and if_primary_term \
+             instead of version",
+            binding.name()
+        )));
+    }
+    if write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
+        door.caller.check_read()?;
+    }
+    let routing = routing_for(door, write.routing.as_deref());
+    let id = match &write.id {
+        Some(name) => binding.document_id(name, routing.as_deref())?,
+        None => new_id(binding, routing.as_deref())?,
+    };
+    let permit = door.caller.permit(id.group())?;
+    door.caller.admit_group(id.group())?;
+    if write.action != WriteAction::Delete {
+        let bytes = bytes_of(&write);
+        let clusters = &binding.kind.clusters;
+        clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
+        door.caller.admit_write(&permit, &id, bytes)?;
+    }
+    write.routing = routing_of(id.group());
+    Ok(write)
+}
+
+/// Bytes of the document that a write brings.
+fn bytes_of(write: &SingleWrite) -> usize {
+    let parts = write.update.iter().flat_map(|update| [&update.doc, &update.upsert]).flatten();
+    let text = |part: &Map<String, Value>| serde_json::to_string(part).map_or(0, |text| text.len());
+    write.source.len() + parts.map(text).sum::<usize>()
+}
+
+fn new_id(binding: &TypeBinding, routing: Option<&str>) -> Result<DocumentId, Error> {
+    let group = binding.group(None, routing)?;
+    Ok(DocumentId::new(binding.name(), binding.name(), &group, &random_text(20))?)
+}
+
+/// Prepares a write, which has its group. The decision is taken when the write's turn among those of its
+/// document comes; at once, if the document gets a new id.
+///
+/// # Errors
+/// The document does not fit its type, or a model that its fields need fails.
+pub(crate) fn prepare(
+    door: &ElasticDoor,
+    binding: &Arc<TypeBinding>,
+    placed: &PlacedWrite,
+) -> Result<DecidedWrite, Error> {
+    let write = &placed.write;
+    let routing = write.routing.as_deref();
+    let id = match &write.id {
+        Some(name) => binding.document_id(name, routing)?,
+        None => new_id(binding, routing)?,
+    };
+    let mut options =
+        ParseOptions { ignore_undefined_fields: binding.ignores_undefined_fields, ..ParseOptions::default() };
+    options.element_bytes_max = door.caller.element_bytes_max().unwrap_or(options.element_bytes_max);
+    let reader = TypedReader { binding: Arc::clone(binding), id: id.clone(), options };
+    let effect = reader.effect(write)?;
+    if let (TypedEffect::Put(document), None) = (&effect, &write.id) {
+        let result = reader.result("created", 201);
+        let change = StoreChange::Put(document.clone());
+        let slot = Arc::new(Mutex::new(Some(Ok(result))));
+        return Ok(DecidedWrite { write: DocumentWrite { id, change }, slot });
+    }
+    let slot = DecisionSlot::default();
+    let decided = Arc::clone(&slot);
+    let (action, conditions) = (write.action, write.conditions.clone());
+    let shown = write.shown.clone().filter(|shown| !shown.is_off && action == WriteAction::Update);
+    let change = StoreChange::Modify(Box::new(move |stored| {
+        let decision = reader.check(action, &conditions, stored.as_ref());
+        let decision = decision.and_then(|()| reader.decide(effect, stored, shown.as_ref()));
+        let (result, modification) = match decision {
+            Ok((result, modification)) => (Ok(result), modification),
+            Err(error) => (Err(error), StoreModification::Nothing),
+        };
+        *decided.lock() = Some(result);
+        Ok(modification)
+    }));
+    Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
+}
+
+/// Sets the version and the sequence number of a result to the timestamp of the write.
+pub(crate) fn settle(mut result: WriteResult, committed: CommittedWrite) -> WriteResult {
+    let version = version_of(committed.timestamp);
+    (result.version, result.seq_no) = (version, version);
+    if let Some(get) = &mut result.get {
+        get["_seq_no"] = version.into();
+    }
+    result
+}
+
+/// Reader of the documents of one write.
+struct TypedReader {
+    binding: Arc<TypeBinding>,
+    id: DocumentId,
+    options: ParseOptions,
+}
+
+/// Effect that a write asks for.
+enum TypedEffect {
+    Put(Document),
+    Remove,
+    Update {
+        body: UpdateBody,
+        /// Document if there is none yet.
+        inserted: Option<Document>,
+    },
+}
+
+impl TypedReader {
+    /// Reads what a write brings.
+    fn effect(&self, write: &SingleWrite) -> Result<TypedEffect, Error> {
+        match (write.action, &write.update) {
+            (WriteAction::Delete, _) => Ok(TypedEffect::Remove),
+            (WriteAction::Update, Some(body)) => {
+                let text = |part: &Map<String, Value>| Value::Object(part.clone()).to_string();
+                let part = body.doc.as_ref().map(|part| self.parsed(&text(part))).transpose()?;
+                let inserted = match body.doc_as_upsert {
+                    true => part,
+                    false => body.upsert.as_ref().map(|part| self.parsed(&text(part))).transpose()?,
+                };
+                let inserted = inserted.map(|document| self.indexed(document)).transpose()?;
+                Ok(TypedEffect::Update { body: body.clone(), inserted })
+            }
+            _ => Ok(TypedEffect::Put(self.indexed(self.parsed(&write.source)?)?)),
+        }
+    }
+
+    /// Parses a whole document.
+    fn parsed(&self, source: &str) -> Result<Document, Error> {
+        // More than one object would add members to the operation around it.
+        let whole = serde_json::from_str::<IgnoredAny>(source);
+        whole.map_err(|error| Error::Document(format!("failed to parse: {error}")))?;
+        if !source.trim_ascii_start().starts_with('{') {
+            return Err(Error::Document("failed to parse: a document is a JSON object".to_owned()));
+        }
+        match self.operation(OperationKind::Put, &format!("{FIELDS}{source}}}"))?.action {
+            OperationAction::Put(document) => Ok(document),
+            _ => Err(Error::Internal("a put was read as another operation".to_owned())),
+        }
+    }
+
+    fn operation(&self, kind: OperationKind, text: &str) -> Result<DocumentOperation, Error> {
+        let document_type = self.binding.document_type();
+        json::parse(text.as_bytes(), kind, self.id.clone(), document_type, self.options)
+            .map_err(|error| self.misfit(error))
+    }
+
+    /// Error of a document that does not fit its type. Places are those in the document.
+    fn misfit(&self, error: millrace_document::Error) -> Error {
+        let place = |line: usize, column: usize| match line {
+            1 => format!("[1:{}]", column.saturating_sub(FIELDS.len())),
+            line => format!("[{line}:{column}]"),
+        };
+        match error {
+            millrace_document::Error::UnknownField { field, .. } => {
+                Error::Strict { mode: "strict".to_owned(), field, parent: "_doc".to_owned() }
+            }
+            millrace_document::Error::Field { field, reason, line, column } => Error::Document(format!(
+                "{} failed to parse field [{field}] in document with id '{}': {reason}",
+                place(line, column),
+                self.binding.shown_id(&self.id)
+            )),
+            millrace_document::Error::Json { reason, line, column } => {
+                Error::Document(format!("{} failed to parse: {reason}", place(line, column)))
+            }
+            other => Error::Document(other.to_string()),
+        }
+    }
+
+    /// Runs the indexing statements of a document, and checks that a cluster takes it.
+    fn indexed(&self, document: Document) -> Result<Document, Error> {
+        let kind = &self.binding.kind;
+        let document = kind.scripts.run(document, &caller()).map_err(not_indexed)?;
+        match kind.clusters.iter().any(|cluster| cluster.accepts(&document)) {
+            true => Ok(document),
+            false => Err(Error::Document(format!(
+                "the document '{}' belongs to none of the clusters {}: their selections exclude it",
+                self.binding.shown_id(&self.id),
+                kind.cluster_names()
+            ))),
+        }
+    }
+
+    /// Checks the conditions of a write.
+    fn check(
+        &self,
+        action: WriteAction,
+        conditions: &WriteConditions,
+        stored: Option<&(Document, Timestamp)>,
+    ) -> Result<(), Error> {
+        let conflict = |reason: String| {
+            let (id, index) = (self.binding.shown_id(&self.id), self.binding.name().to_owned());
+            Err(Error::VersionConflict { id, reason, index })
+        };
+        let current = stored.map(|(_, timestamp)| version_of(*timestamp));
+        if let (WriteAction::Create, Some(current)) = (action, current) {
+            return conflict(format!("document already exists (current version [{current}])"));
+        }
+        let (Some(seq_no), Some(term)) = (conditions.if_seq_no, conditions.if_primary_term) else {
+            return Ok(());
+        };
+        match current {
+            Some(current) if current == seq_no && term == 1 => Ok(()),
+            Some(current) => conflict(format!(
+                "required seqNo [{seq_no}], primary term [{term}]. current document has seqNo [{current}] and primary term [1]"
+            )),
+            None if action == WriteAction::Update => Ok(()),
+            None => conflict(format!(
+                "required seqNo [{seq_no}], primary term [{term}]. but no document was found"
+            )),
+        }
+    }
+
+    /// Decides on a write whose conditions hold.
+    fn decide(
+        &self,
+        effect: TypedEffect,
+        stored: Option<(Document, Timestamp)>,
+        shown: Option<&SourceFilter>,
+    ) -> Result<(WriteResult, StoreModification), Error> {
+        let written = |existed: bool| match existed {
+            true => self.result("updated", 200),
+            false => self.result("created", 201),
+        };
+        let with_document = |result: WriteResult, document: &Document| -> Result<WriteResult, Error> {
+            let get = shown.map(|shown| self.shown(document, shown)).transpose()?;
+            Ok(WriteResult { get, ..result })
+        };
+        match (effect, stored) {
+            (TypedEffect::Put(document), stored) => {
+                Ok((written(stored.is_some()), StoreModification::Put(document)))
+            }
+            (TypedEffect::Remove, Some(_)) => Ok((self.result("deleted", 200), StoreModification::Remove)),
+            (TypedEffect::Remove, None) => Ok((self.result("not_found", 404), StoreModification::Nothing)),
+            (TypedEffect::Update { inserted: Some(document), .. }, None) => {
+                Ok((with_document(written(false), &document)?, StoreModification::Put(document)))
+            }
+            (TypedEffect::Update { inserted: None, .. }, None) => Err(Error::NoDocument {
+                id: self.binding.shown_id(&self.id),
+                index: self.binding.name().to_owned(),
+            }),
+            (TypedEffect::Update { body, .. }, Some((document, _))) => {
+                match self.updated(&body, &document)? {
+                    Some(after) => Ok((with_document(written(true), &after)?, StoreModification::Put(after))),
+                    None => {
+                        let result = with_document(self.result("noop", 200), &document)?;
+                        Ok((result, StoreModification::Nothing))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Document after an update; `None` if nothing changes.
+    fn updated(&self, body: &UpdateBody, stored: &Document) -> Result<Option<Document>, Error> {
+        let shown = self.members(stored)?;
+        let mut changes = Map::new();
+        for (name, value) in body.doc.iter().flatten() {
+            let value = match (shown.get(name), value) {
+                (Some(Value::Object(own)), Value::Object(part)) => {
+                    let mut own = own.clone();
+                    if !merge(&mut own, part) {
+                        continue;
+                    }
+                    Value::Object(own)
+                }
+                (Some(own), value) if own == value => continue,
+                (None, Value::Null) => continue,
+                (_, value) => value.clone(),
+            };
+            changes.insert(name.clone(), json!({ "assign": value }));
+        }
+        if changes.is_empty() {
+            return Ok((!body.detect_noop).then(|| stored.clone()));
+        }
+        let text = json!({ "fields": changes }).to_string();
+        let OperationAction::Update(update) = self.operation(OperationKind::Update, &text)?.action else {
+            return Err(Error::Internal("an update was read as another operation".to_owned()));
+        };
+        self.apply(&update, stored.clone()).map(Some)
+    }
+
+    /// Fields of a document as they are shown.
+    fn members(&self, document: &Document) -> Result<Map<String, Value>, Error> {
+        let text = self.binding.text(&self.binding.kind.shown(document))?;
+        serde_json::from_str(&text).map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// Member `get` of the answer of an update.
+    fn shown(&self, document: &Document, shown: &SourceFilter) -> Result<Value, Error> {
+        let source = shown.apply(&self.members(document)?);
+        Ok(json!({ "_seq_no": 0, "_primary_term": 1, "found": true, "_source": source }))
+    }
+
+    fn apply(&self, update: &DocumentUpdate, stored: Document) -> Result<Document, Error> {
+        let kind = &self.binding.kind;
+        let updated = update.apply(Some(stored), self.binding.document_type());
+        let updated = updated.map_err(|error| self.misfit(error))?;
+        kind.change_shown(updated, |shown| kind.scripts.run_update(shown, update, &caller()))
+            .map_err(not_indexed)
+    }
+
+    fn result(&self, result: &'static str, status: u16) -> WriteResult {
+        WriteResult {
+            index: self.binding.name().to_owned(),
+            id: self.binding.shown_id(&self.id),
+            version: 0,
+            seq_no: 0,
+            result,
+            status,
+            get: None,
+        }
+    }
+}
+
+/// Caller of indexing statements.
+fn caller() -> IndexingCaller {
+    IndexingCaller { deadline: Some(shelf::deadline()), ..IndexingCaller::default() }
+}
+
+fn not_indexed(error: millrace_indexing::Error) -> Error {
+    match error {
+        millrace_indexing::Error::Component { failure: ComponentFailure::Overloaded(_), .. } => {
+            Error::Rejected(error.to_string())
+        }
+        millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => {
+            Error::Unavailable(error.to_string())
+        }
+        other => Error::Document(other.to_string()),
+    }
+}

@@ -1,0 +1,199 @@
+//! `_bulk/stream`: operations that are written while the body of their request still comes, batch by batch,
+//! each answered by a line of its own.
+//!
+//! A batch is a request for `_bulk`, which the node that owns the door's documents answers. The next part of
+//! the body is read when the answer to a batch was taken, so that a slow store, and a client that does not
+//! read, stop the stream.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use http_body_util::channel::{Channel, Sender};
+use hyper::Method;
+use hyper::body::Bytes;
+use hyper::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue, TRANSFER_ENCODING,
+};
+use hyper::http::request::Parts;
+use millrace_elastic::{BulkBatching, BulkSplitter, DoorRequest, ElasticDoor};
+use millrace_node::Error;
+use tokio::time::Instant;
+
+use super::{ElasticApi, PRODUCT, check_media_type, check_right, route, written};
+use crate::edge::caller_of;
+use crate::http::{BodyBounds, BodyReader, BudgetReservation};
+
+/// Memory of a stream in bytes, reserved before its body is read: a batch, and what arrived after it.
+const STREAM_BYTES: usize = 3 << 20;
+
+/// Answers a stream of operations.
+///
+/// # Errors
+/// The parameters are out of their ranges, the body is packed, or there is no room for a stream.
+pub(super) async fn answer(
+    api: &Arc<ElasticApi>,
+    shown: &DoorRequest,
+    request: Request,
+) -> Result<Response, Error> {
+    check_media_type(shown)?;
+    check_right(&*caller_of(&request)?, shown)?;
+    let batching = match BulkBatching::of(shown) {
+        Ok(batching) => batching,
+        Err(error) => return Ok(written(ElasticDoor::refuse_as(shown, error))),
+    };
+    let (mut parts, body) = request.into_parts();
+    if parts.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let reason = "a stream of operations is sent as it is; leave out Content-Encoding, or use _bulk";
+        return Err(Error::BadRequest(reason.to_owned()));
+    }
+    for name in [ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING, EXPECT] {
+        parts.headers.remove(name);
+    }
+    let mut room = api.node.budget().share();
+    room.grow(STREAM_BYTES).await?;
+    let bounds = BodyBounds { bytes: usize::MAX, ..api.node.body_bounds() };
+    let mut reader = BodyReader::new(&api.node, body, bounds);
+    // A client that waits for '100 Continue' gets it before the head of the answer.
+    let first = reader.next().await?;
+    let (lines, answer) = Channel::<Bytes, Infallible>::new(1);
+    let splitter = BulkSplitter::new(batching, api.node.settings().request_bytes_max.min(STREAM_BYTES / 2));
+    let path = shown.path.trim_end_matches('/');
+    let path = path.strip_suffix("/stream").unwrap_or(path).to_owned();
+    let shown =
+        DoorRequest { method: Method::POST.to_string(), path, query: query_of(shown), ..shown.clone() };
+    let stream =
+        OperationStream { api: Arc::clone(api), shown, parts, splitter, batching, lines, _room: room };
+    tokio::spawn(stream.run(reader, first));
+    let mut response = Response::new(Body::new(answer));
+    let headers = response.headers_mut();
+    headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// Parameters of the batches: an answer is one line, in JSON.
+fn query_of(shown: &DoorRequest) -> String {
+    let is_kept = |pair: &&str| !["pretty", "format"].contains(&pair.split('=').next().unwrap_or_default());
+    shown.query.split('&').filter(is_kept).collect::<Vec<_>>().join("&")
+}
+
+/// A stream under way.
+struct OperationStream {
+    api: Arc<ElasticApi>,
+    /// Request of a batch, without its body.
+    shown: DoorRequest,
+    parts: Parts,
+    splitter: BulkSplitter,
+    batching: BulkBatching,
+    lines: Sender<Bytes, Infallible>,
+    _room: BudgetReservation,
+}
+
+impl OperationStream {
+    /// Reads the body to its end, and answers its batches. Stops when the client has left.
+    async fn run(mut self, mut reader: BodyReader, first: Option<Bytes>) {
+        let mut next = first;
+        let mut due = None;
+        loop {
+            let Some(bytes) = next else { break };
+            let full = match self.splitter.add(&bytes) {
+                Ok(full) => full,
+                Err(error) => {
+                    let line = ElasticDoor::refuse_as(&self.shown, error).body;
+                    // The client may have left.
+                    let _ = self.tell(line).await;
+                    return;
+                }
+            };
+            drop(bytes);
+            if !full.is_empty() {
+                due = None;
+            }
+            for batch in full {
+                if self.batch(batch).await.is_err() {
+                    return;
+                }
+            }
+            if self.splitter.is_broken() {
+                return;
+            }
+            next = loop {
+                let interval = self.batching.interval.filter(|_| self.splitter.has_operations());
+                let Some(interval) = interval else { break self.read(&mut reader).await };
+                let until = *due.get_or_insert_with(|| Instant::now() + interval);
+                match tokio::time::timeout_at(until, reader.next()).await {
+                    Ok(read) => break self.received(read).await,
+                    Err(_) => {
+                        due = None;
+                        if let Some(batch) = self.splitter.take()
+                            && self.batch(batch).await.is_err()
+                        {
+                            return;
+                        }
+                    }
+                }
+            };
+        }
+        if let Some(batch) = self.splitter.rest() {
+            // As above.
+            let _ = self.batch(batch).await;
+        }
+    }
+
+    async fn read(&mut self, reader: &mut BodyReader) -> Option<Bytes> {
+        let read = reader.next().await;
+        self.received(read).await
+    }
+
+    /// Bytes of the body. A body that breaks off ends the stream with a line: whole operations before it are
+    /// written, the rest is not.
+    async fn received(&mut self, read: Result<Option<Bytes>, Error>) -> Option<Bytes> {
+        match read {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.splitter.cut();
+                let line = ElasticDoor::refuse(&self.shown, error).body;
+                // As above.
+                let _ = self.tell(line).await;
+                None
+            }
+        }
+    }
+
+    /// Writes a batch, and answers it.
+    ///
+    /// # Errors
+    /// The client has left.
+    async fn batch(&mut self, body: Vec<u8>) -> Result<(), ClientGone> {
+        let mut parts = self.parts.clone();
+        parts.method = Method::POST;
+        let request = Request::from_parts(parts, Body::from(body));
+        let line = match route(&self.api, &self.shown, request).await {
+            Ok(response) => match response.into_body().collect().await {
+                Ok(body) => body.to_bytes().to_vec(),
+                Err(error) => {
+                    let reason = format!(
+                        "the answer to a batch broke off: {error}; whether it was written is not known"
+                    );
+                    ElasticDoor::refuse_as(&self.shown, millrace_elastic::Error::Unavailable(reason)).body
+                }
+            },
+            Err(error) => ElasticDoor::refuse(&self.shown, error).body,
+        };
+        self.tell(line).await
+    }
+
+    async fn tell(&mut self, mut line: Vec<u8>) -> Result<(), ClientGone> {
+        if line.last() != Some(&b'\n') {
+            line.push(b'\n');
+        }
+        self.lines.send_data(line.into()).await.map_err(|_| ClientGone)
+    }
+}
+
+/// The client no longer reads the answer.
+struct ClientGone;
