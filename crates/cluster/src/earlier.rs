@@ -21,7 +21,7 @@ pub struct SupersededState {
 
 impl SupersededState {
     /// A state at the time of its publication: all serving nodes may act by it.
-    pub(crate) fn of(state: &ClusterState) -> Self {
+    pub fn of(state: &ClusterState) -> Self {
         let serving = state.nodes().values().filter(|node| node.state.serves());
         SupersededState {
             version: state.version(),
@@ -41,7 +41,7 @@ impl SupersededState {
     }
 
     /// Names of the nodes that may act by it.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.runs.keys().map(String::as_str)
     }
 

@@ -1,34 +1,26 @@
-//! The state that all nodes of a cluster agree on, and the decisions that follow from it.
+//! The state that all nodes of a cluster agree on, and what nodes say to each other about their replicas.
 //!
 //! A [`ClusterState`] is the only thing that all nodes agree on: the nodes, what each may do now, and the
 //! placement of buckets. It has a version, and a node that has seen one refuses everything older. The owner
 //! of a bucket, and the nodes that should have a replica, are computed from it.
 //!
-//! A [`distributor::Distributor`] is the owner's side of a bucket: it orders writes, sends each to all
-//! replicas, and has replicas created, filled and deleted as the [`checkers`] propose and the [`scheduler`]
-//! decides. A [`replica::ReplicaKeeper`] is the other side: the rules by which a node executes, or refuses,
-//! owners' requests. `message` has the messages between the two. A [`reindexing::Reindexer`] decides on a
-//! node's part when all documents of a type are to be indexed again.
+//! A [`controller::Controller`] makes the states, one after another. A [`NodeRequest`] is what the owner of a
+//! bucket asks of a node with a replica, a [`NodeReply`] the answer; crate `replication` has both sides. A
+//! [`reindexing::Reindexer`] decides on a node's part when all documents of a type are to be indexed again.
 //!
 //! Everything here is values and functions of them: no I/O, no threads, no clock. Outgoing and incoming
 //! messages are values, and the time is an argument. So the same code runs in a node and in a simulation.
 
-pub mod checkers;
-mod clock;
-mod confirmation;
 pub mod controller;
-pub mod distributor;
 mod dropped_types;
 mod earlier;
 mod error;
+mod horizon;
 mod incarnation;
 mod message;
-mod owners;
 mod protocol;
 mod rate;
 pub mod reindexing;
-pub mod replica;
-pub mod scheduler;
 mod spread;
 mod state;
 mod time;
@@ -37,10 +29,12 @@ mod version;
 pub use dropped_types::DroppedTypes;
 pub use earlier::SupersededState;
 pub use error::Error;
+pub use horizon::DropHorizon;
 pub use incarnation::Incarnation;
 pub use message::{
-    FenceRefusal, NodeFailure, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaOrigin,
-    ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    FenceRefusal, NodeFailure, NodeReply, NodeRequest, NodeResponse, PullMode, REMOVALS_COMPARED,
+    REMOVALS_REMEMBERED, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence,
+    RowContent, UnfinishedRow,
 };
 pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey};
 pub use protocol::{COMPRESSED_SEGMENTS, PROTOCOL, SERIALIZED_MESSAGES};
@@ -49,6 +43,3 @@ pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};
 pub use time::MachineTime;
 pub use version::ClusterVersion;
-
-#[cfg(test)]
-pub(crate) use state::test_state;

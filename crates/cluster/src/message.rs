@@ -6,12 +6,12 @@
 //! new field is a new variant.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::distributor::UnfinishedRow;
 use crate::{ClusterVersion, NodeKey};
 
 /// Header of every request, which lets the receiver recognize requests that do not count any more.
@@ -41,6 +41,13 @@ pub struct ReplicaContent {
     /// The owner chooses it, so that all nodes use the same value.
     pub removals_since: Timestamp,
 }
+
+/// Maximum age of removals and drops in comparisons of replicas, up to twice as much.
+pub const REMOVALS_COMPARED: Duration = Duration::from_secs(24 * 3600);
+
+/// Minimum time for which every node must remember removals and drops: twice [`REMOVALS_COMPARED`], and as
+/// long again for differing clocks and for a node that prunes before another does.
+pub const REMOVALS_REMEMBERED: Duration = REMOVALS_COMPARED.saturating_mul(3);
 
 /// A node's report of its replica of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -104,10 +111,21 @@ pub struct ReplicatedRow {
     pub birth: Option<ReplicaOrigin>,
 }
 
+/// A row that may have reached some replicas when its bucket got another owner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnfinishedRow {
+    /// Its bucket.
+    pub bucket: BucketId,
+    /// Content of the row.
+    #[serde(deserialize_with = "shared_content")]
+    pub content: Arc<RowContent>,
+    /// Version of the document on which the decision was based, 0 if there was none: the row may be written
+    /// only if no other version has been written since. `None`: it does not depend on an earlier version.
+    pub base: Option<Timestamp>,
+}
+
 /// Reads the content of a row into its shared place, without the copy that `serde` makes.
-pub(crate) fn shared_content<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Arc<RowContent>, D::Error> {
+fn shared_content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<RowContent>, D::Error> {
     RowContent::deserialize(deserializer).map(Arc::new)
 }
 
@@ -172,9 +190,8 @@ pub enum NodeRequest {
         /// Expected contents.
         expected: ReplicaContent,
     },
-    /// Finishes an operation that the sender began as the owner of a bucket that the receiver owns now; see
-    /// [`Change::Finish`](crate::distributor::DocumentChange::Finish). For the distributor of the node; a
-    /// keeper refuses it.
+    /// Finishes an operation that the sender began as the owner of a bucket that the receiver owns now. For
+    /// the distributor of the node; a keeper refuses it.
     Finish(UnfinishedRow),
 }
 
@@ -273,7 +290,7 @@ pub enum NodeFailure {
 
 impl NodeFailure {
     /// The same failure, with the name of its node.
-    pub(crate) fn of(self, node: &str) -> Self {
+    pub fn of(self, node: &str) -> Self {
         match self {
             NodeFailure::DiskFull { reason } => {
                 NodeFailure::DiskFull { reason: format!("node {node}: {reason}") }

@@ -82,7 +82,7 @@ impl DividedGroups {
 
     /// Buckets that this state divides differently than the previous one, where undivided buckets use `bits`
     /// bits: earlier knowledge of them is not valid any more.
-    pub(crate) fn changed(&self, before: &DividedGroups, bits: u8) -> Vec<BucketId> {
+    pub fn changed(&self, before: &DividedGroups, bits: u8) -> Vec<BucketId> {
         let gone = |now: DividedGroup| match before.0.get(&now.location) {
             Some(then) if *then == now.bits => Vec::new(),
             Some(then) => DividedGroup { bits: *then, ..now }.parts().collect(),

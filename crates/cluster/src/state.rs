@@ -158,7 +158,7 @@ impl ClusterState {
     }
 
     /// Returns the same state with the earlier states that nodes may still act by.
-    pub(crate) fn following(self, earlier: Vec<SupersededState>) -> Self {
+    pub fn following(self, earlier: Vec<SupersededState>) -> Self {
         ClusterState { earlier, ..self }
     }
 
@@ -284,41 +284,35 @@ impl ClusterState {
     }
 }
 
-/// A state for tests, with one letter per node: `u`p, `r`etired, `m`aintenance, `d`own.
-#[cfg(test)]
-pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> ClusterState {
-    let entry = |key: usize, letter| NodeEntry {
-        name: format!("n{key}"),
-        address: "localhost:1".to_owned(),
-        state: match letter {
-            'u' => NodeState::Up,
-            'r' => NodeState::Retired,
-            'm' => NodeState::Maintenance,
-            _ => NodeState::Down,
-        },
-        capacity: 1.0,
-        incarnation: Incarnation::new(1),
-        lease_ended: false,
-    };
-    let nodes: BTreeMap<NodeKey, NodeEntry> =
-        states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(key, letter))).collect();
-    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    ClusterState::new(
-        ClusterVersion::new(version),
-        nodes,
-        ReplicaDistribution { bits: 8, redundancy, layout },
-    )
-    .expect("the layout is complete")
-}
-
 #[cfg(test)]
 mod tests {
     use millrace_document::DocumentId;
 
     use super::*;
 
+    /// A state with one letter per node: `u`p, `r`etired, `m`aintenance, `d`own.
     fn state(states: &str, redundancy: u16) -> ClusterState {
-        test_state(states, redundancy, 7)
+        let entry = |key: usize, letter| NodeEntry {
+            name: format!("n{key}"),
+            address: "localhost:1".to_owned(),
+            state: match letter {
+                'u' => NodeState::Up,
+                'r' => NodeState::Retired,
+                'm' => NodeState::Maintenance,
+                _ => NodeState::Down,
+            },
+            capacity: 1.0,
+            incarnation: Incarnation::new(1),
+            lease_ended: false,
+        };
+        let nodes: BTreeMap<NodeKey, NodeEntry> = states
+            .chars()
+            .enumerate()
+            .map(|(key, letter)| (NodeKey(key as u16), entry(key, letter)))
+            .collect();
+        let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
+        ClusterState::new(ClusterVersion::new(7), nodes, ReplicaDistribution { bits: 8, redundancy, layout })
+            .expect("the layout is complete")
     }
 
     fn buckets() -> impl Iterator<Item = BucketId> {

@@ -22,6 +22,7 @@ mod joining;
 mod layout;
 mod memory;
 mod presence;
+mod sorted;
 mod stems;
 mod store_layout;
 mod stored;

@@ -5,6 +5,7 @@
 //! bytes; `stems + 1` indices (u32) of each stem's first word; the word numbers, stem after stem (u32); the
 //! bytes of the stems.
 
+use crate::sorted::SortedTexts;
 use crate::{BufferBuilder, Error};
 
 /// Location of the stems in a column.
@@ -63,16 +64,9 @@ impl<'a> StemTable<'a> {
 
     /// Numbers of the words with this stem that differ from it.
     pub fn words_of(&self, stem: &[u8]) -> &'a [u32] {
-        let (mut low, mut high) = (0, self.offsets.len() - 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.stem(middle) < stem {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        if low + 1 < self.offsets.len() && self.stem(low) == stem { self.words(low) } else { &[] }
+        let stems = SortedTexts { offsets: self.offsets, bytes: self.bytes };
+        let first = stems.first_not_below(stem);
+        if first + 1 < self.offsets.len() && stems.get(first) == stem { self.words(first) } else { &[] }
     }
 
     /// Calls `visit` with each stem and each of its words.

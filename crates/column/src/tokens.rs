@@ -4,6 +4,7 @@ use std::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fixed::u32_at;
+use crate::sorted::SortedTexts;
 use crate::stems::{StemTable, StemsBuilder, StemsLayout};
 use crate::{AlignedBuffer, BufferBuilder, Error, TOKENS};
 
@@ -272,16 +273,8 @@ impl TokensColumn {
     }
 
     fn first_not_below(&self, word: &[u8]) -> u32 {
-        let (mut low, mut high) = (1, self.words as u32 + 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.word(middle) < word {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        let TokenDictionary { offsets, bytes } = self.dictionary();
+        SortedTexts { offsets, bytes }.first_not_below(word) as u32 + 1
     }
 }
 

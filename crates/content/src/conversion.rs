@@ -1,9 +1,9 @@
 //! Changes and outcomes as the distributor has them, from those of the store and for the gateway.
 
 use millrace_cluster::NodeFailure;
-use millrace_cluster::distributor::{self, DecidedModification, DocumentChange, RequestError};
 use millrace_document::{Document, DocumentVersion, Timestamp, WriteRefusal, wire};
 use millrace_node::cluster::{ClusterError, Done};
+use millrace_replication::distributor::{self, DecidedModification, DocumentChange, RequestError};
 use millrace_store::{CommittedWrite, DocumentWrite};
 
 use crate::machine::WriteDone;

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_cluster::distributor::{DocumentChange, DurableWrite, RequestError, UnfinishedRow};
 use millrace_cluster::{
     ClusterVersion, FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
+    UnfinishedRow,
 };
+use millrace_replication::distributor::{DocumentChange, DurableWrite, RequestError};
 
 use crate::machine::{MachineDriver, MachineInput, MachineWrite, ReplyTo, WriteDone};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeFailure;
-use millrace_cluster::replica::KeeperJob;
+use millrace_replication::replica::KeeperJob;
 use millrace_store::{ArrivedSegment, Store};
 
 use crate::pull::FetchedReplica;

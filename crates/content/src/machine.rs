@@ -10,10 +10,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{
-    self, ClientRead, ClientWrite, Distributor, DistributorEvent, DocumentChange, RequestError, RequestTicket,
-};
-use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeKey, NodeReply,
     NodeRequest, NodeResponse, RequestFence,
@@ -22,6 +18,10 @@ use millrace_document::{DocumentId, DocumentVersion, WriteRefusal};
 use millrace_env::{ThreadClass, run_or_exit};
 use millrace_membership::ClusterMembership;
 use millrace_peer::{PeerAddress, PeerConnections};
+use millrace_replication::distributor::{
+    self, ClientRead, ClientWrite, Distributor, DistributorEvent, DocumentChange, RequestError, RequestTicket,
+};
+use millrace_replication::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
 use millrace_trust::NodeTrust;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{self, DocumentChange, DropHorizon, NoRoute, RequestError};
 use millrace_cluster::{
-    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, Incarnation, NodeKey, NodeReply, NodeRequest,
-    RequestFence,
+    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, DropHorizon, Incarnation, NodeKey, NodeReply,
+    NodeRequest, RequestFence,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_membership::{ClusterMembership, ConfirmedState};
@@ -16,6 +15,7 @@ use millrace_node::cluster::{
     MetricGauge, NO_SUCH_BUCKET, NodeAddress, OwnRun, ReadDone, RemoteNode,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
+use millrace_replication::distributor::{self, DocumentChange, NoRoute, RequestError};
 use millrace_store::{SegmentFormat, Store};
 use millrace_trust::{Connection, NodeTrust};
 use tokio::net::TcpListener;
@@ -384,7 +384,7 @@ impl ClusterView for ContentNode {
     }
 
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
-        let found = self.machine.ask(|distributor, now| BucketHolders::known_to(distributor, bucket, now));
+        let found = self.machine.ask(|distributor, now| distributor.holders(bucket, now));
         found.map_err(|_| ClusterError::unavailable("the owner does not know yet who has the documents"))
     }
 

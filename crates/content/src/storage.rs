@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 
 use millrace_bucket::{BucketId, DividedGroup};
-use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
     ClusterState, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
+use millrace_replication::replica::ReplicaStorage;
 use millrace_store::{Error, Store};
 
 /// Replicas of a store.

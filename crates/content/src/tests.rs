@@ -7,12 +7,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::UnfinishedRow;
-use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
     ClusterConfiguration, ClusterState, ClusterVersion, DividedGroups, FenceRefusal, Incarnation,
     NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
     ReplicaDistribution, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    UnfinishedRow,
 };
 use millrace_column::{Column, ColumnKey, ValueBuilder};
 use millrace_coordination::EmbeddedCoordination;
@@ -22,6 +21,7 @@ use millrace_document::{
 };
 use millrace_membership::{ClusterMembership, PackagePublication, Settings};
 use millrace_peer::{PeerAddress, PeerConnections, PeerService, TransferSource};
+use millrace_replication::replica::ReplicaStorage;
 use millrace_sim::ModelStorage;
 use millrace_store::{Store, StoreOptions};
 use millrace_trust::Connection;

@@ -374,6 +374,10 @@ impl<'a> BatchRun<'a> {
         let shape = self.program.shapes[id];
         let of = self.view(of);
         let mut out = TensorBatch::new(shape, cells);
+        if of.shape.mapped == 0 {
+            self.peek_dense(&of, (pins, places), documents, &mut out.cells);
+            return out;
+        }
         let mut pinned: Vec<PinnedDimension> = Vec::with_capacity(pins.len());
         for document in 0..documents {
             pinned.clear();
@@ -396,6 +400,51 @@ impl<'a> BatchRun<'a> {
             tensors::peek(&of, document, &pinned, places, shape, &mut out);
         }
         out
+    }
+
+    /// As [`BatchRun::peek`], for tensors without mapped dimensions: each document's cells have one position,
+    /// to which each index adds.
+    fn peek_dense(
+        &self,
+        of: &BatchView<'_>,
+        (pins, places): (&[PinSource], &[u32]),
+        documents: usize,
+        out: &mut Vec<f64>,
+    ) {
+        /// Of an address outside the tensor, whose cells are zeros.
+        const OUTSIDE: usize = usize::MAX;
+        let start = |document| of.subspaces(document).start * of.shape.size;
+        let mut positions: Vec<usize> = (0..documents).map(start).collect();
+        let add = |position: &mut usize, step: usize, size: usize, index: f64| {
+            let is_inside = (0.0..size as f64).contains(&index);
+            *position = if is_inside { position.saturating_add(index as usize * step) } else { OUTSIDE };
+        };
+        for pin in pins {
+            let (step, size, indices) = match pin {
+                PinSource::Index { step, size, index } => (*step, *size, BatchNumbers::Same(*index)),
+                PinSource::ComputedIndex { step, size, index } => (*step, *size, self.numbers(*index)),
+                PinSource::Label(..) | PinSource::ComputedLabel(..) => {
+                    unreachable!("a label is of a mapped dimension, and there is none")
+                }
+            };
+            match indices {
+                BatchNumbers::Same(index) => {
+                    positions.iter_mut().for_each(|position| add(position, step, size, index));
+                }
+                BatchNumbers::Each(indices) => {
+                    let each = positions.iter_mut().zip(indices);
+                    each.for_each(|(position, index)| add(position, step, size, *index));
+                }
+            }
+        }
+        let cell = |position: usize, place: &u32| of.cells.get(position.saturating_add(*place as usize));
+        match places {
+            [place] => out
+                .extend(positions.iter().map(|position| cell(*position, place).copied().unwrap_or_default())),
+            _ => out.extend(positions.iter().flat_map(|position| {
+                places.iter().map(|place| cell(*position, place).copied().unwrap_or_default())
+            })),
+        }
     }
 
     /// Runs the body of a generated tensor over all cells of several documents.

@@ -8,7 +8,6 @@ use std::ops::Range;
 use memchr::memmem::Finder;
 use millrace_column::TokenDictionary;
 
-use crate::fuzzy::{FuzzyOutcome, FuzzyPattern};
 use crate::pattern::{WordMatcher, WordShape};
 
 /// Numbers in `range` of the words that `matcher` accepts, ascending.
@@ -20,7 +19,7 @@ pub(crate) fn numbers_of(
     match matcher.shape() {
         WordShape::Substring(part) if !part.is_empty() => with_part(part.as_bytes(), dictionary, range),
         WordShape::Suffix(suffix) => with_suffix(suffix.as_bytes(), dictionary, range),
-        WordShape::Fuzzy(fuzzy) => near(fuzzy, dictionary, range),
+        WordShape::Fuzzy(fuzzy) => fuzzy.matching(range.map(|number| (number, dictionary.word(number)))),
         WordShape::Substring(_) | WordShape::Other => {
             let matches =
                 |number: &u32| text(dictionary.word(*number)).is_some_and(|word| matcher.matches(word));
@@ -58,54 +57,9 @@ fn with_part(part: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>) ->
 }
 
 fn with_suffix(suffix: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>) -> Vec<u32> {
-    range.filter(|number| dictionary.word(*number).ends_with(suffix)).collect()
-}
-
-/// The dictionary is sorted, so words with a common beginning are adjacent: it is compared once, and where it
-/// is too far from the pattern, all of these words are passed over.
-fn near(fuzzy: &FuzzyPattern, dictionary: TokenDictionary<'_>, range: Range<u32>) -> Vec<u32> {
-    let mut found = Vec::new();
-    let mut beginning = fuzzy.beginning();
-    let mut number = range.start;
-    while number < range.end {
-        let Some(word) = text(dictionary.word(number)) else {
-            number += 1;
-            continue;
-        };
-        match beginning.compare(word) {
-            FuzzyOutcome::Matches => found.push(number),
-            FuzzyOutcome::Differs => {}
-            FuzzyOutcome::AllMatch { bytes } => {
-                let end = end_of_beginning(&word.as_bytes()[..bytes], dictionary, number..range.end);
-                found.extend(number..end);
-                number = end;
-                continue;
-            }
-            FuzzyOutcome::AllDiffer { bytes } => {
-                number = end_of_beginning(&word.as_bytes()[..bytes], dictionary, number..range.end);
-                continue;
-            }
-        }
-        number += 1;
-    }
-    found
-}
-
-/// End of the words that begin with `beginning`, the first of which is the first in `range`. Cost:
-/// logarithmic in the number of these words.
-fn end_of_beginning(beginning: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>) -> u32 {
-    let begins = |number: u32| dictionary.word(number).starts_with(beginning);
-    let (mut low, mut step) = (range.start, 1);
-    while range.end - low > step && begins(low + step) {
-        low += step;
-        step *= 2;
-    }
-    let mut high = range.end.min(low + step);
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if begins(middle) { low = middle } else { high = middle }
-    }
-    high
+    // One byte says of most words that they end otherwise.
+    let ends = |word: &[u8]| word.last() == suffix.last() && word.ends_with(suffix);
+    range.filter(|number| suffix.is_empty() || ends(dictionary.word(*number))).collect()
 }
 
 #[cfg(test)]

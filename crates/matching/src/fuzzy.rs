@@ -1,7 +1,46 @@
 //! Words with a limited number of differing letters.
 
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
 /// Maximum number of characters of a word whose rows of the edit table fit into the bits of an integer.
 const BITS: usize = 64;
+
+/// A [`FuzzyPattern`], with automata for dictionaries that threads have used and others can use again.
+#[derive(Debug, Clone)]
+pub(crate) struct FuzzyMatcher {
+    pattern: Arc<FuzzyPattern>,
+    unused: Arc<Mutex<Vec<FuzzyAutomaton>>>,
+}
+
+impl FuzzyMatcher {
+    /// Prepares a pattern; with `prefix`, a word matches if one of its prefixes does.
+    pub(crate) fn new(word: &str, max_edits: u32, prefix_length: u32, prefix: bool) -> Self {
+        let pattern = Arc::new(FuzzyPattern::new(word, max_edits, prefix_length, prefix));
+        FuzzyMatcher { pattern, unused: Arc::default() }
+    }
+
+    /// The pattern.
+    pub(crate) fn pattern(&self) -> &FuzzyPattern {
+        &self.pattern
+    }
+
+    /// Those of `words` that match; each has the prefix that must be equal.
+    pub(crate) fn matching<'w>(&self, words: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u32> {
+        let unused = self.unused.lock().pop();
+        let Some(mut automaton) = unused.or_else(|| FuzzyAutomaton::new(&self.pattern)) else {
+            let text = |word| std::str::from_utf8(word).ok();
+            let matching =
+                words.filter(|(_, word)| text(word).is_some_and(|word| self.pattern.matches(word)));
+            return matching.map(|(number, _)| number).collect();
+        };
+        let matching = words.filter(|(_, word)| automaton.matches(word)).map(|(number, _)| number).collect();
+        self.unused.lock().push(automaton);
+        matching
+    }
+}
 
 /// A word, and the permitted number of insertions, deletions and substitutions of a character.
 #[derive(Debug, Clone)]
@@ -16,8 +55,7 @@ pub(crate) struct FuzzyPattern {
 }
 
 impl FuzzyPattern {
-    /// Prepares a pattern; with `prefix`, a word matches if one of its prefixes does.
-    pub(crate) fn new(word: &str, max_edits: u32, prefix_length: u32, prefix: bool) -> Self {
+    fn new(word: &str, max_edits: u32, prefix_length: u32, prefix: bool) -> Self {
         let characters: Vec<char> = word.chars().collect();
         FuzzyPattern {
             exact: word.chars().take(prefix_length as usize).collect(),
@@ -31,17 +69,6 @@ impl FuzzyPattern {
     /// Prefix that all matching words have.
     pub(crate) fn exact(&self) -> &str {
         &self.exact
-    }
-
-    /// A comparison of words in ascending order.
-    pub(crate) fn beginning(&self) -> FuzzyBeginning<'_> {
-        FuzzyBeginning {
-            pattern: self,
-            compared: String::new(),
-            ends: vec![0],
-            // A pattern has fewer characters than a u32 can count.
-            rows: (0..=self.word.len() as u32).collect(),
-        }
     }
 
     /// Number of characters of the word.
@@ -130,73 +157,160 @@ impl FuzzyPattern {
     }
 }
 
-/// Comparison of words in ascending order with a pattern. What a word has in common with the one before is
-/// not compared again.
-pub(crate) struct FuzzyBeginning<'p> {
-    pattern: &'p FuzzyPattern,
-    /// The last word as far as it was compared.
-    compared: String,
-    /// For each number of its characters, from 0 on, their length in bytes.
-    ends: Vec<usize>,
-    /// For each of these beginnings a row of the edit table: its distance to each beginning of the pattern.
-    rows: Vec<u32>,
+/// A deterministic automaton that accepts the words near a pattern, made as far as words need it.
+///
+/// A state is a row of the edit table: the distances of what was read to each beginning of the pattern, where
+/// all above the limit are the same. A character leads to the same state as each other one that the pattern
+/// has at the same positions, so all that it lacks are one class.
+#[derive(Debug)]
+pub(crate) struct FuzzyAutomaton {
+    pattern: Arc<FuzzyPattern>,
+    /// Class of each ASCII character; 0 for those that the pattern lacks.
+    ascii: [u8; 128],
+    /// Other characters of the pattern with their classes.
+    others: Vec<(char, u8)>,
+    /// The character of each class but the first.
+    characters: Vec<char>,
+    /// Rows of all states, one after another.
+    rows: Vec<u8>,
+    states: HashMap<Box<[u8]>, u16>,
+    /// For each state the next one by class, or [`FuzzyAutomaton::UNKNOWN`].
+    next: Vec<u16>,
+    accepts: Vec<bool>,
 }
 
-/// Result of a comparison with a [`FuzzyPattern`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FuzzyOutcome {
-    /// The word matches.
-    Matches,
-    /// It does not match.
-    Differs,
-    /// All words that begin with these bytes of the word match.
-    AllMatch { bytes: usize },
-    /// All words that begin with these bytes of the word do not match.
-    AllDiffer { bytes: usize },
-}
+impl FuzzyAutomaton {
+    /// The state from which nothing is accepted.
+    const DEAD: u16 = 0;
+    const START: u16 = 1;
+    const UNKNOWN: u16 = u16::MAX;
+    /// Maximum size of the rows, above which states are forgotten.
+    const ROWS_MAX: usize = 1 << 20;
 
-impl FuzzyBeginning<'_> {
-    /// Compares a word.
-    pub(crate) fn compare(&mut self, word: &str) -> FuzzyOutcome {
-        let pattern = &self.pattern.word;
-        let width = pattern.len() + 1;
-        let is_near = |distance: &u32| *distance as usize <= self.pattern.max_edits;
-        let shared = self.compared.bytes().zip(word.bytes()).take_while(|(a, b)| a == b).count();
-        self.ends.retain(|end| *end <= shared);
-        let from = self.ends.last().copied().unwrap_or(0);
-        self.compared.truncate(from);
-        self.rows.truncate(self.ends.len() * width);
-        if self.pattern.prefix && is_near(&(pattern.len() as u32)) {
-            return FuzzyOutcome::AllMatch { bytes: 0 };
+    /// Creates an automaton; `None` for a pattern that is too long, or permits too many edits.
+    fn new(pattern: &Arc<FuzzyPattern>) -> Option<Self> {
+        let mut automaton = FuzzyAutomaton {
+            pattern: Arc::clone(pattern),
+            ascii: [0; 128],
+            others: Vec::new(),
+            characters: Vec::new(),
+            rows: Vec::new(),
+            states: HashMap::new(),
+            next: Vec::new(),
+            accepts: Vec::new(),
+        };
+        // Distances up to the limit and one above it fit in a byte.
+        if pattern.word.len() > BITS || pattern.max_edits + 1 >= usize::from(u8::MAX) {
+            return None;
         }
-        for character in word[from..].chars() {
-            let end = self.rows.len();
-            self.rows.resize(end + width, 0);
-            let (before, row) = self.rows.split_at_mut(end);
-            let above = &before[end - width..];
-            let mut last = above[0] + 1;
-            let mut least = last;
-            row[0] = last;
-            for ((out, above), of_pattern) in row[1..].iter_mut().zip(above.windows(2)).zip(pattern) {
-                let substituted = above[0] + u32::from(*of_pattern != character);
-                last = substituted.min(above[1] + 1).min(last + 1);
-                least = least.min(last);
-                *out = last;
-            }
-            self.compared.push(character);
-            let bytes = self.compared.len();
-            self.ends.push(bytes);
-            if self.pattern.prefix && is_near(&last) {
-                return FuzzyOutcome::AllMatch { bytes };
-            }
-            if !is_near(&least) {
-                return FuzzyOutcome::AllDiffer { bytes };
+        for character in &pattern.word {
+            if !automaton.characters.contains(character) {
+                automaton.characters.push(*character);
+                let class = automaton.characters.len() as u8;
+                match automaton.ascii.get_mut(*character as usize) {
+                    Some(known) => *known = class,
+                    None => automaton.others.push((*character, class)),
+                }
             }
         }
-        match self.rows.last().is_some_and(is_near) {
-            true => FuzzyOutcome::Matches,
-            false => FuzzyOutcome::Differs,
+        automaton.restart();
+        Some(automaton)
+    }
+
+    /// Forgets all states but the first ones.
+    fn restart(&mut self) {
+        let above = self.above();
+        let columns = 0..=self.pattern.word.len();
+        self.rows.clear();
+        self.states.clear();
+        self.next.clear();
+        self.accepts.clear();
+        let dead = self.state(columns.clone().map(|_| above).collect());
+        let start = self.state(columns.map(|column| column.min(usize::from(above)) as u8).collect());
+        assert_eq!((dead, start), (Self::DEAD, Self::START), "the empty word is within any limit of itself");
+    }
+
+    /// Stands for all distances above the limit.
+    fn above(&self) -> u8 {
+        self.pattern.max_edits as u8 + 1
+    }
+
+    /// True if a word matches. Bytes that are no text never do.
+    pub(crate) fn matches(&mut self, word: &[u8]) -> bool {
+        let mut state = Self::START;
+        for (read, byte) in word.iter().enumerate() {
+            let Some(class) = self.ascii.get(usize::from(*byte)) else {
+                let rest = std::str::from_utf8(&word[read..]);
+                return rest.is_ok_and(|rest| self.matches_from(state, rest));
+            };
+            if self.pattern.prefix && self.accepts[usize::from(state)] {
+                return true;
+            }
+            state = self.step(state, *class);
+            if state == Self::DEAD {
+                return false;
+            }
         }
+        self.accepts[usize::from(state)]
+    }
+
+    fn matches_from(&mut self, mut state: u16, rest: &str) -> bool {
+        for character in rest.chars() {
+            if state == Self::DEAD || self.pattern.prefix && self.accepts[usize::from(state)] {
+                break;
+            }
+            let other =
+                || self.others.iter().find(|(other, _)| *other == character).map_or(0, |(_, class)| *class);
+            let class = self.ascii.get(character as usize).copied().unwrap_or_else(other);
+            state = self.step(state, class);
+        }
+        self.accepts[usize::from(state)]
+    }
+
+    #[inline]
+    fn step(&mut self, state: u16, class: u8) -> u16 {
+        let at = usize::from(state) * (self.characters.len() + 1) + usize::from(class);
+        match self.next[at] {
+            Self::UNKNOWN => self.make(state, class),
+            next => next,
+        }
+    }
+
+    /// Makes the state after another one.
+    #[cold]
+    fn make(&mut self, state: u16, class: u8) -> u16 {
+        let above = self.above();
+        let width = self.pattern.word.len() + 1;
+        let character = usize::from(class).checked_sub(1).map(|class| self.characters[class]);
+        let before = &self.rows[usize::from(state) * width..][..width];
+        let mut row = Vec::with_capacity(width);
+        let mut last = (before[0] + 1).min(above);
+        row.push(last);
+        for (pair, of_pattern) in before.windows(2).zip(&self.pattern.word) {
+            let substituted = pair[0] + u8::from(Some(*of_pattern) != character);
+            last = substituted.min(pair[1] + 1).min(last + 1).min(above);
+            row.push(last);
+        }
+        if self.rows.len() > Self::ROWS_MAX || self.accepts.len() + 1 >= usize::from(Self::UNKNOWN) {
+            self.restart();
+            return self.state(row);
+        }
+        let next = self.state(row);
+        self.next[usize::from(state) * (self.characters.len() + 1) + usize::from(class)] = next;
+        next
+    }
+
+    /// The state of a row, which is made if it is new.
+    fn state(&mut self, row: Vec<u8>) -> u16 {
+        if let Some(known) = self.states.get(&*row) {
+            return *known;
+        }
+        let state = self.accepts.len() as u16;
+        self.rows.extend_from_slice(&row);
+        self.next.extend(std::iter::repeat_n(Self::UNKNOWN, self.characters.len() + 1));
+        self.accepts.push(row.last().is_some_and(|distance| *distance < self.above()));
+        self.states.insert(row.into(), state);
+        state
     }
 }
 
@@ -235,6 +349,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn an_automaton_accepts_what_rows_do_also_after_it_forgot(
+            word in "[abé]{0,9}",
+            candidates in proptest::collection::vec("[abéx]{0,11}", 1..20),
+            max_edits in 0u32..4,
+            prefix in any::<bool>(),
+            forgets in any::<bool>(),
+        ) {
+            let matcher = FuzzyMatcher::new(&word, max_edits, 0, prefix);
+            let mut automaton = FuzzyAutomaton::new(&matcher.pattern).expect("a short word");
+            for candidate in candidates {
+                let expected = matcher.pattern.matches_by_rows(&candidate);
+                prop_assert_eq!(automaton.matches(candidate.as_bytes()), expected, "{}", candidate);
+                if forgets {
+                    automaton.restart();
+                }
+            }
+        }
+    }
 
     proptest! {
         #[test]

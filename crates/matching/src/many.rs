@@ -1,6 +1,7 @@
-//! Search for many words, each a leaf of its own, in one pass over the tokens of a chunk.
+//! Search for many words, each a leaf of its own, in one pass over the tokens of a chunk: tokens that stand
+//! for any of the words are found first, then the words of each.
 
-use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
+use millrace_column::{ExecutionPaths, TokensColumn};
 use millrace_plan::QueryMemoryError;
 
 use crate::bits::DocumentBits;
@@ -38,8 +39,9 @@ pub(crate) fn find_each(
     let mut rest = 0;
     while rest < matchers.len() {
         let table = LeafTable::of_first(&matchers[rest..], tokens);
-        table.find(tokens, live, &mut found[rest..rest + table.words], take)?;
-        rest += table.words;
+        let end = rest + table.words;
+        table.find(tokens, live, &mut found[rest..end], take)?;
+        rest = end;
     }
     Ok(found)
 }
@@ -50,6 +52,8 @@ struct LeafTable {
     numbers: Vec<u16>,
     /// Sets of words by their indices. The first is empty.
     sets: Vec<Vec<u16>>,
+    /// Token numbers that stand for a word, as one bit for each.
+    wanted: Vec<u64>,
     /// Number of words.
     words: usize,
 }
@@ -57,7 +61,12 @@ struct LeafTable {
 impl LeafTable {
     /// Creates the table of the first of these words, at least one.
     fn of_first(matchers: &[&WordMatcher], tokens: &TokensColumn) -> Self {
-        let mut table = LeafTable { numbers: vec![0; tokens.words() + 1], sets: vec![Vec::new()], words: 0 };
+        let mut table = LeafTable {
+            numbers: vec![0; tokens.words() + 1],
+            sets: vec![Vec::new()],
+            wanted: vec![0; tokens.words() / 64 + 1],
+            words: 0,
+        };
         let mut members = 0;
         for (index, matcher) in (0..u16::MAX).zip(matchers) {
             if table.sets.len() > SETS_MAX || members > MEMBERS_MAX {
@@ -76,6 +85,7 @@ impl LeafTable {
                     table.sets.push(longer);
                 }
                 *set = *extension;
+                table.wanted[number as usize / 64] |= 1 << (number % 64);
             }
             table.words += 1;
         }
@@ -84,7 +94,7 @@ impl LeafTable {
 
     /// Adds the occurrences of each word to `found`.
     fn find(
-        &self,
+        self,
         tokens: &TokensColumn,
         live: &DocumentBits,
         found: &mut [ChunkPositions],
@@ -93,43 +103,29 @@ impl LeafTable {
         if self.sets.len() == 1 {
             return Ok(());
         }
-        let starts = tokens.starts();
-        let mut added = 0;
-        for document in live.iter() {
-            let (start, end) = (starts[document] as usize, starts[document + 1] as usize);
-            let mut add = |set: u16, place: usize| {
-                let leaves = &self.sets[usize::from(set)];
+        let (ids, starts) = (tokens.ids(), tokens.starts());
+        let places = TokenNumbers::Table(self.wanted).find_within(tokens, live);
+        let (mut rest, mut document, mut added) = (places.as_slice(), 0, 0);
+        while let Some(first) = rest.first() {
+            while starts[document + 1] <= *first {
+                document += 1;
+            }
+            let (start, end) = (starts[document], starts[document + 1]);
+            let here;
+            (here, rest) = rest.split_at(rest.iter().take_while(|place| **place < end).count());
+            if !live.get(document) {
+                continue;
+            }
+            for place in here {
+                let leaves = &self.sets[usize::from(self.numbers[ids.get(*place as usize) as usize])];
                 added += leaves.len();
                 if added >= TAKEN_TOGETHER {
                     take(std::mem::take(&mut added) * size_of::<u32>())?;
                 }
-                for leaf in leaves {
-                    found[usize::from(*leaf)].add(document, place as u32);
-                }
-                Ok(())
-            };
-            match tokens.ids() {
-                TokenIds::Narrow(ids) => self.scan(&ids[start..end], |id| usize::from(*id), &mut add)?,
-                TokenIds::Wide(ids) => self.scan(&ids[start..end], |id| *id as usize, &mut add)?,
+                leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add(document, place - start));
             }
         }
         take(added * size_of::<u32>())
-    }
-
-    /// Calls `each` with the set and the index of each token that stands for a word.
-    fn scan<T>(
-        &self,
-        ids: &[T],
-        number: impl Fn(&T) -> usize,
-        each: &mut impl FnMut(u16, usize) -> Result<(), QueryMemoryError>,
-    ) -> Result<(), QueryMemoryError> {
-        for (place, id) in ids.iter().enumerate() {
-            let set = self.numbers[number(id)];
-            if set != 0 {
-                each(set, place)?;
-            }
-        }
-        Ok(())
     }
 }
 

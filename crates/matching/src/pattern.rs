@@ -7,7 +7,7 @@ use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use regex_syntax::hir::{Hir, Look};
 
 use crate::Error;
-use crate::fuzzy::FuzzyPattern;
+use crate::fuzzy::FuzzyMatcher;
 
 /// A [`WordPattern`] prepared for comparison with words or whole values.
 ///
@@ -36,7 +36,7 @@ enum PatternKind {
         free: bool,
         ends: RequiredEnds,
     },
-    Fuzzy(FuzzyPattern),
+    Fuzzy(FuzzyMatcher),
 }
 
 /// Condition of a pattern on a word, for searches that treat some of them in a way of their own.
@@ -46,7 +46,7 @@ pub(crate) enum WordShape<'m> {
     /// Words that contain this.
     Substring(&'m str),
     /// Words with few differences.
-    Fuzzy(&'m FuzzyPattern),
+    Fuzzy(&'m FuzzyMatcher),
     /// Any other condition.
     Other,
 }
@@ -85,7 +85,7 @@ impl WordMatcher {
                     reason: error.to_string(),
                 })?,
             WordPattern::Fuzzy { word, max_edits, prefix_length, prefix } => {
-                PatternKind::Fuzzy(FuzzyPattern::new(word, *max_edits, *prefix_length, *prefix))
+                PatternKind::Fuzzy(FuzzyMatcher::new(word, *max_edits, *prefix_length, *prefix))
             }
         };
         Ok(WordMatcher { kind })
@@ -101,7 +101,7 @@ impl WordMatcher {
             PatternKind::Suffix(suffix) => word.ends_with(suffix.as_str()),
             PatternKind::Substring(part) => word.contains(part.as_str()),
             PatternKind::Regex { regex, ends, .. } => ends.admit(word) && regex.is_match(word),
-            PatternKind::Fuzzy(fuzzy) => fuzzy.matches(word),
+            PatternKind::Fuzzy(fuzzy) => fuzzy.pattern().matches(word),
         }
     }
 
@@ -147,7 +147,7 @@ impl WordMatcher {
     pub(crate) fn prefix(&self) -> &str {
         match &self.kind {
             PatternKind::Prefix(prefix) => prefix,
-            PatternKind::Fuzzy(fuzzy) => fuzzy.exact(),
+            PatternKind::Fuzzy(fuzzy) => fuzzy.pattern().exact(),
             _ => "",
         }
     }
@@ -191,7 +191,7 @@ impl WordMatcher {
             PatternKind::Prefix(part) | PatternKind::Suffix(part) | PatternKind::Substring(part) => {
                 part.len()
             }
-            PatternKind::Fuzzy(fuzzy) => fuzzy.len(),
+            PatternKind::Fuzzy(fuzzy) => fuzzy.pattern().len(),
             PatternKind::Regex { .. } => 0,
         }
     }

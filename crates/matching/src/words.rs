@@ -125,7 +125,7 @@ impl TokenNumbers {
 
     /// Indices of the numbers in the set among all of a chunk's; those of documents outside `live` may be
     /// missing. Where few documents are live, only their numbers are looked at.
-    fn find_within(&self, tokens: &TokensColumn, live: &DocumentBits) -> Vec<u32> {
+    pub(crate) fn find_within(&self, tokens: &TokensColumn, live: &DocumentBits) -> Vec<u32> {
         /// Number of numbers that one pass looks at in the time of one that is looked at alone.
         const TOGETHER: usize = 8;
         if live.count() * TOGETHER >= tokens.len() {

@@ -26,9 +26,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::DropHorizon;
 pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
-use millrace_cluster::{ClusterState, ClusterVersion, DroppedTypes, Incarnation, NodeKey};
+use millrace_cluster::{ClusterState, ClusterVersion, DropHorizon, DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_cluster::distributor::Settings;
+use millrace_cluster::REMOVALS_REMEMBERED;
 use millrace_schema::{Application, ContentCluster};
 use millrace_store::StoreTuning;
 
@@ -69,16 +69,15 @@ pub(crate) fn store_tuning(application: &Application) -> StoreTuning {
 /// The same for a node of a cluster: its nodes compare removals, and until then remember them.
 pub(crate) fn store_tuning_in_a_cluster(application: &Application) -> StoreTuning {
     let tuning = store_tuning(application);
-    let least = Settings::default().remembered_min();
-    if tuning.tombstone_retention >= least {
+    if tuning.tombstone_retention >= REMOVALS_REMEMBERED {
         return tuning;
     }
     tracing::warn!(
         "removed-db/prune/age in services.xml is {} s, and the nodes of a cluster compare removals for longer: they are remembered for {} s",
         tuning.tombstone_retention.as_secs(),
-        least.as_secs()
+        REMOVALS_REMEMBERED.as_secs()
     );
-    StoreTuning { tombstone_retention: least, ..tuning }
+    StoreTuning { tombstone_retention: REMOVALS_REMEMBERED, ..tuning }
 }
 
 #[cfg(test)]
@@ -105,7 +104,7 @@ mod tests {
             [store_tuning(&application), store_tuning_in_a_cluster(&application)]
                 .map(|tuning| tuning.tombstone_retention.as_secs())
         };
-        let least = Settings::default().remembered_min().as_secs();
+        let least = REMOVALS_REMEMBERED.as_secs();
         assert!(least > 60 && least < LONG);
         assert_eq!((seconds(60), seconds(LONG)), ([60, least], [LONG, LONG]));
     }

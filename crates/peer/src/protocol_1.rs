@@ -9,10 +9,9 @@ mod transfers;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::{
     ClusterVersion, FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode,
-    ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent, UnfinishedRow,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::{
     ClusterVersion, FenceRefusal, Incarnation, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse,
     PullMode, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
+    UnfinishedRow,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_peer::{

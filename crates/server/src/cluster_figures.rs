@@ -1,6 +1,5 @@
 //! A node's figures about its part in a cluster.
 
-use millrace_cluster::distributor::{OperationProgress, OperationView};
 use millrace_cluster::{ClusterState, NodeKey};
 use millrace_content::{ContentNode, IncomingTransfer};
 use millrace_membership::{
@@ -8,6 +7,7 @@ use millrace_membership::{
     TransferFigures,
 };
 use millrace_node::Node;
+use millrace_replication::distributor::{OperationProgress, OperationView};
 
 use crate::cluster::JoinedPart;
 

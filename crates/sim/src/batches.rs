@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{DistributorEvent, DurableWrite, RequestError};
-use millrace_cluster::replica::StorageWork;
 use millrace_cluster::{NodeKey, ReplicatedRow, RowContent};
+use millrace_replication::distributor::{DistributorEvent, DurableWrite, RequestError};
+use millrace_replication::replica::StorageWork;
 
 use crate::any_document;
 use crate::history::{ClientIntent, OperationId};

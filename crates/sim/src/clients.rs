@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::NodeKey;
-use millrace_cluster::distributor::{
-    self, ClientRead, ClientWrite, DecidedModification, DocumentChange, RequestError, RequestTicket,
-    UnfinishedRow,
-};
+use millrace_cluster::{NodeKey, UnfinishedRow};
 use millrace_document::{DocumentVersion, DropScope, Timestamp, WriteRefusal};
+use millrace_replication::distributor::{
+    self, ClientRead, ClientWrite, DecidedModification, DocumentChange, RequestError, RequestTicket,
+};
 
 use crate::examined_drops::ExaminedDrop;
 use crate::history::{ClientIntent, ClientOutcome, OperationId};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use millrace_cluster::replica::StorageWork;
 use millrace_cluster::{NodeFailure, NodeResponse, ReplicatedRow, RowContent};
+use millrace_replication::replica::StorageWork;
 
 use crate::random::SimRandom;
 use crate::storage::ModelStorage;

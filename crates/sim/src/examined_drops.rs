@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{
-    ClientWrite, DistributorEvent, DocumentChange, DropHorizon, NoRoute, RequestTicket,
-};
-use millrace_cluster::{ClusterVersion, Incarnation, NodeKey};
+use millrace_cluster::{ClusterVersion, DropHorizon, Incarnation, NodeKey};
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
+use millrace_replication::distributor::{
+    ClientWrite, DistributorEvent, DocumentChange, NoRoute, RequestTicket,
+};
 
 use crate::Sabotage;
 use crate::clients::PATIENCE;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use millrace_cluster::NodeKey;
 use millrace_cluster::controller::RequestedNodeState;
 use millrace_cluster::reindexing::ReindexEvent;
-use millrace_cluster::replica::StorageWork;
+use millrace_replication::replica::StorageWork;
 
 use crate::Sabotage;
 use crate::disk::SimDisk;

@@ -2,13 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::reindexing::{ReindexJobId, ReindexNotes};
-use millrace_cluster::replica::KeeperJob;
 use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeKey, NodeReply, NodeRequest, ReplicatedRow,
-    RequestFence, RowContent,
+    RequestFence, RowContent, UnfinishedRow,
 };
+use millrace_replication::replica::KeeperJob;
 
 use crate::deployments::SimPackage;
 use crate::history::OperationId;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{Distributor, RequestTicket, Settings};
 use millrace_cluster::reindexing::{ReindexNotes, ReindexRecord, ReindexedApplication, Reindexer};
-use millrace_cluster::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
 use millrace_cluster::{ClusterState, Incarnation, MachineTime, NodeKey, PullMode, RowContent};
 use millrace_document::Timestamp;
+use millrace_replication::distributor::{Distributor, RequestTicket, Settings};
+use millrace_replication::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
 
 use crate::batches::BatchPart;
 use crate::deployments::{BegunRemoval, SimPackage};

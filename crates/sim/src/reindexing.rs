@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::distributor::{
-    ClientWrite, DecidedModification, DistributorEvent, DocumentChange, DurableWrite, RequestError,
-    RequestTicket,
-};
 use millrace_cluster::reindexing::{
     BucketHolders, ChosenTypes, ReindexEffect, ReindexEvent, ReindexJobId, ReindexNotes, ReindexObstacle,
     ReindexRecord, ReindexWalk, ReindexedApplication, SharedNote, WalkedPage,
 };
 use millrace_cluster::{ClusterState, Incarnation, NodeFailure, NodeKey};
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
+use millrace_replication::distributor::{
+    ClientWrite, DecidedModification, DistributorEvent, DocumentChange, DurableWrite, RequestError,
+    RequestTicket,
+};
 
 use crate::clients::PATIENCE;
 use crate::deployments::SimPackage;
@@ -351,7 +351,7 @@ impl SimWorld {
         let node = self.nodes.get_mut(&key).ok_or(ReindexObstacle::Passing)?;
         let now = node.now(self.now);
         let unheard_counts = self.options.sabotage == Some(Sabotage::UnheardNodesPassedOver);
-        let holders = BucketHolders::known_to(&mut node.distributor, bucket, now);
+        let holders = node.distributor.holders(bucket, now);
         match (holders, node.distributor.route(bucket, now)) {
             (Ok(holders), Ok(_)) if everything => {
                 Ok(BucketHolders { nodes: vec![key], full: true, ..holders })

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use millrace_cluster::controller::RequestedNodeState;
-use millrace_cluster::distributor::NoRoute;
 use millrace_cluster::{NodeKey, RowContent};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Timestamp};
+use millrace_replication::distributor::NoRoute;
 
 use crate::history::{ClientIntent, ClientOutcome};
 use crate::network::SimAddress;

@@ -9,12 +9,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use millrace_bucket::{BucketId, DividedGroup};
-use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
     ClusterState, DroppedTypes, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica,
     RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
+use millrace_replication::replica::ReplicaStorage;
 
 /// Replicas by bucket. Contains only durable data: a row is applied at the moment of its sync.
 #[derive(Debug, Default)]

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::distributor;
 use millrace_cluster::reindexing::{ReindexEvent, ReindexJobId, ReindexWalk};
-use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
 use millrace_cluster::{
     Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent,
     RowContent,
 };
+use millrace_replication::distributor;
+use millrace_replication::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
 
 use crate::batches::BatchHistory;
 use crate::clients::outcome_operation;

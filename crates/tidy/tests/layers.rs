@@ -93,7 +93,10 @@ const IGNORANCE: [(&[&str], &[&str]); 3] = [
         &["search", "matching", "ranking", "grouping"],
         &["env", "segment", "store", "remote", "trust", "client", "coordination", "peer"],
     ),
-    (&["cluster", "bucket"], &["env", "segment", "store", "trust", "coordination", "membership", "peer"]),
+    (
+        &["replication", "cluster", "bucket"],
+        &["env", "segment", "store", "trust", "coordination", "membership", "peer"],
+    ),
 ];
 
 /// Libraries that read a clock, a file or a socket. Crates of [`IGNORANCE`] that do not know the store do
@@ -155,6 +158,19 @@ fn the_longest_chain_of_crates_is_bounded() {
     let shown = longest.join(" > ");
     assert!(longest.len() <= CHAIN_MAX, "{} crates, move code up or sideways: {shown}", longest.len());
     assert_eq!(longest.len(), CHAIN_MAX, "lower CHAIN_MAX, so that the chain stays short: {shown}");
+}
+
+/// Crates that are compiled again, itself included, when the rules of replication change: whoever only sends
+/// or stores what a cluster agrees on depends on `cluster`.
+const REPLICATION_USERS: [&str; 5] = ["replication", "content", "server", "bench", "sim"];
+
+#[test]
+fn a_change_of_a_checker_compiles_few_crates() {
+    let workspace = Workspace::open();
+    let uses = |name: &String| all_dependencies(&workspace, name).contains("replication");
+    let users: BTreeSet<String> = workspace.crates().into_iter().filter(uses).collect();
+    let expected = REPLICATION_USERS.iter().skip(1).map(|name| (*name).to_owned()).collect();
+    assert_eq!(users, expected, "depend on `cluster`, or move what is needed there");
 }
 
 #[test]

@@ -4,8 +4,7 @@ use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 
 use super::{ReindexNotes, ReindexTask, ReindexedApplication};
-use crate::distributor::{Distributor, NoRoute};
-use crate::{ClusterState, ClusterVersion, MachineTime, NodeKey};
+use crate::{ClusterState, ClusterVersion, NodeKey};
 
 /// Identifies an effect of a [`Reindexer`](super::Reindexer) in its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,34 +100,6 @@ pub struct BucketHolders {
     pub full: bool,
     /// The newest timestamp that the owner has assigned or seen.
     pub newest: Timestamp,
-}
-
-impl BucketHolders {
-    /// Nodes that have a bucket of this distributor, once every serving node has reported its replicas: an
-    /// owner goes on with the bucket before a node that has come back has done that, which may have
-    /// documents that the others do not have.
-    ///
-    /// # Errors
-    /// This is not known now.
-    pub fn known_to(
-        distributor: &mut Distributor,
-        bucket: BucketId,
-        now: MachineTime,
-    ) -> Result<Self, NoRoute> {
-        let version = distributor.version().ok_or(NoRoute::NotYet)?;
-        if !distributor.unheard().is_empty() {
-            return Err(NoRoute::NotYet);
-        }
-        let newest = distributor.newest();
-        match distributor.route(bucket, now) {
-            Ok(route) => {
-                let nodes = distributor.readers(bucket, &route);
-                Ok(BucketHolders { version, nodes, full: route.full, newest })
-            }
-            Err(NoRoute::Nothing) => Ok(BucketHolders { version, nodes: Vec::new(), full: true, newest }),
-            Err(other) => Err(other),
-        }
-    }
 }
 
 /// A page that was processed.

@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
-use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{
-    ClusterState, ClusterVersion, DividedGroups, DroppedTypes, Incarnation, NodeEntry, NodeHierarchy,
-    NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
+    ClusterState, ClusterVersion, DividedGroups, DropHorizon, DroppedTypes, Incarnation, NodeEntry,
+    NodeHierarchy, NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
 };
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::{NodeServer, Settings};

@@ -63,20 +63,70 @@ pub(crate) fn find_in_wide_table(ids: &[u32], table: &[u64], found: &mut Vec<u32
 
 /// Appends to `found` the indices in `ids` for which the lowest bit of `bit` is set, ascending.
 ///
-/// Most words are not searched for: eight numbers are decided at once.
+/// How many of the numbers before were found says which way is the faster one for the next.
 #[inline(always)]
-fn find_bits<T: Copy>(ids: &[T], bit: impl Fn(T) -> u64, found: &mut Vec<u32>) {
+fn find_bits<T: Copy>(ids: &[T], bit: impl Fn(T) -> u64 + Copy, found: &mut Vec<u32>) {
+    /// Numbers that are searched one way.
+    const PIECE: usize = 1 << 12;
+    /// With more than one of so many found, a branch for eight numbers cannot be predicted.
+    const MANY: usize = 12;
+    let mut is_dense = false;
+    for (number, piece) in ids.chunks(PIECE).enumerate() {
+        let (base, before) = (number * PIECE, found.len());
+        match is_dense {
+            true => find_dense(piece, bit, base, found),
+            false => find_sparse(piece, bit, base, found),
+        }
+        is_dense = (found.len() - before) * MANY > piece.len();
+    }
+}
+
+/// [`find_bits`] where most numbers are found or not at no pattern: without a branch for each.
+#[inline(always)]
+fn find_dense<T: Copy>(ids: &[T], bit: impl Fn(T) -> u64, base: usize, found: &mut Vec<u32>) {
+    let (blocks, rest) = ids.as_chunks::<64>();
+    for (number, block) in blocks.iter().enumerate() {
+        push_places(mask_of(block, &bit), base + number * 64, found);
+    }
+    push_places(mask_of(rest, &bit), base + blocks.len() * 64, found);
+}
+
+/// [`find_bits`] where few numbers are found: eight are decided at once.
+#[inline(always)]
+fn find_sparse<T: Copy>(ids: &[T], bit: impl Fn(T) -> u64 + Copy, base: usize, found: &mut Vec<u32>) {
     let (blocks, rest) = ids.as_chunks::<8>();
     for (number, block) in blocks.iter().enumerate() {
-        let bits = block.map(&bit);
-        if bits.iter().fold(0, |any, bit| any | bit) & 1 == 0 {
-            continue;
+        if block.iter().fold(0, |any, id| any | bit(*id)) & 1 == 1 {
+            push_found(block, bit, base + number * 8, found);
         }
-        let places = (number as u32 * 8..).zip(bits).filter(|(_, bit)| bit & 1 == 1);
-        found.extend(places.map(|(place, _)| place));
     }
-    let places = (blocks.len() as u32 * 8..).zip(rest).filter(|(_, id)| bit(**id) & 1 == 1);
-    found.extend(places.map(|(place, _)| place));
+    push_places(mask_of(rest, &bit), base + blocks.len() * 8, found);
+}
+
+/// Kept out of the loop over blocks, most of which have none.
+#[inline(never)]
+fn push_found<T: Copy>(ids: &[T; 8], bit: impl Fn(T) -> u64, base: usize, found: &mut Vec<u32>) {
+    push_places(mask_of(ids, &bit), base, found);
+}
+
+/// The lowest bits of at most 64 numbers' `bit`.
+#[inline(always)]
+fn mask_of<T: Copy>(ids: &[T], bit: &impl Fn(T) -> u64) -> u64 {
+    ids.iter().enumerate().fold(0, |mask, (index, id)| mask | (bit(*id) & 1) << index)
+}
+
+/// Appends the indices of the bits of `mask`, counted from `base`.
+#[inline(always)]
+fn push_places(mut mask: u64, base: usize, found: &mut Vec<u32>) {
+    if mask == 0 {
+        return;
+    }
+    // The length is known, so that each place is stored without a check for room.
+    found.extend((0..mask.count_ones()).map(|_| {
+        let place = base as u32 + mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        place
+    }));
 }
 
 /// Plain implementation of [`find_narrow`], over the ids from `start` on.
@@ -90,7 +140,7 @@ fn find_plain(ids: &[u16], start: usize, ranges: &[(u16, u16)], found: &mut Vec<
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::find_plain;
+    use super::{find_plain, push_places};
 
     /// Scan with AVX-512. A number is in a range if its wrapping distance from the low end is at most the
     /// range's length.
@@ -111,7 +161,7 @@ mod x86 {
                 let high = _mm512_cmple_epu16_mask(_mm512_sub_epi16(second, lows[range]), spans[range]);
                 mask |= u64::from(low & empty[range]) | u64::from(high & empty[range]) << 32;
             }
-            push(mask, number * 64, found);
+            push_places(mask, number * 64, found);
         }
         find_plain(ids, ids.len() - rest.len(), &ranges, found);
     }
@@ -138,17 +188,9 @@ mod x86 {
             }
             // Packing works on register halves, so the quarters come out as 0, 2, 1, 3.
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(hits[0], hits[1]));
-            push(u64::from(_mm256_movemask_epi8(packed) as u32), number * 32, found);
+            push_places(u64::from(_mm256_movemask_epi8(packed) as u32), number * 32, found);
         }
         find_plain(ids, ids.len() - rest.len(), &ranges, found);
-    }
-
-    #[inline(always)]
-    fn push(mut mask: u64, base: usize, found: &mut Vec<u32>) {
-        while mask != 0 {
-            found.push(base as u32 + mask.trailing_zeros());
-            mask &= mask - 1;
-        }
     }
 }
 
@@ -162,8 +204,11 @@ mod tests {
         #[test]
         fn every_form_finds_what_the_plain_one_does(
             ids in proptest::collection::vec(prop_oneof![0u16..20, any::<u16>()], 0..300),
+            repeated in prop_oneof![Just(1usize), Just(30)],
             ranges in proptest::collection::vec(prop_oneof![(0u16..20, 0u16..20), any::<(u16, u16)>()], 0..=RANGES),
         ) {
+            // More than one piece, where what was found before decides.
+            let ids = ids.repeat(repeated);
             let mut plain = Vec::new();
             find_plain(&ids, 0, &ranges, &mut plain);
             let mut found = Vec::new();

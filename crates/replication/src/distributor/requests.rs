@@ -3,13 +3,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{ClusterState, DropHorizon, NodeFailure, NodeKey, RowContent, UnfinishedRow};
 use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 
 use super::Modify;
 use super::batches::{BatchParts, PartId};
-use super::event::{DecidedModification, DropHorizon, RequestError, RequestTicket, UnfinishedRow};
+use super::event::{DecidedModification, RequestError, RequestTicket};
 use super::lanes::DocumentLanes;
-use crate::{ClusterState, NodeFailure, NodeKey, RowContent};
 
 /// Identifies an operation of a client while it is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

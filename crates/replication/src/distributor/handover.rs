@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{ClusterState, NodeKey, NodeRequest, ReportedReplica};
 use millrace_document::Timestamp;
 
 use super::buckets::{OwnedBucket, TrackedReplica};
@@ -14,7 +15,6 @@ use super::requests::{ClientRequestKind, RequestId, RequestStage};
 use super::{DistributorEffect, RequestError};
 use crate::confirmation::lapse;
 use crate::owners::BucketOwners;
-use crate::{ClusterState, NodeKey, NodeRequest, ReportedReplica};
 
 /// Minimum distance in microseconds from the newest known timestamp to the first one of a new owner; the
 /// maximum is twice as large. The previous owner can have assigned timestamps that no serving node has seen;

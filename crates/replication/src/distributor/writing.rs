@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{
+    DropHorizon, NodeFailure, NodeKey, NodeResponse, ReplicaOrigin, ReplicatedRow, ReportedReplica,
+    RowContent, UnfinishedRow,
+};
 use millrace_document::{DocumentVersion, Timestamp, WriteRefusal};
 
 use super::batches::PartId;
@@ -15,11 +19,9 @@ use super::requests::{
     RequestId, RequestStage, UnconditionalRow,
 };
 use super::{
-    ClientWrite, DecidedModification, DistributorEffect, DocumentChange, DropHorizon, DurableWrite, Modify,
-    RequestError, UnfinishedRow,
+    ClientWrite, DecidedModification, DistributorEffect, DocumentChange, DurableWrite, Modify, RequestError,
 };
 use crate::owners::BucketOwners;
-use crate::{NodeFailure, NodeKey, NodeResponse, ReplicaOrigin, ReplicatedRow, ReportedReplica, RowContent};
 
 impl ClientRequests {
     /// True if an operation waits for this node to make its row durable, as one of this bucket.

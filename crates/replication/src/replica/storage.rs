@@ -1,7 +1,8 @@
 use millrace_bucket::BucketId;
+use millrace_cluster::{
+    ClusterState, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica,
+};
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
-
-use crate::{ClusterState, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica};
 
 /// Storage of a node's replicas. Every change is durable when a method returns without an error. All methods
 /// may be called from several threads.

@@ -6,7 +6,7 @@
 //! ```
 //! # use std::collections::VecDeque;
 //! # use std::time::Duration;
-//! use millrace_cluster::distributor::{Distributor, DistributorEffect, DistributorEvent, Settings};
+//! use millrace_replication::distributor::{Distributor, DistributorEffect, DistributorEvent, Settings};
 //! use millrace_cluster::{Incarnation, MachineTime, NodeKey};
 //!
 //! # fn now() -> MachineTime { MachineTime { monotonic: Duration::ZERO, wall_us: 0 } }
@@ -68,8 +68,7 @@ mod writing;
 
 pub use event::{
     BoxedModify, ClientRead, ClientWrite, DecidedModification, DecisionId, DistributorEffect,
-    DistributorEvent, DocumentChange, DropHorizon, DurableWrite, Modify, RequestError, RequestTicket,
-    UnfinishedRow,
+    DistributorEvent, DocumentChange, DurableWrite, Modify, RequestError, RequestTicket,
 };
 pub use figures::{DistributorMetrics, EndedOperations, OperationProgress, OperationView};
 pub use machine::Distributor;

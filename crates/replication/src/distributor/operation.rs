@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{NodeKey, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReportedReplica};
 
 use super::DistributorEffect;
 use super::buckets::{OwnedBucket, TrackedReplica};
 use super::machine::Distributor;
 use super::peers::RequestPurpose;
 use crate::checkers::{BucketAction, OperationProposal};
-use crate::{NodeKey, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReportedReplica};
 
 /// Invariant of running operations: a state in which the bucket is not kept ends all of them.
 const KNOWN: &str = "a bucket is known while an operation runs on it";

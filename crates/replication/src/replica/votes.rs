@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use millrace_cluster::{ClusterState, NodeKey, SupersededState};
+
 use crate::confirmation::lapse;
-use crate::{ClusterState, NodeKey, SupersededState};
 
 /// Promises of a node to others, made by confirming their state.
 ///
@@ -56,7 +57,7 @@ impl PromisedVotes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_state;
+    use crate::test_state::test_state;
 
     #[test]
     fn a_vote_binds_until_it_has_lapsed_while_who_got_it_does_not_serve() {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{DropHorizon, MachineTime, RowContent};
 use millrace_document::{DocumentGroup, DocumentId, DropScope, DroppedScope, Timestamp};
 
-use super::event::{DropHorizon, RequestError};
+use super::event::RequestError;
 use super::machine::Distributor;
 use super::requests::{ClientRequest, ClientRequestKind, RequestId, RequestStage, UnconditionalRow};
-use crate::{MachineTime, RowContent};
 
 /// Time for which a client may examine the documents that it drops.
 const CLAIM: Duration = Duration::from_secs(10);

@@ -4,8 +4,7 @@
 use std::fmt;
 
 use millrace_bucket::BucketId;
-
-use crate::NodeKey;
+use millrace_cluster::NodeKey;
 
 /// A replica, as a checker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

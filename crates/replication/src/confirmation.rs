@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{ClusterState, NodeKey};
+use millrace_cluster::{ClusterState, NodeKey};
 
 /// Time until which a node may act by its cluster state.
 ///
@@ -9,7 +9,7 @@ use crate::{ClusterState, NodeKey};
 /// the last interval, either coordination reported that no state is newer, or a majority of *all* nodes of
 /// the state reported that they have none newer. All nodes count, not only those that serve: two sides of a
 /// split then never both have a majority, as long as no state takes a majority of an earlier one out of
-/// service that may still act by it (see [`SupersededState`](crate::SupersededState)).
+/// service that may still act by it (see [`SupersededState`](millrace_cluster::SupersededState)).
 ///
 /// The time when the question was sent counts, not the arrival of the answer: an answer may have been delayed
 /// for long.
@@ -84,7 +84,7 @@ impl StateConfirmation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_state;
+    use crate::test_state::test_state;
 
     #[test]
     fn a_majority_of_all_nodes_or_coordination_confirms_for_one_interval() {

@@ -1,6 +1,8 @@
 //! Reads: the choice of a replica to ask, and reading documents for clients and for modifications.
 
 use millrace_bucket::BucketId;
+use millrace_cluster::reindexing::BucketHolders;
+use millrace_cluster::{ClusterVersion, MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
 use millrace_document::{DocumentVersion, Timestamp};
 
 use super::buckets::OwnedBucket;
@@ -8,7 +10,6 @@ use super::machine::Distributor;
 use super::peers::RequestPurpose;
 use super::requests::{ClientRequest, ClientRequestKind, ModificationInput, RequestId, RequestStage};
 use super::{ClientRead, DistributorEffect, DurableWrite, RequestError};
-use crate::{ClusterVersion, MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
 
 /// Destination of a query about a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,28 @@ impl Distributor {
     pub fn readers(&self, bucket: BucketId, route: &ReadRoute) -> Vec<NodeKey> {
         let complete = self.buckets.get(&bucket).map(OwnedBucket::complete).unwrap_or_default();
         if complete.contains(&route.node) { complete } else { vec![route.node] }
+    }
+
+    /// Nodes that have a bucket of this distributor, once every serving node has reported its replicas: an
+    /// owner goes on with the bucket before a node that has come back has done that, which may have
+    /// documents that the others do not have.
+    ///
+    /// # Errors
+    /// This is not known now.
+    pub fn holders(&mut self, bucket: BucketId, now: MachineTime) -> Result<BucketHolders, NoRoute> {
+        let version = self.version().ok_or(NoRoute::NotYet)?;
+        if !self.unheard.is_empty() {
+            return Err(NoRoute::NotYet);
+        }
+        let newest = self.newest();
+        match self.route(bucket, now) {
+            Ok(route) => {
+                let nodes = self.readers(bucket, &route);
+                Ok(BucketHolders { version, nodes, full: route.full, newest })
+            }
+            Err(NoRoute::Nothing) => Ok(BucketHolders { version, nodes: Vec::new(), full: true, newest }),
+            Err(other) => Err(other),
+        }
     }
 
     /// Approximate number of documents in a bucket: the number in its fullest replica at the last report.

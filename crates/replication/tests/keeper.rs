@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::replica::{KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest,
     NodeResponse, NodeState, PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence,
     RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
+use millrace_replication::replica::{KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
 
 /// The keeper of node 1, in its run 5, in a cluster of three nodes.
 struct KeeperConversation {

@@ -1,19 +1,19 @@
 //! Number of writes per second that one distributor orders: three replicas each, without network and storage.
 //!
-//! `cargo run --profile quick -p millrace-cluster --example figures`
+//! `cargo run --profile quick -p millrace-replication --example figures`
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::distributor::{
-    ClientWrite, Distributor, DistributorEffect, DistributorEvent, DocumentChange, RequestTicket, Settings,
-};
 use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply,
     NodeRequest, NodeResponse, NodeState, ReplicaDistribution,
 };
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
+use millrace_replication::distributor::{
+    ClientWrite, Distributor, DistributorEffect, DistributorEvent, DocumentChange, RequestTicket, Settings,
+};
 
 const WRITES: u64 = 1_000_000;
 /// Number of writes that a shell finds waiting at each turn.

@@ -3,13 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp, WriteRefusal};
-use serde::{Deserialize, Serialize};
-
-use crate::message::shared_content;
-use crate::{
-    ClusterState, ClusterVersion, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent,
+use millrace_cluster::{
+    ClusterState, ClusterVersion, DropHorizon, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence,
+    UnfinishedRow,
 };
+use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp, WriteRefusal};
 
 /// Identifies a request of a client; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,20 +74,6 @@ pub enum DocumentChange {
     Finish(UnfinishedRow),
 }
 
-/// A time up to which all rows of a group in a bucket are on its replicas, and a claim on the group: rows of
-/// clients that come from now on are later, and no document of the group is rewritten.
-///
-/// A client that decides on a drop from the contents of a replica takes the horizon first, examines the
-/// replica, and drops up to the horizon: rows that arrive meanwhile are not affected. The distributor refuses
-/// the drop once the claim has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DropHorizon {
-    /// Time of the horizon.
-    pub until: Timestamp,
-    /// Identifies the claim at its distributor.
-    pub claim: u64,
-}
-
 /// Decides on the new state of a document from its newest version, which may be a removal; `None` if it never
 /// existed, or has been forgotten.
 pub type Modify =
@@ -104,19 +88,6 @@ pub enum DecidedModification {
     Remove,
     /// The document stays unchanged.
     Nothing,
-}
-
-/// A row that may have reached some replicas when its bucket got another owner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UnfinishedRow {
-    /// Its bucket.
-    pub bucket: BucketId,
-    /// Content of the row.
-    #[serde(deserialize_with = "shared_content")]
-    pub content: Arc<RowContent>,
-    /// Version of the document on which the decision was based, 0 if there was none: the row may be written
-    /// only if no other version has been written since. `None`: it does not depend on an earlier version.
-    pub base: Option<Timestamp>,
 }
 
 impl fmt::Debug for DocumentChange {

@@ -3,6 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{
+    ClusterState, ClusterVersion, FenceRefusal, Incarnation, MachineTime, NodeKey, NodeReply, NodeRequest,
+    NodeResponse,
+};
 use millrace_document::Timestamp;
 
 use super::buckets::Buckets;
@@ -15,10 +19,6 @@ use super::{RequestError, Settings};
 use crate::clock::HybridClock;
 use crate::confirmation::StateConfirmation;
 use crate::owners::BucketOwners;
-use crate::{
-    ClusterState, ClusterVersion, FenceRefusal, Incarnation, MachineTime, NodeKey, NodeReply, NodeRequest,
-    NodeResponse,
-};
 
 /// The owner's side of the buckets that a node owns. See the module for how it is driven.
 pub struct Distributor {

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::distributor::{
-    ClientWrite, DecidedModification, Distributor, DistributorEffect, DistributorEvent, DocumentChange,
-    RequestTicket, Settings,
-};
 use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey,
     NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaDistribution, RowContent,
 };
 use millrace_document::{DocumentId, Timestamp};
+use millrace_replication::distributor::{
+    ClientWrite, DecidedModification, Distributor, DistributorEffect, DistributorEvent, DocumentChange,
+    RequestTicket, Settings,
+};
 
 /// State with a letter for each node: up, or in maintenance.
 fn state(version: u64, letters: &str) -> Arc<ClusterState> {

@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{NodeKey, ReplicaOrigin, ReportedReplica};
 
 use super::requests::RequestId;
-use crate::{NodeKey, ReplicaOrigin, ReportedReplica};
 
 /// A replica on a serving node, as far as the owner knows.
 #[derive(Debug, Clone)]

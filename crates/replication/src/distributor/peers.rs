@@ -2,11 +2,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{ClusterVersion, NodeKey, NodeRequest, ReplicatedRow, RequestFence};
 
 use super::batches::PartId;
 use super::requests::RequestId;
 use super::{DistributorEffect, Settings};
-use crate::{ClusterVersion, NodeKey, NodeRequest, ReplicatedRow, RequestFence};
 
 /// Purpose of a request to a node.
 #[derive(Debug, Clone)]

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{
-    ClientWrite, DecidedModification, Distributor, DistributorEffect, DistributorEvent, DocumentChange,
-    DropHorizon, DurableWrite, RequestError, RequestTicket, Settings, UnfinishedRow,
-};
 use millrace_cluster::{
-    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey,
-    NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica,
-    RequestFence, RowContent,
+    ClusterState, ClusterVersion, DropHorizon, Incarnation, MachineTime, NodeEntry, NodeFailure,
+    NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaContent,
+    ReplicaDistribution, ReportedReplica, RequestFence, RowContent, UnfinishedRow,
 };
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
+use millrace_replication::distributor::{
+    ClientWrite, DecidedModification, Distributor, DistributorEffect, DistributorEvent, DocumentChange,
+    DurableWrite, RequestError, RequestTicket, Settings,
+};
 
 const ME: NodeKey = NodeKey(0);
 

@@ -3,15 +3,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{
+    ClusterState, ClusterVersion, FenceRefusal, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, PullMode, ReplicatedRow, RequestFence, RowContent,
+};
 use millrace_document::Timestamp;
 
 use super::StorageWork;
 use super::votes::PromisedVotes;
 use crate::owners::BucketOwners;
-use crate::{
-    ClusterState, ClusterVersion, FenceRefusal, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply,
-    NodeRequest, NodeResponse, PullMode, ReplicatedRow, RequestFence, RowContent,
-};
 
 /// Identifies a request that waits for its reply; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -236,7 +236,8 @@ impl ReplicaKeeper {
         }
     }
 
-    /// Version to register as [`NodeRegistration::adopted`](crate::controller::NodeRegistration::adopted).
+    /// Version to register as
+    /// [`NodeRegistration::adopted`](millrace_cluster::controller::NodeRegistration::adopted).
     pub fn adopted(&self) -> ClusterVersion {
         self.adopted
     }

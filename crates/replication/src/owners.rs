@@ -2,8 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-
-use crate::{ClusterState, NodeKey};
+use millrace_cluster::{ClusterState, NodeKey};
 
 /// Owners of buckets by one state. Each is computed once: rows ask for them thousands of times a second.
 pub(crate) struct BucketOwners {

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{
+    ClusterState, NodeFailure, NodeKey, NodeResponse, ReplicaContent, ReplicatedRow, ReportedReplica,
+};
 use millrace_document::{DocumentId, Timestamp};
 
 use super::ReplicaStorage;
-use crate::{
-    ClusterState, NodeFailure, NodeKey, NodeResponse, ReplicaContent, ReplicatedRow, ReportedReplica,
-};
 
 /// Storage work that a [`Keeper`](super::ReplicaKeeper) requests.
 #[derive(Debug, Clone)]
@@ -74,7 +74,9 @@ impl StorageWork {
                 Ok(version) => NodeResponse::Document(version),
                 Err(failure) => NodeResponse::Failed(failure),
             },
-            StorageWork::Create(bucket) => done(storage.create(bucket, crate::ReplicaOrigin::Incomplete)),
+            StorageWork::Create(bucket) => {
+                done(storage.create(bucket, millrace_cluster::ReplicaOrigin::Incomplete))
+            }
             StorageWork::Complete { bucket, expected } => {
                 done(expect(storage, bucket, expected).and_then(|()| storage.complete(bucket)))
             }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
 
-use crate::NodeKey;
 use crate::checkers::{OperationPriority, OperationProposal};
 
 /// Sequence number of the first operation without a waiting caller: operations with one have lower numbers.

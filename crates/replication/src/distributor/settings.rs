@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use millrace_cluster::REMOVALS_COMPARED;
+
 /// Limits and intervals of a [`Distributor`](super::Distributor).
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -39,14 +41,6 @@ pub struct Settings {
     pub operations_max: usize,
 }
 
-impl Settings {
-    /// Minimum time for which every node must remember removals and drops: twice [`Settings::removals`], and
-    /// as long again for differing clocks and for a node that prunes before another does.
-    pub fn remembered_min(&self) -> Duration {
-        self.removals * 3
-    }
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Settings {
@@ -57,7 +51,7 @@ impl Default for Settings {
             retry: Duration::from_millis(50),
             hold: Duration::from_secs(2),
             compare: Duration::from_secs(4),
-            removals: Duration::from_secs(24 * 3600),
+            removals: REMOVALS_COMPARED,
             operation_retry: Duration::from_secs(1),
             requests_max: 65_536,
             request_bytes_max: 256 << 20,
