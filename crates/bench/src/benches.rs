@@ -15,6 +15,8 @@ mod feed_stream;
 mod feed_tail;
 mod grouping;
 mod heal;
+mod index_apply;
+mod index_scan;
 mod maxsim;
 mod model;
 mod model_feed;
@@ -157,6 +159,8 @@ pub const BENCHES: &[Benchmark] = &[
     drop::BENCH,
     restart::MEMORY,
     restart::START,
+    index_apply::BENCH,
+    index_scan::BENCH,
     placement::BENCH,
     scan_large::BENCH,
     moving::BENCH,

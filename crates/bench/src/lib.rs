@@ -25,6 +25,8 @@ mod embedders;
 mod engine;
 mod error;
 mod floor;
+mod index_peer;
+mod index_rows;
 pub mod limit;
 mod load;
 mod mailbox;

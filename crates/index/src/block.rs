@@ -40,6 +40,32 @@ impl BlockPosition {
     /// Reads the next record: its key is in [`BlockPosition::key`], its value is returned. `Ok(None)` at the
     /// end, `Err` if the block is not one.
     pub fn next<'b>(&mut self, block: &'b [u8]) -> Result<Option<&'b [u8]>, Malformed> {
+        Ok(self.read(block)?.map(|(_, value)| value))
+    }
+
+    /// Reads on to the first record whose key is `wanted` or above it, as [`BlockPosition::next`] does;
+    /// `Ok(None)` if all are below. Called at the start of a block.
+    ///
+    /// A record that shares more with the one before it than that one shares with `wanted` is below `wanted`
+    /// as well. So most keys are not compared.
+    pub fn seek<'b>(&mut self, block: &'b [u8], wanted: &[u8]) -> Result<Option<&'b [u8]>, Malformed> {
+        let mut matched = 0;
+        while let Some((shared, value)) = self.read(block)? {
+            if shared > matched {
+                continue;
+            }
+            let (key, wanted) = (&self.key[shared..], &wanted[shared..]);
+            let common = key.iter().zip(wanted).take_while(|(one, other)| one == other).count();
+            if key[common..] >= wanted[common..] {
+                return Ok(Some(value));
+            }
+            matched = shared + common;
+        }
+        Ok(None)
+    }
+
+    /// Reads the next record; returns its value, and the length that its key shares with the one before.
+    fn read<'b>(&mut self, block: &'b [u8]) -> Result<Option<(usize, &'b [u8])>, Malformed> {
         let mut rest = &block[self.offset..];
         if rest.is_empty() {
             return Ok(None);
@@ -53,9 +79,38 @@ impl BlockPosition {
         self.key.truncate(shared);
         self.key.extend_from_slice(suffix);
         self.offset = block.len() - rest.len();
-        Ok(Some(value))
+        Ok(Some((shared, value)))
     }
 }
 
 /// Bytes that are not a block.
+#[derive(Debug)]
 pub(crate) struct Malformed;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seek_ends_where_reading_on_would() {
+        let mut keys: Vec<Vec<u8>> = ["", "a", "ab", "abab", "abb", "b", "ba", "bb"].map(Vec::from).into();
+        let wanted: Vec<Vec<u8>> = keys
+            .iter()
+            .flat_map(|key| ["", "a", "b", "c"].map(|end| [key, end.as_bytes()].concat()))
+            .collect();
+        while !keys.is_empty() {
+            let mut builder = BlockBuilder::default();
+            keys.iter().for_each(|key| builder.add(key, key));
+            for wanted in &wanted {
+                let mut position = BlockPosition::default();
+                let found = position.seek(&builder.bytes, wanted).expect("the block is one");
+                let expected = keys.iter().find(|key| *key >= wanted).map(Vec::as_slice);
+                assert_eq!(found, expected, "{wanted:?} in {keys:?}");
+                if found.is_some() {
+                    assert_eq!(Some(&position.key[..]), expected);
+                }
+            }
+            keys.remove(keys.len() / 2);
+        }
+    }
+}

@@ -69,20 +69,31 @@ struct RunCursor<R> {
 
 impl<R: SectionRecord> RunCursor<R> {
     fn new(run: &Arc<IndexRun>, from: &[u8], keep: bool) -> Result<Self, Error> {
-        let next = run.block_of(R::SECTION, from).unwrap_or(0);
         let mut cursor = RunCursor {
             run: Arc::clone(run),
             block: Arc::from([]),
-            next,
+            next: run.block_of(R::SECTION, from).unwrap_or(0),
             position: BlockPosition::default(),
             record: None,
             keep,
         };
-        cursor.advance()?;
-        while cursor.record.is_some() && cursor.position.key[..] < *from {
-            cursor.advance()?;
+        if cursor.next < run.parts(R::SECTION).len() {
+            cursor.open_next()?;
+            let found = cursor.position.seek(&cursor.block, from).map_err(|_| cursor.malformed())?;
+            match found {
+                Some(value) => cursor.record = Some(R::decode(value).ok_or_else(|| cursor.malformed())?),
+                None => cursor.advance()?,
+            }
         }
         Ok(cursor)
+    }
+
+    /// Goes to the start of the next block.
+    fn open_next(&mut self) -> Result<(), Error> {
+        self.block = self.run.block(R::SECTION, self.next, self.keep)?;
+        self.next += 1;
+        self.position = BlockPosition::default();
+        Ok(())
     }
 
     fn malformed(&self) -> Error {
@@ -107,11 +118,7 @@ impl<R: SectionRecord> SectionCursor<R> for RunCursor<R> {
                     self.record = None;
                     return Ok(());
                 }
-                None => {
-                    self.block = self.run.block(R::SECTION, self.next, self.keep)?;
-                    self.next += 1;
-                    self.position = BlockPosition::default();
-                }
+                None => self.open_next()?,
             }
         }
     }
@@ -120,7 +127,7 @@ impl<R: SectionRecord> SectionCursor<R> for RunCursor<R> {
 /// Pass over several sources. Of records with one key it returns that of the newest source: a copy writes
 /// none that the records of before forbid.
 pub(crate) struct RunMergeCursor<'a, R> {
-    /// The newest source first.
+    /// The newest source first; those that have ended are left out.
     sources: Vec<Box<dyn SectionCursor<R> + 'a>>,
 }
 
@@ -142,25 +149,33 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
         for run in runs.iter().rev() {
             sources.push(Box::new(RunCursor::<R>::new(run, from, keep)?));
         }
+        sources.retain(|source| source.current().is_some());
         Ok(RunMergeCursor { sources })
     }
 
     /// Writes the next key to `key`, and returns its newest record; `None` at the end.
     pub fn next(&mut self, key: &mut Vec<u8>) -> Result<Option<R>, Error> {
-        let lowest = self.sources.iter().filter_map(|source| source.current()).map(|(key, _)| key).min();
-        let Some(lowest) = lowest else { return Ok(None) };
+        let currents =
+            self.sources.iter().enumerate().filter_map(|(at, source)| Some((source.current()?, at)));
+        // Of equal keys the first, which is the newest.
+        let Some(((lowest, record), first)) =
+            currents.min_by(|((one, _), _), ((other, _), _)| one.cmp(other))
+        else {
+            return Ok(None);
+        };
         key.clear();
         key.extend_from_slice(lowest);
-        let mut newest: Option<R> = None;
-        for source in &mut self.sources {
-            let Some((_, record)) = source.current().filter(|(other, _)| *other == &key[..]) else {
-                continue;
-            };
-            if newest.is_none() {
-                newest = Some(record.clone());
+        let newest = record.clone();
+        let mut ended = false;
+        for (at, source) in self.sources.iter_mut().enumerate().skip(first) {
+            if at == first || source.current().is_some_and(|(other, _)| other == &key[..]) {
+                source.advance()?;
+                ended |= source.current().is_none();
             }
-            source.advance()?;
         }
-        Ok(newest)
+        if ended {
+            self.sources.retain(|source| source.current().is_some());
+        }
+        Ok(Some(newest))
     }
 }

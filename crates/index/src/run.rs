@@ -248,16 +248,11 @@ impl IndexRun {
         let block = self.block(RunSection::Documents, number, true)?;
         let mut position = BlockPosition::default();
         let malformed = || Error::damaged(&self.path, "a block");
-        while let Some(value) = position.next(&block).map_err(|_| malformed())? {
-            match position.key[..].cmp(key) {
-                std::cmp::Ordering::Less => {}
-                std::cmp::Ordering::Equal => {
-                    return DocumentRecord::read(value).map(Some).ok_or_else(malformed);
-                }
-                std::cmp::Ordering::Greater => break,
-            }
+        let value = position.seek(&block, key).map_err(|_| malformed())?;
+        match value.filter(|_| position.key == key) {
+            Some(value) => DocumentRecord::read(value).map(Some).ok_or_else(malformed),
+            None => Ok(None),
         }
-        Ok(None)
     }
 
     /// Reads every byte, and checks it.

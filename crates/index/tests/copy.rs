@@ -61,9 +61,23 @@ enum CopyStep {
     Apply(u8, u64, BTreeSet<u8>),
     Replace(u8, u64, BTreeSet<u8>),
     Forget(u8),
+    /// Of these documents, until a time: a group was dropped.
+    Remove(BTreeSet<u8>, u64),
     Flush,
-    Merge,
+    /// Removals of before this time may be forgotten, as far as no version of then can come again.
+    Merge(u64),
     Reopen,
+}
+
+impl CopyStep {
+    /// Time of the version that it brings.
+    fn timestamp(&self) -> Option<u64> {
+        match self {
+            CopyStep::Apply(_, timestamp, _) | CopyStep::Replace(_, timestamp, _) => Some(*timestamp),
+            CopyStep::Remove(_, until) => Some(*until),
+            CopyStep::Forget(_) | CopyStep::Flush | CopyStep::Merge(_) | CopyStep::Reopen => None,
+        }
+    }
 }
 
 fn steps() -> impl Strategy<Value = Vec<CopyStep>> {
@@ -71,8 +85,11 @@ fn steps() -> impl Strategy<Value = Vec<CopyStep>> {
     let apply = version().prop_map(|(of, timestamp, keys)| CopyStep::Apply(of, timestamp, keys));
     let replace = version().prop_map(|(of, timestamp, keys)| CopyStep::Replace(of, timestamp, keys));
     let forget = (0..12_u8).prop_map(CopyStep::Forget);
+    let group = prop::collection::btree_set(0..12_u8, 1..6);
+    let remove = (group, 1..40_u64).prop_map(|(documents, until)| CopyStep::Remove(documents, until));
+    let merge = prop_oneof![2 => Just(0), 1 => 1..40_u64].prop_map(CopyStep::Merge);
     prop::collection::vec(
-        prop_oneof![12 => apply, 3 => replace, 2 => forget, 3 => Just(CopyStep::Flush), 2 => Just(CopyStep::Merge), 1 => Just(CopyStep::Reopen)],
+        prop_oneof![12 => apply, 3 => replace, 2 => forget, 2 => remove, 3 => Just(CopyStep::Flush), 2 => merge, 1 => Just(CopyStep::Reopen)],
         1..120,
     )
 }
@@ -94,7 +111,11 @@ fn repeat(copy: &IndexCopy, step: &CopyStep) {
         CopyStep::Apply(of, timestamp, keys) => copy.apply(vec![change(*of, *timestamp, keys)]),
         CopyStep::Replace(of, timestamp, keys) => copy.replace(vec![change(*of, *timestamp, keys)]),
         CopyStep::Forget(of) => copy.forget(&[document(*of)]),
-        CopyStep::Flush | CopyStep::Merge | CopyStep::Reopen => Ok(0),
+        CopyStep::Remove(documents, until) => {
+            let documents: Vec<_> = documents.iter().map(|number| document(*number)).collect();
+            copy.remove(&documents, *until)
+        }
+        CopyStep::Flush | CopyStep::Merge(_) | CopyStep::Reopen => Ok(0),
     };
     outcome.expect("it fits");
 }
@@ -103,6 +124,17 @@ fn apply_to_model(model: &mut Model, of: u8, timestamp: u64, keys: &BTreeSet<u8>
     let known = model.entry(of).or_default();
     if known.0 < timestamp {
         *known = (timestamp, keys.clone());
+    }
+}
+
+fn remove_from_model(model: &mut Model, documents: &BTreeSet<u8>, until: u64) {
+    for number in documents {
+        if let Some(known) = model.get_mut(number)
+            && known.0 <= until
+            && !known.1.is_empty()
+        {
+            *known = (until, BTreeSet::new());
+        }
     }
 }
 
@@ -119,8 +151,13 @@ proptest! {
     fn a_copy_is_what_a_map_says(steps in steps(), page in 1..5_usize) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut copy = open(directory.path()).expect("a copy");
-        let (mut model, mut since) = (Model::new(), Vec::new());
+        let (mut model, mut since): (_, Vec<CopyStep>) = (Model::new(), Vec::new());
+        // Versions of before this time come no more.
+        let mut forgotten = 0;
         for step in steps {
+            if step.timestamp().is_some_and(|timestamp| timestamp < forgotten) {
+                continue;
+            }
             repeat(&copy, &step);
             since.push(step.clone());
             match step {
@@ -131,7 +168,13 @@ proptest! {
                     copy.flush(1, false).expect("the disk takes it");
                     since.clear();
                 }
-                CopyStep::Merge => drop(copy.merge(0).expect("the runs are sound")),
+                CopyStep::Remove(documents, until) => remove_from_model(&mut model, &documents, until),
+                CopyStep::Merge(before) => {
+                    // What is applied again after a crash is not forgotten.
+                    let repeated = since.iter().filter_map(CopyStep::timestamp).min().unwrap_or(u64::MAX);
+                    forgotten = forgotten.max(before.min(repeated));
+                    copy.merge(before.min(repeated)).expect("the runs are sound");
+                }
                 CopyStep::Reopen => {
                     drop(copy);
                     copy = open(directory.path()).expect("a copy");

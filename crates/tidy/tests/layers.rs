@@ -14,7 +14,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 27] = [
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["codec", "render"]),
     ("clap", &["bench", "server"]),
-    ("fjall", &["store"]),
+    ("fjall", &["bench", "store"]),
     ("h2", &["gateway"]),
     ("html2text", &["mail"]),
     ("hyper", &["remote", "gateway", "client", "coordination", "bench", "server"]),
