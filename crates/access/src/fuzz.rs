@@ -14,6 +14,7 @@ const KEYS: &str =
 pub fn credentials(text: &str) {
     let sources = |access: Option<&str>, keys: Option<&str>| KeyringSources {
         access_file: access.map(str::to_owned),
+        cluster_file: None,
         token_keys: keys.map(|keys| TokenKeySet::File(keys.to_owned())),
         audience: "millrace".to_owned(),
     };

@@ -24,6 +24,9 @@ pub struct AccessFile {
     /// Ids (`jti`) of signed tokens that are refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
+    /// Ids of API keys that are refused, whichever file has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revoked: Vec<String>,
     /// API keys.
     #[serde(rename = "key", skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyRecord>,
@@ -38,9 +41,46 @@ impl AccessFile {
         let wrong = |reason: String| Error::File { file: FILE, reason };
         let file: AccessFile =
             toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        file.check()?;
+        Ok(file)
+    }
+
+    /// Adds a key.
+    ///
+    /// # Errors
+    /// [`Error::File`]: its values are wrong, or there are two keys of its name. Nothing is added.
+    pub fn add(&mut self, key: KeyRecord) -> Result<(), Error> {
+        self.keys.push(key);
+        self.check().inspect_err(|_| drop(self.keys.pop()))
+    }
+
+    /// Revokes a key, also one that is in another file. Returns true if it was in this one.
+    pub fn revoke(&mut self, id: &str) -> bool {
+        let before = self.keys.len();
+        self.keys.retain(|key| key.id != id);
+        if !self.revoked.iter().any(|revoked| revoked == id) {
+            self.revoked.push(id.to_owned());
+        }
+        self.keys.len() < before
+    }
+
+    /// Joins the keys of a node with those of its cluster, which count for more.
+    fn joined(own: AccessFile, mut shared: AccessFile) -> AccessFile {
+        let is_shared = |id: &String| shared.keys.iter().any(|key| key.id == *id);
+        let is_revoked =
+            |id: &String| [&own.revoked, &shared.revoked].into_iter().flatten().any(|revoked| revoked == id);
+        let keys = own.keys.iter().filter(|key| !is_shared(&key.id)).chain(&shared.keys);
+        let keys: Vec<KeyRecord> = keys.filter(|key| !is_revoked(&key.id)).cloned().collect();
+        shared.denied.extend(own.denied);
+        AccessFile { keys, ..shared }
+    }
+
+    /// Checks the values.
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |reason: String| Error::File { file: FILE, reason };
         let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
         let mut ids = BTreeSet::new();
-        for key in &file.keys {
+        for key in &self.keys {
             key.check().map_err(|error| wrong(error.to_string()))?;
             if !ids.insert(&key.id) {
                 return Err(wrong(format!("two keys have the id '{}'; remove one", key.id)));
@@ -52,7 +92,7 @@ impl AccessFile {
                 return Err(wrong(format!("'{}' {reason}", key.name)));
             }
         }
-        Ok(file)
+        Ok(())
     }
 
     /// Returns the text of the file.
@@ -81,6 +121,8 @@ pub enum TokenKeySet {
 pub struct KeyringSources {
     /// API keys and deny list; `None` if there is no such file.
     pub access_file: Option<String>,
+    /// API keys and deny list that the nodes of a cluster share; `None` if there are none.
+    pub cluster_file: Option<String>,
     /// Keys of signed tokens; `None` if the server accepts none.
     pub token_keys: Option<TokenKeySet>,
     /// Required audience of signed tokens.
@@ -114,14 +156,17 @@ impl Keyring {
     /// # Errors
     /// [`Error::File`].
     pub fn parse(sources: &KeyringSources) -> Result<Self, Error> {
-        let file = sources.access_file.as_deref().map(AccessFile::parse).transpose()?;
+        let [file, shared] = [&sources.access_file, &sources.cluster_file]
+            .map(|text| text.as_deref().map(AccessFile::parse).transpose());
+        let (file, shared) = (file?, shared?);
         let tokens = match &sources.token_keys {
             Some(TokenKeySet::File(text)) => Some(TokenKeys::parse(text, &sources.audience)?),
             Some(TokenKeySet::Published(text)) => Some(TokenKeys::parse_published(text, &sources.audience)?),
             Some(TokenKeySet::Awaited) | None => None,
         };
-        let is_open = file.is_none() && sources.token_keys.is_none();
-        let AccessFile { denied, keys } = file.unwrap_or_default();
+        let is_open = file.is_none() && shared.is_none() && sources.token_keys.is_none();
+        let AccessFile { denied, keys, .. } =
+            AccessFile::joined(file.unwrap_or_default(), shared.unwrap_or_default());
         let keys = keys.into_iter().map(|key| {
             let caller = RequestCaller {
                 name: key.name.as_str().into(),
@@ -168,6 +213,11 @@ impl Keyring {
     /// Reasons for which keys of a published set are not used, each with its key.
     pub fn passed_over(&self) -> &[String] {
         self.tokens.as_ref().map_or(&[], TokenKeys::passed_over)
+    }
+
+    /// Returns true if there is an API key of this id.
+    pub fn has_key(&self, id: &str) -> bool {
+        self.keys.contains_key(id)
     }
 
     /// Names of the API keys.

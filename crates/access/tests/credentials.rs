@@ -63,6 +63,7 @@ impl Signers {
     fn keyring(&self, access_file: Option<&str>) -> Keyring {
         Keyring::parse(&KeyringSources {
             access_file: access_file.map(str::to_owned),
+            cluster_file: None,
             token_keys: Some(TokenKeySet::File(self.keys().to_string())),
             audience: "millrace".to_owned(),
         })
@@ -408,4 +409,37 @@ proptest::proptest! {
     fn no_text_is_a_credential(text in "(mr_[a-z2-7]{0,13}_[A-Za-z0-9_-]{0,44}|[A-Za-z0-9_-]{0,9}(\\.[A-Za-z0-9_-]{0,9}){0,4}|.{0,40})") {
         millrace_access::fuzz::credentials(&text);
     }
+}
+
+#[test]
+fn keys_of_a_cluster_are_joined_with_those_of_a_node() {
+    let key = |byte: u8| ApiKey::of_random(&[byte; ApiKey::RANDOM_BYTES]);
+    let (own, both, shared, gone) = (key(1), key(2), key(3), key(4));
+    let file = |keys: &[&ApiKey]| AccessFile {
+        keys: keys.iter().map(|key| KeyRecord { name: key.id().to_owned(), ..record(key) }).collect(),
+        ..AccessFile::default()
+    };
+    let of_node = file(&[&own, &both, &gone]);
+    let mut of_cluster = file(&[&both]);
+    of_cluster.add(file(&[&shared]).keys.remove(0)).expect("another id and name");
+    of_cluster.add(file(&[&shared]).keys.remove(0)).expect_err("the same id");
+    assert!(!of_cluster.revoke(gone.id()), "it is in the file of the node");
+    let keyring = |of_cluster: Option<&AccessFile>| {
+        let sources = KeyringSources {
+            access_file: Some(of_node.text().expect("it can be written")),
+            cluster_file: of_cluster.map(|file| file.text().expect("it can be written")),
+            ..KeyringSources::default()
+        };
+        Keyring::parse(&sources).expect("both are well formed")
+    };
+    let accepts = |keyring: &Keyring, key: &ApiKey| {
+        keyring.caller(Some(&format!("Bearer {}", key.text())), NOW).is_ok()
+    };
+    let keys = [&own, &both, &shared, &gone];
+    assert_eq!(keys.map(|key| accepts(&keyring(None), key)), [true, true, false, true]);
+    assert_eq!(keys.map(|key| accepts(&keyring(Some(&of_cluster)), key)), [true, true, true, false]);
+    assert!(of_cluster.revoke(shared.id()) && of_cluster.revoke(both.id()));
+    assert_eq!(keys.map(|key| accepts(&keyring(Some(&of_cluster)), key)), [true, false, false, false]);
+    let empty = KeyringSources { cluster_file: Some(String::new()), ..KeyringSources::default() };
+    assert!(!Keyring::parse(&empty).expect("it is empty").is_open(), "a cluster with keys is closed");
 }

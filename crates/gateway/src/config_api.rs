@@ -3,6 +3,7 @@
 //! There is one tenant and one application, both `default`; the longer paths with environment, region and
 //! instance lead to it too, with any names.
 
+mod access_keys;
 mod content;
 mod converge;
 mod deploy;
@@ -35,6 +36,9 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/application/v2/tenant/{*path}", axum::routing::any(handle))
         .route("/application/v2/tenant/", axum::routing::any(handle))
         .route("/application/v2/host/{name}", axum::routing::get(host))
+        .route("/access/v1/key", axum::routing::any(access_keys::handle))
+        .route("/access/v1/key/", axum::routing::any(access_keys::handle))
+        .route("/access/v1/key/{name}", axum::routing::any(access_keys::handle))
         .route("/index/v1", axum::routing::any(indexes::handle))
         .route("/index/v1/{*path}", axum::routing::any(indexes::handle))
         .route("/index/v1/", axum::routing::any(indexes::handle))

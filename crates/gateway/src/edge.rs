@@ -40,7 +40,7 @@ use millrace_access::PortKind;
 
 pub(crate) use self::admission::caller_of;
 pub(crate) use self::cors::shared_with;
-pub(crate) use self::credentials::CredentialDesk;
+pub(crate) use self::credentials::{CredentialDesk, SHARED_KEYS};
 pub use self::credentials::{CredentialFiles, TokenKeySource};
 pub(crate) use self::declared::DeclarationObstacle;
 pub use self::fault::EdgeNameFault;

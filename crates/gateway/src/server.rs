@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 
 use crate::data_port::DataPort;
-use crate::edge::{RequestGuard, guard};
+use crate::edge::{RequestGuard, SHARED_KEYS, guard};
 use crate::elastic_api::ElasticApi;
 use crate::{GatewayState, PortError, Settings, config_api, http};
 use millrace_node::Node;
@@ -133,7 +133,9 @@ impl NodeServer {
                 move || state.declared_clients().is_some_and(|clients| clients.has_certificates());
             tls.asking(certificate, Arc::new(is_wanted))
         });
-        let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever());
+        let state = Arc::clone(&self.state);
+        let shared = move || state.cluster().member()?.notes().remove(SHARED_KEYS).map(|note| note.value);
+        let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever(shared));
         let door = ElasticApi::new(Arc::clone(&self.state));
         let elastic = serve_elastic(ElasticServing {
             listener: self.elastic,

@@ -166,6 +166,7 @@ impl Settings {
         let credentials = CredentialFiles {
             access: data_dir.join("access.toml"),
             is_access_required: false,
+            of_cluster: data_dir.join("access-cluster.toml"),
             token_keys: None,
             audience: "millrace".to_owned(),
         };

@@ -59,7 +59,7 @@ impl CommandLine {
 }
 
 /// Commands that do not talk to a node: they do not have the options of its address.
-const ALONE: [&str; 6] = ["serve", "token", "doctor", "corpus", "demo", "completions"];
+const ALONE: [&str; 5] = ["serve", "doctor", "corpus", "demo", "completions"];
 
 /// The error with the command's usage as shown by its help. By default the usage lists every flag with an
 /// environment variable, as if it were required.
@@ -316,6 +316,7 @@ Examples:
 Examples:
   millrace token create operator --deploy --admin --read --write
   millrace token create ann-laptop --group ann --read --write --expires 90d
+  millrace token create ann-phone --group ann --read --cluster    # for all nodes of a cluster that runs
   millrace token list
   millrace token revoke hx3k5mzq2w4r
 

@@ -42,7 +42,7 @@ fn run(cli: CommandLine, output: &CommandOutput) -> Result<ExitCode, Error> {
     match cli.command {
         MillraceCommand::Serve(arguments) => commands::serve::run(&arguments),
         MillraceCommand::Doctor(arguments) => commands::doctor::run(&arguments, output),
-        MillraceCommand::Token(command) => commands::token::run(&command, output),
+        MillraceCommand::Token(command) => wait(commands::token::run(&node, &command, output)),
         MillraceCommand::Completions(arguments) => Ok(commands::completions::run(&arguments)),
         MillraceCommand::Corpus(arguments) => Ok(commands::corpus::run(&arguments)),
         MillraceCommand::Demo(arguments) => wait(commands::demo::run(&arguments, output)),

@@ -350,6 +350,7 @@ impl ServeArguments {
         }
         let credentials = CredentialFiles {
             is_access_required: given.access_file.is_some(),
+            of_cluster: defaults.credentials.of_cluster,
             access: given.access_file.unwrap_or(defaults.credentials.access),
             token_keys: parsed("token-keys", given.token_keys.as_deref().map(str::parse).transpose())?,
             audience: given.token_audience.unwrap_or(defaults.credentials.audience),

@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use millrace_access::{
-    DeclaredClients, Error as AccessError, Keyring, KeyringSources, RequestCaller, RequestCredentials,
-    TokenKeySet,
+    AccessFile, DeclaredClients, Error as AccessError, Keyring, KeyringSources, RequestCaller,
+    RequestCredentials, TokenKeySet,
 };
+use millrace_env::{RealDisk, replace_file};
 use millrace_node::metrics::MetricGauge;
 
 use super::published::{PublishedKeys, TokenKeyUrl, TokenKeyUrlFault};
 use crate::PortError;
+
+/// Name of the note in coordination that has the API keys and the deny list of a cluster.
+pub(crate) const SHARED_KEYS: &str = "api-keys";
 
 /// Time between two looks at the files.
 const RENEWAL: Duration = Duration::from_secs(1);
@@ -27,6 +31,8 @@ pub struct CredentialFiles {
     pub access: PathBuf,
     /// True if that file may not be absent: a setting names it.
     pub is_access_required: bool,
+    /// API keys and deny list of the cluster, as this node has last received them from coordination.
+    pub of_cluster: PathBuf,
     /// Keys of signed tokens (JSON Web Key Set), if the server accepts such tokens.
     pub token_keys: Option<TokenKeySource>,
     /// Required audience of signed tokens.
@@ -57,7 +63,10 @@ impl FromStr for TokenKeySource {
 impl CredentialFiles {
     /// Returns true if there are credentials, so that requests need one.
     pub fn is_given(&self) -> bool {
-        self.token_keys.is_some() || self.is_access_required || self.access.exists()
+        self.token_keys.is_some()
+            || self.is_access_required
+            || self.access.exists()
+            || self.of_cluster.exists()
     }
 
     /// Reads the files. The file of API keys may be absent, unless a setting names it. Keys that are
@@ -72,6 +81,11 @@ impl CredentialFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_access_required => None,
             Err(error) => return Err(failed(&self.access, error)),
         };
+        let cluster_file = match fs::read_to_string(&self.of_cluster) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(&self.of_cluster, error)),
+        };
         let token_keys = match &self.token_keys {
             None => None,
             Some(TokenKeySource::Url(_)) => Some(TokenKeySet::Awaited),
@@ -80,7 +94,7 @@ impl CredentialFiles {
                 Some(TokenKeySet::File(text))
             }
         };
-        Ok(KeyringSources { access_file, token_keys, audience: self.audience.clone() })
+        Ok(KeyringSources { access_file, cluster_file, token_keys, audience: self.audience.clone() })
     }
 }
 
@@ -136,19 +150,28 @@ impl CredentialDesk {
         caller
     }
 
+    /// Returns true if this node accepts an API key of this id.
+    pub(crate) fn has_key(&self, id: &str) -> bool {
+        self.keyring.load().1.has_key(id)
+    }
+
     /// Names of the API keys.
     pub(crate) fn key_names(&self) -> Vec<String> {
         self.keyring.load().1.names().map(str::to_owned).collect()
     }
 
-    /// Loads the files again whenever they change. If that fails, the keyring in use stays: a damaged or
+    /// Loads the files again whenever they change, and the keys that the cluster shares, as `shared` returns
+    /// them; `None` as long as they were not received. If that fails, the keyring in use stays: a damaged or
     /// removed file never opens the server.
-    pub(crate) async fn renew_forever(self: Arc<Self>) {
+    pub(crate) async fn renew_forever(
+        self: Arc<Self>,
+        shared: impl Fn() -> Option<Arc<[u8]>> + Send + 'static,
+    ) {
         let mut last_failure = String::new();
         loop {
             tokio::time::sleep(RENEWAL).await;
-            let desk = Arc::clone(&self);
-            let renewed = tokio::task::spawn_blocking(move || desk.renew()).await;
+            let (desk, shared) = (Arc::clone(&self), shared());
+            let renewed = tokio::task::spawn_blocking(move || desk.renew(shared.as_deref())).await;
             let failure = match renewed {
                 Ok(Ok(())) => String::new(),
                 Ok(Err(error)) => error.to_string(),
@@ -164,7 +187,20 @@ impl CredentialDesk {
         }
     }
 
-    fn renew(&self) -> Result<(), PortError> {
+    /// Keeps the keys of the cluster in a file, so that they are valid after a restart without coordination.
+    fn keep(&self, shared: &[u8]) -> Result<(), PortError> {
+        let path = &self.files.of_cluster;
+        let failed = |source| PortError::CredentialFile { path: path.clone(), source };
+        let text = std::str::from_utf8(shared).map_err(|error| failed(io::Error::other(error)))?;
+        if self.keyring.load().0.cluster_file.as_deref() == Some(text) && path.exists() {
+            return Ok(());
+        }
+        AccessFile::parse(text)?;
+        replace_file(&RealDisk, path, shared).map_err(failed)
+    }
+
+    fn renew(&self, shared: Option<&[u8]>) -> Result<(), PortError> {
+        shared.map_or(Ok(()), |shared| self.keep(shared))?;
         let sources = sources(&self.files, self.published.as_deref())?;
         let current = self.keyring.load();
         if sources == current.0 {
@@ -173,6 +209,10 @@ impl CredentialDesk {
         if sources.access_file.is_none() && current.0.access_file.is_some() {
             let source = io::Error::new(io::ErrorKind::NotFound, "it was removed while the server runs");
             return Err(PortError::CredentialFile { path: self.files.access.clone(), source });
+        }
+        if sources.cluster_file.is_none() && current.0.cluster_file.is_some() {
+            let source = io::Error::new(io::ErrorKind::NotFound, "it was removed while the server runs");
+            return Err(PortError::CredentialFile { path: self.files.of_cluster.clone(), source });
         }
         let keyring = parsed(&sources)?;
         self.keyring.store(Arc::new((sources, keyring)));

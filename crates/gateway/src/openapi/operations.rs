@@ -396,6 +396,12 @@ const INDEXES: &[ApiOperation] = &[
     config("POST", "/index/v1/{cluster}/{name}/{action}", "Builds, rebuilds or verifies an index"),
 ];
 
+const ACCESS: &[ApiOperation] = &[
+    config("GET", "/access/v1/key", "Lists the API keys of the cluster"),
+    config("POST", "/access/v1/key", "Adds an API key to the cluster, by its record with a hash").body(JSON),
+    config("DELETE", "/access/v1/key/{key}", "Revokes an API key on all nodes"),
+];
+
 const CLUSTER: &[ApiOperation] = &[
     both("GET", "/cluster/v2/", "Lists the content clusters").takes(&["recursive"]),
     both("GET", "/cluster/v2/{cluster}", "Describes a content cluster").takes(&["recursive"]),
@@ -456,6 +462,7 @@ pub(super) const SECTIONS: &[ApiSection] = &[
     ApiSection { name: "Elasticsearch's interfaces", page: "elastic.md", operations: ELASTIC },
     ApiSection { name: "Deployment", page: "operations.md", operations: DEPLOYMENT },
     ApiSection { name: "Indexes", page: "indexes.md", operations: INDEXES },
+    ApiSection { name: "API keys of a cluster", page: "security.md", operations: ACCESS },
     ApiSection { name: "Cluster", page: "operations.md", operations: CLUSTER },
     ApiSection { name: "Status and metrics", page: "operations.md", operations: STATUS },
     ApiSection { name: "Page", page: "page.md", operations: PAGE },

@@ -27,6 +27,9 @@ pub struct TokenDirectory {
     /// The file of keys, if it is not access.toml in the data directory.
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_FILE")]
     pub access_file: Option<PathBuf>,
+    /// Use the keys that all nodes of a cluster share, by a node that runs (--config-url), instead of a file.
+    #[arg(long, conflicts_with = "access_file")]
+    pub cluster: bool,
 }
 
 #[derive(Args)]

@@ -5,26 +5,65 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use hyper::Method;
 use millrace_access::{AccessFile, AccessRight, ApiKey, CallerLimits, KeyRecord};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::cli::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
+use crate::cli::{NodeArguments, TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::error::Error;
 use crate::output::CommandOutput;
 
+/// Path of the keys of a cluster.
+const KEYS: &str = "/access/v1/key";
+
+/// Timeout of a request about them.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A key without its hash.
+#[derive(Serialize, Deserialize)]
+struct ListedKey {
+    id: String,
+    name: String,
+    rights: Vec<AccessRight>,
+    groups: Vec<String>,
+    users: Vec<u64>,
+    expires: Option<u64>,
+    limits: CallerLimits,
+}
+
+impl From<KeyRecord> for ListedKey {
+    fn from(key: KeyRecord) -> Self {
+        let KeyRecord { id, name, rights, groups, users, expires, limits, .. } = key;
+        ListedKey { id, name, rights, groups, users, expires, limits }
+    }
+}
+
 /// Creates, lists or revokes API keys.
-pub fn run(command: &TokenCommand, output: &CommandOutput) -> Result<ExitCode, Error> {
+pub async fn run(
+    node: &NodeArguments,
+    command: &TokenCommand,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     match command {
-        TokenCommand::Create(creation) => create(creation, output),
-        TokenCommand::List(directory) => list(directory, output),
-        TokenCommand::Revoke(revocation) => revoke(revocation, output),
+        TokenCommand::Create(creation) => create(node, creation, output).await,
+        TokenCommand::List(directory) => list(node, directory, output).await,
+        TokenCommand::Revoke(revocation) => revoke(node, revocation, output).await,
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn create(creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error> {
+/// Sends a request about the keys of a cluster.
+async fn ask(node: &NodeArguments, request: OutgoingRequest) -> Result<Value, Error> {
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
+    Ok(client.patient(PATIENCE).send(request).await?.checked()?.json())
+}
+
+async fn create(node: &NodeArguments, creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error> {
     let named = [creation.read, creation.write, creation.deploy, creation.admin];
     let rights = AccessRight::ALL.into_iter().zip(named).filter(|(_, is_named)| *is_named);
     let rights: Vec<AccessRight> = rights.map(|(right, _)| right).collect();
@@ -55,10 +94,20 @@ fn create(creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error>
             fed_bytes: creation.fed_bytes_max,
         },
     };
-    let path = file_of(&creation.directory);
-    let mut file = read(&path)?;
-    file.keys.push(record);
-    write(&path, &file)?;
+    let can_deploy = match creation.directory.cluster {
+        true => {
+            let body = serde_json::to_vec(&record).expect("a record has names for keys");
+            ask(node, OutgoingRequest::new(Method::POST, KEYS).body("application/json", body)).await?;
+            true
+        }
+        false => {
+            let path = file_of(&creation.directory);
+            let mut file = read(&path)?;
+            file.keys.push(record);
+            write(&path, &file)?;
+            file.keys.iter().any(|key| key.rights.contains(&AccessRight::Deploy))
+        }
+    };
     if is_without_rights {
         eprintln!(
             "note: the key has no rights of its own (--read, --write, --deploy, --admin): it has those that the application gives to \
@@ -66,55 +115,63 @@ fn create(creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error>
             creation.name
         );
     }
-    if !file.keys.iter().any(|key| key.rights.contains(&AccessRight::Deploy)) {
+    if !can_deploy {
         eprintln!("note: no key may deploy; create one: millrace token create operator --deploy --admin");
     }
     output.print(|| key.text(), &json!({ "id": key.id(), "name": creation.name, "token": key.text() }));
     Ok(())
 }
 
-fn list(directory: &TokenDirectory, output: &CommandOutput) -> Result<(), Error> {
-    let file = read(&file_of(directory))?;
-    let shown = |key: &KeyRecord| {
+async fn list(node: &NodeArguments, directory: &TokenDirectory, output: &CommandOutput) -> Result<(), Error> {
+    let keys = match directory.cluster {
+        true => {
+            let mut answer = ask(node, OutgoingRequest::new(Method::GET, KEYS)).await?;
+            serde_json::from_value(answer["keys"].take()).map_err(|error| {
+                Error::Argument(format!("the answer of the server is not a list of keys: {error}"))
+            })?
+        }
+        false => read(&file_of(directory))?.keys.into_iter().map(ListedKey::from).collect::<Vec<_>>(),
+    };
+    let shown = |key: &ListedKey| {
         let groups = key.groups.iter().cloned().chain(key.users.iter().map(|user| format!("n={user}")));
         let groups: Vec<String> = groups.collect();
         let rights: Vec<&str> = key.rights.iter().map(|right| right.name()).collect();
         (rights.join(","), if groups.is_empty() { "all".to_owned() } else { groups.join(",") })
     };
-    let values: Value = file
-        .keys
-        .iter()
-        .map(|key| {
-            json!({
-                "id": key.id, "name": key.name, "rights": key.rights, "groups": key.groups, "users": key.users,
-                "expires": key.expires, "limits": key.limits,
-            })
-        })
-        .collect();
+    let values = json!(keys);
     let text = || {
-        let line = |key: &KeyRecord| {
+        let line = |key: &ListedKey| {
             let (rights, groups) = shown(key);
             let expires =
                 key.expires.map_or("never".to_owned(), |time| format!("at second {time} since 1970"));
             let rights = if rights.is_empty() { "(those of the application)" } else { &rights };
             format!("{}  {}  {rights}  groups: {groups}  expires: {expires}", key.id, key.name)
         };
-        match file.keys.is_empty() {
+        match keys.is_empty() {
             true => "no keys".to_owned(),
-            false => file.keys.iter().map(line).collect::<Vec<_>>().join("\n"),
+            false => keys.iter().map(line).collect::<Vec<_>>().join("\n"),
         }
     };
     output.print(text, &values);
     Ok(())
 }
 
-fn revoke(revocation: &TokenRevocation, output: &CommandOutput) -> Result<(), Error> {
-    let path = file_of(&revocation.directory);
-    let mut file = read(&path)?;
+async fn revoke(
+    node: &NodeArguments,
+    revocation: &TokenRevocation,
+    output: &CommandOutput,
+) -> Result<(), Error> {
     let id = match ApiKey::parse(&revocation.id) {
         Some(key) => key?.id().to_owned(),
         None => revocation.id.clone(),
     };
+    if revocation.directory.cluster {
+        ask(node, OutgoingRequest::new(Method::DELETE, format!("{KEYS}/{id}"))).await?;
+        output.print(|| format!("{id} is revoked"), &json!({ "revoked": id }));
+        return Ok(());
+    }
+    let path = file_of(&revocation.directory);
+    let mut file = read(&path)?;
     let before = file.keys.len();
     file.keys.retain(|key| key.id != id);
     if file.keys.len() == before {

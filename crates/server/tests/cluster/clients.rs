@@ -23,7 +23,7 @@ fn with_clients() -> String {
 }
 
 /// Creates an API key in a file, and returns the value of its header.
-fn create(file: &str, arguments: &[&str]) -> &'static str {
+pub fn create(file: &str, arguments: &[&str]) -> &'static str {
     let made = Command::new(MILLRACE)
         .args(["token", "create", "--access-file", file])
         .args(arguments)
@@ -33,13 +33,13 @@ fn create(file: &str, arguments: &[&str]) -> &'static str {
     format!("Bearer {}", String::from_utf8_lossy(&made.stdout).trim()).leak()
 }
 
-fn ask(server: &TestServer, base: &str, token: &'static str, request: OutgoingRequest) -> u16 {
+pub fn ask(server: &TestServer, base: &str, token: &'static str, request: OutgoingRequest) -> u16 {
     let request = if token.is_empty() { request } else { request.header(AUTHORIZATION, token) };
     server.send(base, HttpProtocol::Http1, request).status.as_u16()
 }
 
 /// Two nodes with certificates for each other, and more settings.
-fn two_nodes(etcd: &TestEtcd, more: &[(&str, &str)]) -> Vec<TestServer> {
+pub fn two_nodes(etcd: &TestEtcd, more: &[(&str, &str)]) -> Vec<TestServer> {
     let authority = TestAuthority::new();
     let start = |name: &str| {
         let files = authority.sign(&TestCertificate::default());

@@ -6,6 +6,7 @@ mod clients;
 mod full_disk;
 mod groups;
 mod indexes;
+mod keys;
 mod large_group;
 mod lives;
 mod load;

@@ -1,0 +1,134 @@
+//! API keys of a cluster, at `/access/v1/key`: they are kept in coordination, and all nodes accept them.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hyper::StatusCode;
+use millrace_access::{AccessFile, KeyRecord, RequestCaller, WantedGroups};
+use millrace_node::Error;
+use millrace_node::cluster::ClusterMember;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::render;
+use crate::edge::{SHARED_KEYS, caller_of};
+use crate::{GatewayState, http};
+
+/// First part of the paths.
+const PATH: &str = "/access/v1/key";
+
+/// Number of attempts at a change, while others change the keys.
+const ATTEMPTS: usize = 5;
+
+pub(super) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+    route(&node, request).await.unwrap_or_else(|error| render(&error))
+}
+
+async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, Error> {
+    let caller = caller_of(&request)?;
+    caller.permit(WantedGroups::All)?;
+    let path = request.uri().path().to_owned();
+    let id = path.strip_prefix(PATH).unwrap_or_default().trim_matches('/');
+    let method = request.method().as_str().to_owned();
+    let member = member_of(node)?;
+    match (id, method.as_str()) {
+        ("", "GET") => {
+            let keys: Vec<Value> = shared_file(&*member)?.0.keys.iter().map(shown).collect();
+            Ok(http::json(StatusCode::OK, &json!({ "keys": keys })))
+        }
+        ("", "POST") => {
+            let (parts, body) = request.into_parts();
+            let body = http::read_body(node, &parts.headers, body, node.query_bounds()).await?;
+            let record: KeyRecord = serde_json::from_slice(&body).map_err(|error| {
+                Error::BadRequest(format!("the body is not the record of a key: {error}"))
+            })?;
+            check_rights(&caller, &record)?;
+            let answer = json!({ "id": record.id, "name": record.name });
+            change(&*member, |file| {
+                file.add(record.clone()).map_err(|error| Error::BadRequest(error.to_string()))
+            })
+            .await?;
+            Ok(http::json(StatusCode::OK, &answer))
+        }
+        ("", _) => Err(Error::MethodNotAllowed { method, allowed: "GET, POST" }),
+        (id, "DELETE") => {
+            let is_known = node.credentials().has_key(id);
+            change(&*member, |file| match file.revoke(id) || is_known {
+                true => Ok(()),
+                false => Err(Error::NotFound(format!("the cluster has no key '{id}'; list its keys"))),
+            })
+            .await?;
+            Ok(http::json(StatusCode::OK, &json!({ "revoked": id })))
+        }
+        (_, _) => Err(Error::MethodNotAllowed { method, allowed: "DELETE" }),
+    }
+}
+
+/// Membership of a node whose cluster can share keys.
+fn member_of(node: &GatewayState) -> Result<Arc<dyn ClusterMember>, Error> {
+    let Some(member) = node.cluster().member() else {
+        return Err(Error::BadRequest(
+            "this node runs alone: its keys are in access.toml; use millrace token without --cluster"
+                .to_owned(),
+        ));
+    };
+    match node.settings().trust {
+        Some(_) => Ok(Arc::clone(member)),
+        None => Err(Error::BadRequest(
+            "the nodes of this cluster have no certificates for each other, so that they would refuse each other once there are \
+             keys; start them with --peer-tls-authority, --peer-tls-certificate and --peer-tls-key"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Checks that the caller has each right that a key gets: otherwise it could give itself more.
+fn check_rights(caller: &RequestCaller, record: &KeyRecord) -> Result<(), Error> {
+    for right in &record.rights {
+        caller.check_right(&[*right])?;
+    }
+    Ok(())
+}
+
+/// Keys of the cluster, as far as this node has received them, with the number of their last change.
+fn shared_file(member: &dyn ClusterMember) -> Result<(AccessFile, Option<u64>), Error> {
+    let Some(note) = member.notes().remove(SHARED_KEYS) else { return Ok((AccessFile::default(), None)) };
+    let text = String::from_utf8_lossy(&note.value);
+    Ok((AccessFile::parse(&text).map_err(unreadable)?, Some(note.changed)))
+}
+
+fn unreadable(error: millrace_access::Error) -> Error {
+    Error::Internal(format!("the keys of the cluster: {error}"))
+}
+
+/// Changes the keys of the cluster.
+///
+/// # Errors
+/// [`Error::Unsettled`]: coordination cannot be reached; the keys may have been changed nevertheless.
+async fn change(
+    member: &dyn ClusterMember,
+    change: impl Fn(&mut AccessFile) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for _ in 0..ATTEMPTS {
+        let (mut file, changed) = shared_file(member)?;
+        change(&mut file)?;
+        let notes = vec![(SHARED_KEYS.to_owned(), Some(file.text().map_err(unreadable)?.into_bytes()))];
+        let (sender, answer) = oneshot::channel();
+        // The receiver waits for the answer.
+        member.note((SHARED_KEYS, changed), notes, Box::new(move |written| drop(sender.send(written))));
+        let left = |_| Error::Unsettled("this node is not part of the cluster any more".to_owned());
+        if answer.await.map_err(left)?? {
+            return Ok(());
+        }
+    }
+    Err(Error::Unsettled("others change the keys at the same time; try again".to_owned()))
+}
+
+/// A key without its hash.
+fn shown(key: &KeyRecord) -> Value {
+    json!({
+        "id": key.id, "name": key.name, "rights": key.rights, "groups": key.groups, "users": key.users,
+        "expires": key.expires, "limits": key.limits,
+    })
+}
