@@ -182,9 +182,16 @@ fn check_alone(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error> {
     }
 }
 
-/// Routing value that counts: the one of the request, or the only group of the caller.
-fn routing_for(door: &ElasticDoor, routing: Option<&str>) -> Option<String> {
-    let only = || door.caller.only_group().and_then(routing_of);
+/// Routing value that counts: the one of the request, or the only group of the caller where the id does not
+/// say another.
+fn routing_for(
+    door: &ElasticDoor,
+    binding: &TypeBinding,
+    id: Option<&str>,
+    routing: Option<&str>,
+) -> Option<String> {
+    let has_own = id.is_some_and(|id| binding.whole_id(id).is_some());
+    let only = || door.caller.only_group().filter(|_| !has_own).and_then(routing_of);
     routing.map(str::to_owned).or_else(only)
 }
 

@@ -130,7 +130,10 @@ async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Respons
             let is_unsettled = matches!(error, Error::Unsettled(_));
             let retry_after = error.retry_after();
             let mut response = written(ElasticDoor::refuse(&shown, error));
-            response.headers_mut().extend(retry_after.map(|after| (RETRY_AFTER, after)));
+            if let Some(after) = retry_after {
+                // In place of the one that all refusals of this status have.
+                response.headers_mut().insert(RETRY_AFTER, after);
+            }
             if is_unsettled {
                 forwarding::unsettled(response.headers_mut());
             }

@@ -433,8 +433,8 @@ impl<'a> ParameterReader<'a> {
     }
 }
 
-/// True for the text of a JSON list or object. A grouping request may open with an annotation, but ends with a
-/// parenthesis.
+/// True for the text of a JSON list or object. A grouping request may open with an annotation, but ends with
+/// a parenthesis.
 fn is_json_text(text: &str) -> bool {
     let text = text.trim();
     text.starts_with(['{', '[']) && !text.ends_with(')')

@@ -316,7 +316,7 @@ Examples:
 Examples:
   millrace token create operator --deploy --admin --read --write
   millrace token create ann-laptop --group ann --read --write --expires 90d
-  millrace token create ann-phone --group ann --read --cluster    # for all nodes of a cluster that runs
+  millrace token create ann-phone --group ann --read --cluster   # cluster-wide
   millrace token list
   millrace token revoke hx3k5mzq2w4r
 
@@ -402,7 +402,7 @@ pub struct FeedArguments {
 
 #[derive(Args)]
 pub struct QueryArguments {
-    /// Parameters as NAME=VALUE; text that begins with 'select' is the parameter yql.
+    /// Words to search for (the parameter query), or YQL that begins with 'select'; parameters as NAME=VALUE.
     #[arg(required = true)]
     pub parameters: Vec<String>,
     #[command(flatten)]

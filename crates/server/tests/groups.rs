@@ -137,7 +137,15 @@ fn a_group_is_exported_deleted_and_restored() {
     let found = ran(server.millrace(&["--format", "json", "query", yql, "--group", "a/b c"]));
     let found: Value = serde_json::from_str(&found).expect("JSON");
     assert_eq!(found["root"]["fields"]["totalCount"], 2, "{found}");
-    ran(server.millrace(&["remove", "id:n:note::2", "--group", "a/b c"]));
+    let words = ran(server.millrace(&["--format", "json", "query", "title:x", "--group", "a/b c"]));
+    let found: Value = serde_json::from_str(&words).expect("JSON");
+    assert_eq!(found["root"]["fields"]["totalCount"], 1, "{found}");
+    let told = |again: &str| {
+        let removed = server.millrace(&["remove", "id:n:note::2", "--group", "a/b c"]);
+        assert!(removed.status.success(), "{again}");
+        String::from_utf8_lossy(&removed.stderr).contains("did not exist")
+    };
+    assert_eq!(["first", "again"].map(told), [false, true]);
     assert_eq!(server.get("/group/v1/a%2Fb%20c").1["documents"], 1);
 }
 

@@ -4,7 +4,6 @@ mod support;
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
@@ -91,15 +90,14 @@ fn send(server: &TestServer, token: &str, request: OutgoingRequest) -> ClientAns
     server.send(&server.url(), HttpProtocol::Http1, request.header(AUTHORIZATION, token))
 }
 
-/// Waits until the server accepts a key. It looks at the file each second.
+/// Waits until the server asks for credentials and accepts a key. It looks at the file each second, and until
+/// then takes all requests from its own machine.
 fn until_known(server: &TestServer, token: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while send(server, token, OutgoingRequest::new(Method::GET, "/document/v1/n/note/group/ann/0")).status
-        == 401
-    {
-        assert!(Instant::now() < deadline, "the server does not use the changed credentials");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let path = "/document/v1/n/note/group/ann/0";
+    support::poll("the server uses the changed credentials", || {
+        let known = send(server, token, OutgoingRequest::new(Method::GET, path)).status;
+        server.get(path).0 == 401 && known != 401
+    });
 }
 
 /// A table with one note.

@@ -22,7 +22,7 @@ pub(crate) fn find(
     routing: Option<&str>,
 ) -> Result<Option<StoredSource>, Error> {
     check_alone(door, binding)?;
-    let id = binding.document_id(id, routing_for(door, routing).as_deref())?;
+    let id = binding.document_id(id, routing_for(door, binding, Some(id), routing).as_deref())?;
     door.caller.permit(id.group())?;
     door.caller.admit_group(id.group())?;
     let found = door.node.store().get(&id)?;
@@ -68,7 +68,7 @@ fn scope_of(
     routing: Option<&[String]>,
 ) -> Result<ViewScope, Error> {
     let mut groups: Vec<DocumentGroup> = match routing.unwrap_or_default() {
-        [] => routing_for(door, None).iter().map(|routing| group_of(routing)).collect(),
+        [] => routing_for(door, binding, None, None).iter().map(|routing| group_of(routing)).collect(),
         named => named.iter().map(|routing| group_of(routing)).collect(),
     };
     groups.sort();

@@ -203,6 +203,7 @@ pub(super) const PATH_PARAMETERS: &[ApiParameter] = &[
     text("function", "Function of the model"),
     text("group", "Name of the group, percent-encoded"),
     text("id", "Document's own part of its id"),
+    text("key", "Id of the API key"),
     text("model", "Model of the application"),
     text("name", "Name"),
     text("namespace", "Namespace of the documents"),

@@ -34,7 +34,8 @@ pub(super) struct ReadParameters {
 pub(super) const LIMITS_OF_PROFILES: &[&str] =
     &["grouping.globalMaxGroups", "maxHits", "maxOffset", "maxQueryItems"];
 
-/// Reads the parameters. The request line takes precedence over a JSON body, and a form over the request line.
+/// Reads the parameters. The request line takes precedence over a JSON body, and a form over the request
+/// line.
 pub(super) async fn read(
     node: &GatewayState,
     deployment: &CompiledApplication,

@@ -273,8 +273,8 @@ impl QueryProfiles {
         }
     }
 
-    /// True if the value of a parameter is the id of a profile. A type with a field without a name has a value
-    /// of its own, and so have the built-in ones.
+    /// True if the value of a parameter is the id of a profile. A type with a field without a name has a
+    /// value of its own, and so have the built-in ones.
     pub(super) fn is_reference(&self, of: &ProfileType, name: &str) -> bool {
         match self.declared(of, name, &|_| true) {
             Ok(Some(FieldType { kind: ParameterKind::Profile(None), .. })) => true,

@@ -90,18 +90,25 @@ async fn write(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes a document.
+/// Removes a document, and says if there was none: a slip in an id should be seen.
 pub async fn remove(
     node: &NodeArguments,
     arguments: &RemoveArguments,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let mut request = OutgoingRequest::new(Method::DELETE, document_path(&arguments.id)?);
+    let client = client(node, &arguments.within, &arguments.patience)?;
+    let path = document_path(&arguments.id)?;
+    let look = OutgoingRequest::new(Method::GET, path.clone()).parameter("fieldSet", "[id]");
+    // Who may write need not be allowed to read: then it is not known.
+    let is_absent = client.send(look).await?.status == StatusCode::NOT_FOUND;
+    let mut request = OutgoingRequest::new(Method::DELETE, path);
     if let Some(condition) = &arguments.condition {
         request = request.parameter("condition", condition);
     }
-    let answer = client(node, &arguments.within, &arguments.patience)?.send(request).await?.checked()?;
-    done(&answer, &arguments.id, output);
+    let answer = client.send(request).await?.checked()?;
+    if done(&answer, &arguments.id, output) && is_absent {
+        eprintln!("note: {} did not exist", arguments.id);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

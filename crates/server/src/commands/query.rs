@@ -21,11 +21,7 @@ pub async fn run(
     arguments: &QueryArguments,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let mut parameters = Map::new();
-    for parameter in &arguments.parameters {
-        let (name, value) = named(parameter)?;
-        parameters.insert(name.to_owned(), Value::String(value.to_owned()));
-    }
+    let parameters = parameters_of(&arguments.parameters)?;
     let client = NodeClient::new(&arguments.within.url(node), HttpProtocol::Http1)?
         .patient(arguments.patience.timeout);
     let body = json!(parameters).to_string();
@@ -42,6 +38,29 @@ pub async fn run(
     output.print(|| format!("{}\nin {:.1} ms", text(&answer), elapsed.as_secs_f64() * 1e3), &answer);
     let failed = answer.pointer("/root/errors").is_some();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Parameters of a query. Words that are neither NAME=VALUE nor YQL are what a user would type into a search
+/// box: the parameter `query`.
+fn parameters_of(arguments: &[String]) -> Result<Map<String, Value>, Error> {
+    let mut parameters = Map::new();
+    let (named_ones, words): (Vec<_>, Vec<_>) =
+        arguments.iter().partition(|argument| named(argument).is_ok());
+    for argument in named_ones {
+        let (name, value) = named(argument)?;
+        parameters.insert(name.to_owned(), Value::String(value.to_owned()));
+    }
+    if words.is_empty() {
+        return Ok(parameters);
+    }
+    let words = words.into_iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+    if let Some(other) = ["query", "yql"].into_iter().find(|name| parameters.contains_key(*name)) {
+        return Err(Error::Argument(format!(
+            "'{words}' are words to search for beside the parameter {other}: write one of them, or NAME=VALUE"
+        )));
+    }
+    parameters.insert("query".to_owned(), Value::String(words));
+    Ok(parameters)
 }
 
 /// Splits a parameter of the command line into name and value.
@@ -65,5 +84,22 @@ mod tests {
         assert_eq!(named("hits=3").expect("a parameter"), ("hits", "3"));
         assert_eq!(named("SELECT * from a where b = 1").expect("YQL").0, "yql");
         assert!(named("hits").is_err());
+    }
+
+    #[test]
+    fn words_are_what_is_searched_for() {
+        let parameters = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+            parameters_of(&arguments).map(|parameters| json!(parameters).to_string())
+        };
+        assert_eq!(
+            parameters(&["budget", "hits=3", "plan"]).ok(),
+            Some(r#"{"hits":"3","query":"budget plan"}"#.into())
+        );
+        assert_eq!(parameters(&["budget plan"]).ok(), Some(r#"{"query":"budget plan"}"#.into()));
+        for beside in ["query=a", "select * from a where true"] {
+            let refused = parameters(&["budget", beside]).expect_err("two queries").to_string();
+            assert!(refused.contains("'budget'"), "{refused}");
+        }
     }
 }
