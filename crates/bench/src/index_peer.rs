@@ -93,7 +93,7 @@ impl LsmPeer {
     }
 }
 
-/// What a document had before.
+/// State of a document before a change.
 #[derive(Default)]
 struct FormerRecord<'a> {
     timestamp: u64,

@@ -85,7 +85,7 @@ pub struct BulkSplitter {
     scanned: usize,
     /// True if a document follows the last whole line.
     needs_document: bool,
-    /// True after a line that is no action: what follows it is not read.
+    /// True after a line that is not an action: what follows it is not read.
     is_broken: bool,
 }
 
@@ -190,7 +190,7 @@ impl BulkSplitter {
         self.operations > 0
     }
 
-    /// True after a line that is no action.
+    /// True after a line that is not an action.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -230,7 +230,7 @@ mod tests {
             assert_eq!(
                 batches(&broken, 8, piece),
                 [1, 1],
-                "what follows a line that is no action is not read"
+                "what follows a line that is not an action is not read"
             );
         }
         let mut splitter = BulkSplitter::new(BulkBatching { operations: 1, interval: None }, 100);

@@ -184,8 +184,9 @@ impl FuzzyAutomaton {
     const DEAD: u16 = 0;
     const START: u16 = 1;
     const UNKNOWN: u16 = u16::MAX;
-    /// Maximum size of the rows, above which states are forgotten.
-    const ROWS_MAX: usize = 1 << 20;
+    /// Maximum size of the rows in bytes, above which states are forgotten. All of an automaton takes some
+    /// five times as much, and each fuzzy word of a query has one for each thread.
+    const ROWS_MAX: usize = 1 << 16;
 
     /// Creates an automaton; `None` for a pattern that is too long, or permits too many edits.
     fn new(pattern: &Arc<FuzzyPattern>) -> Option<Self> {

@@ -154,13 +154,13 @@ fn a_stream_is_written_and_answered_while_it_comes() {
     stream.end();
     assert_eq!(stream.line(), None);
 
-    // Errors: of an item, of a line that is no action, of a body that breaks off.
+    // Errors: of an item, of a line that is not an action, of a body that breaks off.
     let mut stream = PiecewiseRequest::open(&server, "/elastic/_bulk/stream");
     stream.send("{\"index\":{\"_index\":\"note\",\"routing\":\"ann\"}}\n{\"stars\":\"x\"}\n");
     assert_eq!(stream.line(), Some(vec![400]));
     stream.send("{\"delete\":{\"_index\":\"a\",\"_id\":\"0\"}}\nno action\n{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}\n");
     assert_eq!((stream.line(), stream.line(), stream.line()), (Some(vec![200]), Some(vec![400]), None));
-    assert_eq!(count("a"), 5, "nothing is written after a line that is no action");
+    assert_eq!(count("a"), 5, "nothing is written after a line that is not an action");
     let (status, _) = server.call(Method::POST, "/elastic/_bulk/stream?batch_size=0", "{}");
     assert_eq!(status, 400);
 }

@@ -63,7 +63,7 @@ pub(crate) fn find_in_wide_table(ids: &[u32], table: &[u64], found: &mut Vec<u32
 
 /// Appends to `found` the indices in `ids` for which the lowest bit of `bit` is set, ascending.
 ///
-/// How many of the numbers before were found says which way is the faster one for the next.
+/// The share of the numbers before that was found decides which way is taken for the next.
 #[inline(always)]
 fn find_bits<T: Copy>(ids: &[T], bit: impl Fn(T) -> u64 + Copy, found: &mut Vec<u32>) {
     /// Numbers that are searched one way.
