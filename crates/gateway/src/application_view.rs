@@ -26,12 +26,17 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     let application = &deployment.application;
     let schemas = application.schemas.values().map(|schema| (schema.name.to_string(), details(schema)));
     let embedders = application.container.embedders.iter().map(|embedder| embedder.id.as_str());
+    let chains = application.container.chains.iter();
+    let of_chains = chains.filter_map(|chain| chain.asks.as_ref()).map(|asks| asks.prefix.as_str());
+    let mut parameters = application.query_profiles.parameter_names();
+    parameters.extend(of_chains);
     let warnings: &[String] = if caller.has_all_groups() { &application.warnings } else { &[] };
     let view = json!({
         "generation": deployment.generation,
         "schemas": schemas.collect::<Map<_, _>>(),
         "embedders": embedders.collect::<Vec<_>>(),
         "queryProfiles": application.query_profiles.ids().collect::<Vec<_>>(),
+        "queryParameters": parameters,
         "warnings": warnings,
     });
     http::json(StatusCode::OK, &view)

@@ -36,7 +36,8 @@ pub use item::{
     RangeBound, TermMatch, TermText, TextSyntax, TextTokenization, UserText, WeightedOperator, WordComposite,
 };
 pub use parameters::{
-    FederatedPart, QueryLimits, flatten, is_parameter, is_same_parameter, parameter_names, value_of,
+    FederatedPart, QueryLimits, flatten, is_parameter, is_read_parameter, is_same_parameter, parameter_names,
+    value_of,
 };
 pub use request::{
     CollapseOptions, GroupingDefaults, PresentationOptions, Query, QuerySortKey, QuerySources,

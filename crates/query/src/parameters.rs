@@ -88,6 +88,12 @@ pub fn is_parameter(name: &str) -> bool {
     names::is_known(name)
 }
 
+/// True if a name has an effect in every application. Others have one if a statement refers to them, as in
+/// `userInput(@name)`, or if the application reads them.
+pub fn is_read_parameter(name: &str) -> bool {
+    names::is_read(name)
+}
+
 /// Parameter of a query that was derived for some sources of a request ([`Query::federated`]): the names of
 /// all sources of the request, separated by commas. Sources, hits, offset and timeout of such a query are
 /// those of its parameters, because its statement is about the whole request.

@@ -4,6 +4,7 @@
 //! variants of a profile that match the request's dimensions, most specific first, each followed by the
 //! profiles that it inherits; the profile itself; the profiles that it inherits, from left to right.
 
+mod names;
 mod read;
 mod types;
 mod values;

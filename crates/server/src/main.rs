@@ -12,6 +12,7 @@ mod input;
 mod lines;
 mod output;
 mod overview;
+mod parameter_names;
 mod settings;
 mod standing;
 mod table_file;

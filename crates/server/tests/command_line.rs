@@ -445,6 +445,35 @@ fn a_healthy_data_directory() {
     assert!(stdout(&checked).contains("all is well"));
 }
 
+/// A slip in a name would change what is found without a trace.
+#[test]
+fn parameters_that_nothing_reads_are_refused() {
+    let server = TestServer::with_notes();
+    let profile = "<query-profile id='default'><field name='title'>%{subject}</field></query-profile>";
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let files = [
+        ("services.xml", SERVICES),
+        ("schemas/note.sd", NOTE),
+        ("search/query-profiles/default.xml", profile),
+    ];
+    write_files(directory.path(), &files);
+    assert!(server.millrace(&["deploy", &directory.path().display().to_string()]).status.success());
+    let query = |parameter: &str| {
+        let yql = "select * from note where userInput(@text)";
+        server.millrace(&["query", yql, "text=x", "streaming.groupname=ann", parameter])
+    };
+    for known in
+        ["hits=3", "Hits=3", "input.query(x)=1", "subject=x", "title=x", "title.part=x", "timeout=1s"]
+    {
+        assert!(query(known).status.success(), "{known}: {:?}", query(known));
+    }
+    for (unknown, hint) in [("hit=3", "(did you mean 'hits'?)"), ("subjct=x", "(did you mean 'subject'?)")] {
+        let answer = query(unknown);
+        let told = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert!(!answer.status.success() && told.contains(hint), "{unknown}: {told}");
+    }
+}
+
 #[test]
 fn answers_of_two_servers_are_compared() {
     let (server, other) = (TestServer::with_notes(), TestServer::with_notes());

@@ -251,6 +251,18 @@ pub(super) fn is_known(name: &str) -> bool {
         || FAMILIES.iter().any(|family| full.starts_with(family))
 }
 
+/// Prefixes of names that are read by other parts than the query API: of one source, of rank features and
+/// properties under their former names.
+const OTHER_FAMILIES: &[&str] = &["provider.", "rankfeature.", "rankproperty.", "source."];
+
+/// True for a name that some part of every node reads, whatever the application is.
+pub(super) fn is_read(name: &str) -> bool {
+    const OTHERS: [&str; 1] = ["prompt"];
+    is_known(name)
+        || OTHERS.contains(&name)
+        || after(name, OTHER_FAMILIES).is_some_and(|rest| !rest.is_empty())
+}
+
 /// Rest of a name after one of `prefixes` (in any letter case).
 pub(super) fn after<'a>(name: &'a str, prefixes: &[&str]) -> Option<&'a str> {
     prefixes.iter().find_map(|prefix| {

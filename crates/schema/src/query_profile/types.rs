@@ -25,6 +25,12 @@ pub(super) struct ProfileType {
 }
 
 impl ProfileType {
+    /// Names of its parameters, with their aliases.
+    pub(super) fn parameter_names(&self) -> impl Iterator<Item = &str> {
+        let named = self.fields.iter().flat_map(|field| std::iter::once(&field.name).chain(&field.aliases));
+        named.map(String::as_str).filter(|name| !name.is_empty())
+    }
+
     /// Names of all types that it uses.
     pub(super) fn references(&self) -> impl Iterator<Item = &str> {
         let inner = self.fields.iter().filter_map(|field| match &field.kind {

@@ -11,6 +11,7 @@ use crate::answer::text;
 use crate::cli::{NodeArguments, QueryArguments};
 use crate::error::Error;
 use crate::output::{CommandOutput, print_all};
+use crate::parameter_names;
 
 /// Result formats that are displayed; any other is for another program, and is passed through unchanged.
 const SHOWN: [&str; 2] = ["json", "default"];
@@ -21,9 +22,15 @@ pub async fn run(
     arguments: &QueryArguments,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let parameters = parameters_of(&arguments.parameters)?;
+    let mut parameters = parameters_of(&arguments.parameters)?;
     let client = NodeClient::new(&arguments.within.url(node), HttpProtocol::Http1)?
         .patient(arguments.patience.timeout);
+    parameter_names::check(&client, &parameters).await?;
+    if !output.is_json()
+        && let Some(Value::String(yql)) = parameters.get_mut("yql")
+    {
+        *yql = with_document_ids(yql);
+    }
     let body = json!(parameters).to_string();
     let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
     let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
@@ -63,6 +70,19 @@ fn parameters_of(arguments: &[String]) -> Result<Map<String, Value>, Error> {
     Ok(parameters)
 }
 
+/// A statement whose hits have the ids by which the other commands know documents, also if it lists fields:
+/// the answers for people show them instead of ids of the index.
+fn with_document_ids(yql: &str) -> String {
+    let (select, rest) = yql.trim_start().split_at_checked("select ".len()).unwrap_or_default();
+    let fields = rest.split_once(" from ").map_or("", |(fields, _)| fields);
+    let mut names = fields.split(',').map(str::trim);
+    let lists_others = !fields.is_empty() && !names.any(|name| matches!(name, "*" | "documentid"));
+    match select.eq_ignore_ascii_case("select ") && lists_others {
+        true => format!("{select}documentid, {rest}"),
+        false => yql.to_owned(),
+    }
+}
+
 /// Splits a parameter of the command line into name and value.
 pub fn named(parameter: &str) -> Result<(&str, &str), Error> {
     let yql = parameter.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("select "));
@@ -84,6 +104,19 @@ mod tests {
         assert_eq!(named("hits=3").expect("a parameter"), ("hits", "3"));
         assert_eq!(named("SELECT * from a where b = 1").expect("YQL").0, "yql");
         assert!(named("hits").is_err());
+    }
+
+    #[test]
+    fn hits_have_ids_of_documents() {
+        for (yql, expected) in [
+            ("select a, b from c where true", "select documentid, a, b from c where true"),
+            ("SELECT a from c where true", "SELECT documentid, a from c where true"),
+            ("select * from c where true", "select * from c where true"),
+            ("select documentid from c where true", "select documentid from c where true"),
+            ("sel", "sel"),
+        ] {
+            assert_eq!(with_document_ids(yql), expected);
+        }
     }
 
     #[test]
