@@ -5,6 +5,7 @@ mod cli;
 mod cluster;
 mod cluster_figures;
 mod commands;
+mod document_counts;
 mod error;
 mod file_limit;
 mod free_memory;

@@ -442,7 +442,28 @@ fn a_healthy_data_directory() {
     server.terminate();
     let checked = server.millrace(&["doctor", &server.data_dir().display().to_string()]);
     assert!(checked.status.success(), "{checked:?}");
-    assert!(stdout(&checked).contains("all is well"));
+    let told = stdout(&checked);
+    assert!(told.contains("all is well") && told.contains("1 document: 1 note"), "{told}");
+}
+
+/// Replaced and removed documents are not counted, sealed or not.
+#[test]
+fn documents_are_counted_exactly() {
+    let mut server = TestServer::with_notes();
+    let path = |name: u32| format!("/document/v1/n/note/group/ann/{name}");
+    for (name, stars) in [(1, 1), (2, 1), (3, 1), (1, 2), (2, 3)] {
+        server.put(&path(name), &format!("{{\"stars\":{stars}}}"));
+    }
+    assert!(server.millrace(&["remove", "id:n:note:g=ann:3"]).status.success());
+    let told = stdout(&server.millrace(&["status"]));
+    assert!(told.contains("documents    2 documents: 2 note"), "{told}");
+    let yql = "select stars from note where stars == 3";
+    let found = stdout(&server.millrace(&["query", yql, "streaming.groupname=ann"]));
+    assert!(found.contains("1. id:n:note:g=ann:2  ("), "the id is one that get takes: {found}");
+    server.terminate();
+    let data_dir = server.data_dir().display().to_string();
+    let told = stdout(&server.millrace(&["doctor", &data_dir]));
+    assert!(told.contains("2 documents: 2 note"), "{told}");
 }
 
 /// A slip in a name would change what is found without a trace.

@@ -1,4 +1,6 @@
-use std::collections::HashSet;
+mod documents;
+
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,8 +22,13 @@ pub struct CheckReport {
     pub files: usize,
     /// Bytes read and compared with their checksums.
     pub bytes: u64,
-    /// Versions of documents in segments.
-    pub documents: u64,
+    /// Versions of documents in segments: also those that were replaced or removed, until a merge leaves them
+    /// out.
+    pub versions: u64,
+    /// Exact number of documents of each type; `None` where something is damaged.
+    pub documents: Option<BTreeMap<String, u64>>,
+    /// True if a file cannot be read.
+    is_damaged: bool,
 }
 
 /// Something wrong in a data directory.
@@ -90,6 +97,9 @@ pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
             );
         }
     }
+    if !report.is_damaged {
+        report.documents = Some(documents::count(data_dir, &manifest)?);
+    }
     Ok(report)
 }
 
@@ -149,6 +159,7 @@ impl CheckReport {
             Error::Corrupt { path, offset, reason } => (path.clone(), Some(*offset), reason.clone()),
             other => (path, None, other.to_string()),
         };
+        self.is_damaged = true;
         self.find(path, offset, &format!("{reason}: {consequence}"), cure);
     }
 
@@ -180,7 +191,7 @@ impl CheckReport {
         match verified {
             Ok(verified) => {
                 self.bytes += verified.bytes;
-                self.documents += verified.documents;
+                self.versions += verified.documents;
             }
             Err(error) => self.add(
                 &error,

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use self::fjall::FjallTails;
+pub(crate) use self::fjall::{FjallTails, copy_directory};
 pub(crate) use log_file::LogCut;
 pub(crate) use row::{
     KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, is_removal, row_key,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::cli::DoctorArguments;
+use crate::document_counts::counted;
 use crate::error::Error;
 use crate::output::CommandOutput;
 
@@ -36,7 +37,8 @@ pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCo
         })
         .collect();
     let value = json!({
-        "repaired": repaired, "files": report.files, "bytes": report.bytes, "documents": report.documents, "findings": findings,
+        "repaired": repaired, "files": report.files, "bytes": report.bytes, "versions": report.versions,
+        "documents": report.documents, "findings": findings,
     });
     let text = || {
         let mut lines: Vec<String> = repairs
@@ -57,9 +59,10 @@ pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCo
             1 => "1 thing is wrong".to_owned(),
             count => format!("{count} things are wrong"),
         };
+        lines.extend(report.documents.as_ref().map(counted));
         lines.push(format!(
-            "{} files, {} bytes, {} versions of documents: {verdict}",
-            report.files, report.bytes, report.documents
+            "{} files, {} bytes, {} versions of documents in segments: {verdict}",
+            report.files, report.bytes, report.versions
         ));
         lines.join("\n")
     };

@@ -1,5 +1,6 @@
 //! `millrace status`.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use hyper::{Method, StatusCode};
@@ -8,6 +9,7 @@ use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{NodeArguments, PatienceArguments};
+use crate::document_counts::{self, counted};
 use crate::error::Error;
 use crate::output::CommandOutput;
 use crate::overview::ClusterOverview;
@@ -44,6 +46,7 @@ pub async fn run(
         let value = if metric["values"].get("rate").is_some() { "count" } else { "last" };
         values.insert(name.to_owned(), metric["values"][value].clone());
     }
+    let documents = document_counts::ask(&data).await?;
     let overview = match ClusterOverview::read(&config).await {
         Ok(mut overview) => {
             overview.ask_nodes().await;
@@ -56,9 +59,12 @@ pub async fn run(
     let text = || {
         let cluster = overview.as_ref().map_or_else(String::new, |overview| format!("\n{}", overview.text()));
         let health = down(health).map_or_else(String::new, |reason| format!("health       {reason}\n"));
-        format!("application  generation {generation}\n{health}{}{cluster}", told(&values, &reindexing))
+        format!(
+            "application  generation {generation}\n{health}{}{cluster}",
+            told(&values, documents.as_ref(), &reindexing)
+        )
     };
-    let mut value = json!({ "generation": generation, "health": health, "metrics": values, "reindexing": reindexing["clusters"] });
+    let mut value = json!({ "generation": generation, "health": health, "documents": documents, "metrics": values, "reindexing": reindexing["clusters"] });
     if let Some(overview) = &overview {
         value["cluster"] = overview.value();
     }
@@ -73,15 +79,28 @@ fn down(health: &Value) -> Option<String> {
 }
 
 /// Formats the metrics of a node's state, for people.
-fn told(metrics: &Map<String, Value>, reindexing: &Value) -> String {
+fn told(
+    metrics: &Map<String, Value>,
+    documents: Option<&BTreeMap<String, u64>>,
+    reindexing: &Value,
+) -> String {
     let value = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let count = |name: &str| HumanCount(value(name) as u64);
     let bytes = |name: &str| HumanBytes(value(name) as u64);
     let (hits, misses) = (value("millrace.store.cache_hits"), value("millrace.store.cache_misses"));
+    let documents = documents.map_or_else(
+        || {
+            let versions = count("content.proton.documentdb.documents.total");
+            format!("about {versions} documents: replaced versions count until they are merged away")
+        },
+        counted,
+    );
     [
         format!(
-            "documents    about {} in {} buckets, {} segments: replaced versions count until they are merged away; {} wait to be sealed",
-            count("content.proton.documentdb.documents.total"),
+            "documents    {documents}",
+        ),
+        format!(
+            "files        {} buckets, {} segments; {} wait to be sealed",
             count("vds.datastored.alldisks.buckets"),
             count("millrace.store.segments"),
             bytes("millrace.store.tail_bytes"),

@@ -242,10 +242,7 @@ impl StoredGroup {
         if chunks.insert((segment.number(), *chunk)) {
             self.bytes += segment.chunk_bytes(*section, *chunk)?;
         }
-        let live = match &part.live {
-            None => u64::from(part.info.documents),
-            Some(words) => words.iter().map(|word| u64::from(word.count_ones())).sum(),
-        };
+        let live = part.live_documents();
         self.documents += live;
         if live == u64::from(part.info.documents) {
             self.last_write = self.last_write.max(Timestamp(part.info.newest));

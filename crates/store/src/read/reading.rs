@@ -575,6 +575,14 @@ impl ChunkPart {
         if removals { &self.newest } else { &self.live }
     }
 
+    /// Number of documents of which it has the version that counts.
+    pub fn live_documents(&self) -> u64 {
+        match &self.live {
+            None => u64::from(self.info.documents),
+            Some(words) => words.iter().map(|word| u64::from(word.count_ones())).sum(),
+        }
+    }
+
     /// The file that it is in, for errors.
     pub fn path(&self) -> &Path {
         match &self.source {

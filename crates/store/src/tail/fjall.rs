@@ -213,7 +213,8 @@ fn shrink_files(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies a directory with everything in it.
+pub(crate) fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;

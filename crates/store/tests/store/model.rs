@@ -209,6 +209,11 @@ fn run(steps: Vec<ModelOperation>) {
     store.close();
     let report = millrace_store::check(directory.path()).expect("checked");
     assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let mut documents: BTreeMap<String, u64> = BTreeMap::new();
+    for id in model.keys() {
+        *documents.entry(type_of(id).to_owned()).or_default() += 1;
+    }
+    assert_eq!(report.documents, Some(documents));
 }
 
 fn fill(store: &Store, group: &str, count: u16, model: &mut BTreeMap<String, (i64, Timestamp)>) {
