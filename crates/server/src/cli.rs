@@ -5,6 +5,7 @@ mod group;
 mod index;
 mod table;
 mod token;
+mod topics;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,6 +48,7 @@ impl CommandLine {
         let mut whole = CommandLine::command();
         // From here on every command has the options common to all.
         whole.build();
+        whole = topics::listed(whole);
         ALONE.into_iter().fold(whole, |whole, name| {
             whole.mut_subcommand(name, |command| {
                 command.mut_args(|option| match option.get_help_heading() {

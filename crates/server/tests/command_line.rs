@@ -168,6 +168,21 @@ fn help_has_the_options_that_count() {
     }
 }
 
+/// Without a command, the commands are listed by topic, with nothing else to read before.
+#[test]
+fn commands_are_listed_by_topic() {
+    let output = Command::new(MILLRACE).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let places =
+        ["Start", "serve ", "Documents", "feed ", "Search", "query ", "Groups", "Operations", "doctor "];
+    let found: Vec<Option<usize>> = places
+        .iter()
+        .map(|place| told.find(&format!("\n{place}")).or_else(|| told.find(&format!("\n  {place}"))))
+        .collect();
+    assert!(found.iter().all(Option::is_some) && found.is_sorted(), "{found:?} in {told}");
+}
+
 /// Error message of a command, which must fail.
 fn refusal(server: &TestServer, arguments: &[&str]) -> String {
     let output = server.millrace(arguments);
