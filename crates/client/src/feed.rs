@@ -13,7 +13,7 @@ mod stream;
 mod table;
 mod throttle;
 
-pub use engine::{FeedOptions, feed, reach};
+pub use engine::{FeedOptions, check_start, feed, reach};
 pub use report::{FeedFailure, FeedProgress, FeedReport, FeedStop};
 pub use resume::ResumeFile;
 pub use table::{TableInput, TablePart, feed_table};

@@ -108,6 +108,27 @@ fn what_is_no_operation_is_told_by_its_line() {
     assert_eq!(stdout(&visited).lines().count(), 4, "{visited:?}");
 }
 
+/// Neither the file nor the one before it: one of them is not what was meant.
+#[test]
+fn a_file_that_is_not_a_feed_is_refused_before_anything_is_stored() {
+    let server = TestServer::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let put = r#"{"put":"id:n:note:g=ann:1","fields":{"stars":1}}"#;
+    write_files(directory.path(), &[("good.jsonl", put), ("bad.csv", &format!("id,stars\n{put}\n"))]);
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    for files in [vec![path("bad.csv")], vec![path("good.jsonl"), path("bad.csv")]] {
+        let arguments: Vec<&str> =
+            ["feed", "--quiet"].into_iter().chain(files.iter().map(String::as_str)).collect();
+        let told = refusal(&server, &arguments);
+        assert!(
+            told.contains("bad.csv, line 1, column 1: ") && told.contains("Nothing of it was stored"),
+            "{told}"
+        );
+    }
+    let visited = server.millrace(&["visit", "--fields", "[id]"]);
+    assert_eq!(stdout(&visited), "");
+}
+
 #[test]
 fn a_feed_goes_on_where_it_stopped() {
     let server = TestServer::with_notes();

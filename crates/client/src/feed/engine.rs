@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hyper::{Method, StatusCode};
 use millrace_document::json::{FeedPosition, split_place};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::operations::{OperationReader, PreparedOperation, UnreadableOperation};
@@ -60,8 +60,8 @@ impl Default for FeedOptions {
 /// name in messages and in the resume file.
 ///
 /// # Errors
-/// The node cannot be reached; the stream cannot be read or is not a feed; the resume file cannot be written.
-/// Failed operations are part of the report.
+/// The node cannot be reached; the stream cannot be read, or does not begin with an operation; the resume file
+/// cannot be written. Failed operations are part of the report.
 pub async fn feed(
     base: &str,
     input: &str,
@@ -81,14 +81,23 @@ pub async fn feed(
             Error::Feed { input: input.to_owned(), place, reason }
         })?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    let (tell, told) = oneshot::channel();
     // Reading may block on a pipe, so it has its own thread, which ends when the receiver is dropped.
     let reading = tokio::task::spawn_blocking(move || {
-        for next in operations {
+        let mut operations = operations.peekable();
+        let fault = if start == 0 { fault_of(operations.peek()) } else { None };
+        let is_feed = fault.is_none();
+        let _ = tell.send(fault);
+        for next in operations.take_while(|_| is_feed) {
             if sender.blocking_send(next).is_err() {
                 return;
             }
         }
     });
+    // A file of another kind would fail line by line.
+    if let Ok(Some(UnreadableOperation { place, reason, .. })) = told.await {
+        return Err(not_a_feed(input, place, &reason));
+    }
     let report = if options.streams && is_streaming(&clients[0]).await {
         let client = clients[0].clone();
         StreamedFeed::new(input, options, client, receiver, start).run(resume, progress).await?
@@ -100,6 +109,31 @@ pub async fn feed(
     // were fed.
     let _ = reading.await;
     Ok(report)
+}
+
+/// Reads the first operation of an input.
+///
+/// # Errors
+/// There is another text: the input is not a feed.
+pub fn check_start(input: &str, stream: impl Read + Send + 'static) -> Result<(), Error> {
+    let unread = OperationReader::new(stream, 0).map(|mut operations| fault_of(operations.next().as_ref()));
+    match unread {
+        Ok(None) => Ok(()),
+        Ok(Some(UnreadableOperation { place, reason, .. }))
+        | Err(UnreadableOperation { place, reason, .. }) => Err(not_a_feed(input, place, &reason)),
+    }
+}
+
+fn fault_of(first: Option<&Result<PreparedOperation, UnreadableOperation>>) -> Option<UnreadableOperation> {
+    first?.as_ref().err().cloned()
+}
+
+fn not_a_feed(input: &str, place: FeedPosition, reason: &str) -> Error {
+    let reason = format!(
+        "{reason}. Nothing of it was stored: a feed begins with an operation, such as \
+         {{\"put\": \"id:mail:mail:g=me:1\", \"fields\": {{}}}}"
+    );
+    Error::Feed { input: input.to_owned(), place, reason }
 }
 
 /// Waits up to `patience` until the node at `base` can be reached. `waiting` is called once with the first

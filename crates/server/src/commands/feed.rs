@@ -8,7 +8,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use millrace_client::FeedPosition;
 use millrace_client::feed::{
-    FeedOptions, FeedProgress, FeedReport, FeedStop, ResumeFile, TableInput, feed, feed_table, reach,
+    FeedOptions, FeedProgress, FeedReport, FeedStop, ResumeFile, TableInput, check_start, feed, feed_table,
+    reach,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +38,9 @@ pub async fn run(
     };
     let mut resume = arguments.resume.as_deref().map(ResumeFile::open).transpose()?;
     let mut clean = true;
+    for path in &arguments.files {
+        check_start_of(path, resume.as_ref())?;
+    }
     for path in &arguments.files {
         let source = match TableFile::open(path)? {
             Some(table) => FeedFile::Table(table),
@@ -74,6 +78,17 @@ pub async fn run(
         _ => {}
     }
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Checks that a file begins with an operation, before anything of other files is stored. A table has columns
+/// instead, and a pipe can be read only once: these are checked when their turn comes.
+fn check_start_of(path: &Path, resume: Option<&ResumeFile>) -> Result<(), Error> {
+    let is_begun = resume.is_some_and(|resume| resume.offset(&path.display().to_string()) > 0);
+    if is_begun || !path.is_file() || TableFile::open(path)?.is_some() {
+        return Ok(());
+    }
+    let CommandInput { name, stream, .. } = CommandInput::open(path)?;
+    Ok(check_start(&name, stream)?)
 }
 
 /// A file to be fed.
