@@ -24,7 +24,7 @@ use crate::access_log::ConnectionPeer;
 use crate::edge::{AdmissionDecision, RequestGuard, shared_with};
 use crate::{
     GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
-    model_evaluation, page, search_api, status_api,
+    model_evaluation, page, search_api, spans, status_api,
 };
 
 /// Service for the requests of the port.
@@ -64,9 +64,10 @@ impl Service<Request<Body>> for DataPort {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Body>) -> Self::Future {
+    fn call(&self, mut request: Request<Body>) -> Self::Future {
         let is_in_words = forwarding::is_in_words(request.headers());
         let api = ApiKind::of(request.uri().path());
+        let traced = self.node.spans().and_then(|exporter| spans::begin(exporter, &mut request));
         let (answer, node) = (self.admitted(request), Arc::clone(&self.node));
         Box::pin(async move {
             // It is in flight until the answer begins, or the client leaves.
@@ -74,6 +75,9 @@ impl Service<Request<Body>> for DataPort {
             let mut answer = answer.await;
             if let Ok(response) = &mut answer {
                 node.metrics().count_response(api, response.status().as_u16());
+                if let Some(traced) = traced {
+                    traced.end(response);
+                }
                 if is_in_words {
                     forwarding::answer_in_words(response.headers_mut());
                 }

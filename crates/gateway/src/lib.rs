@@ -26,6 +26,7 @@ mod quota;
 mod search_api;
 mod server;
 mod settings;
+mod spans;
 mod state;
 mod status;
 mod status_api;
@@ -36,6 +37,7 @@ pub use edge::{
     CredentialFiles, EdgeNameFault, HostNames, TokenKeySource, TokenKeyUrl, TokenKeyUrlFault, WebOrigins,
 };
 pub use http::{PortLimits, PortService, PortTls, routed, serve};
+pub use millrace_remote::SpanSettings;
 pub use openapi::{DescribedPorts, openapi_document, openapi_page};
 pub use search_api::SlowQuerySettings;
 pub use server::{ForwardedConnections, NodeServer, runtime};

@@ -20,8 +20,8 @@ use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::WantedGroups;
 use millrace_query::Query;
 
-pub(crate) use self::benchmark::QueryFigures;
 use self::benchmark::RequestedFigures;
+pub(crate) use self::benchmark::{QueryFigures, SearchPhases};
 use self::format::ResultFormat;
 use self::language::PromptRequest;
 use self::slow::QueryNotes;
@@ -31,7 +31,7 @@ use crate::edge::caller_of;
 use crate::forwarding::{self, ForwardedRequest, SendableRequest};
 use crate::quota::QuotaHints;
 use crate::status::HttpError;
-use crate::{GatewayState, http};
+use crate::{GatewayState, http, spans};
 use millrace_node::ErrorKind;
 use millrace_node::cluster::ForwardKind;
 use millrace_node::metrics::{CountedMetric, NodeMetrics};
@@ -191,6 +191,7 @@ async fn asked(
     let caller = caller_of(&request)?;
     let is_from_client = node.is_from_client(headers);
     let peer = request.extensions().get().filter(|_| is_from_client);
+    let observer = spans::observer_of(&request);
     node.quotas().admit_address(peer, started, node.metrics())?;
     let parameters::ReadParameters { mut parameters, limits, room } =
         parameters::read(node, deployment, &hop, request).await?;
@@ -241,6 +242,7 @@ async fn asked(
         permit,
         hop,
         started,
+        observer,
         room: Some(room as _),
     };
     Ok(SearchRequest { routed, aim })

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millrace_document::json::ParseOptions;
 use millrace_query::QueryLimits;
+use millrace_remote::SpanSettings;
 use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
@@ -63,6 +64,8 @@ pub struct Settings {
     pub log_details: LogDetails,
     /// Slow-query log, if slow queries are logged.
     pub slow_queries: Option<SlowQuerySettings>,
+    /// Traces of requests, if they are sent to a collector.
+    pub spans: Option<SpanSettings>,
     /// Time limit for requests in flight after a stop was requested.
     pub drain: Duration,
     /// Certificate of this node in a cluster whose nodes have certificates: requests are forwarded only over
@@ -193,6 +196,7 @@ impl Settings {
             access_log: None,
             log_details: LogDetails::default(),
             slow_queries: None,
+            spans: None,
             drain: Duration::from_secs(10),
             trust: None,
         }

@@ -21,6 +21,7 @@ use millrace_document::{DocumentGroup, DocumentId};
 use millrace_env::{RealDisk, SystemClock};
 use millrace_node::metrics::MetricGauge;
 use millrace_node::{Error, Node, StartError};
+use millrace_remote::{OutboundHttp, SpanExporter, SpanSettings};
 use millrace_store::Store;
 
 /// A node with everything that its ports need besides. It dereferences to the [`Node`], whose operations
@@ -36,6 +37,7 @@ pub(crate) struct GatewayState {
     port_limits: [PortLimits; 2],
     access_log: Option<Arc<AccessLog>>,
     slow_queries: Option<SlowQueryLog>,
+    spans: Option<Arc<SpanExporter>>,
     forwarder: Arc<NodeForwarder>,
     feed_keys: Arc<AnsweredKeys>,
     /// Data port, once it is bound.
@@ -91,6 +93,7 @@ impl GatewayState {
             port_limits,
             access_log: access_log.transpose()?,
             slow_queries: settings.slow_queries.as_ref().map(SlowQueryLog::open).transpose()?,
+            spans: settings.spans.as_ref().map(exporter).transpose()?,
             forwarder,
             feed_keys,
             port: AtomicU16::new(settings.port),
@@ -178,6 +181,11 @@ impl GatewayState {
         self.slow_queries.as_ref()
     }
 
+    /// Sender of the spans of requests, if they are traced.
+    pub(crate) fn spans(&self) -> Option<&Arc<SpanExporter>> {
+        self.spans.as_ref()
+    }
+
     /// Memory budget of the requests in flight.
     pub(crate) fn budget(&self) -> &Arc<RequestBudget> {
         &self.budget
@@ -215,7 +223,7 @@ impl GatewayState {
         self.port.store(port, Ordering::Relaxed);
     }
 
-    /// Closes the node, and then the logs.
+    /// Closes the node, and then the logs and traces.
     pub(crate) fn close(&self) {
         self.node.close();
         if let Some(log) = &self.access_log {
@@ -223,6 +231,9 @@ impl GatewayState {
         }
         if let Some(log) = &self.slow_queries {
             log.close();
+        }
+        if let Some(spans) = &self.spans {
+            spans.close();
         }
     }
 
@@ -257,6 +268,18 @@ impl GatewayState {
                 self.slow_queries.as_ref().map_or(0, SlowQueryLog::left_out) as f64,
             ),
         ]);
+        gauges.extend([
+            MetricGauge::counted(
+                "millrace.spans.sent",
+                "Spans of requests that the collector of traces has taken",
+                self.spans.as_ref().map_or(0, |spans| spans.sent()),
+            ),
+            MetricGauge::counted(
+                "millrace.spans.left_out",
+                "Spans of requests that are left out, since the collector of traces is too slow or away",
+                self.spans.as_ref().map_or(0, |spans| spans.left_out()),
+            ),
+        ]);
         gauges.push(MetricGauge::counted(
             "millrace.feed.paced",
             "Pieces of streams that waited, since their clients wrote more than their limit",
@@ -267,4 +290,10 @@ impl GatewayState {
         gauges.extend(self.budget.gauges());
         gauges
     }
+}
+
+/// Starts the sender of spans.
+fn exporter(settings: &SpanSettings) -> Result<Arc<SpanExporter>, PortError> {
+    let http = OutboundHttp::new(settings.policy()?).map_err(|source| PortError::Spans { source })?;
+    Ok(Arc::new(SpanExporter::start(settings, http)))
 }

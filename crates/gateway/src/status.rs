@@ -39,6 +39,17 @@ pub enum PortError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// The address of the collector of traces is not one.
+    #[error("--otlp-endpoint: {0}; write an address such as http://localhost:4318")]
+    SpanEndpoint(#[from] millrace_remote::Error),
+    /// Traces cannot be sent.
+    #[error(
+        "traces cannot be sent: {source}; install the system's certificates (ca-certificates), or leave out --otlp-endpoint"
+    )]
+    Spans {
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
     /// The certificate or the key is not usable.
     #[error("TLS: {0}")]
     Tls(String),

@@ -7,6 +7,7 @@
 
 mod apart;
 mod federation;
+mod observer;
 mod rewrite;
 mod routed;
 mod run;
@@ -26,6 +27,7 @@ use millrace_store::ViewScope;
 
 pub use self::apart::{SourceQueries, SourceSearchOutcome};
 pub use self::federation::{FederatedQuery, federated_query};
+pub use self::observer::QueryObserver;
 pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
 pub use self::routed::{QueryAnswer, RoutedQuery};
 use self::run::QueryRequest;

@@ -129,12 +129,20 @@ impl OutboundHttp {
         timeout: Duration,
         bytes_max: usize,
     ) -> Result<HttpAnswer, SendError> {
-        let exchange = async {
-            let response = self.post(url, secret, body).await?;
-            whole(response, bytes_max).await.map_err(|fault| SendError::broken(fault.to_string()))
-        };
-        let answer = tokio::time::timeout(timeout, exchange).await;
-        answer.unwrap_or_else(|_| Err(SendError::broken(silent(timeout))))
+        answered(self.post(url, secret, body), timeout, bytes_max).await
+    }
+
+    /// Posts a body of any media type, and reads the whole answer, up to a maximum number of bytes.
+    pub(crate) async fn post_bytes(
+        &self,
+        url: &str,
+        media: &'static str,
+        body: Vec<u8>,
+        timeout: Duration,
+        bytes_max: usize,
+    ) -> Result<HttpAnswer, SendError> {
+        let media = HeaderValue::from_static(media);
+        answered(self.post_media(url, media, None, body), timeout, bytes_max).await
     }
 
     /// Posts JSON; the answer's body is not read yet.
@@ -144,13 +152,23 @@ impl OutboundHttp {
         secret: Option<&str>,
         body: Vec<u8>,
     ) -> Result<Response<Incoming>, SendError> {
+        self.post_media(url, HeaderValue::from_static("application/json"), secret, body).await
+    }
+
+    async fn post_media(
+        &self,
+        url: &str,
+        media: HeaderValue,
+        secret: Option<&str>,
+        body: Vec<u8>,
+    ) -> Result<Response<Incoming>, SendError> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.parse().map_err(|error| {
             let reason: hyper::http::uri::InvalidUri = error;
             SendError::broken(format!("{url} is not an address: {reason}"))
         })?;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.headers_mut().insert(CONTENT_TYPE, media);
         if let Some(secret) = secret {
             let mut value = HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| {
                 SendError::broken("the secret has characters that no header can have".to_owned())
@@ -182,6 +200,19 @@ impl OutboundHttp {
         }
         Err(DownloadFailure::Redirects(REDIRECTS))
     }
+}
+
+/// Waits for an answer and its whole body.
+async fn answered(
+    response: impl Future<Output = Result<Response<Incoming>, SendError>>,
+    timeout: Duration,
+    bytes_max: usize,
+) -> Result<HttpAnswer, SendError> {
+    let exchange = async {
+        whole(response.await?, bytes_max).await.map_err(|fault| SendError::broken(fault.to_string()))
+    };
+    let answer = tokio::time::timeout(timeout, exchange).await;
+    answer.unwrap_or_else(|_| Err(SendError::broken(silent(timeout))))
 }
 
 /// Reads the whole body of an answer, of at most `bytes_max` bytes.

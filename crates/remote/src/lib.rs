@@ -1,4 +1,4 @@
-//! Clients of other services: embeddings, answers of language models, and files of models.
+//! Clients of other services: embeddings, answers of language models, files of models, and traces.
 //!
 //! - [`OutboundHttp`] is the client of an application's services, with its own thread that waits for answers;
 //!   the key set of signed tokens has another.
@@ -8,6 +8,7 @@
 //! - [`ChatModel`] uses a service with the OpenAI chat protocol; its answer arrives in pieces, no faster than
 //!   the caller takes them, or whole.
 //! - [`download`] downloads a file once, completely or not at all; [`fetch_text`] returns a short text.
+//! - [`SpanExporter`] sends the spans of requests to a collector of distributed traces.
 //! - [`OutboundPolicy`] determines the addresses that any of them may connect to, and [`SecretBinding`] the
 //!   hosts that a [`secret`] may be sent to.
 //!
@@ -27,6 +28,7 @@ mod queue;
 mod retry;
 mod secrets;
 mod sha256;
+mod spans;
 mod text;
 mod usage;
 
@@ -40,5 +42,6 @@ pub use outbound::{OutboundPolicy, OutboundRefusal, fuzz};
 pub use protocol::{ServiceDialect, VectorCells};
 pub use secrets::{SecretBinding, fuzz as fuzz_secrets, secret};
 pub use sha256::Sha256Digest;
+pub use spans::{FinishedSpan, SpanContext, SpanExporter, SpanSettings, SpanValue, TraceParent};
 pub use text::fetch_text;
 pub use usage::ServiceUsage;

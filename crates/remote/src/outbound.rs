@@ -145,6 +145,18 @@ impl OutboundPolicy {
         Ok(OutboundPolicy { rules })
     }
 
+    /// Permits the host and port of one URL, for whatever address the name has.
+    ///
+    /// # Errors
+    /// The text is not a URL.
+    pub(crate) fn only(url: &str) -> Result<Self, Error> {
+        let uri: Uri = url.parse().map_err(|error| Error::Destination {
+            url: url.to_owned(),
+            fault: format!(" is not an address: {error}"),
+        })?;
+        OutboundPolicy::parse(&[OutboundDestination::of(&uri)?.to_string()])
+    }
+
     /// Checks a URL as far as that is possible before its name is resolved.
     ///
     /// # Errors

@@ -271,7 +271,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> ShareSession<S, V> {
     }
 
     /// Times of the answers so far, of each search in order.
-    pub(crate) fn traces(&self) -> impl Iterator<Item = SearchTrace> {
+    pub fn traces(&self) -> impl Iterator<Item = SearchTrace> {
         self.passes.iter().map(|pass| pass.trace)
     }
 

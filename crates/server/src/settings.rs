@@ -3,6 +3,7 @@
 mod listening;
 mod merging;
 mod tls;
+mod tracing;
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -232,6 +233,13 @@ pub struct ServeArguments {
     /// false].
     #[arg(long, value_name = "BOOL", env = "MILLRACE_SLOW_QUERY_LOG_QUERIES")]
     pub slow_query_log_queries: Option<bool>,
+    /// Send the spans of requests to the collector of traces at this address, by OTLP over HTTP, such as
+    /// http://localhost:4318 [default: no traces].
+    #[arg(long, value_name = "URL", env = "MILLRACE_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+    /// Share of the requests without a header traceparent that are traced, from 0 to 1 [default: 1].
+    #[arg(long, value_name = "SHARE", env = "MILLRACE_OTLP_SAMPLED")]
+    pub otlp_sampled: Option<f64>,
     /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with
     /// commas between [default: 127.0.0.1,::1].
     #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
@@ -389,6 +397,10 @@ impl ServeArguments {
             }
             None => None,
         };
+        let name = given.name.clone();
+        let spans = tracing::settings(given.otlp_endpoint, given.otlp_sampled, || {
+            name.map_or_else(machine_name, Ok)
+        })?;
         let settings = Settings {
             node: NodeSettings {
                 outbound: parsed("outbound-allow", outbound)?,
@@ -433,6 +445,7 @@ impl ServeArguments {
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
             access_log: given.access_log,
             slow_queries,
+            spans,
             drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
             trust: None,
         };

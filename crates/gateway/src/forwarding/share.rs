@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use super::message::MessageProtocol;
 use super::{NodeForwarder, is_unsettled};
-use crate::GatewayState;
 use crate::http::{BodyMessageReader, FrameMemory, frame};
 use crate::status::kind_of;
+use crate::{GatewayState, spans};
 use millrace_node::cluster::{ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk};
 use millrace_node::search::{self, StartedShare};
 use millrace_node::{CompiledApplication, Error, ErrorKind};
@@ -52,7 +52,7 @@ pub(super) struct ShareBegin {
 pub(super) async fn open(
     forwarder: &NodeForwarder,
     remote: RemoteNode,
-    ShareStart { parameters, buckets, version, ask, memory }: ShareStart,
+    ShareStart { parameters, buckets, version, ask, memory, observer }: ShareStart,
 ) -> Result<OpenedShare, Error> {
     let protocol = MessageProtocol::of(&remote);
     let begin = ShareBegin { parameters, buckets, version, ask };
@@ -61,8 +61,9 @@ pub(super) async fn open(
         frame(|out| protocol.append(out, &begin)).map_err(|fault| Error::Internal(fault.to_string()))?;
     asks.send_data(first).await.map_err(|_| broke_off(&remote, "it was not asked"))?;
     let what = (Method::POST, "/search/");
-    let answer =
-        forwarder.stream(&remote, what, HeaderMap::new(), Body::new(body), &ForwardKind::Share).await?;
+    let mut headers = HeaderMap::new();
+    spans::continue_in(&mut headers, observer.map(|observer| observer.header()));
+    let answer = forwarder.stream(&remote, what, headers, Body::new(body), &ForwardKind::Share).await?;
     if is_unsettled(answer.headers()) {
         return Err(Error::Unsettled(format!("node {remote} does not have the documents")));
     }
@@ -145,6 +146,7 @@ pub(crate) async fn answer_share(
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
     let protocol = MessageProtocol::of_request(request.headers());
+    let observer = spans::observer_of(&request);
     let mut asks = BodyMessageReader::new(
         request.into_body(),
         MESSAGE_BYTES_MAX,
@@ -155,7 +157,7 @@ pub(crate) async fn answer_share(
     let ShareBegin { parameters, buckets, version, ask } =
         protocol.decode(&begin).map_err(|error| unreadable(error.to_string()))?;
     let memory = state.node().query_memory();
-    let start = ShareStart { parameters, buckets, version, ask, memory };
+    let start = ShareStart { parameters, buckets, version, ask, memory, observer };
     let StartedShare { mut local, reply: first, until, caller } =
         search::start_share(state.node(), deployment, start, started).await?;
     let (sender, body) = Channel::<Bytes, Infallible>::new(1);

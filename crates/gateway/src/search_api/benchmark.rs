@@ -15,8 +15,8 @@ use super::slow::seconds;
 /// Figures of a query in headers and in the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct QueryFigures {
-    pub(super) hits: usize,
-    pub(super) total_count: u64,
+    pub(crate) hits: usize,
+    pub(crate) total_count: u64,
     pub(super) hits_asked: usize,
     pub(super) offset: usize,
     pub(super) group_hits: usize,
@@ -24,7 +24,7 @@ pub(crate) struct QueryFigures {
     pub(super) search_ms: u128,
     pub(super) fill_ms: u128,
     pub(super) coverage: SearchCoverage,
-    pub(super) phases: SearchPhases,
+    pub(crate) phases: SearchPhases,
 }
 
 impl QueryFigures {
@@ -52,10 +52,15 @@ pub(crate) struct SearchPhases {
 
 impl SearchPhases {
     pub(super) fn of(found: &SearchOutcome) -> Self {
-        let sum =
-            |part: fn(&SearchTrace) -> Duration| found.traces.iter().map(|(_, trace)| part(trace)).sum();
+        let traces: Vec<SearchTrace> = found.traces.iter().map(|(_, trace)| *trace).collect();
+        SearchPhases { plan: found.planned, ..SearchPhases::of_share(&traces) }
+    }
+
+    /// Times of one node's share of a query, which does not plan.
+    pub(crate) fn of_share(traces: &[SearchTrace]) -> Self {
+        let sum = |part: fn(&SearchTrace) -> Duration| traces.iter().map(part).sum();
         SearchPhases {
-            plan: found.planned,
+            plan: Duration::ZERO,
             select: sum(|trace| trace.select),
             matching: sum(|trace| trace.matching),
             order: sum(|trace| trace.order),
@@ -64,8 +69,8 @@ impl SearchPhases {
         }
     }
 
-    /// Seconds of each part that took any.
-    pub(super) fn logged(&self) -> Value {
+    /// Parts that took any time, in order.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let parts = [
             ("plan", self.plan),
             ("select", self.select),
@@ -74,8 +79,14 @@ impl SearchPhases {
             ("group", self.group),
             ("fill", self.fill),
         ];
-        let taken = parts.into_iter().filter(|(_, time)| !time.is_zero());
-        Value::Object(taken.map(|(name, time)| (name.to_owned(), seconds(time))).collect::<Map<_, _>>())
+        parts.into_iter().filter(|(_, time)| !time.is_zero())
+    }
+
+    /// Seconds of each part that took any.
+    pub(super) fn logged(&self) -> Value {
+        Value::Object(
+            self.taken().map(|(name, time)| (name.to_owned(), seconds(time))).collect::<Map<_, _>>(),
+        )
     }
 }
 

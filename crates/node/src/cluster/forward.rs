@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BucketReaders, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode};
 use crate::Error;
+use crate::search::QueryObserver;
 
 /// Completeness of the requested documents on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +125,8 @@ pub struct ShareStart {
     pub ask: ShareRequest,
     /// Memory that the query may take on this node; not sent.
     pub memory: Arc<QueryMemory>,
+    /// Observer of the query on this node, if it is traced; not sent.
+    pub observer: Option<Arc<dyn QueryObserver>>,
 }
 
 /// An opened conversation, and the reply to its first request.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_access::Permit;
-use millrace_plan::QueryMemory;
 use millrace_query::{Query, QueryLimits};
 use millrace_result::{GroupList, ResultGroup, ResultHit};
 use millrace_search::hit_page;
 use tokio::task::JoinSet;
 
 use super::federation::SourceQuery;
+use super::observer::QueryObserver;
 use super::rewrite::RewrittenQuery;
 use super::run::{QueryRequest, SearchNotices, SearchOutcome};
 use super::sources::ResolvedSources;
@@ -117,6 +117,7 @@ impl SourceQueries {
         query: &Query,
         permit: &Permit,
         started: Instant,
+        observer: &Option<Arc<dyn QueryObserver>>,
     ) -> Result<SearchOutcome, Error> {
         let SourceQueries { sources, joining } = self;
         let memory = node.query_memory();
@@ -124,10 +125,20 @@ impl SourceQueries {
         for (part, made) in sources {
             let of_it = Arc::new(made.query);
             asked.push(SourceOutcome { name: part.name, query: Arc::clone(&of_it), outcome: None });
-            let (node, deployment) = (Arc::clone(node), Arc::clone(deployment));
-            let search =
-                search(node, deployment, of_it, made.told, permit.clone(), started, Arc::clone(&memory));
-            running.push((part.is_optional, search));
+            let request = QueryRequest {
+                node: Arc::clone(node),
+                deployment: Arc::clone(deployment),
+                query: of_it,
+                told: made.told,
+                embeddings: Arc::default(),
+                permit: permit.clone(),
+                started,
+                gone: Arc::default(),
+                room: None,
+                memory: Arc::clone(&memory),
+                observer: observer.clone(),
+            };
+            running.push((part.is_optional, search(request)));
         }
         for (of, outcome) in asked.iter_mut().zip(at_once(running).await?) {
             of.outcome = outcome;
@@ -164,34 +175,16 @@ async fn at_once<T: Send + 'static>(
     }
 }
 
-/// Searches one source.
-async fn search(
-    node: Arc<Node>,
-    deployment: Arc<CompiledApplication>,
-    query: Arc<Query>,
-    told: Arc<[String]>,
-    permit: Permit,
-    started: Instant,
-    memory: Arc<QueryMemory>,
-) -> Result<SearchOutcome, Error> {
+/// Searches one source: makes the tensors of its texts, and runs its query.
+async fn search(mut request: QueryRequest) -> Result<SearchOutcome, Error> {
     let caller = CancelOnDrop::default();
-    let gone = Arc::clone(&caller.gone);
-    let deadline = started + query.timeout;
+    request.gone = Arc::clone(&caller.gone);
+    let query = Arc::clone(&request.query);
+    let deadline = request.started + query.timeout;
     let searching = async {
-        let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
-        let query = Arc::clone(&query);
-        let request = QueryRequest {
-            node,
-            deployment,
-            query,
-            told,
-            embeddings,
-            permit,
-            started,
-            gone,
-            room: None,
-            memory,
-        };
+        let QueryRequest { node, deployment, query, gone, .. } = &request;
+        let embeddings = embed(node, deployment, query, deadline, gone).await?;
+        request.embeddings = Arc::new(embeddings);
         answer(&request, true, |found| found).await
     };
     let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;

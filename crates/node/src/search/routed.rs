@@ -10,6 +10,7 @@ use millrace_access::Permit;
 use millrace_query::Query;
 
 use super::apart::SourceQueries;
+use super::observer::QueryObserver;
 use super::run::{QueryRequest, SearchOutcome, flow};
 use super::{GRACE, answer, embed, one_location};
 use crate::caller::CancelOnDrop;
@@ -37,6 +38,8 @@ pub struct RoutedQuery {
     pub hop: ForwardKind,
     /// Arrival of the request.
     pub started: Instant,
+    /// Observer of its parts, if it is traced.
+    pub observer: Option<Arc<dyn QueryObserver>>,
     /// Memory that it takes of a budget. It is dropped last: after what it was reserved for.
     pub room: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -79,8 +82,8 @@ impl RoutedQuery {
         finish: impl Fn(SearchOutcome) -> Result<T, Error> + Clone + Send + 'static,
     ) -> Result<QueryAnswer<T, R::Answer>, Error> {
         if let Some(apart) = self.apart.take() {
-            let RoutedQuery { node, deployment, query, permit, started, .. } = &self;
-            let found = apart.run(node, deployment, query, permit, *started).await?;
+            let RoutedQuery { node, deployment, query, permit, started, observer, .. } = &self;
+            let found = apart.run(node, deployment, query, permit, *started, observer).await?;
             let output = node.pool().run_in(flow(query)?, move || finish(found)).await??;
             return Ok(QueryAnswer::Here(output));
         }
@@ -145,7 +148,7 @@ impl RoutedQuery {
         deadline: Instant,
         finish: impl FnOnce(SearchOutcome) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let RoutedQuery { node, deployment, query, told, permit, started, room, .. } = self;
+        let RoutedQuery { node, deployment, query, told, permit, started, observer, room, .. } = self;
         let embeddings = embed(node, deployment, query, deadline, &caller.gone).await?;
         let request = QueryRequest {
             node: Arc::clone(node),
@@ -158,6 +161,7 @@ impl RoutedQuery {
             gone: Arc::clone(&caller.gone),
             room: room.clone(),
             memory: node.query_memory(),
+            observer: observer.clone(),
         };
         let full = here.gathers || here.fence.is_full();
         answer(&request, here.gathers, move |mut found: SearchOutcome| {

@@ -23,6 +23,7 @@ use millrace_search::{
 use millrace_store::ViewScope;
 
 use super::apart::SourceSearchOutcome;
+use super::observer::QueryObserver;
 use super::sources::{ResolvedSources, SearchedSchema, beside};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
@@ -151,6 +152,8 @@ pub struct QueryRequest {
     pub room: Option<Arc<dyn Any + Send + Sync>>,
     /// Memory that its results may take.
     pub memory: Arc<QueryMemory>,
+    /// Observer of its parts, if it is traced.
+    pub observer: Option<Arc<dyn QueryObserver>>,
 }
 
 impl QueryRequest {

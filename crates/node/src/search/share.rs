@@ -9,6 +9,7 @@ use millrace_bucket::BucketId;
 use millrace_query::QueryLimits;
 use millrace_search::{SearchDeadline, ShareReply, ShareRequest, ShareSession};
 
+use super::observer::ShareObservation;
 use super::rewrite::{self, RewrittenQuery};
 use super::run::{PreparedQuery, PreparedShare, QueryRequest};
 use crate::caller::CancelOnDrop;
@@ -24,6 +25,8 @@ pub struct LocalShare {
     session: Option<(ShareSession, SearchDeadline)>,
     /// Indexes in use, until an answer names them.
     used: Vec<String>,
+    /// Observation of its times, if the query is traced.
+    observation: Option<ShareObservation>,
 }
 
 impl LocalShare {
@@ -49,7 +52,8 @@ impl LocalShare {
         let work = move || {
             let prepared = plan()?;
             let PreparedShare { session, deadline, used } = prepared.share(&wanted)?;
-            Ok::<_, Error>(LocalShare { prepared, session: Some((session, deadline)), used })
+            let observation = prepared.request.observer.as_ref().map(ShareObservation::begin);
+            Ok::<_, Error>(LocalShare { prepared, session: Some((session, deadline)), used, observation })
         };
         let share = node.pool().run_in(flow, work).await??;
         if let Some(cluster) = node.cluster().view()? {
@@ -66,6 +70,9 @@ impl LocalShare {
             (reply, (session, deadline))
         };
         let (reply, session) = self.prepared.request.node.pool().run_in(self.prepared.flow(), answer).await?;
+        if let Some(observation) = &mut self.observation {
+            observation.traces = session.0.traces().collect();
+        }
         self.session = Some(session);
         let mut reply = reply?;
         if let ShareReply::Share(share) = &mut reply {
@@ -106,7 +113,7 @@ pub async fn start(
     start: ShareStart,
     started: Instant,
 ) -> Result<StartedShare, Error> {
-    let ShareStart { parameters, buckets, version, ask, memory } = start;
+    let ShareStart { parameters, buckets, version, ask, memory, observer } = start;
     // The gathering node has reserved memory for its own copy of the query. Waiting for that of this node
     // could block both, so the query takes it from its results.
     memory.take(parsed_bytes(&deployment, &parameters))?;
@@ -140,6 +147,7 @@ pub async fn start(
         gone,
         room: None,
         memory,
+        observer,
     };
     let fence = ReadFence::of_version(version);
     let mut local = LocalShare::plan(request, buckets).await?;

@@ -220,6 +220,7 @@ impl NodeTalk {
                     version: self.version,
                     ask,
                     memory: Arc::clone(&self.prepared.request.memory),
+                    observer: self.prepared.request.observer.clone(),
                 };
                 let transport = self.prepared.request.node.transport()?;
                 let OpenedShare { talk, reply } = transport.open_share(remote.clone(), start).await?;

@@ -72,6 +72,8 @@ impl ServeArguments {
             address_rate_max: self.address_rate_max.or(others.address_rate_max),
             cache_bytes: self.cache_bytes.or(others.cache_bytes),
             access_log: self.access_log.or(others.access_log),
+            otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
+            otlp_sampled: self.otlp_sampled.or(others.otlp_sampled),
             disk_reserve: self.disk_reserve.or(others.disk_reserve),
             drain_s: self.drain_s.or(others.drain_s),
             model_idle_s: self.model_idle_s.or(others.model_idle_s),

@@ -19,3 +19,4 @@ mod stopping;
 mod support;
 mod tables;
 mod tls;
+mod traces;
