@@ -1,6 +1,9 @@
 //! API keys of a cluster, at `/access/v1/key`: they are kept in coordination, and all nodes accept them.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -13,13 +16,20 @@ use tokio::sync::oneshot;
 
 use super::render;
 use crate::edge::{SHARED_KEYS, caller_of};
+use crate::http::RequestParameters;
 use crate::{GatewayState, http};
 
 /// First part of the paths.
 const PATH: &str = "/access/v1/key";
 
-/// Number of attempts at a change, while others change the keys.
-const ATTEMPTS: usize = 5;
+/// Time limit of a change, while others change the keys, unless the request has one.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time limit of a change.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+
+/// Pause until this node is asked again for a newer change: at least this, and at most twice as long.
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     route(&node, request).await.unwrap_or_else(|error| render(&error))
@@ -31,6 +41,10 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
     let path = request.uri().path().to_owned();
     let id = path.strip_prefix(PATH).unwrap_or_default().trim_matches('/');
     let method = request.method().as_str().to_owned();
+    let most = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let timeout = parameters.duration("timeout")?.unwrap_or(TIMEOUT).min(TIMEOUT_MAX);
+    let deadline = Instant::now() + timeout;
     let member = member_of(node)?;
     match (id, method.as_str()) {
         ("", "GET") => {
@@ -45,7 +59,7 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
             })?;
             check_rights(&caller, &record)?;
             let answer = json!({ "id": record.id, "name": record.name });
-            change(&*member, |file| {
+            change(&*member, deadline, |file| {
                 file.add(record.clone()).map_err(|error| Error::BadRequest(error.to_string()))
             })
             .await?;
@@ -54,7 +68,7 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
         ("", _) => Err(Error::MethodNotAllowed { method, allowed: "GET, POST" }),
         (id, "DELETE") => {
             let is_known = node.credentials().has_key(id);
-            change(&*member, |file| match file.revoke(id) || is_known {
+            change(&*member, deadline, |file| match file.revoke(id) || is_known {
                 true => Ok(()),
                 false => Err(Error::NotFound(format!("the cluster has no key '{id}'; list its keys"))),
             })
@@ -102,15 +116,18 @@ fn unreadable(error: millrace_access::Error) -> Error {
     Error::Internal(format!("the keys of the cluster: {error}"))
 }
 
-/// Changes the keys of the cluster.
+/// Changes the keys of the cluster. If another node has changed them first, the change is made to theirs, as soon
+/// as this node has received them.
 ///
 /// # Errors
-/// [`Error::Unsettled`]: coordination cannot be reached; the keys may have been changed nevertheless.
+/// [`Error::Unsettled`]: coordination cannot be reached, and the keys may have been changed nevertheless; or
+/// others change them until the deadline.
 async fn change(
     member: &dyn ClusterMember,
+    deadline: Instant,
     change: impl Fn(&mut AccessFile) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    for _ in 0..ATTEMPTS {
+    loop {
         let (mut file, changed) = shared_file(member)?;
         change(&mut file)?;
         let notes = vec![(SHARED_KEYS.to_owned(), Some(file.text().map_err(unreadable)?.into_bytes()))];
@@ -121,8 +138,23 @@ async fn change(
         if answer.await.map_err(left)?? {
             return Ok(());
         }
+        while shared_file(member)?.1 == changed {
+            if Instant::now() >= deadline {
+                return Err(Error::Unsettled(
+                    "others change the keys at the same time; try again".to_owned(),
+                ));
+            }
+            tokio::time::sleep(pause()).await;
+        }
+        // Others that have lost to the same change do not try at the same time again.
+        tokio::time::sleep(pause()).await;
     }
-    Err(Error::Unsettled("others change the keys at the same time; try again".to_owned()))
+}
+
+/// A pause of random length.
+fn pause() -> Duration {
+    let random = RandomState::new().build_hasher().finish();
+    PAUSE + PAUSE.mul_f64(random as f64 / u64::MAX as f64)
 }
 
 /// A key without its hash.

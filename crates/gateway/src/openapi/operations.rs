@@ -399,8 +399,10 @@ const INDEXES: &[ApiOperation] = &[
 
 const ACCESS: &[ApiOperation] = &[
     config("GET", "/access/v1/key", "Lists the API keys of the cluster"),
-    config("POST", "/access/v1/key", "Adds an API key to the cluster, by its record with a hash").body(JSON),
-    config("DELETE", "/access/v1/key/{key}", "Revokes an API key on all nodes"),
+    config("POST", "/access/v1/key", "Adds an API key to the cluster, by its record with a hash")
+        .takes(&["timeout"])
+        .body(JSON),
+    config("DELETE", "/access/v1/key/{key}", "Revokes an API key on all nodes").takes(&["timeout"]),
 ];
 
 const CLUSTER: &[ApiOperation] = &[

@@ -80,6 +80,21 @@ fn a_key_that_one_node_is_given_is_valid_at_all_until_it_is_revoked() {
     let file = std::fs::read_to_string(b.data_dir().join("access-cluster.toml")).expect("it is kept");
     assert!(file.contains("kept") && !file.contains(secret), "{file}");
 
+    // Changes at one time, at both nodes, follow one another.
+    std::thread::scope(|scope| {
+        let making: Vec<_> = (0..24)
+            .map(|number| {
+                let server = [a, b][number % 2];
+                scope.spawn(move || token(server, operator, &["create", &format!("many{number}"), "--read"]))
+            })
+            .collect();
+        for made in making {
+            made.join().expect("the command runs").expect("others only delay it");
+        }
+    });
+    let list = token(b, operator, &["list"]).expect("it lists them");
+    assert_eq!(list.matches("many").count(), 24, "{list}");
+
     // While coordination is away, keys stay valid, and none is made.
     drop(etcd);
     let refused = ask(b, &b.config_url(), operator, {
