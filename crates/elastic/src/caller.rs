@@ -16,10 +16,11 @@ pub trait GroupAdmission: Send + Sync {
     /// There are too many requests.
     fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error>;
 
-    /// Admits the write of a document of `bytes` bytes by the size of its group.
+    /// Admits the write of a document of `bytes` bytes by the size of its group, and by the bytes that are
+    /// written to it in a second.
     ///
     /// # Errors
-    /// The group is full.
+    /// The group is full, or gets too much at once.
     fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize)
     -> Result<(), millrace_node::Error>;
 
@@ -82,10 +83,10 @@ impl DoorCaller {
         self.limits.as_ref().map_or(Ok(()), |limits| Ok(limits.admit_group(group)?))
     }
 
-    /// Admits the write of a document by the size of its group.
+    /// Admits the write of a document by the size of its group, and by the bytes written to it in a second.
     ///
     /// # Errors
-    /// The group is full.
+    /// The group is full, or gets too much at once.
     pub(crate) fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
         self.limits.as_ref().map_or(Ok(()), |limits| Ok(limits.admit_write(permit, id, bytes)?))
     }

@@ -96,7 +96,7 @@ impl DocumentCall {
         if self.is_fed_counted {
             return Ok(());
         }
-        let fed = FedBytes { caller, group, bytes };
+        let fed = FedBytes { caller: Some(caller), group, bytes };
         self.node.quotas().fed().admit(fed, Instant::now(), self.node.metrics())
     }
 

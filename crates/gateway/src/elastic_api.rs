@@ -50,7 +50,10 @@ impl GroupAdmission for CountedGroups {
     }
 
     fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
-        self.0.admit_size(permit, id, bytes)
+        self.0.admit_size(permit, id, bytes)?;
+        // The request has counted the bytes of its caller.
+        let fed = FedBytes { caller: None, group: Some(id.group()), bytes };
+        self.0.quotas().fed().admit(fed, Instant::now(), self.0.metrics())
     }
 
     fn element_bytes_max(&self) -> usize {
@@ -213,7 +216,8 @@ fn is_read(shown: &DoorRequest) -> bool {
     is_safe || (shown.method == "POST" && READS.contains(&last))
 }
 
-/// Counts the bytes that a client writes. Documents of the door belong to no group of a person.
+/// Counts the bytes that a client writes. Their groups count them as documents of types are written; those of
+/// indexes belong to no group of a person.
 ///
 /// # Errors
 /// [`Error::OverFed`].
@@ -222,7 +226,7 @@ fn admit_fed(api: &ElasticApi, caller: &RequestCaller, bytes: usize) -> Result<(
         // Such as the deletion of an index, which makes room.
         return Ok(());
     }
-    let fed = FedBytes { caller, group: None, bytes };
+    let fed = FedBytes { caller: Some(caller), group: None, bytes };
     api.node.quotas().fed().admit(fed, Instant::now(), api.node.metrics())
 }
 

@@ -150,6 +150,7 @@ fn doors() -> Vec<(&'static str, Method, &'static str, &'static str, Vec<u8>)> {
         ("person", Method::POST, "/person/ann/feed/v1", json, put.to_vec()),
         ("elastic document", Method::PUT, "/elastic/logs/_doc/1", json, br#"{"title":"x"}"#.to_vec()),
         ("elastic bulk", Method::POST, "/elastic/_bulk", lines, bulk.to_vec()),
+        ("elastic type", Method::PUT, "/elastic/note/_doc/3?routing=ann", json, br#"{"title":"x"}"#.to_vec()),
         ("log records", Method::POST, "/v1/logs", json, log.to_vec()),
     ]
 }
@@ -198,8 +199,8 @@ fn written_bytes_are_counted_by_group_whatever_the_door() {
             server.call(Method::POST, &format!("/document/v1/n/note/group/{group}/2"), fields)
         };
         let (status, answer) = put("ann");
-        // Documents of Elasticsearch's interfaces belong to no group of a person.
-        let is_counted = !path.contains("elastic") && !path.contains("logs");
+        // Documents of indexes of Elasticsearch's interfaces belong to no group of a person.
+        let is_counted = path.contains("/note/") || !path.contains("elastic") && !path.contains("logs");
         assert_eq!(status == 429, is_counted, "{name}: {answer}");
         assert_eq!(
             answer.to_string().contains("to group 'ann' exceed 1 bytes a second"),

@@ -25,8 +25,8 @@ pub(crate) struct FedBytesCounted;
 /// Bytes that a client writes at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FedBytes<'r> {
-    /// The client.
-    pub(crate) caller: &'r RequestCaller,
+    /// The client, unless its bytes were counted before.
+    pub(crate) caller: Option<&'r RequestCaller>,
     /// Group of the documents, if it is known.
     pub(crate) group: Option<&'r DocumentGroup>,
     /// Size of the operations, unpacked.
@@ -102,7 +102,7 @@ impl FedByteLimits {
         FedBytes { caller, group, bytes }: FedBytes<'_>,
         now: Instant,
     ) -> Result<(), ExceededLimit> {
-        let of_caller = caller.limits.fed_bytes.map(|limit| (caller.name.to_string(), limit));
+        let of_caller = caller.and_then(|caller| Some((caller.name.to_string(), caller.limits.fed_bytes?)));
         let of_group = group.filter(|group| **group != DocumentGroup::None).zip(self.group_max);
         // Both tables are locked in this order, so that what one refuses is not counted in the other.
         let (mut callers, mut groups) = (self.callers.lock(), self.groups.lock());
@@ -144,7 +144,7 @@ mod tests {
         let (slow, other) = (caller("slow", Some(100)), caller("other", None));
         let [ann, bob] = ["ann", "bob"].map(|name| DocumentGroup::Name(name.to_owned()));
         let write = |caller: &RequestCaller, group: &DocumentGroup, bytes, millis| {
-            let fed = FedBytes { caller, group: Some(group), bytes };
+            let fed = FedBytes { caller: Some(caller), group: Some(group), bytes };
             let admitted = limits.admit(fed, start + Duration::from_millis(millis), &metrics);
             admitted.map_err(|error| error.to_string())
         };

@@ -131,7 +131,7 @@ async fn pace(call: &DocumentCall, piece: &FeedPiece) {
         *bytes_of_groups.entry(group).or_default() += operation.bytes();
     }
     for (group, bytes) in bytes_of_groups {
-        limits.wait(FedBytes { caller, group: Some(group), bytes }).await;
+        limits.wait(FedBytes { caller: Some(caller), group: Some(group), bytes }).await;
     }
 }
 
