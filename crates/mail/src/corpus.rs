@@ -255,6 +255,7 @@ impl CorpusMailbox {
             date: Some(date),
             folder: folder.to_owned(),
             attachments,
+            attachment_text: String::new(),
             size: u32::try_from(size).unwrap_or(u32::MAX),
             embedding: Some(embed(&format!("{subject}\n{body}"))),
             subject,

@@ -18,6 +18,7 @@
 //!
 //! This crate knows nothing of servers: the caller sends the operations.
 
+mod attached;
 pub mod corpus;
 mod error;
 mod html;

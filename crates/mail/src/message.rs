@@ -3,6 +3,7 @@ use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
+use crate::mime::shown_date;
 
 /// A mail as the mail schema has it.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -25,6 +26,8 @@ pub struct MailMessage {
     pub folder: String,
     /// The names of attached files.
     pub attachments: Vec<String>,
+    /// The text of attached files and of forwarded messages, as far as it can be read.
+    pub attachment_text: String,
     /// Bytes as it was sent.
     pub size: u32,
     /// The text.
@@ -72,6 +75,7 @@ impl MailMessage {
         text("body", &self.body);
         text("from_name", &self.from_name);
         text("from_address", &self.from_address);
+        text("attachment_text", &self.attachment_text);
         text("folder", &self.folder);
         text("thread", &self.thread);
         text("message_id", &self.message_id);
@@ -80,6 +84,7 @@ impl MailMessage {
         }
         if let Some(date) = self.date {
             fields.insert("date".to_owned(), Value::from(date));
+            fields.insert("sent".to_owned(), Value::from(shown_date(date)));
         }
         if !self.attachments.is_empty() {
             fields.insert("attachments".to_owned(), json!(self.attachments));

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use mail_parser::{Addr, Address, HeaderValue, Message, MessageParser, MimeHeaders, PartType};
+use mail_parser::{Addr, Address, DateTime, HeaderValue, Message, MessageParser, MimeHeaders, PartType};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::MailMessage;
+use crate::attached;
 use crate::html;
 use crate::threads::ConversationThreads;
 
@@ -58,11 +59,48 @@ pub(crate) fn read(
         date: date(&message),
         folder: label(&message).unwrap_or_else(|| folder.to_owned()),
         attachments: attachments(&message),
+        attachment_text: attached::text(&message, 0),
         size: u32::try_from(raw.len()).unwrap_or(u32::MAX),
         body: body(&message),
         embedding: None,
         message_id,
     })
+}
+
+/// Text of a message that is attached to another one, as mail programs quote it; `None` if it has none of the
+/// headers that every mail has. `depth` is the number of messages around it.
+pub(crate) fn read_forwarded(raw: &[u8], depth: usize) -> Option<String> {
+    let flat = flatten(raw);
+    let message = parse(&flat).ok()?;
+    if message.from().is_none() && message.subject().is_none() && message.date().is_none() {
+        return None;
+    }
+    let people = |addresses: Option<&Address<'_>>| {
+        let all = addresses.into_iter().flat_map(Address::iter).filter_map(recipient).take(LIST_MAX);
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let head = [
+        ("From", people(message.from())),
+        ("To", people(message.to())),
+        ("Cc", people(message.cc())),
+        ("Date", date(&message).map(shown_date).unwrap_or_default()),
+        ("Subject", line(message.subject().unwrap_or_default())),
+        ("Attachments", attachments(&message).join(", ")),
+    ];
+    let head = head.into_iter().filter(|(_, value)| !value.is_empty());
+    let mut text: String = head.map(|(name, value)| format!("{name}: {value}\n")).collect();
+    text.push_str(&body(&message));
+    let attached = attached::text(&message, depth);
+    if !attached.is_empty() {
+        text.push('\n');
+        text.push_str(&attached);
+    }
+    Some(text)
+}
+
+/// A time for people, and for those who sort texts: `2015-02-03T10:19:10Z`.
+pub(crate) fn shown_date(seconds: i64) -> String {
+    DateTime::from_timestamp(seconds).to_rfc3339()
 }
 
 /// Parses the structure of a message. If the parser fails on one of millions of messages, that one is left
@@ -141,7 +179,7 @@ fn recipient(address: &Addr<'_>) -> Option<String> {
 fn date(message: &Message<'_>) -> Option<i64> {
     let received = message.received().and_then(|received| received.date());
     let sent = message.date().copied();
-    sent.into_iter().chain(received).find(mail_parser::DateTime::is_valid).map(|date| date.to_timestamp())
+    sent.into_iter().chain(received).find(DateTime::is_valid).map(|date| date.to_timestamp())
 }
 
 /// The first label of an archive that has labels instead of folders.
@@ -199,7 +237,7 @@ fn line(text: &str) -> String {
 }
 
 /// True for characters that documents may contain: no controls, no code points that are never characters.
-fn is_text(c: char) -> bool {
+pub(crate) fn is_text(c: char) -> bool {
     let code = u32::from(c);
     !c.is_control() && code & 0xfffe != 0xfffe && !(0xfdd0..=0xfdef).contains(&code)
 }

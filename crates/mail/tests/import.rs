@@ -50,6 +50,73 @@ fn parts_are_told_apart() {
     assert_eq!(message.date, Some(1_423_004_400));
 }
 
+/// Files of text are read, and forwarded messages with those in them; others have their names.
+#[test]
+fn attached_text_is_read() {
+    let message = read("attached");
+    assert_eq!(message.body, "See the files.");
+    assert_eq!(
+        message.attachments,
+        ["costs.csv", "menu.html", "invite.ics", "notes.txt", "plan.pdf", "the lighthouse.eml"]
+    );
+    let lines: Vec<&str> =
+        message.attachment_text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let expected = [
+        "item,euro",
+        "ferry,120",
+        "Brötchen",
+        "BEGIN:VEVENT",
+        "SUMMARY:Kick-off, room 4",
+        "END:VEVENT",
+        "password of the harbour",
+        "From: Carol <carol@example.com>",
+        "To: ann@example.com",
+        "Date: 2015-02-03T09:19:10Z",
+        "Subject: the lighthouse",
+        "Attachments: closing.eml",
+        "It is closed.",
+        "From: keeper@example.com",
+        "Subject: closing",
+        "Storm is coming.",
+    ];
+    assert_eq!(lines, expected);
+}
+
+/// A mail that a full disk or a broken connection has cut off has what came before, wherever it was cut.
+#[test]
+fn a_message_that_was_cut_off_is_kept() {
+    let whole = sample("attached");
+    let cut = |at: &str| {
+        let end = whole.find(at).expect("the sample has it") + at.len();
+        mbox(&[&whole[..end]]).next().unwrap().unwrap()
+    };
+    assert_eq!(cut("See the").body, "See the");
+    let message = cut("ferry,120");
+    assert!(
+        message.body == "See the files." && message.attachment_text.ends_with("ferry,120"),
+        "{message:?}"
+    );
+    let message = cut("cGFzc3dvcmQgb2Yg");
+    assert!(message.attachment_text.ends_with("password of"), "{message:?}");
+    let message = cut("Storm is");
+    assert!(message.attachment_text.ends_with("Storm is"), "{message:?}");
+    assert!(message.attachment_text.contains("It is closed."), "{message:?}");
+}
+
+/// Messages in messages are read to a depth that is bounded, whatever a sender sends.
+#[test]
+fn messages_in_messages_end() {
+    let mut nested = "From: a@example.com\nSubject: deep\n\nbottom".to_owned();
+    for depth in 0..200 {
+        nested = format!(
+            "From: a@example.com\nSubject: level {depth}\nMIME-Version: 1.0\n\
+             Content-Type: multipart/mixed; boundary=b{depth}\n\n--b{depth}\nContent-Type: message/rfc822\n\n{nested}\n--b{depth}--"
+        );
+    }
+    let message = mbox(&[&nested]).next().unwrap().unwrap();
+    assert!(message.attachment_text.contains("Subject: level 196"), "{}", &message.attachment_text[..400]);
+}
+
 #[test]
 fn html_becomes_text() {
     let message = read("html");
