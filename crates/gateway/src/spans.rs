@@ -1,7 +1,8 @@
 //! Spans of requests to the data port, for distributed traces (W3C Trace Context, OTLP).
 //!
-//! A request that is traced gets the header `traceparent` of its own span in the place of its client's, so that
-//! everything that forwards it continues the trace. Its extension [`TracedRequest`] observes the parts of a query.
+//! A request that is traced gets the header `traceparent` of its own span in the place of its client's, so
+//! that everything that forwards it continues the trace. Its extension [`TracedRequest`] observes the parts
+//! of a query.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,8 +117,8 @@ impl TracedRequest {
         });
     }
 
-    /// Spans of the parts of a search, one after another: their times are measured, and their beginnings follow
-    /// from their order.
+    /// Spans of the parts of a search, one after another: their times are measured, and their beginnings
+    /// follow from their order.
     fn phases(&self, parent: SpanContext, started: Instant, phases: &SearchPhases) {
         let mut begin = started;
         for (name, time) in phases.taken() {

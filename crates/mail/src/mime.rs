@@ -1,6 +1,7 @@
 //! Conversion of RFC 5322 and MIME to [`MailMessage`].
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use mail_parser::{Addr, Address, DateTime, HeaderValue, Message, MessageParser, MimeHeaders, PartType};
 use xxhash_rust::xxh3::xxh3_128;
@@ -14,6 +15,8 @@ use crate::threads::ConversationThreads;
 const BODY_MAX: usize = 1 << 20;
 /// Maximum number of recipients, and of attachments, of a message.
 const LIST_MAX: usize = 1_000;
+/// Maximum number of boundaries that are added to a message that was cut off.
+const BOUNDARIES_MAX: usize = 64;
 
 /// Reads one message; `folder` is its location, unless the message has a label.
 ///
@@ -115,36 +118,78 @@ fn parse(raw: &[u8]) -> Result<Message<'_>, &'static str> {
 /// Turns messages inside the message into plain attachments: they are not read, and a parser that descends
 /// into them would follow any depth that a sender chooses.
 ///
-/// Content types such as `message/rfc822` are replaced in place, so nothing else moves.
+/// Content types such as `message/rfc822` are replaced in place, so nothing else moves. If the message was
+/// cut off, the ends of its parts are added.
 fn flatten(raw: &[u8]) -> Cow<'_, [u8]> {
-    const HEADER: &[u8] = b"content-type";
     let mut flat = Cow::Borrowed(raw);
-    let mut line = 0;
-    while line < raw.len() {
-        let next = memchr::memchr(b'\n', &raw[line..]).map_or(raw.len(), |end| line + end + 1);
-        let is_header = raw[line..].get(..HEADER.len()).is_some_and(|name| name.eq_ignore_ascii_case(HEADER));
-        if is_header {
-            let end = value_end(raw, next);
-            let value = &raw[line..end];
-            // The type ends at the first `;`, unless that is in a comment.
-            let semicolon = memchr::memchr(b';', value).unwrap_or(value.len());
-            let type_end =
-                if memchr::memchr(b'(', &value[..semicolon]).is_some() { value.len() } else { semicolon };
-            for word in [&b"rfc822"[..], b"global", b"digest"] {
-                let found = value[..type_end]
-                    .windows(word.len())
-                    .enumerate()
-                    .filter(|(_, window)| window.eq_ignore_ascii_case(word));
-                for (at, _) in found {
-                    flat.to_mut()[line + at] = b'x';
-                }
+    let mut boundaries: Vec<&[u8]> = Vec::new();
+    for header in content_types(raw) {
+        let value = &raw[header.clone()];
+        // The type ends at the first `;`, unless that is in a comment.
+        let semicolon = memchr::memchr(b';', value).unwrap_or(value.len());
+        let type_end =
+            if memchr::memchr(b'(', &value[..semicolon]).is_some() { value.len() } else { semicolon };
+        for word in [&b"rfc822"[..], b"global", b"digest"] {
+            let found = value[..type_end]
+                .windows(word.len())
+                .enumerate()
+                .filter(|(_, window)| window.eq_ignore_ascii_case(word));
+            for (at, _) in found {
+                flat.to_mut()[header.start + at] = b'x';
             }
-            line = end;
-        } else {
-            line = next;
+        }
+        if boundaries.len() < BOUNDARIES_MAX {
+            boundaries.extend(boundary(value));
         }
     }
+    close(&mut flat, raw, &boundaries);
     flat
+}
+
+/// Ends the parts of a message that was cut off, so that what is there of its last ones is read.
+fn close(flat: &mut Cow<'_, [u8]>, raw: &[u8], boundaries: &[&[u8]]) {
+    let has = |line: &[u8]| memchr::memmem::find(raw, line).is_some();
+    let is_open = |boundary: &&&[u8]| {
+        let begin = [b"--", **boundary].concat();
+        has(&begin) && !has(&[&begin[..], b"--"].concat())
+    };
+    if boundaries.first().filter(is_open).is_none() {
+        return;
+    }
+    for boundary in boundaries.iter().rev().filter(is_open) {
+        flat.to_mut().extend_from_slice(&[b"\n--", *boundary, b"--\n"].concat());
+    }
+}
+
+/// The boundary of the parts that a content type declares.
+fn boundary(value: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b"boundary=";
+    let at = value.windows(NAME.len()).position(|window| window.eq_ignore_ascii_case(NAME))?;
+    let rest = &value[at + NAME.len()..];
+    let boundary = match rest.strip_prefix(b"\"") {
+        Some(quoted) => quoted.split(|byte| *byte == b'"').next(),
+        None => rest.split(|byte| *byte == b';' || byte.is_ascii_whitespace()).next(),
+    };
+    boundary.filter(|boundary| !boundary.is_empty())
+}
+
+/// Places of the content types of a message and of its parts, each with its name.
+fn content_types(raw: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    const HEADER: &[u8] = b"content-type";
+    let mut line = 0;
+    std::iter::from_fn(move || {
+        while line < raw.len() {
+            let start = line;
+            let next = memchr::memchr(b'\n', &raw[start..]).map_or(raw.len(), |end| start + end + 1);
+            let name = raw[start..].get(..HEADER.len());
+            if name.is_some_and(|name| name.eq_ignore_ascii_case(HEADER)) {
+                line = value_end(raw, next);
+                return Some(start..line);
+            }
+            line = next;
+        }
+        None
+    })
 }
 
 /// End of a header whose first line ends at `next`: folded lines begin with white space.

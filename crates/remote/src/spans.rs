@@ -1,7 +1,7 @@
 //! Spans of requests for a collector of distributed traces, by OTLP over HTTP.
 //!
-//! A request hands a finished span on and goes on: spans wait in a bounded queue, and are counted where that is
-//! full. A task on a thread of its own sends them in batches.
+//! A request hands a finished span on and goes on: spans wait in a bounded queue, and are counted where
+//! that is full. A task on a thread of its own sends them in batches.
 
 mod context;
 mod protobuf;
@@ -56,7 +56,8 @@ pub struct SpanSettings {
 }
 
 impl SpanSettings {
-    /// Rules by which only the collector is connected to. The operator has named it: it may be on this machine.
+    /// Rules by which only the collector is connected to. The operator has named it: it may be on this
+    /// machine.
     ///
     /// # Errors
     /// The endpoint is not an address.

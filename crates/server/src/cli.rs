@@ -35,8 +35,15 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Parses the arguments of the process. Ends the process if they are invalid, or ask for help.
+    /// Parses the arguments of the process. Ends the process if they are invalid, or ask for help, as none
+    /// does.
     pub fn of_arguments() -> Self {
+        // Otherwise an option in the environment would count as an argument without its command.
+        if std::env::args_os().len() <= 1 {
+            // The reader may have left.
+            let _ = CommandLine::whole().print_help();
+            std::process::exit(0);
+        }
         let parsed = CommandLine::whole()
             .try_get_matches()
             .and_then(|matches| CommandLine::from_arg_matches(&matches));

@@ -60,8 +60,8 @@ impl Default for FeedOptions {
 /// name in messages and in the resume file.
 ///
 /// # Errors
-/// The node cannot be reached; the stream cannot be read, or does not begin with an operation; the resume file
-/// cannot be written. Failed operations are part of the report.
+/// The node cannot be reached; the stream cannot be read, or does not begin with an operation; the resume
+/// file cannot be written. Failed operations are part of the report.
 pub async fn feed(
     base: &str,
     input: &str,

@@ -116,8 +116,8 @@ fn unreadable(error: millrace_access::Error) -> Error {
     Error::Internal(format!("the keys of the cluster: {error}"))
 }
 
-/// Changes the keys of the cluster. If another node has changed them first, the change is made to theirs, as soon
-/// as this node has received them.
+/// Changes the keys of the cluster. If another node has changed them first, the change is made to theirs,
+/// as soon as this node has received them.
 ///
 /// # Errors
 /// [`Error::Unsettled`]: coordination cannot be reached, and the keys may have been changed nevertheless; or

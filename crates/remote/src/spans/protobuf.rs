@@ -17,7 +17,7 @@ const FAILED: u64 = 2;
 
 /// Encodes spans of this node.
 pub(super) fn encode(spans: &[FinishedSpan], instance: &str) -> Vec<u8> {
-    let mut request = ProtobufMessage::default();
+    let mut request = SpanEncoder::default();
     request.message(1, |resource_spans| {
         resource_spans.message(1, |resource| {
             let of_resource = [
@@ -39,11 +39,11 @@ pub(super) fn encode(spans: &[FinishedSpan], instance: &str) -> Vec<u8> {
     request.0
 }
 
-/// A message, field by field.
+/// Encoder of a message, field by field.
 #[derive(Default)]
-struct ProtobufMessage(Vec<u8>);
+struct SpanEncoder(Vec<u8>);
 
-impl ProtobufMessage {
+impl SpanEncoder {
     fn varint(&mut self, mut value: u64) {
         while value > 0x7f {
             self.0.push(value as u8 | 0x80);
@@ -69,8 +69,8 @@ impl ProtobufMessage {
         self.0.extend_from_slice(&nanoseconds.to_le_bytes());
     }
 
-    fn message(&mut self, field: u64, write: impl FnOnce(&mut ProtobufMessage)) {
-        let mut message = ProtobufMessage::default();
+    fn message(&mut self, field: u64, write: impl FnOnce(&mut SpanEncoder)) {
+        let mut message = SpanEncoder::default();
         write(&mut message);
         self.bytes(field, &message.0);
     }
@@ -123,7 +123,7 @@ mod tests {
             attributes: vec![("n", SpanValue::Number(300)), ("t", SpanValue::Text("x".to_owned()))],
             is_error: true,
         };
-        let mut message = ProtobufMessage::default();
+        let mut message = SpanEncoder::default();
         message.span(&span);
         let text: String = message.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let expected = "0a1001010101010101010101010101010101120802020202020202022208030303030303030\

@@ -9,7 +9,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("Start", &["demo", "serve", "deploy", "status"]),
     ("Documents", &["feed", "get", "put", "update", "remove", "visit", "import", "corpus"]),
     ("Search", &["query", "compare"]),
-    ("Groups: one person's documents", &["groups", "group"]),
+    ("Groups, each one person's documents", &["groups", "group"]),
     ("Access", &["token"]),
     ("Operations", &["node", "cluster", "index", "fields", "doctor"]),
     ("Shell", &["completions", "help"]),
