@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey};
 use millrace_document::{DataType, Document};
+use millrace_env::{Disk as _, RealDisk};
 use millrace_segment::SegmentCache;
 
 use crate::read::found::GroupSources;
@@ -36,9 +37,9 @@ pub(super) fn count(data_dir: &Path, manifest: &Manifest) -> Result<BTreeMap<Str
     let data_dir = std::path::absolute(data_dir).map_err(failed)?;
     let (there, here) = (StoreOptions::new(&data_dir), StoreOptions::new(scratch.path()));
     for directory in ["segments", "tail"] {
-        std::fs::create_dir(scratch.path().join(directory)).map_err(failed)?;
+        RealDisk.create_directory(&scratch.path().join(directory)).map_err(failed)?;
     }
-    std::fs::copy(data_dir.join("manifest"), scratch.path().join("manifest")).map_err(failed)?;
+    manifest.write(&RealDisk, scratch.path())?;
     for number in &manifest.generations {
         copy_directory(&tail_path(&there, *number), &tail_path(&here, *number)).map_err(failed)?;
     }
