@@ -6,6 +6,7 @@ pub(crate) mod erasing;
 pub(crate) mod maintenance;
 pub(crate) mod merging;
 pub(crate) mod new_segments;
+pub(crate) mod ordered;
 pub(crate) mod pace;
 pub(crate) mod prune;
 pub(crate) mod rests;
