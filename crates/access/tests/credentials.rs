@@ -374,6 +374,7 @@ fn rights_of_endpoints() {
         (Data, "/page/other", "*", "*", "*"),
         (Data, "/state/v1/metrics", "a+", "a+", "a+"),
         (Data, "/state/v1/cluster/readers", "a+", "a", "a"),
+        (Data, "/state/v1/cluster/erasures", "a+", "a", "a"),
         (Data, "/state/v1/cluster/groups", "a+", "a", "a"),
         (Data, "/state/v1/cluster/indexes", "a+", "a", "a"),
         (Data, "/prometheus/v1/values", "a+", "a+", "a+"),

@@ -449,8 +449,8 @@ impl ClusterView for ContentNode {
             Ok(bucket) => bucket,
             Err(error) => return done(Err(error)),
         };
-        let scope = DropScope::Group { document_type: Some(document_type), group };
-        let change = DocumentChange::Drop { bucket, scope, until: Some(horizon) };
+        let scope = DropScope::Group { document_type, group };
+        let change = DocumentChange::Drop { bucket, scope, until: horizon };
         let write = MachineWrite { change, done: outcome_callback(done) };
         self.machine.send(MachineInput::Write { write, deadline });
     }

@@ -276,7 +276,8 @@ pub(crate) fn drop_group(node: &Node, group: ShelfGroup) -> Result<(), Error> {
     let (group, part) = (group.group(), None);
     let horizon = cluster.drop_horizon(&group, part)?;
     let (sender, receiver) = channel();
-    let dropped = GroupDropRequest { document_type: DOOR_TYPE.to_owned(), group, part, horizon };
+    let document_type = Some(DOOR_TYPE.to_owned());
+    let dropped = GroupDropRequest { document_type, group, part, horizon: Some(horizon) };
     let done = Box::new(move |outcome| {
         // The caller may have left.
         let _ = sender.send(outcome);

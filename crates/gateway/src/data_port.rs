@@ -160,6 +160,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/mcp/", any(mcp::handle))
         .route(forwarding::READERS_PATH, post(forwarding::tell_readers))
         .route(forwarding::GROUP_SIZES_PATH, post(forwarding::tell_group_sizes))
+        .route(forwarding::ERASURES_PATH, post(forwarding::tell_erasures))
         .route(forwarding::INDEXES_PATH, post(forwarding::tell_indexes))
         .merge(status_api::data_routes())
         .route("/page/application", get(application_view::handle))

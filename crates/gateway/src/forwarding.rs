@@ -3,6 +3,7 @@
 //! query.
 
 mod encrypted;
+mod erasures;
 mod forward;
 mod fuzz;
 mod group_sizes;
@@ -22,6 +23,7 @@ use std::time::Instant;
 use axum::response::Response;
 use hyper::StatusCode;
 
+pub(crate) use self::erasures::{ERASURES_PATH, tell_erasures};
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
 pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
@@ -33,11 +35,11 @@ pub(crate) use self::share::answer_share;
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
-    self, AccessKind, BucketReaders, ForwardAnswer, ForwardKind, ForwardableRequest, GroupSizesQuestion,
-    IndexAnswer, IndexQuestion, NodeAnswer, NodeTransport, OpenedShare, ReadFence, ReadersQuestion,
-    RemoteNode, RouteSubject, RoutingDecision, ShareStart,
+    self, AccessKind, BucketReaders, ErasureQuestion, ForwardAnswer, ForwardKind, ForwardableRequest,
+    GroupSizesQuestion, IndexAnswer, IndexQuestion, NodeAnswer, NodeTransport, OpenedShare, ReadFence,
+    ReadersQuestion, RemoteNode, RouteSubject, RoutingDecision, ShareStart,
 };
-use millrace_store::StoredGroupPage;
+use millrace_store::{GroupErasure, StoredGroupPage};
 
 /// Outcome of the routing of a request.
 pub(crate) enum RoutingOutcome {
@@ -110,6 +112,10 @@ impl NodeTransport for HttpTransport {
 
     fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage> {
         Box::pin(async move { group_sizes::ask(&self.0, &node, question).await })
+    }
+
+    fn erasures(&self, node: RemoteNode, question: ErasureQuestion) -> NodeAnswer<'_, Vec<GroupErasure>> {
+        Box::pin(async move { erasures::ask(&self.0, &node, question).await })
     }
 
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer> {

@@ -3,6 +3,7 @@
 //! Exports and restorations are requests to `/document/v1/` and `/feed/v1`, whose caller is restricted to the
 //! group: the same code checks and limits them.
 
+mod erasure;
 mod export;
 mod removal;
 
@@ -13,13 +14,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, Method, StatusCode, Uri};
-use millrace_access::{AccessRight, CallerGroups, RequestCaller, WantedGroups};
+use millrace_access::{CallerGroups, RequestCaller, WantedGroups};
 use millrace_document::DocumentGroup;
 use millrace_node::Error;
 use millrace_node::cluster::{self, WantedSizes};
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
 
 use crate::GatewayState;
 use crate::document_api::feed;
@@ -33,9 +33,6 @@ const PAGE_MAX: u64 = 1000;
 
 /// Default time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Place of the one erasure that can run at a time: it seals and merges the whole store.
-static ERASURE: Semaphore = Semaphore::const_new(1);
 
 /// Object that a path addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,6 +233,9 @@ fn value_of(stored: &StoredGroup) -> Map<String, Value> {
 
 /// `GET` of the groups: of all, page by page, or those of the caller.
 async fn list(call: &GroupCall) -> Result<Response, Error> {
+    if call.parameters.flag("erasures")?.unwrap_or(false) {
+        return erasure::list(call).await;
+    }
     let count = call.parameters.number("count", 1, PAGE_MAX)?.unwrap_or(PAGE) as usize;
     let after = call.parameters.get("continuation").map(|text| {
         let group = DocumentGroup::from_key(text).filter(|group| *group != DocumentGroup::None);
@@ -259,50 +259,41 @@ async fn list(call: &GroupCall) -> Result<Response, Error> {
 /// `GET` of one group.
 async fn show(call: &GroupCall, group: &DocumentGroup) -> Result<Response, Error> {
     let measured = call.one(group).await?;
+    let erasure = erasure::of_group(call, group).await?.map(|erasure| ("erasure".to_owned(), erasure));
     if measured.is_complete && measured.size.documents + measured.size.bytes + measured.files() == 0 {
-        return Err(Error::NotFound(format!("there is nothing of the group '{}'", shown(group))));
+        let missing = Error::NotFound(format!("there is nothing of the group '{}'", shown(group)));
+        let Some(erasure) = erasure else { return Err(missing) };
+        let answer = Map::from_iter([("message".to_owned(), json!(missing.message())), erasure]);
+        return Ok(http::json(missing.status(), &Value::Object(answer)));
     }
     let mut value = value_of(&measured.size);
     value.extend(measured.files.map(|files| ("files".to_owned(), json!(files))));
+    value.extend(erasure);
     Ok(call.sized(value, measured.is_complete))
 }
 
-/// `DELETE` of a group: all of its documents of all types and namespaces. With `erase=true`, the answer comes
-/// after a merge that leaves them out.
+/// `DELETE` of a group: all of its documents of all types and namespaces. Their bytes leave the disk within a
+/// bound; if that is zero, the answer waits for it.
 async fn delete(call: &GroupCall, group: DocumentGroup) -> Result<Response, Error> {
-    let erases = call.parameters.flag("erase")?.unwrap_or(false);
+    let within = erasure::requested(call)?;
     if !call.node.cluster().is_alone() {
-        return match erases {
-            true => Err(Error::parameter(
-                "erase",
-                "a node of a cluster merges its own files alone; delete the group without it".to_owned(),
-            )),
-            false => removal::answer(call, group).await,
-        };
+        return removal::answer(call, group, within).await;
     }
-    let place = match erases {
-        true => {
-            call.caller.check_right(&[AccessRight::Admin])?;
-            Some(ERASURE.try_acquire().map_err(|_| Error::Overloaded)?)
-        }
-        false => None,
-    };
     let before = call.one(&group).await?.size;
     let own = WantedGroups::These(std::slice::from_ref(&group));
     let store = call.node.store(&call.caller.permit(own)?, own).clone();
-    let (dropping, dropped) = (store.clone(), group.clone());
-    call.node.pool().run(move || dropping.drop_group(None, &dropped)).await??;
-    if erases {
-        // It can take long, and others need the threads of the pool.
-        let erased = tokio::task::spawn_blocking(move || store.seal().and_then(|()| store.maintain()));
-        erased.await.map_err(|error| Error::Internal(error.to_string()))??;
+    let dropped = group.clone();
+    call.node.pool().run(move || store.drop_group(None, &dropped)).await??;
+    if let Some(within) = within {
+        erasure::bring_forward(call, &group, within).await?;
     }
-    drop(place);
+    let erasure = erasure::of_group(call, &group).await?;
     let after = call.one(&group).await?;
     let mut answer = value_of(&StoredGroup { bytes: after.size.bytes, ..before });
     answer.remove("lastWrite");
     answer.insert("files".to_owned(), json!(after.files()));
-    answer.insert("erased".to_owned(), json!(after.size.bytes == 0 && after.files() == 0));
+    answer.insert("erased".to_owned(), json!(erasure.as_ref().is_some_and(erasure::is_finished)));
+    answer.extend(erasure.map(|erasure| ("erasure".to_owned(), erasure)));
     Ok(http::json(StatusCode::OK, &Value::Object(answer)))
 }
 

@@ -152,11 +152,22 @@ fn a_group_is_exported_deleted_and_restored_at_any_node() {
         assert!(restored.contains(&format!("\"ok\":{}", expected[group])), "{restored}");
         assert_eq!(shown(&nodes, node, group), (200, Some(expected[group])));
     }
-    let (status, answer) = nodes.call(0, Method::DELETE, "/group/v1/g1?erase=true", "");
-    assert_eq!(status, 400, "{answer}");
     let (status, answer) = nodes.call(0, Method::DELETE, "/group/v1/7?kind=number", "");
     assert_eq!(status, 400, "{answer}");
     assert_eq!(shown(&nodes, 0, "g1"), (200, Some(expected["g1"])));
+    for path in ["/group/v1/g1?within=31d", "/group/v1/g1?within=soon"] {
+        let (status, answer) = nodes.call(0, Method::DELETE, path, "");
+        assert_eq!(status, 400, "{path}: {answer}");
+    }
+    // Each node erases, and all of them are asked for receipts.
+    let (status, answer) = nodes.call(0, Method::DELETE, "/group/v1/large?within=0", "");
+    assert_eq!((status, &answer["erased"]), (200, &json!(true)), "{answer}");
+    assert_eq!(answer["erasure"]["nodes"].as_array().map(Vec::len), Some(3), "{answer}");
+    let (status, shown) = nodes.call(1, Method::GET, "/group/v1/large", "");
+    assert_eq!((status, &shown["erasure"]), (404, &answer["erasure"]), "{shown}");
+    let (_, all) = nodes.call(2, Method::GET, "/group/v1/?erasures=true", "");
+    let of_large = all["erasures"].as_array().expect("a list").iter().filter(|of| of["name"] == "large");
+    assert_eq!(of_large.count(), 3, "{all}");
 }
 
 /// Names of the documents that a visit finds, a few at a time.

@@ -312,9 +312,23 @@ impl IndexCopy {
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.
     pub fn merge(&self, forget_before: u64) -> Result<bool, Error> {
+        self.merge_newest(merging::choose, forget_before)
+    }
+
+    /// Writes all runs as one, so that no file has entries that were replaced or removed. What is in memory
+    /// stays there. `forget_before` is that of [`IndexCopy::merge`].
+    ///
+    /// # Errors
+    /// The system refuses, or a run is damaged. The runs stay as they are.
+    pub fn compact(&self, forget_before: u64) -> Result<(), Error> {
+        self.merge_newest(<[u64]>::len, forget_before).map(drop)
+    }
+
+    /// Merges as many of the newest runs as are chosen by the sizes of all. Returns false if that is none.
+    fn merge_newest(&self, choose: impl FnOnce(&[u64]) -> usize, forget_before: u64) -> Result<bool, Error> {
         let mut manifest = self.manifest.lock();
         let runs = self.state.read().runs.clone();
-        let count = merging::choose(&runs.iter().map(|run| run.bytes).collect::<Vec<_>>());
+        let count = choose(&runs.iter().map(|run| run.bytes).collect::<Vec<_>>());
         if count == 0 {
             return Ok(false);
         }

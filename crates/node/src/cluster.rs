@@ -12,6 +12,7 @@
 //! This module does not know how a cluster agrees or moves data: the node gets a [`ClusterMember`] and a
 //! [`ClusterView`] from the process that runs it.
 
+mod erasures;
 mod forward;
 mod group_sizes;
 mod indexes;
@@ -34,6 +35,7 @@ use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
 
+pub use self::erasures::{ErasureQuestion, erasures_of_all, own_erasures};
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
     ReplicaCompleteness, ShareStart, ShareTalk,
@@ -299,7 +301,7 @@ pub trait ClusterView: Send + Sync + 'static {
     ) -> Result<DropHorizon, ClusterError>;
 
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
-    /// is the owner. Nothing is dropped if the horizon that it reported no longer holds.
+    /// is the owner. Nothing is dropped if a horizon that it reported no longer holds.
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done);
 
     /// Gauges of this node's part in the cluster, for requests for metrics.
@@ -327,14 +329,14 @@ pub struct ClusterDeployment<'a> {
 /// Part of a group to drop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupDropRequest {
-    /// Type of the documents.
-    pub document_type: String,
+    /// Type of the documents; `None` for all types.
+    pub document_type: Option<String>,
     /// The group.
     pub group: DocumentGroup,
     /// Restriction to this bucket, if the group is divided.
     pub part: Option<BucketId>,
-    /// Restriction to documents written until then.
-    pub horizon: DropHorizon,
+    /// Restriction to documents written until then; `None`: all that exist now are dropped.
+    pub horizon: Option<DropHorizon>,
 }
 
 /// Future answer of [`ClusterMember::publish`]: the error is the reason for which the application is not

@@ -12,6 +12,7 @@
 //! is in a file of notes before it is in the store.
 
 mod definition;
+mod erasing;
 mod feed;
 mod mend;
 mod notes;

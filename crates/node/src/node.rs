@@ -77,6 +77,7 @@ impl Node {
         options.paths = settings.paths();
         options.disk_reserve = settings.disk_reserve;
         options.deferred_sync = settings.deferred_sync;
+        options.erase_within = settings.erase_within;
         options.segment_format = settings.segment_format;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
         let models = NodeModels::open(ModelOptions {
@@ -446,6 +447,7 @@ impl Node {
     /// Gauges that are read when metrics are requested.
     pub fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
+        let erasures = self.store.pending_erasures();
         let gauge = MetricGauge::new;
         let mut gauges = vec![
             gauge(
@@ -485,6 +487,16 @@ impl Node {
                 "millrace.store.deferred_ms_max",
                 "Longest time from the acknowledgement of such a write to its sync, in milliseconds",
                 status.deferred_us_max as f64 / 1e3,
+            ),
+            gauge(
+                "millrace.erasures.pending",
+                "Groups that were deleted and whose bytes may still be on the disk",
+                erasures.0 as f64,
+            ),
+            gauge(
+                "millrace.erasures.overdue",
+                "Those of them that should have been erased by now",
+                erasures.1 as f64,
             ),
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),

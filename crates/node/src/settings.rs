@@ -35,6 +35,8 @@ pub struct Settings {
     pub space_patience: Duration,
     /// Time within which writes are synced that were acknowledged before.
     pub deferred_sync: Duration,
+    /// Time after the deletion of a group within which its bytes leave the disk.
+    pub erase_within: Duration,
     /// Format of new segments, until a cluster state names another: of a node of a cluster, the first.
     pub segment_format: SegmentFormat,
     /// Maximum number of segment files kept open; others are opened when they are read.
@@ -66,6 +68,7 @@ impl Settings {
             disk_reserve: 256 << 20,
             space_patience: Duration::from_secs(60),
             deferred_sync: Duration::from_millis(100),
+            erase_within: Duration::from_secs(30 * 24 * 3600),
             segment_format: SegmentFormat::default(),
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),

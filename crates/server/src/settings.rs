@@ -189,6 +189,9 @@ pub struct ServeArguments {
     /// [default: 100].
     #[arg(long, value_name = "MILLISECONDS", env = "MILLRACE_ASYNC_SYNC_MS")]
     pub async_sync_ms: Option<u64>,
+    /// Seconds after the deletion of a group within which its bytes leave the disk [default: 2592000].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_ERASE_WITHIN_S")]
+    pub erase_within_s: Option<u64>,
     /// Threads for work [default: as many as cores].
     #[arg(long, env = "MILLRACE_THREADS")]
     pub threads: Option<usize>,
@@ -414,6 +417,7 @@ impl ServeArguments {
                 disk_reserve: given.disk_reserve.unwrap_or(defaults.node.disk_reserve),
                 space_patience: defaults.node.space_patience,
                 deferred_sync: given.async_sync_ms.map_or(defaults.node.deferred_sync, Duration::from_millis),
+                erase_within: given.erase_within_s.map_or(defaults.node.erase_within, Duration::from_secs),
                 open_files_max: defaults.node.open_files_max,
                 segment_format: if given.cluster.is_some() {
                     SegmentFormat::Plain

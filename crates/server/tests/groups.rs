@@ -185,6 +185,18 @@ fn a_full_group_takes_no_more() {
     assert!(status == 507 && message.contains("--group-bytes-max"), "{message}");
 }
 
+/// The erasure in an answer, with the times left out that differ from run to run.
+fn receipt_of(answer: &Value) -> String {
+    let erasure = &answer["erasure"];
+    let [dropped, by] = ["dropped", "eraseBy"].map(|name| erasure[name].as_u64().expect("a time"));
+    let erased = erasure["erased"].as_u64().map_or("not erased".to_owned(), |erased| {
+        assert!(erased >= dropped, "{erasure}");
+        "erased".to_owned()
+    });
+    let left = ["files", "logs", "indexes"].map(|name| format!(" {name}={}", erasure[name]));
+    format!("within {}s, {erased}{}", (by - dropped) / 1_000_000, left.concat())
+}
+
 #[test]
 fn an_erased_group_is_in_no_file() {
     let server = TestServer::with_notes();
@@ -192,10 +204,123 @@ fn an_erased_group_is_in_no_file() {
     server.put("/document/v1/n/note/group/ann/1", &format!("{{\"title\":\"{marker}\"}}"));
     server.put("/document/v1/n/note/group/bob/1", "{\"title\":\"kept\"}");
     assert!(has_bytes(&server.data_dir(), marker.as_bytes()));
-    let receipt = send(&server, Method::DELETE, "/group/v1/ann?erase=true", "").json();
-    let expected = json!({ "name": "ann", "documents": 1, "bytes": 0, "files": 0, "erased": true });
+    let mut receipt = send(&server, Method::DELETE, "/group/v1/ann?erase=true", "").json();
+    assert_eq!(receipt_of(&receipt), "within 0s, erased files=null logs=null indexes=null");
+    receipt["erasure"].take();
+    let expected = json!({
+        "name": "ann", "documents": 1, "bytes": 0, "files": 0, "erased": true, "erasure": null
+    });
     assert_eq!(receipt, expected);
-    support::poll("no file has the text", || !has_bytes(&server.data_dir(), marker.as_bytes()));
-    assert_eq!(server.get("/group/v1/ann").0, 404);
+    assert!(!has_bytes(&server.data_dir(), marker.as_bytes()));
+    let (status, shown) = server.get("/group/v1/ann");
+    assert_eq!(status, 404, "{shown}");
+    assert_eq!(receipt_of(&shown), "within 0s, erased files=null logs=null indexes=null");
     assert_eq!(listed(&server), ["bob 1"]);
+}
+
+#[test]
+fn a_deleted_group_has_a_bound_and_a_receipt() {
+    let mut server = TestServer::start_with(&[("MILLRACE_ERASE_WITHIN_S", "86400")]).deploy_notes();
+    let marker = "zyxwvutsrqponm";
+    for name in ["ann", "bob", "carl"] {
+        server.put(
+            &format!("/document/v1/n/note/group/{name}/1"),
+            &format!("{{\"title\":\"{marker}{name}\"}}"),
+        );
+    }
+    for (path, message) in [
+        ("ann?within=2d", "86400 seconds"),
+        ("ann?within=x", "d, h, m, s"),
+        ("ann?within=1h&erase=true", "within=0"),
+    ] {
+        let answer = send(&server, Method::DELETE, &format!("/group/v1/{path}"), "");
+        let text = text_of(&answer.body);
+        assert!(answer.status == 400 && text.contains(message), "{path}: {text}");
+    }
+    let answer = send(&server, Method::DELETE, "/group/v1/ann", "").json();
+    assert_eq!((&answer["documents"], &answer["erased"]), (&json!(1), &json!(false)), "{answer}");
+    assert_eq!(receipt_of(&answer), "within 86400s, not erased files=0 logs=1 indexes=false");
+    let answer = send(&server, Method::DELETE, "/group/v1/bob?within=3h", "").json();
+    assert_eq!(receipt_of(&answer), "within 10800s, not erased files=0 logs=1 indexes=false");
+    // Both bounds are still known after a kill, and the group is not there.
+    server.kill_and_restart();
+    for (name, within) in [("ann", 86400), ("bob", 10_800)] {
+        let (status, shown) = server.get(&format!("/group/v1/{name}"));
+        assert!(status == 200 && shown["documents"] == 0, "its rows are in the log: {shown}");
+        assert!(receipt_of(&shown).starts_with(&format!("within {within}s, not erased")), "{shown}");
+    }
+    assert!(has_bytes(&server.data_dir(), format!("{marker}ann").as_bytes()));
+    // A later deletion lowers the bound. It has to begin only; a kill comes between.
+    let answer = send(&server, Method::DELETE, "/group/v1/ann?within=0&timeout=10ms", "").json();
+    assert!(receipt_of(&answer).starts_with("within 0s"), "{answer}");
+    server.kill_and_restart();
+    support::poll("the group is erased", || !server.get("/group/v1/ann").1["erasure"]["erased"].is_null());
+    for name in ["ann", "bob"] {
+        let marker = format!("{marker}{name}");
+        assert!(!has_bytes(&server.data_dir(), marker.as_bytes()), "{name}: one log has both");
+    }
+    assert!(has_bytes(&server.data_dir(), format!("{marker}carl").as_bytes()));
+    assert_eq!(listed(&server), ["carl 1"]);
+    let (_, all) = server.get("/group/v1/?erasures=true");
+    let names: Vec<&Value> =
+        all["erasures"].as_array().expect("a list").iter().map(|of| &of["name"]).collect();
+    assert_eq!(names, ["ann", "bob"]);
+    let own = server.get("/person/bob/group/v1/?erasures=true").1;
+    assert_eq!(own["erasures"].as_array().map(Vec::len), Some(1), "{own}");
+    let list = ran(server.millrace(&["group", "erasures"]));
+    assert!(list.lines().count() == 3 && list.contains("g=ann"), "{list}");
+    assert!(text_of(&server.millrace(&["group", "show", "ann"]).stdout).contains("erased      20"));
+    let deleted = ran(server.millrace(&["group", "delete", "carl", "--within", "12h"]));
+    assert!(deleted.contains("deleted 1 documents") && deleted.contains("left in     "), "{deleted}");
+    let text = text_of(
+        &server.send(&server.url(), HttpProtocol::Http1, OutgoingRequest::new(Method::GET, "/metrics")).body,
+    );
+    assert!(text.contains("millrace_erasures_pending"), "{text}");
+}
+
+/// While documents are written all the time, an erasure ends: it does not wait for other merges.
+#[test]
+fn a_group_is_erased_under_load() {
+    let server = TestServer::with_notes();
+    let marker = "zyxwvutsrqponm";
+    for number in 0..50 {
+        let text = format!("{{\"title\":\"{marker}{number}\"}}");
+        server.put(&format!("/document/v1/n/note/group/ann/{number}"), &text);
+    }
+    let (url, stop) = (server.url(), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        for writer in 0..2 {
+            let url = url.clone();
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = runtime.expect("a runtime");
+                let client = millrace_client::NodeClient::new(&url, HttpProtocol::Http1).expect("an address");
+                let mut number = 0_u64;
+                while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                    let mut lines = String::new();
+                    for _ in 0..500 {
+                        number += 1;
+                        let group = number % 97;
+                        lines += &format!(
+                            "{{\"put\":\"id:n:note:g=w{writer}x{group}:{number}\",\"fields\":{{\"title\":\"{}\"}}}}\n",
+                            format!("text {number} ").repeat(20)
+                        );
+                    }
+                    let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", lines);
+                    let answer = runtime.block_on(client.send(request)).expect("an answer");
+                    assert!(answer.status == 200 || answer.status == 429, "{}", answer.status);
+                }
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(has_bytes(&server.data_dir(), marker.as_bytes()));
+        let answer = send(&server, Method::DELETE, "/group/v1/ann?within=0&timeout=1s", "").json();
+        assert!(receipt_of(&answer).starts_with("within 0s"), "{answer}");
+        support::poll("the group is erased", || {
+            !server.get("/group/v1/ann").1["erasure"]["erased"].is_null()
+        });
+        stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    assert!(!has_bytes(&server.data_dir(), marker.as_bytes()));
 }

@@ -32,6 +32,7 @@
 //! conversion of text to words, nor nodes. `docs/format.md` describes the files.
 
 mod check;
+mod erasure;
 mod error;
 mod options;
 mod read;
@@ -51,6 +52,7 @@ pub use millrace_document::WriteRefusal;
 pub use millrace_segment::SegmentFormat;
 
 pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};
+pub use erasure::{ErasureHolders, ErasurePartner, GroupErasure};
 pub use error::Error;
 pub use options::StoreOptions;
 pub use read::groups::{StoredGroup, StoredGroupPage};

@@ -36,6 +36,8 @@ pub struct StoreOptions {
     /// Time within which a write that was acknowledged before its sync is synced, if a sync takes no more
     /// than half of it. Default: 100 milliseconds.
     pub deferred_sync: Duration,
+    /// Time after the drop of a group within which its bytes leave the disk. Default: 30 days.
+    pub erase_within: Duration,
     /// Settings that can be changed later.
     pub tuning: StoreTuning,
     /// Format of new segments, which other nodes of a cluster must know; see
@@ -66,6 +68,7 @@ impl StoreOptions {
             queue_writes: 16_384,
             queue_bytes: 64 << 20,
             deferred_sync: Duration::from_millis(100),
+            erase_within: Duration::from_secs(30 * 24 * 3600),
             tuning: StoreTuning::default(),
             segment_format: SegmentFormat::default(),
             maintenance: true,

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
 use millrace_env::{LatencyHistogram, panic_message};
 use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat, SegmentWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
+use crate::erasure::ErasurePartner;
 use crate::read::masks::MaskCache;
 use crate::read::recent::{RecentRowCache, WriteNumbers};
 use crate::read::settled::JoinedColumnCache;
 use crate::replica::counts::CountCache;
 use crate::state::StoreState;
+use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::{ManifestWriteError, RenameDurability};
 use crate::state::marks::{DropMark, MarkScope, MarkTime};
 use crate::state::open::OpenedStore;
@@ -48,6 +51,8 @@ pub(crate) struct StoreContext {
     opened: Instant,
     pub write_numbers: WriteNumbers,
     pub rewrites: RewriteGate,
+    pub erasures: ErasureLedger,
+    pub erasure_partner: RwLock<Option<Arc<dyn ErasurePartner>>>,
     /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
@@ -111,7 +116,7 @@ impl StoreContext {
         segments: Arc<SegmentCache>,
         opened: OpenedStore,
     ) -> Self {
-        let OpenedStore { state, next_number, timestamps } = opened;
+        let OpenedStore { state, next_number, timestamps, erasures } = opened;
         let small = options.cache_bytes / 16;
         StoreContext {
             tails,
@@ -132,6 +137,8 @@ impl StoreContext {
             follower: FollowerSlot::default(),
             write_numbers: WriteNumbers::default(),
             rewrites: RewriteGate::default(),
+            erasures,
+            erasure_partner: RwLock::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
@@ -269,6 +276,7 @@ impl StoreContext {
             Ok(()) => {
                 let new = old.with_mark(mark.clone());
                 self.state.store(Arc::new(new));
+                self.note_erasure(&mark);
                 follower.dropped(&mark);
                 Ok(())
             }
@@ -279,6 +287,7 @@ impl StoreContext {
                 let mut made = None;
                 self.publish(|state| {
                     let mark = made.insert(self.new_mark(mark.scope.clone(), time));
+                    self.note_erasure(mark);
                     Ok(state.with_mark(mark.clone()))
                 })?;
                 let follower = self.follower.hold();
@@ -290,6 +299,24 @@ impl StoreContext {
                 Err(Error::Poisoned { reason })
             }
         }
+    }
+
+    /// Records that what a mark drops is to be erased, while no mark is forgotten.
+    fn note_erasure(&self, mark: &DropMark) {
+        let next_number = self.next_number.load(Ordering::SeqCst);
+        self.erasures.note(mark, self.options.erase_within, next_number);
+    }
+
+    /// Returns true if the partner has nothing that was dropped until a time.
+    pub fn is_erased_elsewhere(&self, dropped: u64) -> bool {
+        let partner = self.erasure_partner.read().clone();
+        partner.is_none_or(|partner| partner.has_erased(Timestamp(dropped)))
+    }
+
+    /// Has the partner erase what was dropped until a time.
+    pub fn erase_elsewhere(&self, dropped: u64) {
+        let partner = self.erasure_partner.read().clone();
+        partner.iter().for_each(|partner| partner.erase(Timestamp(dropped)));
     }
 
     fn new_mark(&self, scope: MarkScope, time: MarkTime) -> DropMark {

@@ -1,6 +1,7 @@
 //! State of the store at an instant: generations of the tail, buckets with their segments, marks. Immutable;
 //! each change makes a new one.
 
+pub(crate) mod erasures;
 pub(crate) mod manifest;
 pub(crate) mod marks;
 pub(crate) mod open;
@@ -116,6 +117,13 @@ impl TailGeneration {
     /// Returns true if neither its log has a mark nor its rows need it.
     pub fn outlives(&self, mark: &DropMark) -> bool {
         self.began.load(Ordering::SeqCst) > mark.since && self.oldest() > mark.timestamp
+    }
+
+    /// Returns true if its log can have rows that were written at a time or before; never for the time 0.
+    pub fn has_rows_of_before(&self, time: u64) -> bool {
+        // Rows that could not be appended may be in the log of a closed one.
+        let has_some = self.rows.load(Ordering::SeqCst) > 0 || self.is_closed();
+        has_some && time > 0 && (self.began.load(Ordering::SeqCst) <= time || self.oldest() <= time)
     }
 
     /// Counts rows that were appended.

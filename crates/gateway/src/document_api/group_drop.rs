@@ -8,8 +8,9 @@
 //! would give counted documents a later time.
 
 use millrace_access::WantedGroups;
+use millrace_bucket::BucketId;
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, View, ViewChunk};
-use millrace_document::Timestamp;
+use millrace_document::{DocumentGroup, Timestamp};
 use millrace_store::{Store, ViewScope};
 use tokio::sync::oneshot;
 
@@ -69,8 +70,26 @@ pub(super) async fn drop_group(
     fence.check(&call.node)?;
     let Some(counted) = counted.filter(|counted| counted.documents > 0) else { return Ok(None) };
     let WholeGroup { document_type, group, part, .. } = whole;
+    let (document_type, horizon) = (Some(document_type), Some(horizon));
     drop_everywhere(call, cluster, GroupDropRequest { document_type, group, part, horizon }).await?;
     Ok(Some(counted.dropped()))
+}
+
+/// Drops all documents of a group that exist now, of all types and namespaces, or those in one bucket.
+pub(super) async fn drop_all(
+    call: &DocumentCall,
+    group: DocumentGroup,
+    part: Option<BucketId>,
+) -> Result<(), Error> {
+    let own = WantedGroups::These(std::slice::from_ref(&group));
+    let store = call.node.store(&call.permit, own).clone();
+    match call.node.cluster().view()? {
+        None => Ok(call.node.pool().run(move || store.drop_group(None, &group)).await??),
+        Some(cluster) => {
+            let dropped = GroupDropRequest { document_type: None, group, part, horizon: None };
+            drop_everywhere(call, cluster, dropped).await
+        }
+    }
 }
 
 /// Counts and drops a group's documents on a node without a cluster. Rewrites wait: they would take counted

@@ -19,7 +19,7 @@ use serde_json::{Value, json as object};
 
 use super::DocumentCall;
 use super::buckets::{self, BucketAnswer, VisitedBuckets};
-use super::group_drop::{GroupDrop, drop_group};
+use super::group_drop::{GroupDrop, drop_all, drop_group};
 use super::path::DocumentScope;
 use super::visit::VisitPass;
 use super::write::{apply, commit};
@@ -49,7 +49,15 @@ pub(super) async fn delete_where(
 ) -> Result<Response, Error> {
     check_parameters(call)?;
     let pass = Arc::new(VisitPass::new(call, documents)?);
-    let going = SweepRequest { pass, change: Arc::new(|_| Ok(StoreModification::Remove)), removes: true };
+    let extent = match call.parameters.flag("wholeGroup")?.unwrap_or(false) {
+        false => SweepExtent::Removals,
+        true if pass.everything_of_group().is_some() => SweepExtent::Group,
+        true => {
+            let cure = "it is for all documents of one group: DELETE /document/v1/?selection=true";
+            return Err(Error::parameter("wholeGroup", cure.to_owned()));
+        }
+    };
+    let going = SweepRequest { pass, change: Arc::new(|_| Ok(StoreModification::Remove)), extent };
     sweep(call, going, vouch).await
 }
 
@@ -72,7 +80,8 @@ pub(super) async fn update_where(
     let (update, _room) = read_update(call, &kind, (&namespace, group.as_ref()), request).await?;
     let caller = IndexingCaller::default();
     let change = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
-    sweep(call, SweepRequest { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
+    let going = SweepRequest { pass: Arc::new(pass), change: Arc::new(change), extent: SweepExtent::Changes };
+    sweep(call, going, vouch).await
 }
 
 /// Refusal of `POST` to many documents, which would copy them to another cluster.
@@ -137,8 +146,18 @@ type Decide = dyn Fn(Document) -> Result<StoreModification, WriteRefusal> + Send
 struct SweepRequest {
     pass: Arc<VisitPass>,
     change: Arc<Decide>,
-    /// True if every addressed document is removed, regardless of its values.
-    removes: bool,
+    extent: SweepExtent,
+}
+
+/// Documents that a request changes, of those that it addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SweepExtent {
+    /// Each as it is decided.
+    Changes,
+    /// Every one is removed, regardless of its values.
+    Removals,
+    /// All of their group that exist, also those written meanwhile, are dropped and not counted.
+    Group,
 }
 
 /// Portion of a request that is executed on this node at one time.
@@ -160,10 +179,16 @@ impl SweepRequest {
             Some(bucket) => Arc::new(self.pass.within(bucket)),
             None => Arc::clone(&self.pass),
         };
+        if self.extent == SweepExtent::Group {
+            let missing = || Error::Internal("the request is not for one group any more".to_owned());
+            let (group, part) = pass.everything_of_group().ok_or_else(missing)?;
+            drop_all(call, group, part).await?;
+            return Ok((0, None));
+        }
         // A replica that lacks documents does not show the namespaces of a group's documents.
-        let whole = pass
-            .whole_group(from.as_deref())
-            .filter(|_| self.removes && vouch.is_full() && call.node.paths().is_fast());
+        let whole = pass.whole_group(from.as_deref()).filter(|_| {
+            self.extent == SweepExtent::Removals && vouch.is_full() && call.node.paths().is_fast()
+        });
         let dropped = match whole {
             Some(whole) => drop_group(call, whole, vouch).await?,
             None => None,

@@ -3,6 +3,7 @@
 use millrace_node::cluster::ReadersQuestion;
 use millrace_search::ShareRequest;
 
+use super::erasures::{ErasureAnswerMessage, ErasureQuestionMessage};
 use super::group_sizes::{SizesAnswerMessage, SizesQuestionMessage};
 use super::indexes::{IndexAnswerMessage, IndexQuestionMessage};
 use super::message::MessageProtocol;
@@ -19,6 +20,8 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _ = protocol.decode::<AnswerMessage>(bytes);
         let _ = protocol.decode(bytes).map(SizesQuestionMessage::question);
         let _ = protocol.decode(bytes).map(SizesAnswerMessage::page);
+        let _ = protocol.decode(bytes).map(ErasureQuestionMessage::question);
+        let _ = protocol.decode(bytes).map(ErasureAnswerMessage::erasures);
         let _ = protocol.decode(bytes).map(IndexQuestionMessage::question);
         let _ = protocol.decode(bytes).map(IndexAnswerMessage::answer);
         // What was read can be written, and read again.

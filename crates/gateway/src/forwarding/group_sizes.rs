@@ -43,7 +43,7 @@ struct GroupSizeMessage {
     last_write: u64,
 }
 
-fn group_of_key(key: &str) -> Result<DocumentGroup, Error> {
+pub(super) fn group_of_key(key: &str) -> Result<DocumentGroup, Error> {
     DocumentGroup::from_key(key).ok_or_else(|| Error::BadRequest(format!("'{key}' is not a key of a group")))
 }
 

@@ -1,6 +1,7 @@
-//! Removal of a group in a cluster: the owner of its bucket removes the documents of all types.
+//! Removal of a group in a cluster: the owner of its bucket drops the documents of all types.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -10,26 +11,33 @@ use millrace_document::DocumentGroup;
 use millrace_node::Error;
 use serde_json::{Value, json};
 
-use super::{GroupCall, value_of};
+use super::{GroupCall, erasure, value_of};
 use crate::document_api;
-use crate::http::{self, form_encode};
+use crate::http::form_encode;
 use crate::status::kind_of;
 
 /// Maximum bytes of the answer about a portion of the documents.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Removes all documents of the group in all content clusters, and answers with their number.
+/// Drops all documents of the group in all content clusters, lowers the bound of their erasure if the request
+/// says so, and answers with their number.
 ///
 /// # Errors
-/// Nodes do not answer in time: some documents may have been removed, and the request can be repeated.
-pub(super) async fn answer(call: &GroupCall, group: DocumentGroup) -> Result<Response, Error> {
+/// Nodes do not answer in time: some documents may have been dropped, and the request can be repeated.
+pub(super) async fn answer(
+    call: &GroupCall,
+    group: DocumentGroup,
+    within: Option<Duration>,
+) -> Result<Response, Error> {
+    let before = call.one(&group).await?;
     let caller = Arc::new(call.caller.within(group.clone())?);
+    // Those that an owner of an earlier version has removed one by one.
     let mut documents = 0;
     for cluster in call.node.content_clusters() {
         let mut continuation: Option<String> = None;
         loop {
             let next = continuation.as_deref().map(|token| ("continuation", token));
-            let parameters = [("cluster", cluster.as_str()), ("selection", "true")];
+            let parameters = [("cluster", cluster.as_str()), ("selection", "true"), ("wholeGroup", "true")];
             let query = form_encode(parameters.into_iter().chain(next));
             let request = Request::delete(format!("/document/v1/?{query}"));
             let request = request.extension(Arc::clone(&caller)).body(Body::empty());
@@ -52,10 +60,15 @@ pub(super) async fn answer(call: &GroupCall, group: DocumentGroup) -> Result<Res
             }
         }
     }
+    if let Some(within) = within {
+        erasure::bring_forward(call, &group, within).await?;
+    }
+    let erasure = erasure::of_group(call, &group).await?;
     let after = call.one(&group).await?;
     let mut answer = value_of(&after.size);
     answer.remove("lastWrite");
-    answer.insert("documents".to_owned(), json!(documents));
-    answer.insert("erased".to_owned(), json!(false));
-    Ok(http::json(StatusCode::OK, &Value::Object(answer)))
+    answer.insert("documents".to_owned(), json!(before.size.documents.max(documents)));
+    answer.insert("erased".to_owned(), json!(erasure.as_ref().is_some_and(erasure::is_finished)));
+    answer.extend(erasure.map(|erasure| ("erasure".to_owned(), erasure)));
+    Ok(call.sized(answer, before.is_complete && after.is_complete))
 }

@@ -113,7 +113,8 @@ const VISIT: &[&str] = &[
     "timeout",
     "tracelevel",
 ];
-const SWEEP: &[&str] = &["cluster", "selection", "continuation", "timeChunk", "timeout", "tracelevel"];
+const SWEEP: &[&str] =
+    &["cluster", "selection", "continuation", "timeChunk", "timeout", "tracelevel", "wholeGroup"];
 const GROUP: &[&str] = &["kind", "timeout"];
 
 const FEED: &[&str] = &["timeout", "durability", "dedupe", "type", "namespace", "id", "group", "groupname"];
@@ -153,7 +154,8 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("documentType", "Document types, with commas between them"),
     flag("dryRun", "Reads the request and changes nothing"),
     text("durability", "Durability of acknowledged operations"),
-    flag("erase", "Seals and merges before the answer, on a single node; requires the right to administer"),
+    flag("erase", "The same as within=0"),
+    flag("erasures", "Lists the receipts of deleted groups instead of groups"),
     text("fieldSet", "Fields of the answer: [document], [all], or TYPE:FIELD,FIELD"),
     flag("force", "Forgets a node even if it has the only copy of some documents"),
     text("format.tensors", "Form of tensors: short, long, short-value, long-value, hex"),
@@ -192,6 +194,11 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     number("tracelevel", "Detail of the trace in the answer"),
     text("type", "Document type of the rows of a table"),
     number("wantedDocumentCount", "Minimum number of documents in an answer, if there are so many"),
+    flag("wholeGroup", "Drops all documents of a group at once, also those that are written meanwhile"),
+    text(
+        "within",
+        "Time within which the bytes of a deleted group leave the disk, such as 7d; less than --erase-within-s requires the right to administer",
+    ),
     text("yql", "Query in YQL"),
 ];
 
@@ -310,11 +317,12 @@ const GROUPS: &[ApiOperation] = &[
     data("GET", "/group/v1/", "Lists the groups with their sizes").takes(&[
         "count",
         "continuation",
+        "erasures",
         "timeout",
     ]),
     data("GET", "/group/v1/{group}", "Returns the size of a group").takes(GROUP),
     data("DELETE", "/group/v1/{group}", "Removes all documents of a group")
-        .takes(&["kind", "erase", "timeout"]),
+        .takes(&["kind", "within", "erase", "timeout"]),
     data("POST", "/group/v1/{group}/export", "Returns the documents of a group as JSON lines")
         .takes(&["kind", "type"])
         .answers(LINES),
@@ -415,6 +423,9 @@ const CLUSTER: &[ApiOperation] = &[
         .takes(&["force"]),
     data("GET", "/state/v1/cluster", "Returns a node's data and transfers, on nodes of a cluster"),
     data("POST", "/state/v1/cluster/readers", "Names the readers of buckets, for other nodes")
+        .body(BINARY)
+        .answers(BINARY),
+    data("POST", "/state/v1/cluster/erasures", "Reports erasures of deleted groups, for other nodes")
         .body(BINARY)
         .answers(BINARY),
     data("POST", "/state/v1/cluster/groups", "Counts groups in buckets, for other nodes")

@@ -338,9 +338,11 @@ impl ClusterView for TestMember {
             here
         };
         self.write_all(meanwhile, deadline);
-        let scope = DropScope::Group { document_type: Some(document_type), group };
+        let scope = DropScope::Group { document_type, group };
         let stores = self.stores.lock();
-        let dropped = DroppedScope { scope, timestamp: horizon.until };
+        let newest = || stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
+        let until = horizon.map_or_else(newest, |horizon| horizon.until);
+        let dropped = DroppedScope { scope, timestamp: until };
         for holder in self.world.holders(bucket) {
             stores[usize::from(holder)].store().apply_drop(bucket, &dropped).unwrap();
         }

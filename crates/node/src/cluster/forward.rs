@@ -8,10 +8,10 @@ use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
-use millrace_store::StoredGroupPage;
+use millrace_store::{GroupErasure, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
-use super::{BucketReaders, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode};
+use super::{BucketReaders, ErasureQuestion, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode};
 use crate::Error;
 use crate::search::QueryObserver;
 
@@ -94,6 +94,9 @@ pub trait NodeTransport: Send + Sync + 'static {
 
     /// Asks a node for the sizes of groups in buckets that it has.
     fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage>;
+
+    /// Asks a node for its erasures.
+    fn erasures(&self, node: RemoteNode, question: ErasureQuestion) -> NodeAnswer<'_, Vec<GroupErasure>>;
 
     /// Asks a node about its indexes.
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer>;

@@ -104,7 +104,7 @@ impl IndexFeed {
     }
 
     /// Ends a wait early.
-    fn wake(&self) {
+    pub fn wake(&self) {
         self.queue.lock().woken = true;
         self.arrived.notify_all();
     }

@@ -14,6 +14,7 @@ use millrace_store::{DroppingScope, Store, VisitedVersion};
 use parking_lot::{Mutex, RwLock};
 
 use super::IndexDefinition;
+use super::erasing::IndexErasure;
 use super::feed::{FedChange, IndexFeed};
 use super::notes::{MARGIN_US, NotedChange};
 use super::opened::{OpenedIndex, remove_directory};
@@ -45,6 +46,7 @@ pub(super) struct IndexesInner {
     root: PathBuf,
     pub store: Store,
     pub feed: Arc<IndexFeed>,
+    pub erasure: Arc<IndexErasure>,
     indexes: RwLock<Vec<Arc<OpenedIndex>>>,
     cache: Arc<BlockCache>,
     /// Held while changes are taken in, in the order of the feed.
@@ -69,8 +71,12 @@ impl NodeIndexes {
     /// Creates the indexes of a data directory; none is open.
     pub fn new(data_dir: &Path, store: &Store) -> Self {
         let root = data_dir.join("indexes");
+        let feed = Arc::new(IndexFeed::new(root.join("notes")));
+        let erasure = Arc::new(IndexErasure::new(root.clone(), Arc::clone(&feed)));
+        store.set_erasure_partner(Some(Arc::clone(&erasure) as Arc<_>));
         let inner = IndexesInner {
-            feed: Arc::new(IndexFeed::new(root.join("notes"))),
+            feed,
+            erasure,
             root,
             store: store.clone(),
             indexes: RwLock::default(),
@@ -408,6 +414,7 @@ impl IndexesInner {
         if self.flushed.lock().elapsed() >= FLUSH_INTERVAL {
             self.flush_all()?;
         }
+        self.erase()?;
         Ok(mended? || more)
     }
 
@@ -430,7 +437,7 @@ impl IndexesInner {
     }
 
     /// Time of before which no version will come any more.
-    fn forgotten(&self, index: &OpenedIndex) -> u64 {
+    pub fn forgotten(&self, index: &OpenedIndex) -> u64 {
         if index.is_ready() { index.copy.status().complete_until } else { 0 }
     }
 

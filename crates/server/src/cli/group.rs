@@ -34,6 +34,8 @@ pub enum GroupCommand {
     Export(GroupExportArguments),
     /// Delete all of its documents.
     Delete(GroupDeletion),
+    /// List the deleted groups of the node: when, and by when their bytes leave the disk or when they did.
+    Erasures(PatienceArguments),
 }
 
 #[derive(Args)]
@@ -60,7 +62,11 @@ pub struct GroupExportArguments {
 pub struct GroupDeletion {
     #[command(flatten)]
     pub named: NamedGroup,
-    /// Merge the files that have its documents before the answer. Requires the right to administer.
-    #[arg(long)]
+    /// Time within which its bytes leave the disk, such as 7d or 12h; at most that of the node (30 days), and
+    /// less requires the right to administer.
+    #[arg(long, value_name = "DURATION")]
+    pub within: Option<String>,
+    /// The same as --within 0: rewrite the files that have its documents, and wait for it for a while.
+    #[arg(long, conflicts_with = "within")]
     pub erase: bool,
 }

@@ -51,6 +51,7 @@ pub async fn run(
         GroupCommand::Show(named) => show(node, named, output).await,
         GroupCommand::Export(arguments) => export(node, arguments).await,
         GroupCommand::Delete(arguments) => delete(node, arguments, output).await,
+        GroupCommand::Erasures(patience) => erasures(node, patience, output).await,
     }
 }
 
@@ -58,15 +59,19 @@ pub async fn run(
 async fn show(node: &NodeArguments, named: &NamedGroup, output: &CommandOutput) -> Result<ExitCode, Error> {
     let answer = client(node, &named.patience)?.send(request(Method::GET, named, "")).await?;
     if answer.status == StatusCode::NOT_FOUND {
-        let value = json!({ "group": named.name, "found": false });
-        output.print(|| answer.message(), &value);
+        let erasure = answer.json()["erasure"].take();
+        let value = json!({ "group": named.name, "found": false, "erasure": erasure });
+        output.print(|| format!("{}{}", answer.message(), receipt(&erasure)), &value);
         return Ok(ExitCode::FAILURE);
     }
     let group = answer.checked()?.json();
     let text = || {
         let (documents, bytes, files) = (&group["documents"], &group["bytes"], &group["files"]);
         let written = time(&group["lastWrite"]);
-        format!("documents   {documents}\nbytes       {bytes}\nfiles       {files}\nlast write  {written}")
+        let erasure = receipt(&group["erasure"]);
+        format!(
+            "documents   {documents}\nbytes       {bytes}\nfiles       {files}\nlast write  {written}{erasure}"
+        )
     };
     output.print(text, &group);
     Ok(ExitCode::SUCCESS)
@@ -98,19 +103,69 @@ async fn delete(
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let mut request = request(Method::DELETE, &arguments.named, "");
-    if arguments.erase {
-        request = request.parameter("erase", "true");
+    let within = if arguments.erase { Some("0") } else { arguments.within.as_deref() };
+    if let Some(within) = within {
+        request = request.parameter("within", within);
     }
     let answer = client(node, &arguments.named.patience)?.send(request).await?.checked()?.json();
     let text = || {
         let rest = match answer["erased"].as_bool() {
-            Some(true) => "no file of the store has them any more",
-            _ => "files of the store have them until they are merged: see 'millrace group show'",
+            Some(true) => "; no file of the store has them any more".to_owned(),
+            _ => receipt(&answer["erasure"]),
         };
-        format!("deleted {} documents; {rest}", answer["documents"])
+        format!("deleted {} documents{rest}", answer["documents"])
     };
     output.print(text, &answer);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the erasures of the node.
+async fn erasures(
+    node: &NodeArguments,
+    patience: &PatienceArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let request = OutgoingRequest::new(Method::GET, "/group/v1/").parameter("erasures", "true");
+    let answer = client(node, patience)?.send(request).await?.checked()?.json();
+    if !output.is_json() {
+        print_all(
+            format!("{:<20}  {:<20}  {:<20}  group, node\n", "deleted", "erase by", "erased").as_bytes(),
+        );
+    }
+    for erasure in answer["erasures"].as_array().into_iter().flatten() {
+        let line = || {
+            let node = erasure["node"].as_str().map(|node| format!("  {node}")).unwrap_or_default();
+            if let Some(reason) = erasure["error"].as_str() {
+                return format!("{reason}{node}");
+            }
+            let [deleted, by, erased] = ["dropped", "eraseBy", "erased"].map(|name| time(&erasure[name]));
+            format!("{deleted:<20}  {by:<20}  {erased:<20}  {}{node}", group_of(erasure))
+        };
+        output.print(line, erasure);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lines about an erasure, in a cluster for each node; nothing where there is none.
+fn receipt(erasure: &Value) -> String {
+    match erasure["nodes"].as_array() {
+        Some(nodes) => nodes.iter().map(receipt).collect(),
+        None if erasure.is_null() => String::new(),
+        None => {
+            let node =
+                erasure["node"].as_str().map(|node| format!("\nnode        {node}")).unwrap_or_default();
+            if let Some(reason) = erasure["error"].as_str() {
+                return format!("{node}\nunknown     {reason}");
+            }
+            let [deleted, by, erased] = ["dropped", "eraseBy", "erased"].map(|name| time(&erasure[name]));
+            let times = format!("{node}\ndeleted     {deleted}\nerase by    {by}\nerased      {erased}");
+            if erasure["erased"].is_u64() {
+                return times;
+            }
+            let indexes = if erasure["indexes"] == true { ", indexes" } else { "" };
+            format!("{times}\nleft in     {} files, {} logs{indexes}", erasure["files"], erasure["logs"])
+        }
+    }
 }
 
 fn client(node: &NodeArguments, patience: &PatienceArguments) -> Result<NodeClient, Error> {
@@ -124,13 +179,18 @@ fn request(method: Method, named: &NamedGroup, action: &str) -> OutgoingRequest 
 }
 
 fn line(group: &Value) -> String {
-    let name = match &group["name"] {
-        Value::String(name) => format!("g={name}"),
-        _ => format!("n={}", group["number"]),
-    };
+    let name = group_of(group);
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let (documents, bytes) = (number(&group["documents"]), number(&group["bytes"]));
     format!("{documents:>12}  {bytes:>14}  {:<20}  {name}", time(&group["lastWrite"]))
+}
+
+/// Group of a line, as ids have it.
+fn group_of(group: &Value) -> String {
+    match &group["name"] {
+        Value::String(name) => format!("g={name}"),
+        _ => format!("n={}", group["number"]),
+    }
 }
 
 /// Time in microseconds since 1970, in UTC.

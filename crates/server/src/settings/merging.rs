@@ -60,6 +60,7 @@ impl ServeArguments {
             query_timeout_max_s: self.query_timeout_max_s.or(others.query_timeout_max_s),
             document_timeout_max_s: self.document_timeout_max_s.or(others.document_timeout_max_s),
             sessions_bytes_max: self.sessions_bytes_max.or(others.sessions_bytes_max),
+            erase_within_s: self.erase_within_s.or(others.erase_within_s),
             feed_keys_s: self.feed_keys_s.or(others.feed_keys_s),
             feed_keys_max: self.feed_keys_max.or(others.feed_keys_max),
             async_sync_ms: self.async_sync_ms.or(others.async_sync_ms),

@@ -11,6 +11,7 @@ use millrace_env::{Disk, RealDisk};
 use millrace_segment::SegmentCache;
 
 use crate::shared::{open_segment, segment_path, sync_generation, tail_path};
+use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::Manifest;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoreState, StoredBucket, TailGeneration};
@@ -23,6 +24,7 @@ pub(crate) struct OpenedStore {
     pub state: StoreState,
     pub next_number: u64,
     pub timestamps: TimestampSource,
+    pub erasures: ErasureLedger,
 }
 
 /// Opens or makes a data directory.
@@ -72,6 +74,8 @@ pub(crate) fn open(
         generations.push(Arc::new(TailGeneration::new(next_number, directory, tail)));
         next_number += 1;
     }
+    let within = options.erase_within;
+    let erasures = ErasureLedger::open(disk, &options.data_dir, &marks, within, next_number)?;
     let buckets = manifest
         .buckets
         .into_iter()
@@ -93,7 +97,7 @@ pub(crate) fn open(
         state.manifest(next_number, seen).write(disk, &options.data_dir)?;
     }
     let timestamps = TimestampSource::new(Arc::clone(&options.clock), Timestamp(seen));
-    Ok(OpenedStore { state, next_number, timestamps })
+    Ok(OpenedStore { state, next_number, timestamps, erasures })
 }
 
 /// Without a manifest there must be no segments: they would be someone's documents.

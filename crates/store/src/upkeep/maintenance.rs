@@ -5,7 +5,7 @@
 //! functions do it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_bucket::BucketId;
 use millrace_document::DocumentGroup;
@@ -13,6 +13,7 @@ use millrace_document::DocumentGroup;
 use crate::shared::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
+use crate::upkeep::erasing::ErasureWork;
 use crate::upkeep::merging::{MergeCandidate, forgettable, merge};
 use crate::upkeep::prune::RemovalPruning;
 use crate::upkeep::rests::BucketBackoff;
@@ -33,6 +34,9 @@ pub(crate) struct StoreMaintenance {
     /// Buckets that are large and cannot be split now. They are merged all the same.
     unsplittable: BucketBackoff,
     pruning: RemovalPruning,
+    erasing: ErasureWork,
+    /// The last piece of work was for an erasure.
+    has_erased: AtomicBool,
 }
 
 impl StoreMaintenance {
@@ -43,11 +47,34 @@ impl StoreMaintenance {
             rests: BucketBackoff::default(),
             unsplittable: BucketBackoff::default(),
             pruning,
+            erasing: ErasureWork::default(),
+            has_erased: AtomicBool::new(false),
         }
     }
 
     /// Does the most useful piece of work. Returns true if there may be more.
+    ///
+    /// Erasures and all other work take turns: other work never ends while much is written, and an erasure
+    /// has a bound.
     pub fn tend(&self) -> Result<bool, Error> {
+        let has_erased = self.has_erased.swap(false, Ordering::Relaxed);
+        if !has_erased && self.erase()? {
+            return Ok(true);
+        }
+        Ok(self.tend_others()? || (has_erased && self.erase()?))
+    }
+
+    /// Merges a file for an erasure. Returns true if there was one.
+    fn erase(&self) -> Result<bool, Error> {
+        let now = self.shared.timestamps.now().0;
+        let awake = |bucket: &Arc<StoredBucket>| !self.rests.rests(bucket.id, now);
+        let Some(run) = self.erasing.next(&self.shared, awake)? else { return Ok(false) };
+        self.has_erased.store(true, Ordering::Relaxed);
+        self.merge(&run)?;
+        Ok(true)
+    }
+
+    fn tend_others(&self) -> Result<bool, Error> {
         let shared = &self.shared;
         let state = shared.state();
         let tuning = shared.tuning();
@@ -213,6 +240,9 @@ impl StoreMaintenance {
         let remembered_from = self.shared.timestamps.now().0.saturating_sub(retention);
         let is_applied = |mark: &DropMark, state: &StoreState| {
             if mark.given && mark.since >= remembered_from {
+                return false;
+            }
+            if matches!(&mark.scope, MarkScope::Group { group, .. } if self.shared.erasures.needs(group)) {
                 return false;
             }
             let mut segments = state

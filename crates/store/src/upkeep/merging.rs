@@ -90,9 +90,7 @@ impl MergeCandidate {
         }
         let wasted = |(used, of): &(u64, u64)| *of >= WASTE_MIN_BYTES && used.saturating_mul(WASTE) < *of;
         let (number, _) = used.into_iter().filter(|(_, used)| wasted(used)).min()?;
-        let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(number) && awake(bucket);
-        let run = Self::of(state.buckets.iter().filter(has), vec![number]);
-        (!run.buckets.is_empty()).then_some(run)
+        Self::of_file(state, number, awake)
     }
 
     /// A file of an earlier format than this, with the buckets that have it: written again, it has this one.
@@ -107,6 +105,17 @@ impl MergeCandidate {
         let number = segments.find(is_outdated)?.record.number;
         let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(number) && awake(bucket);
         Some(Self::of(state.buckets.iter().filter(has), vec![number]))
+    }
+
+    /// A file, with the buckets that have it, as far as they are awake.
+    pub fn of_file(
+        state: &StoreState,
+        number: u64,
+        awake: impl Fn(&Arc<StoredBucket>) -> bool,
+    ) -> Option<MergeCandidate> {
+        let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(number) && awake(bucket);
+        let run = Self::of(state.buckets.iter().filter(has), vec![number]);
+        (!run.buckets.is_empty()).then_some(run)
     }
 
     /// All segments of a bucket.
@@ -155,6 +164,8 @@ pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
 
 /// Replaces the segments of a run with one merged segment.
 pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), Error> {
+    // A file with a higher number than there was at the time of a drop leaves out what was dropped.
+    let number = shared.next_number();
     let (state, applied) = shared.settled_state();
     let buckets: Vec<Arc<StoredBucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
     let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
@@ -170,7 +181,6 @@ pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), E
         forget: forget(shared, &state, run),
     };
     shared.counters.merging.store(run.segments.len(), Ordering::Relaxed);
-    let number = shared.next_number();
     let mut writer = shared.create_segment(number)?;
     if !millrace_segment::merge(&inputs(&buckets, &run.segments)?, &mut writer, &policy)? {
         return Ok(writer.abandon()?);

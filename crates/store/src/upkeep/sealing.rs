@@ -82,7 +82,8 @@ impl TailSealer {
         let due = bytes >= shared.options.tail_bytes
             || (idle && bytes >= WORTH_BYTES)
             || (wanted && idle_for(shared, WANTED_AFTER_US))
-            || self.is_full(active);
+            || self.is_full(active)
+            || active.has_rows_of_before(shared.erasures.sealed_before());
         if wanted && !due {
             shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }

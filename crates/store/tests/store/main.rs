@@ -8,6 +8,7 @@ mod counts;
 mod crash;
 mod damage;
 mod division;
+mod erasure;
 mod faults;
 mod following;
 mod forgotten;

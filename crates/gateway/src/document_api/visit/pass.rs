@@ -195,12 +195,34 @@ impl VisitPass {
     /// namespace: no part of the request narrows it. A request that continues from a later position has
     /// skipped some documents.
     pub(in crate::document_api) fn whole_group(&self, from: Option<&str>) -> Option<WholeGroup> {
+        let (group, part) = self.undivided_group(from)?;
+        match (&self.visit.document_types[..], &self.namespace) {
+            ([document_type], Some(namespace)) => Some(WholeGroup {
+                namespace: namespace.clone(),
+                document_type: document_type.clone(),
+                group,
+                part,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Group that the request covers as a whole, with all types and namespaces, and the bucket that it is
+    /// restricted to.
+    pub(in crate::document_api) fn everything_of_group(&self) -> Option<(DocumentGroup, Option<BucketId>)> {
+        self.undivided_group(None).filter(|_| self.namespace.is_none())
+    }
+
+    /// The only group of the request, if nothing but types and namespaces narrows it; and the bucket that it
+    /// is restricted to.
+    fn undivided_group(&self, from: Option<&str>) -> Option<(DocumentGroup, Option<BucketId>)> {
         // Each field is examined here: one that is added later must not be ignored.
-        let VisitPass { deployment: _, store: _, visit, group: _, namespace, selection, is_part: _ } = self;
+        let VisitPass { deployment: _, store: _, visit, group: _, namespace: _, selection, is_part: _ } =
+            self;
         // Tombstones and fields are irrelevant: earlier removals say nothing of a removal, and all of a
         // document goes.
         let StoreVisit {
-            document_types,
+            document_types: _,
             scope,
             from: first,
             to: last,
@@ -224,15 +246,8 @@ impl VisitPass {
             },
             ViewScope::Buckets(_) | ViewScope::All => return None,
         };
-        match (&group[..], &document_types[..], namespace) {
-            ([group], [document_type], Some(namespace)) if !is_narrowed && *group != DocumentGroup::None => {
-                Some(WholeGroup {
-                    namespace: namespace.clone(),
-                    document_type: document_type.clone(),
-                    group: group.clone(),
-                    part,
-                })
-            }
+        match &group[..] {
+            [group] if !is_narrowed && *group != DocumentGroup::None => Some((group.clone(), part)),
             _ => None,
         }
     }
