@@ -483,8 +483,15 @@ const LENGTHS: &[(SnippetLengths, &str)] = &[
     (SnippetLengths { length: Some(274), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi> and some words after it. Sentence 5 has the <hi>budget</hi> and some words after it. Sentence 6 has the <hi>budget</hi> and some words after it."),
 ];
 
-const NO_LENGTHS: SnippetLengths =
-    SnippetLengths { max_matches: None, length: None, surround_max: None, min_length: None, prefix: None };
+const NO_LENGTHS: SnippetLengths = SnippetLengths {
+    max_matches: None,
+    length: None,
+    surround_max: None,
+    min_length: None,
+    prefix: None,
+    window: None,
+    max_candidates: None,
+};
 
 #[test]
 fn snippets_have_the_lengths_of_their_settings() {
