@@ -65,7 +65,8 @@ fn updated(before: &str, fields: &str) -> String {
     });
     match outcome {
         Ok(document) => {
-            let all = json::fields(&document, Some(&music()), &FieldSet::Document, Default::default());
+            let music = music();
+            let all = json::fields(&document, Some(&music), &FieldSet::Document, Default::default());
             serde_json::to_string(&all).expect("it can be written")
         }
         Err(error) => format!("!{error}"),
@@ -77,7 +78,7 @@ fn updated(before: &str, fields: &str) -> String {
 const PATHS: &[(&str, &str, &str)] = &[
     (r#"{"people":[{"age":1},{"age":2}]}"#, r#"{"people.age":{"increment":1}}"#, r#"{"people":[{"age":2},{"age":3}]}"#),
     (r#"{"people":[{"age":1},{"age":2}]}"#, r#"{"people[$i].age":{"assign":7}}"#, r#"{"people":[{"age":7},{"age":7}]}"#),
-    (r#"{"people":[{"age":1,"first":"a"},{"age":2}]}"#, r#"{"people.age":{"remove":0}}"#, r#"{"people":[{"first":"a"}]}"#),
+    (r#"{"people":[{"age":1,"first":"a"},{"age":2}]}"#, r#"{"people.age":{"remove":0}}"#, r#"{"people":[{"first":"a"},{}]}"#),
     (r#"{"people":[{"age":1}]}"#, r#"{"people[$i]":{"remove":0}}"#, "{}"),
     (r#"{"people":[{"age":1}]}"#, r#"{"people[$i]":{"assign":{"first":"a"}}}"#, r#"{"people":[{"first":"a"}]}"#),
     ("{}", r#"{"people.age":{"assign":7}}"#, "{}"),

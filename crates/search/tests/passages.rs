@@ -1,4 +1,4 @@
-//! Which passages of a text a dynamic summary shows: the table of `passages.txt`.
+//! Passages of a text that a dynamic summary shows: the table of `passages.txt`.
 //!
 //! The text has 400 words (`w001` to `w400`, five bytes each with the space after it), and other words
 //! instead of those at the places that the case says. A passage is shown as its first and its last word, with
@@ -127,11 +127,11 @@ fn passages_are_chosen_as_the_table_says() {
 #[rustfmt::skip]
 const ELEMENTS: &[(&str, &str)] = &[
     ("matched", "LONG budget"),
-    ("snippets", "<sep />w376 w377 w378 w379 w380 w381 w382 w383 w384 w385 w386 w387 w388 w389 w390 w391 w392 w393 w394 w395 w396 w397 w398 w399 w400 <hi>budget</hi>"),
-    ("turned", "<sep />w376 w377 w378 w379 w380 w381 w382 w383 w384 w385 w386 w387 w388 w389 w390 w391 w392 w393 w394 w395 w396 w397 w398 w399 w400 <hi>budget</hi>"),
+    ("snippets", "<sep />w353 w354 w355 w356 w357 w358 w359 w360 w361 w362 w363 w364 w365 w366 w367 w368 w369 w370 w371 w372 w373 w374 w375 w376 w377 w378 w379 w380 w381 w382 w383 w384 w385 w386 w387 w388 w389 w390 w391 w392 w393 w394 w395 w396 w397 w398 w399 w400 <hi>budget</hi>"),
+    ("turned", "<sep />w353 w354 w355 w356 w357 w358 w359 w360 w361 w362 w363 w364 w365 w366 w367 w368 w369 w370 w371 w372 w373 w374 w375 w376 w377 w378 w379 w380 w381 w382 w383 w384 w385 w386 w387 w388 w389 w390 w391 w392 w393 w394 w395 w396 w397 w398 w399 w400 <hi>budget</hi>"),
     ("bold", "LONG <hi>budget</hi>"),
     ("selected", "plan"),
-    ("everything", "plan | <sep />w376 w377 w378 w379 w380 w381 w382 w383 w384 w385 w386 w387 w388 w389 w390 w391 w392 w393 w394 w395 w396 w397 w398 w399 w400 <hi>budget</hi>"),
+    ("everything", "plan | <sep />w353 w354 w355 w356 w357 w358 w359 w360 w361 w362 w363 w364 w365 w366 w367 w368 w369 w370 w371 w372 w373 w374 w375 w376 w377 w378 w379 w380 w381 w382 w383 w384 w385 w386 w387 w388 w389 w390 w391 w392 w393 w394 w395 w396 w397 w398 w399 w400 <hi>budget</hi>"),
 ];
 
 #[test]
