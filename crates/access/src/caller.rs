@@ -130,6 +130,9 @@ pub struct RequestCaller {
     pub limits: CallerLimits,
 }
 
+/// Name of the caller of a server without credentials.
+pub(crate) const ANONYMOUS: &str = "anonymous";
+
 impl RequestCaller {
     /// Creates the caller with all rights and no limits: another node of the cluster that has shown its
     /// certificate, or any client of a server without credentials.
@@ -140,6 +143,11 @@ impl RequestCaller {
             groups: CallerGroups::All,
             limits: CallerLimits::default(),
         }
+    }
+
+    /// True for clients of a server without credentials.
+    pub fn is_anonymous(&self) -> bool {
+        *self.name == *ANONYMOUS
     }
 
     /// Checks that the caller has one of these rights. An empty list requires only a valid credential.

@@ -5,6 +5,7 @@ use quick_cache::sync::Cache;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
+use crate::caller::ANONYMOUS;
 use crate::signed::{TokenClaims, TokenKeys};
 use crate::{ApiKey, DeclaredClients, Error, KeyRecord, RequestCaller};
 
@@ -183,7 +184,7 @@ impl Keyring {
             tokens,
             awaits_tokens: sources.token_keys == Some(TokenKeySet::Awaited),
             verified: Cache::new(CACHED_MAX),
-            anonymous: Arc::new(RequestCaller::unrestricted("anonymous")),
+            anonymous: Arc::new(RequestCaller::unrestricted(ANONYMOUS)),
         })
     }
 

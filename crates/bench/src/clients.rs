@@ -1,5 +1,6 @@
 //! Clients of a server: in a closed loop, or at a steady rate.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +17,8 @@ use crate::node::cores;
 /// Clients of one server, with threads of their own.
 pub(crate) struct HttpClients {
     runtime: Runtime,
-    client: NodeClient,
+    /// Clients, each of an address of its own.
+    clients: Vec<NodeClient>,
 }
 
 /// Observations of clients.
@@ -46,22 +48,32 @@ type Outcome = Result<(Duration, u64), Error>;
 pub(crate) type Requests = Arc<dyn Fn(u64) -> OutgoingRequest + Send + Sync>;
 
 const TOO_MANY: u16 = 429;
-/// Pause of a client after a 429.
+/// Pause of a client after a 429 that does not say how long to wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl HttpClients {
     /// Creates clients of the server at `url`, each with a connection of its own.
     pub fn new(url: &str) -> Result<Self, Error> {
         let client = NodeClient::new(url, HttpProtocol::Http1).map_err(Error::failed)?;
+        HttpClients::of(vec![client])
+    }
+
+    /// The same from these loopback addresses, in turns: the server takes them for different clients.
+    pub fn from_addresses(url: &str, from: &[Ipv4Addr]) -> Result<Self, Error> {
+        let client = |from: &Ipv4Addr| NodeClient::from_address(url, HttpProtocol::Http1, (*from).into());
+        HttpClients::of(from.iter().map(client).collect::<Result<_, _>>().map_err(Error::failed)?)
+    }
+
+    fn of(clients: Vec<NodeClient>) -> Result<Self, Error> {
         // The same threads as the server's, with their own name, so that a profile distinguishes them.
         let runtime = millrace_gateway::runtime(cores(), "clients").map_err(Error::failed)?;
-        Ok(HttpClients { runtime, client })
+        Ok(HttpClients { runtime, clients })
     }
 
     /// Sends one request.
     pub fn ask(&self, request: OutgoingRequest) -> Result<ClientAnswer, Error> {
         self.runtime
-            .block_on(self.client.send(request))
+            .block_on(self.clients[0].send(request))
             .map_err(Error::failed)?
             .checked()
             .map_err(Error::failed)
@@ -91,8 +103,8 @@ impl HttpClients {
         let began = Instant::now();
         let seen = self.runtime.block_on(async {
             let mut tasks = JoinSet::new();
-            for _ in 0..count {
-                let (client, next, requests) = (self.client.clone(), Arc::clone(&next), Arc::clone(requests));
+            for client in self.clients.iter().cycle().take(count) {
+                let (client, next, requests) = (client.clone(), Arc::clone(&next), Arc::clone(requests));
                 tasks.spawn(async move {
                     let mut seen = ClientLatencies::default();
                     loop {
@@ -144,10 +156,10 @@ impl HttpClients {
         let mut tasks: JoinSet<Result<ClientReply, Error>> = JoinSet::new();
         let mut paced = PacedLatencies::default();
         let began = Instant::now();
-        for number in 0..count {
+        for (number, client) in (0..count).zip(self.clients.iter().cycle()) {
             let due = began + Duration::from_secs_f64(number as f64 / per_second);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            let (client, requests) = (self.client.clone(), Arc::clone(requests));
+            let (client, requests) = (client.clone(), Arc::clone(requests));
             let put = async move {
                 let late = due.elapsed();
                 let (_, refused) = until_taken(&client, &|| requests(first + number)).await?;
@@ -214,6 +226,7 @@ async fn until_taken(client: &NodeClient, request: &(dyn Fn() -> OutgoingRequest
             return Ok((began.elapsed(), refused));
         }
         refused += 1;
-        tokio::time::sleep(PAUSE).await;
+        let after = answer.headers.get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
+        tokio::time::sleep(after.map_or(PAUSE, Duration::from_secs)).await;
     }
 }

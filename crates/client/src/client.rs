@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -169,6 +170,14 @@ impl NodeClient {
         NodeClient::trusting(base, protocol, None)
     }
 
+    /// Like [`NodeClient::new`], with connections from this address of the machine.
+    ///
+    /// # Errors
+    /// [`Error::Address`] for an invalid address of the node.
+    pub fn from_address(base: &str, protocol: HttpProtocol, from: IpAddr) -> Result<Self, Error> {
+        NodeClient::connecting(base, protocol, None, Some(from))
+    }
+
     /// Like [`NodeClient::new`], with the certificates of a TLS configuration; without one, it trusts the
     /// system's.
     ///
@@ -179,6 +188,15 @@ impl NodeClient {
         protocol: HttpProtocol,
         trusted: Option<rustls::ClientConfig>,
     ) -> Result<Self, Error> {
+        NodeClient::connecting(base, protocol, trusted, None)
+    }
+
+    fn connecting(
+        base: &str,
+        protocol: HttpProtocol,
+        trusted: Option<rustls::ClientConfig>,
+        from: Option<IpAddr>,
+    ) -> Result<Self, Error> {
         let fail = |reason: String| Error::Address { text: base.to_owned(), reason };
         let with_scheme = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
         let uri: Uri = with_scheme.parse().map_err(|error| fail(format!("{error}")))?;
@@ -188,6 +206,7 @@ impl NodeClient {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
+        tcp.set_local_address(from);
         let tls = match (uri.scheme_str(), trusted) {
             (Some("https"), Some(trusted)) => HttpsConnectorBuilder::new().with_tls_config(trusted),
             (Some("https"), None) => HttpsConnectorBuilder::new().with_tls_config(

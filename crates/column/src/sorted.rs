@@ -47,7 +47,7 @@ impl<'a> SortedTexts<'a> {
 
 /// The first eight bytes of a text as a number, with zeros after its end: of two texts with different ones
 /// the lower text has the lower one.
-fn head(text: &[u8]) -> u64 {
+pub(crate) fn head(text: &[u8]) -> u64 {
     let mut first = [0; 8];
     let len = text.len().min(8);
     first[..len].copy_from_slice(&text[..len]);

@@ -5,7 +5,7 @@
 //! bytes; `stems + 1` indices (u32) of each stem's first word; the word numbers, stem after stem (u32); the
 //! bytes of the stems.
 
-use crate::sorted::SortedTexts;
+use crate::sorted::{SortedTexts, head};
 use crate::{BufferBuilder, Error};
 
 /// Location of the stems in a column.
@@ -104,19 +104,20 @@ impl<'a> StemTable<'a> {
 /// Collector of stems while a column is built.
 #[derive(Default)]
 pub(crate) struct StemsBuilder<'w> {
-    stems: Vec<(&'w [u8], u32)>,
+    /// First bytes as a number, stem, number of the word.
+    stems: Vec<(u64, &'w [u8], u32)>,
 }
 
 impl<'w> StemsBuilder<'w> {
     /// Adds the stem of the word with this number.
     pub fn push(&mut self, stem: &'w [u8], number: u32) {
-        self.stems.push((stem, number));
+        self.stems.push((head(stem), stem, number));
     }
 
     /// Number of stems, number of words with a stem, and size of the stems in bytes.
     pub fn counts(&mut self) -> (usize, usize, usize) {
         self.stems.sort_unstable();
-        let stems = self.stems.chunk_by(|a, b| a.0 == b.0).map(|same| same[0].0);
+        let stems = self.stems.chunk_by(|a, b| a.1 == b.1).map(|same| same[0].1);
         let (count, bytes) = stems.fold((0, 0), |(count, bytes), stem| (count + 1, bytes + stem.len()));
         (count, self.stems.len(), bytes)
     }
@@ -128,14 +129,14 @@ impl<'w> StemsBuilder<'w> {
         }
         self.stems.sort_unstable();
         let mut has_another = vec![0u64; bits(words)];
-        self.stems.iter().for_each(|(_, number)| has_another[*number as usize / 64] |= 1 << (number % 64));
+        self.stems.iter().for_each(|(.., number)| has_another[*number as usize / 64] |= 1 << (number % 64));
         let (mut offsets, mut starts, mut bytes) = (vec![0u32], vec![0u32], Vec::new());
-        for same in self.stems.chunk_by(|a, b| a.0 == b.0) {
-            bytes.extend_from_slice(same[0].0);
+        for same in self.stems.chunk_by(|a, b| a.1 == b.1) {
+            bytes.extend_from_slice(same[0].1);
             offsets.push(bytes.len() as u32);
             starts.push(starts[starts.len() - 1] + same.len() as u32);
         }
-        let numbers: Vec<u32> = self.stems.iter().map(|(_, number)| *number).collect();
+        let numbers: Vec<u32> = self.stems.iter().map(|(.., number)| *number).collect();
         out.align();
         out.extend(bytemuck::cast_slice(&has_another));
         [offsets, starts, numbers].iter().for_each(|part| out.extend(bytemuck::cast_slice(part)));

@@ -4,7 +4,7 @@ use std::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fixed::u32_at;
-use crate::sorted::SortedTexts;
+use crate::sorted::{SortedTexts, head};
 use crate::stems::{StemTable, StemsBuilder, StemsLayout};
 use crate::{AlignedBuffer, BufferBuilder, Error, TOKENS};
 
@@ -281,34 +281,11 @@ impl TokensColumn {
 /// Builder of a [`TokensColumn`] column, document by document.
 #[derive(Default)]
 pub struct TokensBuilder {
-    /// Words; a word with a separate stem is followed by [`AND_STEM`] and the stem.
     words: WordInterner,
-    /// Words that were added by [`TokensBuilder::stemmed_by`].
-    seen: HashTable<SeenWord>,
     starts: Vec<u32>,
     ids: Vec<u32>,
     /// Reusable buffer.
-    key: Vec<u8>,
-}
-
-/// A word that a stemmer had before.
-struct SeenWord {
-    id: u32,
-    stemmer: u8,
-}
-
-/// A word, its stem if that differs, and its number while the column is built.
-type Entry<'w> = (&'w [u8], Option<&'w [u8]>, u32);
-
-/// Separator of a word and its stem in a key; it does not occur in text.
-const AND_STEM: u8 = 0xff;
-
-/// Splits a key into the word and its stem, if that differs.
-fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match key.iter().position(|byte| *byte == AND_STEM) {
-        Some(at) => (&key[..at], Some(&key[at + 1..])),
-        None => (key, None),
-    }
+    stem: String,
 }
 
 impl TokensBuilder {
@@ -319,48 +296,25 @@ impl TokensBuilder {
 
     /// Adds a word to the current document.
     pub fn word(&mut self, word: &[u8]) {
-        let id = self.words.number(word);
-        self.ids.push(id);
+        self.stemmed(word, word);
     }
 
-    /// Adds a word with its stem.
+    /// Adds a word with its stem; an empty one stands for the word itself.
     pub fn stemmed(&mut self, word: &[u8], stem: &[u8]) {
-        if word == stem {
-            return self.word(word);
-        }
-        self.key.clear();
-        self.key.extend_from_slice(word);
-        self.key.push(AND_STEM);
-        self.key.extend_from_slice(stem);
-        let id = self.words.number(&self.key);
+        let id = self.words.number(word, stem);
         self.ids.push(id);
     }
 
-    /// Adds a word of the stemmer with this number. `stem` is called where the word is new to it; a word with
-    /// an empty stem is left out.
-    pub fn stemmed_by(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce() -> String) {
-        let TokensBuilder { words, seen, ids, .. } = self;
-        let hash = words.hasher.hash_one(word);
-        let is_same = |known: &SeenWord| {
-            let key = words.text(known.id);
-            known.stemmer == stemmer
-                && key
-                    .strip_prefix(word)
-                    .is_some_and(|rest| rest.first().is_none_or(|byte| *byte == AND_STEM))
-        };
-        if let Some(known) = seen.find(hash, is_same) {
-            ids.push(known.id);
-            return;
-        }
-        let stem = stem();
-        if stem.is_empty() {
-            return;
-        }
-        self.stemmed(word, stem.as_bytes());
-        let TokensBuilder { words, seen, ids, .. } = self;
-        let id = *ids.last().expect("a word was added");
-        let hash_of = |known: &SeenWord| words.hasher.hash_one(parts(words.text(known.id)).0);
-        seen.insert_unique(hash, SeenWord { id, stemmer }, hash_of);
+    /// Adds a word of the stemmer with this number, which is below 255. `stem` is called where the word is
+    /// new to it, and appends the stem; a word with an empty stem is left out.
+    pub fn stemmed_by(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce(&mut String)) {
+        let TokensBuilder { words, ids, stem: stemmed, .. } = self;
+        let number = words.number_by(stemmer, word, || {
+            stemmed.clear();
+            stem(stemmed);
+            stemmed.as_bytes()
+        });
+        ids.extend(number);
     }
 
     /// Separates two elements of the current document.
@@ -399,24 +353,24 @@ impl TokensBuilder {
 
     /// Returns the column, with a sorted dictionary.
     pub fn finish(self) -> TokensColumn {
-        let mut words: Vec<Entry<'_>> = (1..=self.words.len())
-            .map(|id| {
-                let (word, stem) = parts(self.words.text(id));
-                (word, stem, id)
-            })
-            .collect();
-        words.sort_unstable();
-        let mut sorted = vec![ELEMENT_BOUNDARY; words.len() + 1];
+        let words = &self.words;
+        // Most words differ in their first bytes, which costs less than to compare slices.
+        let mut order: Vec<(u64, u32)> = (1..=words.len()).map(|id| (head(words.word(id)), id)).collect();
+        order.sort_unstable_by(|(head, id), (other_head, other)| {
+            head.cmp(other_head).then_with(|| words.parts(*id).cmp(&words.parts(*other)))
+        });
+        let width = if order.len() < usize::from(u16::MAX) { 2 } else { 4 };
+        let mut sorted = vec![ELEMENT_BOUNDARY; order.len() + 1];
         let mut stems = StemsBuilder::default();
-        for ((_, stem, id), number) in words.iter().zip(1..) {
+        let mut bytes = Vec::with_capacity(words.bytes.len());
+        let mut offsets = Vec::with_capacity(order.len() + 1);
+        offsets.push(0u32);
+        for ((_, id), number) in order.iter().zip(1..) {
             sorted[*id as usize] = number;
-            stem.iter().for_each(|stem| stems.push(stem, number));
-        }
-        let width = if words.len() < usize::from(u16::MAX) { 2 } else { 4 };
-        let (mut bytes, mut offsets) = (Vec::new(), vec![0u32]);
-        for (word, ..) in &words {
+            let (word, stem) = words.parts(*id);
             bytes.extend_from_slice(word);
             offsets.push(bytes.len() as u32);
+            stem.iter().for_each(|stem| stems.push(stem, number));
         }
         let ids = self.ids.iter().map(|id| sorted[*id as usize]);
         let (narrow, wide): (Vec<u16>, Vec<u32>);
@@ -474,42 +428,104 @@ impl EncodedTokens<'_> {
     }
 }
 
-/// Distinct words, numbered from 1 in order of appearance, with concatenated bytes.
+/// Distinct words with their stems, numbered from 1 in order of appearance.
 #[derive(Default)]
 struct WordInterner {
-    numbers: HashTable<u32>,
+    known: HashTable<InternedWord>,
     hasher: DefaultHashBuilder,
+    /// Each word, followed by its stem if that differs.
     bytes: Vec<u8>,
-    /// End of each word.
-    ends: Vec<u32>,
+    ends: Vec<InternedEnds>,
+}
+
+/// A number of a word, as one stemmer has it.
+struct InternedWord {
+    /// Hash of the word without its stem.
+    hash: u64,
+    number: u32,
+    /// [`ANY_STEMMER`] where the stem was given.
+    stemmer: u8,
+}
+
+/// Stemmer of words whose stem was given.
+const ANY_STEMMER: u8 = u8::MAX;
+
+/// Ends of a word and of its stem, which follows it.
+#[derive(Clone, Copy)]
+struct InternedEnds {
+    word: u32,
+    stem: u32,
 }
 
 impl WordInterner {
-    fn number(&mut self, word: &[u8]) -> u32 {
-        let WordInterner { numbers, hasher, bytes, ends } = self;
-        let hash = hasher.hash_one(word);
-        if let Some(known) = numbers.find(hash, |number| text(bytes, ends, *number) == word) {
-            return *known;
+    /// The number of a word with this stem.
+    fn number(&mut self, word: &[u8], stem: &[u8]) -> u32 {
+        let hash = self.hasher.hash_one(word);
+        let stem = if stem.is_empty() { word } else { stem };
+        self.find(hash, word, stem).unwrap_or_else(|| self.insert(hash, ANY_STEMMER, word, stem))
+    }
+
+    /// The number of a word of this stemmer; `stem` is called where it had the word not before. `None` if the
+    /// stem is empty.
+    fn number_by<'s>(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce() -> &'s [u8]) -> Option<u32> {
+        assert!(stemmer != ANY_STEMMER, "stemmers have numbers below 255");
+        let hash = self.hasher.hash_one(word);
+        let is_same = |known: &InternedWord| known.stemmer == stemmer && self.word(known.number) == word;
+        if let Some(known) = self.known.find(hash, is_same) {
+            return Some(known.number);
         }
-        bytes.extend_from_slice(word);
-        ends.push(u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB"));
-        let number = ends.len() as u32;
-        numbers.insert_unique(hash, number, |number| hasher.hash_one(text(bytes, ends, *number)));
+        let stem = stem();
+        if stem.is_empty() {
+            return None;
+        }
+        Some(match self.find(hash, word, stem) {
+            Some(number) => {
+                self.remember(InternedWord { hash, number, stemmer });
+                number
+            }
+            None => self.insert(hash, stemmer, word, stem),
+        })
+    }
+
+    fn find(&self, hash: u64, word: &[u8], stem: &[u8]) -> Option<u32> {
+        let parts = (word, (stem != word).then_some(stem));
+        let known = self.known.find(hash, |known| self.parts(known.number) == parts)?;
+        Some(known.number)
+    }
+
+    fn insert(&mut self, hash: u64, stemmer: u8, word: &[u8], stem: &[u8]) -> u32 {
+        let end =
+            |bytes: &[u8]| u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
+        self.bytes.extend_from_slice(word);
+        let word_end = end(&self.bytes);
+        if stem != word {
+            self.bytes.extend_from_slice(stem);
+        }
+        self.ends.push(InternedEnds { word: word_end, stem: end(&self.bytes) });
+        let number = self.len();
+        self.remember(InternedWord { hash, number, stemmer });
         number
     }
 
-    fn text(&self, number: u32) -> &[u8] {
-        text(&self.bytes, &self.ends, number)
+    fn remember(&mut self, known: InternedWord) {
+        self.known.insert_unique(known.hash, known, |known| known.hash);
+    }
+
+    fn word(&self, number: u32) -> &[u8] {
+        let index = number as usize - 1;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].stem);
+        &self.bytes[start as usize..self.ends[index].word as usize]
+    }
+
+    /// The word of a number, and its stem if that differs.
+    fn parts(&self, number: u32) -> (&[u8], Option<&[u8]>) {
+        let InternedEnds { word, stem } = self.ends[number as usize - 1];
+        let stem = &self.bytes[word as usize..stem as usize];
+        (self.word(number), (!stem.is_empty()).then_some(stem))
     }
 
     /// Number of words.
     fn len(&self) -> u32 {
         self.ends.len() as u32
     }
-}
-
-fn text<'w>(bytes: &'w [u8], ends: &[u32], number: u32) -> &'w [u8] {
-    let index = number as usize - 1;
-    let start = index.checked_sub(1).map_or(0, |before| ends[before]);
-    &bytes[start as usize..ends[index] as usize]
 }

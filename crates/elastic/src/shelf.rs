@@ -13,6 +13,7 @@ use millrace_node::Node;
 use millrace_node::cluster::{BatchedWrite, ClusterError, GroupDropRequest};
 use millrace_store::{
     CommittedWrite, DocumentWrite, StoreChange, StoreVisit, ViewScope, VisitedVersion, WriteDurability,
+    WriterId,
 };
 
 use crate::Error;
@@ -152,7 +153,7 @@ pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<C
             // The caller may have left; the writes stand all the same.
             let _ = sender.send(outcomes);
         };
-        return match node.store().write_batch(writes, WriteDurability::Synced, told) {
+        return match node.store().write_batch(writes, WriterId::default(), WriteDurability::Synced, told) {
             Err(refused) => vec![Err(refused.error.into()); count],
             Ok(wait) => {
                 let until = Instant::now() + wait;

@@ -33,7 +33,7 @@ use millrace_node::ErrorKind;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{CompiledApplication, Error};
-use millrace_store::WriteDurability;
+use millrace_store::{WriteDurability, WriterId};
 use path::{DocumentScope, DocumentTarget};
 
 /// Default timeout of an operation.
@@ -63,6 +63,8 @@ struct DocumentCall {
     is_fed_counted: bool,
     /// Durability of the writes of a stream when they are acknowledged.
     durability: WriteDurability,
+    /// Writer of the batches of a stream.
+    writer: WriterId,
 }
 
 impl DocumentCall {
@@ -82,6 +84,7 @@ impl DocumentCall {
             body_is_reserved: false,
             is_fed_counted: false,
             durability: WriteDurability::Synced,
+            writer: WriterId::default(),
         }
     }
 

@@ -16,7 +16,7 @@ mod fed;
 mod group_sizes;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -99,6 +99,15 @@ pub(crate) struct QuotaHints {
     dry_run: bool,
 }
 
+/// The address by which a client without a credential is known. One client may have all addresses of a
+/// network of 64 bits.
+pub(crate) fn client_network(address: &SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
+    }
+}
+
 impl QuotaHints {
     /// Parses a query's parameters; `None` if they lack an id or a quota.
     pub fn of(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
@@ -152,11 +161,7 @@ impl ClientQuotas {
         metrics: &NodeMetrics,
     ) -> Result<(), Error> {
         let Some(peer) = peer else { return Ok(()) };
-        // One client may have all addresses of a network of 64 bits.
-        let address = match peer.address.ip().to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-            address => address,
-        };
+        let address = client_network(&peer.address);
         let Some(limit) = self.addresses.exceeded(&address, now) else { return Ok(()) };
         metrics.count(CountedMetric::OverQuota);
         Err(Error::OverRate { of: format!("the server, from {address},"), limit, flag: "--address-rate-max" })

@@ -13,6 +13,7 @@ use crate::field::FieldReach;
 use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
 use crate::nesting;
 use crate::node::{GroupingNode, RowContext};
+use crate::source::{SourceColumn, SourceGroups};
 use crate::table::GroupTable;
 
 /// Maximum number of groups that one request keeps in memory, independent of its output: some hundred bytes
@@ -79,6 +80,9 @@ pub(crate) struct LevelState {
 pub(crate) struct ListState {
     pub(crate) table: GroupTable,
     pub(crate) level: LevelState,
+    /// Groups of the values that keys were computed from.
+    #[serde(skip)]
+    pub(crate) sources: SourceGroups,
     /// Groups by enclosing group; available once everything is collected.
     #[serde(skip)]
     pub(crate) members: Vec<Vec<u32>>,
@@ -233,6 +237,7 @@ impl LevelState {
                 .map(|list| ListState {
                     table: GroupTable::default(),
                     level: LevelState::new(&list.level),
+                    sources: SourceGroups::default(),
                     members: Vec::new(),
                 })
                 .collect(),
@@ -243,7 +248,9 @@ impl LevelState {
     fn memory_bytes(&self) -> usize {
         let aggregates: usize = self.aggregates.iter().map(AggregateValues::memory_bytes).sum();
         let hits: usize = self.hits.iter().map(|hits| size_of_val(&**hits)).sum();
-        let list = |list: &ListState| list.table.memory_bytes() + list.level.memory_bytes();
+        let list = |list: &ListState| {
+            list.table.memory_bytes() + list.sources.memory_bytes() + list.level.memory_bytes()
+        };
         let lists: usize = self.lists.iter().map(list).sum();
         size_of_val(&*self.ranks) + aggregates + hits + lists + self.entries
     }
@@ -364,7 +371,7 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
             }
         }
         for (spec, list) in level.lists.iter().zip(&mut state.lists) {
-            let inner = self.assign(spec, &mut list.table, rows)?;
+            let inner = self.assign(spec, list, rows)?;
             list.level.grow(&spec.level, list.table.len());
             self.level(&spec.level, &mut list.level, &inner)?;
         }
@@ -382,15 +389,19 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
     fn assign(
         &self,
         list: &'b GroupsList,
-        table: &mut GroupTable,
+        state: &mut ListState,
         rows: &GroupedRows,
     ) -> Result<GroupedRows, GroupingFailure> {
+        let table = &mut state.table;
         let width = rows.width + usize::from(list.binds);
         let mut inner = GroupedRows { width, ..GroupedRows::default() };
         if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
             return Ok(inner);
         }
         if self.assign_elements(list, table, rows, &mut inner)? {
+            return Ok(inner);
+        }
+        if self.paths.is_fast() && self.assign_sources(list, table, &mut state.sources, rows, &mut inner)? {
             return Ok(inner);
         }
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
@@ -410,6 +421,38 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
             }
         }
         Ok(inner)
+    }
+
+    /// Fast path for expressions over one field: each of its values is evaluated once. Returns false if it
+    /// does not apply.
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    fn assign_sources(
+        &self,
+        list: &'b GroupsList,
+        table: &mut GroupTable,
+        sources: &mut SourceGroups,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> Result<bool, GroupingFailure> {
+        if list.filter.is_some() || list.binds || rows.width > 0 || !sources.pays() {
+            return Ok(false);
+        }
+        let column = list.by.source().and_then(|field| SourceColumn::of(field, self.batch));
+        let Some(column) = column else { return Ok(false) };
+        for (&row, &group) in rows.rows.iter().zip(&rows.groups) {
+            let value = column.value(usize::from(self.batch.documents[row as usize]));
+            let groups = sources.of(group, &value, |groups| match list.by.eval(self.context(row, &[])) {
+                ExpressionDatum::List(keys) => groups.extend(keys.iter().map(|key| table.number(group, key))),
+                key => groups.push(table.number(group, &key)),
+            });
+            groups.iter().for_each(|group| inner.push(row, *group));
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
+        }
+        Ok(true)
     }
 
     /// Binds a row to the element at `place`, unless the list's filter leaves it out: then it returns false.

@@ -31,6 +31,7 @@ mod nesting;
 mod node;
 mod parse;
 mod request;
+mod source;
 mod table;
 mod zone;
 

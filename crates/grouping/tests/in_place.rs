@@ -41,6 +41,24 @@ const KEYS: [&str; 26] = [
     "place_zcurve",
 ];
 
+/// Expressions over whole fields, of one or of several.
+const EXPRESSIONS: [&str; 14] = [
+    "strlen(customer)",
+    "strcat(customer, \"x\", customer)",
+    "strcat(customer, price)",
+    "uca(customer, \"en\")",
+    "md5(customer, 64)",
+    "xorbit(customer, 8)",
+    "price + 1",
+    "price * tax",
+    "fixedwidth(price, 2)",
+    "predefined(price, bucket(-1, 1), bucket(1, 3))",
+    "tostring(tax)",
+    "math.sqrt(tax)",
+    "price + relevance()",
+    "array.at(tags, price)",
+];
+
 /// Aggregates inside the groups, with and without a bound element.
 const AGGREGATES: [&str; 8] = [
     "count(), sum(sizes), max(tags)",
@@ -125,6 +143,7 @@ fn purchase() -> impl Strategy<Value = Vec<(&'static str, DocumentValue)>> {
     let fields: Vec<(&str, BoxedStrategy<DocumentValue>)> = vec![
         ("customer", text().boxed()),
         ("price", int().boxed()),
+        ("tax", prop::sample::select(vec![-0.0, 0.0, 0.5]).prop_map(DocumentValue::Double).boxed()),
         ("tags", tags.boxed()),
         ("sizes", array(int()).boxed()),
         ("curve", array(decimal).boxed()),
@@ -183,6 +202,23 @@ proptest! {
                 "all(group({outer}) {filter} each(output({aggregates}) \
                  all(group({inner}) {filter} each(output({aggregates}) each(output(summary()))))))"
             ),
+            &purchases,
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn groups_of_expressions_are_those_of_each_document(
+        purchases in purchases(),
+        (outer, inner) in (0..EXPRESSIONS.len(), 0..EXPRESSIONS.len()),
+    ) {
+        let (outer, inner) = (EXPRESSIONS[outer], EXPRESSIONS[inner]);
+        compare(&format!("all(group({outer}) each(output(count(), max(tax))))"), &purchases);
+        compare(
+            &format!("all(group({outer}) each(output(count()) all(group({inner}) each(output(sum(price))))))"),
             &purchases,
         );
     }

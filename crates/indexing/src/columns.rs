@@ -204,7 +204,7 @@ fn add_value(
             }
             let stemmer = analyzer.stemmer_number();
             analyzer.written_tokens(text, |token| {
-                builder.stemmed_by(stemmer, token.written.as_bytes(), || token.stem());
+                builder.stemmed_by(stemmer, token.written.as_bytes(), |stem| token.stem_into(stem));
             });
         }
         DocumentValue::Array(elements) => {

@@ -47,4 +47,4 @@ pub use measure::{RangeMeasure, measure};
 pub use merge::{MergeInput, MergePolicy, merge};
 pub use segment::SegmentFile;
 pub use verify::VerifiedBytes;
-pub use writer::{NewChunk, NewColumn, SegmentSummary, SegmentWriter};
+pub use writer::{EncodedChunk, NewChunk, NewColumn, SegmentSummary, SegmentWriter};

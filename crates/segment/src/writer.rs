@@ -47,6 +47,35 @@ pub struct NewChunk<'a> {
     pub columns: Vec<Option<Column>>,
 }
 
+/// A chunk whose columns have the form that the file stores.
+#[derive(Debug)]
+pub struct EncodedChunk {
+    location: u32,
+    group: String,
+    info: ChunkInfo,
+    columns: Vec<Option<AlignedBuffer>>,
+}
+
+impl NewChunk<'_> {
+    /// Compresses the columns, by these compressions of the section.
+    ///
+    /// # Panics
+    /// The chunk has not as many columns as the section, or a column is not of as many documents as the
+    /// chunk.
+    pub fn encode(self, compressions: &[Compression]) -> EncodedChunk {
+        let NewChunk { location, group, info, columns } = self;
+        assert_eq!(columns.len(), compressions.len(), "a chunk has the columns of its section");
+        let documents = info.documents as usize;
+        let full = columns.iter().flatten().all(|column| column.len() == documents);
+        assert!(full, "each column of a chunk is of all its documents");
+        let stored = |(column, compression): (Option<Column>, &Compression)| {
+            column.map(|column| column.stored(*compression, pace::step))
+        };
+        let columns = columns.into_iter().zip(compressions).map(stored).collect();
+        EncodedChunk { location, group: group.to_owned(), info, columns }
+    }
+}
+
 /// Summary of a written segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SegmentSummary {
@@ -160,33 +189,43 @@ impl<'a> SegmentWriter<'a> {
         Ok(())
     }
 
+    /// Compressions of the columns of the section that was begun last.
+    ///
+    /// # Panics
+    /// No section was begun.
+    pub fn compressions(&self) -> &[Compression] {
+        let open = self.open.as_ref().expect("a section is begun before its compressions are read");
+        &open.compressions
+    }
+
     /// Adds the next chunk of the section that was begun last.
     ///
     /// # Panics
-    /// No section was begun; the chunk has not as many columns as the section, or a column is not of as many
-    /// documents as the chunk.
+    /// No section was begun; as [`NewChunk::encode`].
     ///
     /// # Errors
     /// It cannot be written.
     pub fn add(&mut self, chunk: NewChunk<'_>) -> Result<(), Error> {
+        let encoded = chunk.encode(self.compressions());
+        self.add_encoded(encoded)
+    }
+
+    /// Adds the next chunk of the section that was begun last, which was encoded with its compressions.
+    ///
+    /// # Panics
+    /// No section was begun.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn add_encoded(&mut self, chunk: EncodedChunk) -> Result<(), Error> {
         let open = self.open.as_mut().expect("a section is begun before chunks are added");
-        let directory = &mut open.directory;
-        let columns = directory.section.columns.len();
-        assert_eq!(chunk.columns.len(), columns, "a chunk has the columns of its section");
-        let documents = chunk.info.documents as usize;
-        let full = chunk.columns.iter().flatten().all(|column| column.len() == documents);
-        assert!(full, "each column of a chunk is of all its documents");
-        let next_group = directory.add(chunk.location, chunk.group, chunk.info);
+        let EncodedChunk { location, group, info, columns } = chunk;
+        let next_group = open.directory.add(location, &group, info);
         if (next_group && open.slab_bytes >= SLAB_BYTES) || open.slab_bytes >= SLAB_BYTES_MAX {
             open.write_slab(&mut *self.file, &mut self.offset)?;
         }
-        let columns = chunk.columns.into_iter().zip(&open.compressions);
-        let stored = |(column, compression): (Option<Column>, &Compression)| {
-            column.map(|column| column.stored(*compression, pace::step))
-        };
-        let stored: Vec<Option<AlignedBuffer>> = columns.map(stored).collect();
-        open.slab_bytes += stored.iter().flatten().map(|bytes| bytes.len()).sum::<usize>();
-        open.slab.push(stored);
+        open.slab_bytes += columns.iter().flatten().map(|bytes| bytes.len()).sum::<usize>();
+        open.slab.push(columns);
         Ok(())
     }
 

@@ -65,6 +65,7 @@ pub use store::Store;
 pub use tail::journal::fuzz as fuzz_log;
 pub use times::{DurationHistogram, WriteTimes};
 pub use tuning::StoreTuning;
+pub use write::backlog::WriterId;
 pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};
 pub use write::rewrites::RewritePause;

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use millrace_column::ExecutionPaths;
@@ -7,6 +8,9 @@ use millrace_env::{Disk, RealDisk, SystemClock, WallClock};
 use millrace_segment::SegmentFormat;
 
 use crate::StoreTuning;
+
+/// Number of threads after which one that reads rows and writes files is busy.
+const SEAL_THREADS_MAX: usize = 8;
 
 /// Options for opening a store. [`StoreOptions::new`] gives the defaults.
 #[derive(Clone)]
@@ -20,6 +24,8 @@ pub struct StoreOptions {
     pub tail_bytes: u64,
     /// Time without a write after which the tail is sealed, if that is worth it. Default: 2 seconds.
     pub seal_idle: Duration,
+    /// Threads that seal while that has fallen behind. Default: as many as there are cores, at most 8.
+    pub seal_threads: usize,
     /// Bytes that stay free on the disk: below it writes other than removes are refused. Default: 256 MB.
     pub disk_reserve: u64,
     /// Writes that wait or run at one time; more are refused with [`crate::Error::Overloaded`]. Default:
@@ -55,6 +61,7 @@ impl StoreOptions {
             cache_bytes: 256 * MB,
             tail_bytes: 32 * MB,
             seal_idle: Duration::from_secs(2),
+            seal_threads: available_parallelism().map_or(1, usize::from).min(SEAL_THREADS_MAX),
             disk_reserve: 256 * MB,
             queue_writes: 16_384,
             queue_bytes: 64 << 20,

@@ -125,7 +125,7 @@ impl StoreContext {
             },
             health: StoreHealth::default(),
             counters: StoreCounters::default(),
-            backlog: SealBacklog::new(Instant::now()),
+            backlog: SealBacklog::default(),
             opened: Instant::now(),
             counts: CountCache::default(),
             alarm: BackgroundAlarm::default(),

@@ -29,7 +29,7 @@ use crate::write::committer::PendingWrites;
 use crate::{
     CommitFollower, CommittedWrite, DocumentWrite, Error, RewritePause, StoreLayout, StoreModification,
     StoreOptions, StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope,
-    VisitPage, WriteDurability, WriteRefusal, WriteTimes,
+    VisitPage, WriteDurability, WriteRefusal, WriteTimes, WriterId,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -112,18 +112,20 @@ impl Store {
     /// earlier modification of their documents share one entry of the log and its sync: after a crash either
     /// all of them are there or none.
     ///
-    /// Returns the time to wait before the next batch, because sealing has fallen behind; usually zero. A
-    /// caller that does not wait finds the store overloaded later.
+    /// Returns the time for this writer to wait before its next batch, because sealing has fallen behind;
+    /// usually zero. Writers that wait share the rate of sealing equally; one that does not wait finds the
+    /// store overloaded later.
     ///
     /// # Errors
     /// The store takes no writes now. Nothing was written, and `done` is not called.
     pub fn write_batch(
         &self,
         writes: Vec<DocumentWrite>,
+        writer: WriterId,
         durability: WriteDurability,
         done: impl FnOnce(Vec<Result<CommittedWrite, Error>>) + Send + 'static,
     ) -> Result<Duration, RefusedBatch> {
-        self.inner.writes.accept_batch(writes, durability, Box::new(done))
+        self.inner.writes.accept_batch(writes, writer, durability, Box::new(done))
     }
 
     /// Writes versions that have their timestamps already: those of other replicas. They may come in any

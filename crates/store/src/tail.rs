@@ -62,7 +62,7 @@ pub(crate) enum RowDurability {
 }
 
 /// The rows of a generation at one instant.
-pub(crate) trait TailSnapshot {
+pub(crate) trait TailSnapshot: Sync {
     /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order.
     fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error>;
 }

@@ -5,6 +5,7 @@
 pub(crate) mod maintenance;
 pub(crate) mod merging;
 pub(crate) mod new_segments;
+pub(crate) mod ordered;
 pub(crate) mod pace;
 pub(crate) mod prune;
 pub(crate) mod rests;

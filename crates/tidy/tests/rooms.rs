@@ -71,6 +71,7 @@ const OWNED_CALLS: [OwnedCall; 5] = [
         texts: &["thread::spawn(", "thread::Builder::new("],
         rooms: &[
             "store/src/store.rs",
+            "store/src/upkeep/ordered.rs",
             "model/src/scheduler.rs",
             "gateway/src/log_file.rs",
             "node/src/indexes/service.rs",

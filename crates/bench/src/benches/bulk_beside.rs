@@ -1,6 +1,7 @@
 //! Small requests beside batches, one client with many batches beside others, and the memory of many large
 //! bodies.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -110,7 +111,10 @@ fn fair(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
     let (requests, _) = batches(PutBody::Line, BatchGroups::Many)?;
-    let (others, many) = (HttpClients::new(local.url())?, HttpClients::new(local.url())?);
+    // Without credentials, clients are told apart by their addresses.
+    let addresses: Vec<Ipv4Addr> = (2..).map(|host| Ipv4Addr::new(127, 0, 0, host)).take(OTHERS).collect();
+    let others = HttpClients::from_addresses(local.url(), &addresses)?;
+    let many = HttpClients::new(local.url())?;
     let how_long = settings.time_per_case * TIMES;
     let (alone, _) = others.at_once(OTHERS, how_long, FIRST_PUTS[0] / BATCH, &requests)?;
     let (seen, running) = std::thread::scope(|scope| {

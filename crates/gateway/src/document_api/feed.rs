@@ -21,13 +21,13 @@ mod forward;
 mod input;
 mod key;
 mod operation;
+mod places;
 mod prepare;
 mod relay;
 mod source;
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -46,6 +46,7 @@ use self::answered::{KeyState, KeyUnderWay};
 use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
+use self::places::{StreamPlace, writer_of};
 use self::source::PackedForm;
 use self::table::FeedFormat;
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
@@ -66,12 +67,6 @@ const PIECE_OPERATIONS: usize = 2048;
 
 /// Memory of a stream in bytes, reserved before its body is read: what has arrived, and a piece in each step.
 const STREAM_BYTES: usize = 6 * PIECE_BYTES;
-
-/// Part of the memory for bodies, as a divisor, that streams may reserve.
-const STREAMS_PART: usize = 2;
-
-/// Number of streams at a time, however much memory there is: each has a thread of its own.
-const STREAMS_MAX: usize = 32;
 
 /// Time during which the rest of the body of a stopped stream is read.
 const DISCARD: Duration = Duration::from_secs(5);
@@ -167,6 +162,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     // It covers the groups of the caller; each operation is checked when it is parsed.
     call.permit = caller.permit(WantedGroups::These(&[]))?;
     call.caller = Some(Arc::clone(&caller));
+    call.writer = writer_of(&caller, request.extensions().get());
     let limits = &call.node.settings().limits;
     call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
     if let Some(timeout) = call.parameters.duration("timeout")? {
@@ -195,7 +191,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
         return Err(Error::BadRequest(reason.to_owned()));
     }
     let digest = BodyDigest::new(request.headers(), &call.parameters);
-    let place = StreamPlace::take(&call.hop, limits.bodies_bytes_max)?;
+    let place = StreamPlace::take(&call.hop, call.writer, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
     room.grow(STREAM_BYTES + form.bytes()).await?;
     if requested == RequestedKey::Body {
@@ -295,37 +291,6 @@ fn durability_of(call: &DocumentCall) -> Result<WriteDurability, Error> {
             );
             Err(Error::parameter("durability", reason))
         }
-    }
-}
-
-/// Number of streams of clients under way in this process.
-static STREAMS: AtomicUsize = AtomicUsize::new(0);
-
-/// Number of streams of other nodes. They have places of their own: streams of clients wait for them, and
-/// they wait for none.
-static RELAYED_STREAMS: AtomicUsize = AtomicUsize::new(0);
-
-/// Place of a stream among those that may be under way.
-struct StreamPlace(&'static AtomicUsize);
-
-impl StreamPlace {
-    fn take(hop: &ForwardKind, bodies_bytes_max: usize) -> Result<Self, Error> {
-        let (streams, part) = match hop {
-            ForwardKind::Client => (&STREAMS, STREAMS_PART),
-            _ => (&RELAYED_STREAMS, STREAMS_PART * 2),
-        };
-        let most = (bodies_bytes_max / part / STREAM_BYTES).clamp(1, STREAMS_MAX);
-        let fits = |streams: usize| (streams < most).then_some(streams + 1);
-        match streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-            Ok(_) => Ok(StreamPlace(streams)),
-            Err(_) => Err(Error::Overloaded),
-        }
-    }
-}
-
-impl Drop for StreamPlace {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

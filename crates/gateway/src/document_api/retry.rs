@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use millrace_node::{Error, ErrorKind};
 
 /// Shortest and longest pause before something is tried again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 /// Pauses before further attempts at what was refused, until a deadline.
 pub(in crate::document_api) struct RetryPause {

@@ -17,7 +17,7 @@ use millrace_model::SequencePurpose;
 use millrace_selection::DocumentSelection;
 use millrace_store::{
     CommittedWrite, DocumentWrite, Modify, RefusedBatch, StoreChange, StoreModification, WriteDurability,
-    WriteRefusal,
+    WriteRefusal, WriterId,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -360,7 +360,8 @@ pub(super) async fn commit(
     deadline: Instant,
 ) -> Result<CommittedWrite, Error> {
     let Some(cluster) = node.cluster().view()? else {
-        let mut outcomes = commit_batch(node, permit, vec![write], WriteDurability::Synced, deadline).await?;
+        let (writer, durability) = (WriterId::default(), WriteDurability::Synced);
+        let mut outcomes = commit_batch(node, permit, vec![write], writer, durability, deadline).await?;
         return outcomes.pop().expect("a batch has an outcome for each of its writes");
     };
     let (sender, receiver) = oneshot::channel();
@@ -384,6 +385,7 @@ pub(super) async fn commit_batch(
     node: &GatewayState,
     permit: &Permit,
     mut writes: Vec<DocumentWrite>,
+    writer: WriterId,
     durability: WriteDurability,
     deadline: Instant,
 ) -> Result<Vec<Result<CommittedWrite, Error>>, Error> {
@@ -396,7 +398,7 @@ pub(super) async fn commit_batch(
         };
         let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
         let store = node.store(permit, WantedGroups::These(&groups));
-        match store.write_batch(writes, durability, tell) {
+        match store.write_batch(writes, writer, durability, tell) {
             Ok(wait) => {
                 let until = tokio::time::Instant::now() + wait;
                 let outcomes = receiver.await;

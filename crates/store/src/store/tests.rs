@@ -137,7 +137,9 @@ fn put_deferred(store: &Store, number: u32) -> Result<CommittedWrite, Error> {
     let document = Document { id: id(number), fields: vec![("a".into(), DocumentValue::Int(1))] };
     let writes = vec![DocumentWrite { id: id(number), change: StoreChange::Put(document) }];
     let done = move |mut outcomes: Vec<_>| drop(sender.send(outcomes.remove(0)));
-    store.write_batch(writes, WriteDurability::Deferred, done).map_err(|refused| refused.error)?;
+    store
+        .write_batch(writes, crate::WriterId::default(), WriteDurability::Deferred, done)
+        .map_err(|refused| refused.error)?;
     answer.recv().expect("every write is answered")
 }
 

@@ -175,7 +175,7 @@ pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), E
     if !millrace_segment::merge(&inputs(&buckets, &run.segments)?, &mut writer, &policy)? {
         return Ok(writer.abandon()?);
     }
-    let mut file = NewSegments::new(shared);
+    let file = NewSegments::new(shared);
     let merged = if writer.is_empty() {
         writer.abandon()?;
         None

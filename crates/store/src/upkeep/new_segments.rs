@@ -1,6 +1,7 @@
 //! Segments from their creation until the manifest lists them.
 
 use millrace_segment::SegmentWriter;
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::shared::StoreContext;
@@ -11,24 +12,24 @@ use crate::state::{BucketSegment, StoreState};
 /// space, unless a manifest may list them by then.
 pub(crate) struct NewSegments<'a> {
     shared: &'a StoreContext,
-    numbers: Vec<u64>,
+    numbers: Mutex<Vec<u64>>,
 }
 
 impl<'a> NewSegments<'a> {
     pub fn new(shared: &'a StoreContext) -> Self {
-        NewSegments { shared, numbers: Vec::new() }
+        NewSegments { shared, numbers: Mutex::default() }
     }
 
     /// Finishes a segment, whose file is named after `number`, and opens it. Drops up to the time `applied`
     /// are applied in it.
     pub fn finish(
-        &mut self,
+        &self,
         number: u64,
         writer: SegmentWriter<'_>,
         applied: u64,
     ) -> Result<BucketSegment, Error> {
         let summary = writer.finish()?;
-        self.numbers.push(number);
+        self.numbers.lock().push(number);
         let record = SegmentRecord { number, bytes: summary.bytes, documents: summary.documents, applied };
         Ok(BucketSegment { record, opened: Ok(self.shared.open_segment(number)?) })
     }
@@ -40,7 +41,7 @@ impl<'a> NewSegments<'a> {
     ) -> Result<(), Error> {
         let published = self.shared.try_publish(change);
         if !matches!(&published, Err(unwritten) if unwritten.in_place == RenameDurability::No) {
-            self.numbers.clear();
+            self.numbers.get_mut().clear();
         }
         Ok(published?)
     }
@@ -48,7 +49,7 @@ impl<'a> NewSegments<'a> {
 
 impl Drop for NewSegments<'_> {
     fn drop(&mut self) {
-        for number in &self.numbers {
+        for number in self.numbers.get_mut() {
             // The caller that dropped them has a more informative error to report; the next start tries
             // again.
             let _ = self.shared.options.disk.unlink(&self.shared.segment_path(*number));

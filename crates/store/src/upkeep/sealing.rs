@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnForm, ColumnKey};
+use millrace_column::{ColumnForm, ColumnKey, Compression};
 use millrace_document::ReversedLocation;
-use millrace_env::pace;
-use millrace_segment::{ChunkInfo, NewChunk, NewColumn, SegmentWriter};
+use millrace_env::{ThreadClass, pace};
+use millrace_segment::{ChunkInfo, EncodedChunk, NewChunk, NewColumn, SegmentWriter};
 use parking_lot::{Condvar, Mutex};
 
 use crate::read::columns;
@@ -28,6 +28,8 @@ use crate::state::{BucketSegment, StoredBucket, TailGeneration, is_of_divided};
 use crate::tail::chunk;
 use crate::tail::{RowKey, TailRow, TailSnapshot, is_removal};
 use crate::upkeep::new_segments::NewSegments;
+use crate::upkeep::ordered::OrderedThreads;
+use crate::upkeep::pace::of_sealing;
 use crate::upkeep::rolling::TailRoller;
 use crate::{Error, StoreLayout};
 
@@ -185,13 +187,27 @@ impl TailSealer {
         let snapshot = generation.tail.snapshot();
         let (layout, _) = shared.layout();
         let (state, applied) = shared.settled_state();
-        let mut files = NewSegments::new(shared);
+        let files = NewSegments::new(shared);
         let mut written: Vec<(BucketId, BucketSegment)> = Vec::new();
-        for run in runs(&state.buckets, &*snapshot)? {
-            let sealing =
-                SealRun { shared, layout: &*layout, snapshot: &*snapshot, run: &run, marks: &state.marks };
-            written.extend(sealing.run(applied, &mut files)?);
-        }
+        // One generation is sealed while the next is filled; more of them wait if that takes too long.
+        let threads = if state.generations.len() > 2 { shared.options.seal_threads } else { 1 };
+        let begin = || enter_sealing(shared);
+        // While one file is synced, the next is made.
+        let at_once = OrderedThreads { name: "store-seal", count: threads.min(FILES_AT_ONCE), begin: &begin };
+        let seal = |run: BucketRun| {
+            let (layout, snapshot, marks) = (&*layout, &*snapshot, &state.marks);
+            let threads = threads / FILES_AT_ONCE;
+            SealRun { shared, threads, layout, snapshot, run: &run, marks }.run(applied, &files)
+        };
+        let runs = runs(&state.buckets, &*snapshot)?;
+        at_once.map(
+            &seal,
+            |next| runs.into_iter().try_for_each(next),
+            |of_run| {
+                written.extend(of_run?);
+                Ok(())
+            },
+        )?;
         files.publish(|state| {
             let mut state = state.clone();
             state.generations.retain(|other| other.number != generation.number);
@@ -218,6 +234,15 @@ impl TailSealer {
         }
     }
 }
+
+/// Makes the calling thread one that seals.
+fn enter_sealing(shared: &Arc<StoreContext>) {
+    ThreadClass::Background.enter();
+    pace::keep(of_sealing(shared));
+}
+
+/// Number of files that are written at the same time while sealing has fallen behind.
+const FILES_AT_ONCE: usize = 2;
 
 /// Divisor of the space in which segments did not fit that gives what must be free beyond it.
 const UNFITTING_MARGIN: u64 = 8;
@@ -346,7 +371,9 @@ impl BucketRun {
 
 /// The rows of a run in one generation.
 struct SealRun<'a> {
-    shared: &'a StoreContext,
+    shared: &'a Arc<StoreContext>,
+    /// Number of threads that make columns.
+    threads: usize,
     layout: &'a dyn StoreLayout,
     snapshot: &'a dyn TailSnapshot,
     run: &'a BucketRun,
@@ -355,11 +382,7 @@ struct SealRun<'a> {
 
 impl SealRun<'_> {
     /// Writes the file. Returns the share of each bucket in it.
-    fn run(
-        &self,
-        applied: u64,
-        files: &mut NewSegments<'_>,
-    ) -> Result<Vec<(BucketId, BucketSegment)>, Error> {
+    fn run(&self, applied: u64, files: &NewSegments<'_>) -> Result<Vec<(BucketId, BucketSegment)>, Error> {
         let number = self.shared.next_number();
         let mut writer = self.shared.create_segment(number)?;
         for document_type in &self.run.types {
@@ -398,7 +421,21 @@ impl SealRun<'_> {
             compression: columns::compression(self.layout, document_type, key),
         };
         writer.begin_section(document_type, columns.iter().map(new_column).collect())?;
-        let mut chunk = ChunkRows::new(self, document_type, &columns);
+        let compressions = writer.compressions().to_vec();
+        let begin = || enter_sealing(self.shared);
+        let threads = OrderedThreads { name: "store-seal", count: self.threads, begin: &begin };
+        let encode = |rows: ChunkRows| self.encode(document_type, &columns, &compressions, &rows);
+        let read = |next: &mut dyn FnMut(ChunkRows) -> Result<(), Error>| self.chunks(document_type, next);
+        threads.map(&encode, read, |chunk| Ok(writer.add_encoded(chunk)?))
+    }
+
+    /// Calls `next` with the rows of each chunk: the newest version of each document that was not dropped.
+    fn chunks(
+        &self,
+        document_type: &str,
+        next: &mut dyn FnMut(ChunkRows) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut chunk: Option<ChunkRows> = None;
         let mut last_key: Vec<u8> = Vec::new();
         self.rows(&mut |key, value| {
             // The newest version of a document comes first.
@@ -410,17 +447,44 @@ impl SealRun<'_> {
             if key.timestamp.0 <= self.marks.dropped(document_type, key.reversed_location(), key.group) {
                 return Ok(());
             }
-            chunk.add(key, value, writer)
+            if let Some(full) = chunk.take_if(|chunk| !chunk.takes(key)) {
+                next(full)?;
+            }
+            chunk.get_or_insert_with(|| ChunkRows::new(key)).add(key, value)
         })?;
-        chunk.flush(writer)
+        chunk.map_or(Ok(()), next)
+    }
+
+    /// Makes the columns of a chunk.
+    fn encode(
+        &self,
+        document_type: &str,
+        columns: &[ColumnKey],
+        compressions: &[Compression],
+        chunk: &ChunkRows,
+    ) -> EncodedChunk {
+        let rows = &chunk.rows;
+        let timestamps = || rows.iter().map(|row| row.timestamp.0);
+        let info = ChunkInfo {
+            documents: rows.len() as u32,
+            removed: rows.iter().filter(|row| row.removed).count() as u32,
+            first_location: chunk.first_location,
+            oldest: timestamps().min().unwrap_or(0),
+            newest: timestamps().max().unwrap_or(0),
+        };
+        assert!(columns.iter().any(|key| key.form == ColumnForm::Id), "every chunk has ids");
+        // Where the layout panics on a row, all are kept as they were written, without columns of fields:
+        // else one document would keep the tail from being sealed, and before long all writes from being
+        // taken.
+        let build = || Ok(columns::build_all(self.layout, document_type, columns, rows));
+        let built = self.shared.health.guard("make columns of documents", build);
+        let columns = built.unwrap_or_else(|_| columns::keep_all(self.layout, document_type, columns, rows));
+        NewChunk { location: chunk.location, group: &chunk.group, info, columns }.encode(compressions)
     }
 }
 
-/// Rows on their way into one chunk.
-struct ChunkRows<'a> {
-    sealing: &'a SealRun<'a>,
-    document_type: &'a str,
-    columns: &'a [ColumnKey],
+/// Rows of one chunk, at least one.
+struct ChunkRows {
     location: u32,
     first_location: ReversedLocation,
     group: String,
@@ -428,61 +492,28 @@ struct ChunkRows<'a> {
     bytes: usize,
 }
 
-impl<'a> ChunkRows<'a> {
-    fn new(sealing: &'a SealRun<'a>, document_type: &'a str, columns: &'a [ColumnKey]) -> Self {
+impl ChunkRows {
+    /// Creates the chunk that begins with the row of this key, without it.
+    fn new(first: &RowKey<'_>) -> Self {
         ChunkRows {
-            sealing,
-            document_type,
-            columns,
-            location: 0,
-            first_location: ReversedLocation::FIRST,
-            group: String::new(),
+            location: first.location,
+            first_location: first.reversed_location(),
+            group: first.group.to_owned(),
             rows: Vec::new(),
             bytes: 0,
         }
     }
 
-    fn add(&mut self, key: &RowKey<'_>, value: &[u8], writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
-        let same_group = self.group == key.group && (self.location == key.location || key.group.is_empty());
-        if !same_group || chunk::is_full(self.rows.len(), self.bytes) {
-            self.flush(writer)?;
-        }
-        if self.rows.is_empty() {
-            self.location = key.location;
-            self.first_location = key.reversed_location();
-            self.group = key.group.to_owned();
-        }
+    /// True if the row of this key may be the next one of the chunk.
+    fn takes(&self, key: &RowKey<'_>) -> bool {
+        self.group == key.group
+            && (self.location == key.location || key.group.is_empty())
+            && !chunk::is_full(self.rows.len(), self.bytes)
+    }
+
+    fn add(&mut self, key: &RowKey<'_>, value: &[u8]) -> Result<(), Error> {
         self.rows.push(TailRow::decode(key, value)?);
         self.bytes += value.len();
         Ok(())
-    }
-
-    fn flush(&mut self, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
-        let rows = std::mem::take(&mut self.rows);
-        self.bytes = 0;
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let timestamps = || rows.iter().map(|row| row.timestamp.0);
-        let info = ChunkInfo {
-            documents: rows.len() as u32,
-            removed: rows.iter().filter(|row| row.removed).count() as u32,
-            first_location: self.first_location,
-            oldest: timestamps().min().unwrap_or(0),
-            newest: timestamps().max().unwrap_or(0),
-        };
-        let columns = self.build(&rows);
-        assert!(self.columns.iter().any(|key| key.form == ColumnForm::Id), "every chunk has ids");
-        Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
-    }
-
-    /// The columns of rows. Where the layout panics on one of them, all are kept as they were written,
-    /// without columns of fields: else one document would keep the tail from being sealed, and before long
-    /// all writes from being taken.
-    fn build(&self, rows: &[TailRow]) -> Vec<Option<Column>> {
-        let SealRun { shared, layout, .. } = self.sealing;
-        let build = || Ok(columns::build_all(*layout, self.document_type, self.columns, rows));
-        let built = shared.health.guard("make columns of documents", build);
-        built.unwrap_or_else(|_| columns::keep_all(*layout, self.document_type, self.columns, rows))
     }
 }

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, KeyValue, RowDurability, encode_put, encode_removed, row_key};
-use crate::write::backlog::LIMIT;
+use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
 use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::deferred::DeferredRows;
@@ -138,7 +138,7 @@ impl PendingWrites {
     /// Takes a write on, or answers at once why not.
     pub fn accept(&self, write: DocumentWrite, done: Done) {
         let accepted = AcceptedWrite::new(&self.shared, write, WriteDurability::Synced, done);
-        if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes())) {
+        if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes(), LIMIT)) {
             return accepted.reply.send(Err(error));
         }
         if let Some(accepted) = self.lanes.enter(accepted) {
@@ -154,11 +154,13 @@ impl PendingWrites {
     pub fn accept_batch(
         &self,
         writes: Vec<DocumentWrite>,
+        writer: WriterId,
         durability: WriteDurability,
         done: BatchDone,
     ) -> Result<Duration, RefusedBatch> {
         let removes = writes.iter().all(|write| matches!(write.change, StoreChange::Remove));
-        if let Err(error) = self.check(removes) {
+        let limit = if writes.len() > 1 { BATCH_LIMIT } else { LIMIT };
+        if let Err(error) = self.check(removes, limit) {
             return Err(RefusedBatch { error, writes });
         }
         if writes.is_empty() {
@@ -187,9 +189,7 @@ impl PendingWrites {
             }
         }
         self.commits.push_all(commits);
-        let shared = &self.shared;
-        let generations = shared.state().tail_bytes() as f64 / shared.options.tail_bytes.max(1) as f64;
-        Ok(shared.backlog.wait_after(bytes as u64, generations, Instant::now()))
+        Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.generations(), Instant::now()))
     }
 
     /// Takes on versions that have their timestamps, or answers at once why not.
@@ -198,7 +198,7 @@ impl PendingWrites {
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
         let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
         let rows = given.and_then(|rows| {
-            self.check(rows.removes())?;
+            self.check(rows.removes(), LIMIT)?;
             // The committer advances the clock, in the order of commits; here it is only checked that the
             // timestamp is acceptable.
             rows.newest().map_or(Ok(()), |newest| self.shared.timestamps.check(newest))?;
@@ -214,7 +214,13 @@ impl PendingWrites {
         }
     }
 
-    fn check(&self, removes: bool) -> Result<(), Error> {
+    /// Bytes of the tail, as a number of full generations.
+    fn generations(&self) -> f64 {
+        self.shared.state().tail_bytes() as f64 / self.shared.options.tail_bytes.max(1) as f64
+    }
+
+    /// Checks that the store takes a write. `limit`: full generations of the tail.
+    fn check(&self, removes: bool, limit: f64) -> Result<(), Error> {
         let shared = &self.shared;
         shared.check_open()?;
         shared.health.check_writable()?;
@@ -224,7 +230,7 @@ impl PendingWrites {
             shared.alarm.ring();
             return Err(Error::Overloaded);
         }
-        if !removes && shared.state().tail_bytes() > shared.options.tail_bytes.saturating_mul(LIMIT) {
+        if !removes && self.generations() > limit {
             shared.alarm.ring();
             return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
         }

@@ -5,8 +5,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Maximum bytes of rows that one sync covers, plus one more row.
-const BATCH_BYTES: usize = 8 << 20;
+/// Maximum bytes of single items that are taken at once, plus one more item.
+const SINGLE_BYTES: usize = 8 << 20;
+
+/// The same for items of batches, and the rest of the batch that ends there: a single write that comes
+/// meanwhile waits for their sync.
+const BATCH_BYTES: usize = 2 << 20;
 
 /// State that a commit passes to the next one.
 #[derive(Default)]
@@ -29,34 +33,75 @@ pub(super) enum TakenWork<T> {
 /// write again at once, and otherwise would wait for two syncs.
 const SLOW_SYNC: Duration = Duration::from_millis(1);
 
-/// Work for threads that wait for it.
+/// Work for threads that wait for it. Single items overtake batches.
 pub(super) struct WorkQueue<T> {
-    queue: Mutex<(VecDeque<T>, bool)>,
+    queue: Mutex<CommitterQueues<T>>,
     ready: Condvar,
+}
+
+struct CommitterQueues<T> {
+    single: VecDeque<T>,
+    /// Items of batches; nothing comes between those of one.
+    batches: VecDeque<T>,
+    is_closed: bool,
+}
+
+impl<T> CommitterQueues<T> {
+    fn len(&self) -> usize {
+        self.single.len() + self.batches.len()
+    }
+
+    /// True if there is nothing yet, and something may come.
+    fn is_awaited(&mut self) -> bool {
+        self.len() == 0 && !self.is_closed
+    }
+}
+
+/// Takes items from the front until they have more than this many bytes, and after them those for which
+/// `continues` is true.
+fn take_bytes<T>(
+    items: &mut VecDeque<T>,
+    most: usize,
+    bytes: impl Fn(&T) -> usize,
+    continues: impl Fn(&T) -> bool,
+) -> VecDeque<T> {
+    let mut total = 0;
+    let end = items.iter().position(|item| {
+        total += bytes(item);
+        total > most
+    });
+    let mut end = end.map_or(items.len(), |end| end.max(1));
+    while items.get(end).is_some_and(&continues) {
+        end += 1;
+    }
+    let rest = items.split_off(end);
+    std::mem::replace(items, rest)
 }
 
 impl<T> Default for WorkQueue<T> {
     fn default() -> Self {
-        WorkQueue { queue: Mutex::default(), ready: Condvar::new() }
+        let work = CommitterQueues { single: VecDeque::new(), batches: VecDeque::new(), is_closed: false };
+        WorkQueue { queue: Mutex::new(work), ready: Condvar::new() }
     }
 }
 
 impl<T> WorkQueue<T> {
     pub fn push(&self, item: T) {
-        self.queue.lock().0.push_back(item);
+        self.queue.lock().single.push_back(item);
         self.ready.notify_one();
     }
 
-    /// Pushes items that nothing comes between.
+    /// Pushes the items of a batch, that nothing comes between.
     pub fn push_all(&self, items: Vec<T>) {
         if !items.is_empty() {
-            self.queue.lock().0.extend(items);
+            self.queue.lock().batches.extend(items);
             self.ready.notify_one();
         }
     }
 
-    /// Takes the queued items, up to [`BATCH_BYTES`] and the rest of the batch that ends there; blocks until
-    /// there are some, or the time that is given has come.
+    /// Takes queued items: first single ones, up to [`SINGLE_BYTES`], then those of batches, up to
+    /// [`BATCH_BYTES`] and the rest of the batch that ends there. Blocks until there are some, or the time
+    /// that is given has come.
     pub fn take(
         &self,
         bytes: impl Fn(&T) -> usize,
@@ -65,13 +110,12 @@ impl<T> WorkQueue<T> {
         due: Option<Instant>,
     ) -> TakenWork<T> {
         let mut queue = self.queue.lock();
-        let expected = queue.0.len() + last.writes;
-        let is_waiting = |(items, closed): &mut (VecDeque<T>, bool)| items.is_empty() && !*closed;
+        let expected = queue.len() + last.writes;
         match due {
-            None => self.ready.wait_while(&mut queue, is_waiting),
+            None => self.ready.wait_while(&mut queue, CommitterQueues::is_awaited),
             Some(due) => {
-                if self.ready.wait_while_until(&mut queue, is_waiting, due).timed_out() && queue.0.is_empty()
-                {
+                let waited = self.ready.wait_while_until(&mut queue, CommitterQueues::is_awaited, due);
+                if waited.timed_out() && queue.len() == 0 {
                     return TakenWork::Due;
                 }
             }
@@ -79,44 +123,71 @@ impl<T> WorkQueue<T> {
         if last.took >= SLOW_SYNC {
             self.gather(&mut queue, expected, last.took);
         }
-        let mut total = 0;
-        let end = queue.0.iter().position(|item| {
-            total += bytes(item);
-            total > BATCH_BYTES
-        });
-        let mut end = end.map_or(queue.0.len(), |end| end.max(1));
-        while queue.0.get(end).is_some_and(&is_joined) {
-            end += 1;
-        }
-        let rest = queue.0.split_off(end);
-        let taken = std::mem::replace(&mut queue.0, rest);
+        let mut taken = take_bytes(&mut queue.single, SINGLE_BYTES, &bytes, |_| false);
+        taken.append(&mut take_bytes(&mut queue.batches, BATCH_BYTES, &bytes, is_joined));
         if taken.is_empty() { TakenWork::Closed } else { TakenWork::Items(taken) }
     }
 
     /// Waits for more items while they arrive in close succession: until there are `expected`, or half a sync
     /// has passed.
-    fn gather(&self, queue: &mut MutexGuard<'_, (VecDeque<T>, bool)>, expected: usize, sync: Duration) {
+    fn gather(&self, queue: &mut MutexGuard<'_, CommitterQueues<T>>, expected: usize, sync: Duration) {
         let began = Instant::now();
-        while queue.0.len() < expected && began.elapsed() < sync / 2 {
-            let before = queue.0.len();
-            let none_came = |(items, closed): &mut (VecDeque<T>, bool)| items.len() == before && !*closed;
+        while queue.len() < expected && began.elapsed() < sync / 2 {
+            let before = queue.len();
+            let none_came = |queue: &mut CommitterQueues<T>| queue.len() == before && !queue.is_closed;
             self.ready.wait_while_for(queue, none_came, sync / 16);
-            if queue.0.len() == before {
+            if queue.len() == before {
                 break;
             }
         }
     }
 
-    /// The item that has waited longest; blocks until there is one. `None`: the queue was closed, and is
-    /// empty.
+    /// The single item that has waited longest; blocks until there is one. `None`: the queue was closed, and
+    /// is empty.
     pub fn take_one(&self) -> Option<T> {
         let mut queue = self.queue.lock();
-        self.ready.wait_while(&mut queue, |(items, closed)| items.is_empty() && !*closed);
-        queue.0.pop_front()
+        self.ready.wait_while(&mut queue, CommitterQueues::is_awaited);
+        queue.single.pop_front()
     }
 
     pub fn close(&self) {
-        self.queue.lock().1 = true;
+        self.queue.lock().is_closed = true;
         self.ready.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Items of a queue: bytes, and true for one that continues the batch of the item before it.
+    type Item = (usize, bool);
+
+    fn taken(queue: &WorkQueue<Item>) -> Vec<usize> {
+        match queue.take(|item| item.0, |item| item.1, &LastCommit::default(), None) {
+            TakenWork::Items(items) => items.iter().map(|item| item.0).collect(),
+            TakenWork::Due | TakenWork::Closed => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn single_items_overtake_batches_which_stay_whole() {
+        const MB: usize = 1 << 20;
+        let queue: WorkQueue<Item> = WorkQueue::default();
+        queue.push_all(vec![(MB, false), (MB, true), (MB + 1, true)]);
+        queue.push_all(vec![(1, false), (2, true)]);
+        queue.push((7, false));
+        queue.push((8, false));
+        assert_eq!(taken(&queue), [7, 8, MB, MB, MB + 1]);
+        queue.push((9, false));
+        assert_eq!(taken(&queue), [9, 1, 2]);
+        // A single item of any size is taken, and leaves batches their part.
+        queue.push_all(vec![(3 * MB, false)]);
+        queue.push((9 * MB, false));
+        queue.push((1, false));
+        assert_eq!(taken(&queue), [9 * MB, 3 * MB]);
+        queue.close();
+        assert_eq!(taken(&queue), [1]);
+        assert!(taken(&queue).is_empty());
     }
 }

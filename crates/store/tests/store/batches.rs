@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_store::{
     CommittedWrite, DocumentWrite, Error, RefusedBatch, Store, StoreChange, StoreModification, StoreOptions,
-    StoreVisit, WriteDurability, WriteRefusal,
+    StoreVisit, WriteDurability, WriteRefusal, WriterId,
 };
 
 use crate::common::{document, get, id, number, open, options, visited};
@@ -41,7 +41,9 @@ fn add(id_text: &'static str, more: i64) -> DocumentWrite {
 fn commit(store: &Store, writes: Vec<DocumentWrite>) -> Vec<Result<CommittedWrite, Error>> {
     let (sender, outcomes) = mpsc::channel();
     let send = move |all| sender.send(all).expect("the test waits");
-    store.write_batch(writes, WriteDurability::Synced, send).expect("the store takes writes");
+    store
+        .write_batch(writes, WriterId::default(), WriteDurability::Synced, send)
+        .expect("the store takes writes");
     outcomes.recv_timeout(Duration::from_secs(30)).expect("every batch is answered")
 }
 
@@ -92,7 +94,9 @@ fn a_refused_batch_comes_back_whole() {
     assert!(commit(&store, vec![put("id:n:mail:g=ann:0", 1)])[0].is_ok());
     let writes = vec![put("id:n:mail:g=ann:1", 1), remove("id:n:mail:g=ann:2")];
     let done = |_| panic!("a refused batch has no outcomes");
-    let Err(RefusedBatch { error, writes }) = store.write_batch(writes, WriteDurability::Synced, done) else {
+    let Err(RefusedBatch { error, writes }) =
+        store.write_batch(writes, WriterId::default(), WriteDurability::Synced, done)
+    else {
         panic!("it is full")
     };
     assert!(matches!(error, Error::Overloaded), "{error}");
@@ -124,7 +128,8 @@ fn child() {
                 let _ = std::io::stdout().write_all(format!("ack {first}-{batch}\n").as_bytes());
             }
         };
-        while let Err(refused) = store.write_batch(writes, WriteDurability::Synced, told) {
+        while let Err(refused) = store.write_batch(writes, WriterId::default(), WriteDurability::Synced, told)
+        {
             writes = refused.writes;
             std::thread::sleep(Duration::from_millis(1));
         }

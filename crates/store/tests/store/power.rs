@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use millrace_store::{
     DocumentWrite, Error, Store, StoreChange, StoreOptions, StoreVisit, VisitedVersion, WriteDurability,
+    WriterId,
 };
 
 use crate::common::{TestLayout, document, id, number, open, options, put};
@@ -187,7 +188,7 @@ fn put_deferred(store: &Store, number: i64) {
     let (sender, done) = std::sync::mpsc::channel();
     let send = move |outcomes: Vec<Result<_, Error>>| sender.send(outcomes).expect("the test waits");
     let writes = vec![DocumentWrite { id: id(&id_text), change }];
-    store.write_batch(writes, WriteDurability::Deferred, send).expect("it is taken on");
+    store.write_batch(writes, WriterId::default(), WriteDurability::Deferred, send).expect("it is taken on");
     let outcomes = done.recv_timeout(Duration::from_secs(30)).expect("it is answered");
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }

@@ -300,7 +300,8 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         Err(error) => Err(error.into()),
         Ok(None) => {
             let deadline = Instant::now() + call.timeout;
-            write::commit_batch(&call.node, &call.permit, writes, call.durability, deadline).await
+            write::commit_batch(&call.node, &call.permit, writes, call.writer, call.durability, deadline)
+                .await
         }
         Ok(Some(cluster)) => replicate_batch(cluster, writes, call.timeout).await,
     };
