@@ -25,12 +25,15 @@ pub enum UpdatePathStep {
     Index(usize),
     /// `.name`: a member of a struct.
     Member(Arc<str>),
+    /// `[$name]`, `{$name}`, `.value` of a map, or the name of an array before that of a member: every
+    /// element of an array, value of a map, or weight of a weighted set.
+    Each,
 }
 
 impl UpdatePath {
-    /// Parses `field`, `map{key}`, `map{"quoted key"}`, `array[0]`, `struct.member` and their combinations.
-    /// Returns the path with the data type at its end. The weight of an element of a weighted set is an
-    /// `int`.
+    /// Parses `field`, `map{key}`, `map{"quoted key"}`, `array[0]`, `struct.member` and their combinations,
+    /// also with every element: `array[$i]`, `array.member`, `map{$key}`, `map.value`. Returns the path with
+    /// the data type at its end. The weight of an element of a weighted set is an `int`.
     ///
     /// # Errors
     /// [`Error::Path`] if the text or its steps do not fit the document type.
@@ -63,6 +66,12 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, Data
         return Err(Error::value(format!("expected '{{', '[' or '.', got '{text}'")));
     };
     match (first, data_type) {
+        ("{", DataType::Map(_, inner)) if rest.starts_with('$') => {
+            Ok((UpdatePathStep::Each, (**inner).clone(), subscript(rest)?.1))
+        }
+        ("{", DataType::WeightedSet { .. }) if rest.starts_with('$') => {
+            Ok((UpdatePathStep::Each, DataType::Int, subscript(rest)?.1))
+        }
         ("{", DataType::Map(key, value)) => {
             let (name, rest) = subscript(rest)?;
             Ok((UpdatePathStep::Key(scalar::parse(&name, key)?), (**value).clone(), rest))
@@ -73,6 +82,9 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, Data
         }
         ("[", DataType::Array(element)) => {
             let (index, rest) = rest.split_once(']').ok_or_else(|| Error::value("'[' is not closed"))?;
+            if index.starts_with('$') {
+                return Ok((UpdatePathStep::Each, (**element).clone(), rest));
+            }
             let index =
                 index.trim().parse().map_err(|_| Error::value(format!("'{index}' is not an array index")))?;
             Ok((UpdatePathStep::Index(index), (**element).clone(), rest))
@@ -83,6 +95,18 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, Data
                 Error::value(format!("struct {} has no field '{}'", struct_type.name, &rest[..end]))
             })?;
             Ok((UpdatePathStep::Member(Arc::clone(&member.name)), member.data_type.clone(), &rest[end..]))
+        }
+        // The element has the member that the text goes on with.
+        (".", DataType::Array(element)) => Ok((UpdatePathStep::Each, (**element).clone(), text)),
+        (".", DataType::Map(_, inner)) => {
+            let end = rest.find(['{', '[', '.']).unwrap_or(rest.len());
+            match &rest[..end] {
+                "value" => Ok((UpdatePathStep::Each, (**inner).clone(), &rest[end..])),
+                "key" => {
+                    Err(Error::value("the keys of a map are not changed: remove an entry, and add another"))
+                }
+                other => Err(Error::value(format!("a map has .value, not '.{other}'"))),
+            }
         }
         ("{" | "[" | ".", _) => Err(Error::value(format!("'{first}' does not lead into {data_type}"))),
         _ => Err(Error::value(format!("expected '{{', '[' or '.', got '{text}'"))),
@@ -126,6 +150,7 @@ impl fmt::Display for UpdatePath {
             },
             UpdatePathStep::Index(index) => write!(f, "[{index}]"),
             UpdatePathStep::Member(name) => write!(f, ".{name}"),
+            UpdatePathStep::Each => f.write_str("[$each]"),
         })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! An update follows each [`UpdatePath`] to its value. Assignments and arithmetic create the map keys, the
 //! elements of weighted sets and the struct members along their path; arithmetic starts from 0. Elements of
-//! arrays are never created. Other operations on something that does not exist have no effect.
+//! arrays are never created, nor is anything where a path leads to every element. Other operations on
+//! something that does not exist have no effect.
 
 use std::sync::Arc;
 
@@ -214,8 +215,49 @@ impl ValueChange {
                 }
                 Ok(())
             }
+            (UpdatePathStep::Each, _) => self.apply_to_each(value, rest, data_type),
             _ => Err(Error::value(format!("the path does not lead into {data_type}"))),
         }
+    }
+
+    /// Applies the rest of the path to every element; those of which nothing is left are removed.
+    fn apply_to_each(
+        &self,
+        value: &mut Option<DocumentValue>,
+        rest: &[UpdatePathStep],
+        data_type: &DataType,
+    ) -> Result<(), Error> {
+        let changed = |element: DocumentValue, of: &DataType| -> Result<Option<DocumentValue>, Error> {
+            let mut element = Some(element);
+            self.apply(&mut element, rest, of)?;
+            Ok(element)
+        };
+        match (value, data_type) {
+            (None, _) => {}
+            (Some(DocumentValue::Array(elements)), DataType::Array(of)) => {
+                let new = std::mem::take(elements).into_iter().map(|element| changed(element, of));
+                *elements = new.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+            }
+            (Some(DocumentValue::Map(entries)), DataType::Map(_, of)) => {
+                let new = std::mem::take(entries)
+                    .into_iter()
+                    .map(|(key, inner)| Ok(changed(inner, of)?.map(|inner| (key, inner))));
+                *entries = new.filter_map(Result::transpose).collect::<Result<_, Error>>()?;
+            }
+            (Some(DocumentValue::WeightedSet(elements)), DataType::WeightedSet { remove_if_zero, .. }) => {
+                let new = std::mem::take(elements).into_iter().map(|(element, weight)| {
+                    Ok(match changed(DocumentValue::Int(weight), &DataType::Int)? {
+                        Some(DocumentValue::Int(weight)) if weight != 0 || !remove_if_zero => {
+                            Some((element, weight))
+                        }
+                        _ => None,
+                    })
+                });
+                *elements = new.filter_map(Result::transpose).collect::<Result<_, Error>>()?;
+            }
+            (Some(_), _) => return Err(mismatch(data_type)),
+        }
+        Ok(())
     }
 
     /// Applies the rest of the path to the entry of a key, which is added or removed as the change requires.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_schema::{DocumentSummary, InputType, RankProfile, Schema, SchemaField, SummaryMode};
+use millrace_schema::{DocumentSummary, InputType, RankProfile, Schema, SchemaField};
 use serde_json::{Map, Value, json};
 
 use crate::edge::caller_of;
@@ -103,7 +103,7 @@ fn summary_details(schema: &Schema, summary: &DocumentSummary) -> Value {
     });
     json!({
         "name": summary.name,
-        "isDynamic": summary.fields.iter().any(|field| field.bolding || field.mode == SummaryMode::Dynamic),
+        "isDynamic": summary.fields.iter().any(|field| field.bolding || field.mode.is_dynamic()),
         "fields": fields.collect::<Map<_, _>>(),
     })
 }

@@ -329,6 +329,10 @@ pub struct SnippetLengths {
     pub min_length: Option<usize>,
     /// True to return the start of a text without query words.
     pub prefix: Option<bool>,
+    /// Length of a text within which words of the query belong together.
+    pub window: Option<usize>,
+    /// Maximum number of incomplete matches of a condition that are followed at a time.
+    pub max_candidates: Option<usize>,
 }
 
 impl ContentCluster {

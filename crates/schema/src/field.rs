@@ -193,12 +193,46 @@ pub enum SummaryMode {
     Full,
     /// Snippets around the query's words: `dynamic`.
     Dynamic,
-    /// `matched-elements-only`.
-    MatchedElements,
-    /// `select-elements-by` this summary feature.
-    SelectElementsBy(String),
+    /// `matched-elements-only`; their texts are snippets if it is `dynamic` as well.
+    MatchedElements {
+        /// True for snippets.
+        dynamic: bool,
+    },
+    /// `select-elements-by`; their texts are snippets if it is `dynamic` as well.
+    SelectElementsBy {
+        /// The summary feature.
+        feature: String,
+        /// True for snippets.
+        dynamic: bool,
+    },
     /// `tokens`.
     Tokens,
+}
+
+impl SummaryMode {
+    /// True if texts are shown as snippets.
+    pub const fn is_dynamic(&self) -> bool {
+        match self {
+            SummaryMode::Dynamic => true,
+            SummaryMode::MatchedElements { dynamic } | SummaryMode::SelectElementsBy { dynamic, .. } => {
+                *dynamic
+            }
+            SummaryMode::Full | SummaryMode::Tokens => false,
+        }
+    }
+
+    /// The same elements, with snippets of their texts or without.
+    pub(crate) fn with_snippets(self, dynamic: bool) -> Self {
+        match self {
+            SummaryMode::MatchedElements { .. } => SummaryMode::MatchedElements { dynamic },
+            SummaryMode::SelectElementsBy { feature, .. } => {
+                SummaryMode::SelectElementsBy { feature, dynamic }
+            }
+            SummaryMode::Full | SummaryMode::Dynamic if dynamic => SummaryMode::Dynamic,
+            SummaryMode::Full | SummaryMode::Dynamic => SummaryMode::Full,
+            SummaryMode::Tokens => SummaryMode::Tokens,
+        }
+    }
 }
 
 /// `linguistics { profile … }`.

@@ -240,7 +240,23 @@ fn summaries_are_inherited_and_completed() {
     check(
         "document-summary s { summary e { source: c select-elements-by: best } }",
         "s",
-        "e=c:SelectElementsBy(\"best\")",
+        "e=c:SelectElementsBy { feature: \"best\", dynamic: false }",
+    );
+    check(
+        "document-summary s { summary e { source: c dynamic select-elements-by: best } }",
+        "s",
+        "e=c:SelectElementsBy { feature: \"best\", dynamic: true }",
+    );
+    check(
+        "document-summary s { summary e { source: c matched-elements-only dynamic } }",
+        "s",
+        "e=c:MatchedElements { dynamic: true }",
+    );
+    check("document-summary s { summary e { source: c tokens dynamic } }", "s", "e=c:Dynamic");
+    check(
+        "document-summary s { summary e { source: c bolding: on matched-elements-only } }",
+        "s",
+        "e=c:MatchedElements { dynamic: false }*",
     );
     check(
         "document-summary s { summary documentid {} summary n: dynamic }\nfield n type string { indexing: input a | index }",

@@ -385,9 +385,9 @@ fn snippets_stand_around_words() {
 /// A query, a field, and its snippets.
 #[rustfmt::skip]
 const SNIPPETS: &[(&str, &str, &str)] = &[
-    ("body contains 'cafe'", "body", "<sep />which is only here to take up room. Nothing of note happens in this sentence, which is only here to take up room. The <hi>café</hi> serves lunch at noon. Nothing of note happens in this sentence, which is only here to take up room. Nothing of note happens<sep />"),
-    ("body contains 'budget'", "body", "Dear all, the <hi>budget</hi> is ready. Nothing of note happens in this sentence, which is only here to take up room. Nothing of note<sep />which is only here to take up room. Please read the <hi>budget</hi> and the plan. Nothing of note happens in this sentence,<sep />"),
-    ("body contains 'budget' and body contains 'cafe' and body contains 'plan'", "body", "Dear all, the <hi>budget</hi> is ready. Nothing of note happens in this sentence, which is<sep />is only here to take up room. The <hi>café</hi> serves lunch at noon. Nothing of note<sep />take up room. Please read the <hi>budget</hi> and the <hi>plan</hi>. Nothing of note happens in<sep />"),
+    ("body contains 'cafe'", "body", "<sep />sentence, which is only here to take up room. Nothing of note happens in this sentence, which is only here to take up room. The <hi>café</hi> serves lunch at noon. Nothing of note happens in this sentence, which is only here to take up room. Nothing of note happens in<sep />"),
+    ("body contains 'budget'", "body", "Dear all, the <hi>budget</hi> is ready. Nothing of note happens in this sentence, which is only here<sep />in this sentence, which is only here to take up room. Please read the <hi>budget</hi> and the plan. Nothing of note happens in this sentence, which is only<sep />"),
+    ("body contains 'budget' and body contains 'cafe' and body contains 'plan'", "body", "<sep />this sentence, which is only here to take up room. The <hi>café</hi> serves lunch at noon. Nothing of note happens in this<sep />which is only here to take up room. Please read the <hi>budget</hi> and the <hi>plan</hi>. Nothing of note happens in this sentence, which is<sep />"),
     ("true", "body", "Dear all, the budget is ready. Nothing of note happens in this sentence, which is only here to take up room. Nothing of note happens in this sentence, which is only here to take up room. Nothing of note happens in this sentence, which is only here to take<sep />"),
     ("drafts contains 'draft'", "drafts", "[short budget <hi>draft</hi> | Nothing of note happens in this sentence, which is only here to take up room. Nothing of note happens in this sentence, which is only here to take up room. Nothing of note happens in this sentence, which is only here to take up room. budgetNothing of note<sep />]"),
 ];
@@ -463,28 +463,35 @@ fn a_snippet_without_words_is_the_beginning_or_nothing() {
                 .expect("the plan is right");
         field(&filler.fill(&view, &[(0, 0)]).expect("it can be filled")[0], "body")
     };
-    assert_eq!(shown(true), "Dear all, the<sep />");
+    assert_eq!(shown(true), "Dear all, the budget<sep />");
     assert_eq!(shown(false), "");
 }
 
 /// Settings of snippets, each with the snippets of a text that has the word six times.
 #[rustfmt::skip]
 const LENGTHS: &[(SnippetLengths, &str)] = &[
-    (SnippetLengths { length: Some(120), ..NO_LENGTHS }, "<sep />1 has the <hi>budget</hi> and some words<sep />2 has the <hi>budget</hi> and some words<sep />3 has the <hi>budget</hi> and some words<sep />"),
-    (SnippetLengths { length: Some(120), max_matches: Some(1), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and<sep />"),
-    (SnippetLengths { length: Some(120), max_matches: Some(0), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and<sep />"),
-    (SnippetLengths { length: Some(120), max_matches: Some(2), ..NO_LENGTHS }, "<sep /><hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi><sep /><hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi><sep />"),
-    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), min_length: Some(0), ..NO_LENGTHS }, "<sep />has the <hi>budget</hi> and some<sep />has the <hi>budget</hi> and some<sep />"),
-    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), min_length: Some(60), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and<sep />the <hi>budget</hi> and<sep />the <hi>budget</hi> and<sep />"),
-    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), ..NO_LENGTHS }, "<sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep />"),
-    (SnippetLengths { length: Some(20), max_matches: Some(1), ..NO_LENGTHS }, "<sep />the <hi>budget</hi> and<sep />"),
-    (SnippetLengths { length: Some(0), ..NO_LENGTHS }, "<sep /><hi>budget</hi><sep /><hi>budget</hi><sep /><hi>budget</hi><sep />"),
-    (SnippetLengths { length: Some(273), ..NO_LENGTHS }, "<sep />1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words<sep />3 has the <hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi> and some words<sep />5 has the <hi>budget</hi> and some words after it. Sentence 6 has the <hi>budget</hi> and some words<sep />"),
+    (SnippetLengths { length: Some(120), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it<sep />it. Sentence 4 has the <hi>budget</hi> and some words after it<sep />"),
+    (SnippetLengths { length: Some(120), max_matches: Some(1), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence<sep />"),
+    (SnippetLengths { length: Some(120), max_matches: Some(0), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence<sep />"),
+    (SnippetLengths { length: Some(120), max_matches: Some(2), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it<sep />it. Sentence 4 has the <hi>budget</hi> and some words after it<sep />"),
+    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), min_length: Some(0), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words<sep />Sentence 4 has the <hi>budget</hi> and some words<sep />"),
+    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), min_length: Some(60), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words<sep />Sentence 4 has the <hi>budget</hi> and some words<sep />"),
+    (SnippetLengths { length: Some(60), max_matches: Some(2), surround_max: Some(10), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words<sep />Sentence 4 has the <hi>budget</hi> and some words<sep />"),
+    (SnippetLengths { length: Some(20), max_matches: Some(1), ..NO_LENGTHS }, "<sep />1 has the <hi>budget</hi> and some<sep />"),
+    (SnippetLengths { length: Some(0), ..NO_LENGTHS }, "<sep />1 has the <hi>budget</hi> and some<sep />4 has the <hi>budget</hi> and some<sep />"),
+    (SnippetLengths { length: Some(273), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi> and some words after it. Sentence 5 has the <hi>budget</hi> and some words after it<sep />"),
     (SnippetLengths { length: Some(274), ..NO_LENGTHS }, "Sentence 1 has the <hi>budget</hi> and some words after it. Sentence 2 has the <hi>budget</hi> and some words after it. Sentence 3 has the <hi>budget</hi> and some words after it. Sentence 4 has the <hi>budget</hi> and some words after it. Sentence 5 has the <hi>budget</hi> and some words after it. Sentence 6 has the <hi>budget</hi> and some words after it."),
 ];
 
-const NO_LENGTHS: SnippetLengths =
-    SnippetLengths { max_matches: None, length: None, surround_max: None, min_length: None, prefix: None };
+const NO_LENGTHS: SnippetLengths = SnippetLengths {
+    max_matches: None,
+    length: None,
+    surround_max: None,
+    min_length: None,
+    prefix: None,
+    window: None,
+    max_candidates: None,
+};
 
 #[test]
 fn snippets_have_the_lengths_of_their_settings() {

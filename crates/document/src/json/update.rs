@@ -23,8 +23,16 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     updates: &mut Vec<FieldUpdate>,
 ) -> Result<(), A::Error> {
     let (path, data_type) = UpdatePath::parse(path, document_type).map_err(A::Error::custom)?;
-    // An entry of a map or weighted set can be removed in place, and so can an element of an array.
-    let is_entry = matches!(path.steps.last(), Some(UpdatePathStep::Key(_) | UpdatePathStep::Index(_)));
+    // An entry of a map or weighted set can be removed in place, and so can an element of an array, or a
+    // member of a struct that has no elements of its own.
+    let is_entry = match path.steps.last() {
+        None => false,
+        Some(UpdatePathStep::Key(_) | UpdatePathStep::Index(_) | UpdatePathStep::Each) => true,
+        Some(UpdatePathStep::Member(_)) => !matches!(
+            data_type,
+            DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..) | DataType::Tensor(_)
+        ),
+    };
     let changes = map.next_value_seed(ValueOperations {
         data_type: &data_type,
         is_entry,

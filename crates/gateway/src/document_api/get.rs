@@ -6,7 +6,9 @@ use axum::response::Response;
 use hyper::StatusCode;
 use millrace_access::WantedGroups;
 use millrace_document::{DocumentId, DocumentVersion};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
@@ -41,17 +43,19 @@ pub(super) async fn document(
         Some(cluster) if !vouch.is_full() => Some(call.within(newest(cluster, id, call.deadline())).await?),
         _ => None,
     };
-    let rendered =
-        call.node.pool().run_in(WorkFlow::short_of(id.group()), move || -> Result<Option<Value>, Error> {
+    let rendered = call.node.pool().run_in(
+        WorkFlow::short_of(id.group()),
+        move || -> Result<Option<Box<RawValue>>, Error> {
             let document = match newest {
                 Some(newest) => newest.map(|version| version.document()).transpose()?.flatten(),
                 None => store.get(&wanted)?.map(|(document, _)| document),
             };
             let Some(mut document) = document else { return Ok(None) };
             deployment.kind(document.id.document_type())?.show_only(&mut document);
-            let fields = serde_json::to_value(shape.fields(&deployment, &document));
+            let fields = to_raw_value(&shape.fields(&deployment, &document));
             fields.map(Some).map_err(|error| Error::Internal(error.to_string()))
-        });
+        },
+    );
     let rendered = call.within(async { rendered.await? }).await?;
     call.node.metrics().count(CountedMetric::Gets);
     let effect = || if rendered.is_some() { "The document was read" } else { "The document does not exist" };
@@ -59,12 +63,18 @@ pub(super) async fn document(
         answer.insert("trace".to_owned(), trace);
     }
     Ok(match rendered {
-        Some(fields) => {
-            answer.insert("fields".to_owned(), fields);
-            http::json(StatusCode::OK, &Value::Object(answer))
-        }
+        Some(fields) => http::json(StatusCode::OK, &FoundDocument { answer, fields }),
         None => http::json(StatusCode::NOT_FOUND, &Value::Object(answer)),
     })
+}
+
+/// An answer with a document. Its fields are text already, since a JSON value would turn the numbers of
+/// `float` fields into `double`, with more digits than were written.
+#[derive(Serialize)]
+struct FoundDocument {
+    #[serde(flatten)]
+    answer: Map<String, Value>,
+    fields: Box<RawValue>,
 }
 
 /// Returns the version of the newest acknowledged write, from any replica.

@@ -25,13 +25,24 @@ pub(super) static SUMMARY: KeywordTable<SummaryFieldDecl> = KeywordTable {
         "full" | "static", "full", "The whole value.",
             |_, _, decl| { decl.mode = Some(SummaryMode::Full); Ok(()) };
         "dynamic", "dynamic", "Snippets around the words of the query.",
-            |_, _, decl| { decl.mode = Some(SummaryMode::Dynamic); Ok(()) };
+            |_, _, decl| {
+                // Beside a selection of elements both are meant; another form is replaced.
+                decl.mode = Some(match decl.mode.take() {
+                    None | Some(SummaryMode::Tokens) => SummaryMode::Dynamic,
+                    Some(mode) => mode.with_snippets(true),
+                });
+                Ok(())
+            };
         "matched-elements-only", "matched-elements-only", "The elements that match the query.",
-            |_, _, decl| { decl.mode = Some(SummaryMode::MatchedElements); Ok(()) };
+            |_, _, decl| {
+                decl.mode = Some(SummaryMode::MatchedElements { dynamic: is_dynamic(decl) });
+                Ok(())
+            };
         "select-elements-by", "select-elements-by: best_parts", "The elements that a summary feature names.",
             |cursor, _, decl| {
                 cursor.expect(':')?;
-                decl.mode = Some(SummaryMode::SelectElementsBy(cursor.line("select-elements-by")?.value));
+                let feature = cursor.line("select-elements-by")?.value;
+                decl.mode = Some(SummaryMode::SelectElementsBy { feature, dynamic: is_dynamic(decl) });
                 Ok(())
             };
         "tokens", "tokens", "The words that are searched.",
@@ -44,6 +55,11 @@ pub(super) static SUMMARY: KeywordTable<SummaryFieldDecl> = KeywordTable {
             |cursor, _, decl| { cursor.expect(':')?; decl.to.extend(cursor.names("document-summary")?); Ok(()) };
     },
 };
+
+/// True if snippets are declared before this.
+fn is_dynamic(decl: &SummaryFieldDecl) -> bool {
+    decl.mode.as_ref().is_some_and(SummaryMode::is_dynamic)
+}
 
 /// Parses the text after `document-summary`.
 pub(super) fn document_summary(cursor: &mut SchemaCursor<'_>) -> Result<SummaryDecl, Error> {

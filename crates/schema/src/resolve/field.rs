@@ -179,7 +179,7 @@ fn with_type(
         index,
         attribute,
         in_summary: outputs.summary,
-        bolding: bolding.unwrap_or(false) && summary != SummaryMode::Dynamic,
+        bolding: bolding.unwrap_or(false) && !summary.is_dynamic(),
         summary,
         rank_filter: decl.rank_filter.unwrap_or(matching.mode == MatchMode::Exact),
         rank_type: decl.rank_type.clone(),
@@ -221,16 +221,15 @@ fn shown(
     data_type: &DataType,
     warnings: &mut Vec<String>,
 ) -> SummaryMode {
-    match own.mode.clone().unwrap_or_default() {
-        SummaryMode::Dynamic if !holds_text(data_type) => {
-            warnings.push(format!(
-                "{}: a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}, which is shown as it is",
-                own.place
-            ));
-            SummaryMode::Full
-        }
-        mode => mode,
+    let mode = own.mode.clone().unwrap_or_default();
+    if mode.is_dynamic() && !holds_text(data_type) {
+        warnings.push(format!(
+            "{}: a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}, which is shown as it is",
+            own.place
+        ));
+        return mode.with_snippets(false);
     }
+    mode
 }
 
 fn index_settings(own: Option<&IndexDecl>, shared: Option<&IndexDecl>) -> IndexSettings {

@@ -220,7 +220,8 @@ fn summary_field(
     // A field keeps its own form, unless it is renamed or the summary specifies one.
     let own = field.filter(|field| *field.name == *name.value);
     let mode = decl.mode.clone().or(own.map(|field| field.summary.clone())).unwrap_or_default();
-    if let (SummaryMode::Dynamic, Some(field)) = (&mode, field)
+    if mode.is_dynamic()
+        && let Some(field) = field
         && !crate::field::holds_text(&field.data_type)
     {
         let reason = format!(
@@ -229,8 +230,7 @@ fn summary_field(
         );
         return invalid(name, reason);
     }
-    let bolding =
-        decl.bolding.unwrap_or(own.is_some_and(|field| field.bolding)) && mode != SummaryMode::Dynamic;
+    let bolding = decl.bolding.unwrap_or(own.is_some_and(|field| field.bolding)) && !mode.is_dynamic();
     Ok(Some(SummaryField { name: name.value.as_str().into(), source, more_sources: sources, mode, bolding }))
 }
 

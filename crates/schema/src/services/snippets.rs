@@ -21,14 +21,18 @@ static LENGTHS: &[SettingRow<SettingReader<SnippetLengths>>] = settings! {
         |given, lengths| { lengths.min_length = given.number()?; Ok(()) };
     "prefix", "<prefix>true</prefix>", "The beginning of the text is shown where it has no word of the query.",
         |given, lengths| { lengths.prefix = given.number()?; Ok(()) };
+    "winsize", "<winsize>200</winsize>", "The length of a text within which words of the query belong together.",
+        |given, lengths| { lengths.window = given.number()?; Ok(()) };
+    "max_match_candidates", "<max_match_candidates>1000</max_match_candidates>",
+        "How many incomplete matches of a condition are followed at a time.",
+        |given, lengths| { lengths.max_candidates = given.number()?; Ok(()) };
 };
 
-/// Settings of an algorithm that is not used here.
+/// Settings without an effect: the first has none in Vespa either, and words are not matched by their
+/// beginnings.
 static WITHOUT_EFFECT: &[SettingRow<SettingReader<SnippetLengths>>] = settings! {
-    "winsize", "<winsize>200</winsize>", "No effect.", without_effect;
     "winsize_fallback_multiplier", "<winsize_fallback_multiplier>10.0</winsize_fallback_multiplier>", "No effect.",
         without_effect;
-    "max_match_candidates", "<max_match_candidates>1000</max_match_candidates>", "No effect.", without_effect;
     "stem_min_length", "<stem_min_length>5</stem_min_length>", "No effect.", without_effect;
     "stem_max_extend", "<stem_max_extend>3</stem_max_extend>", "No effect.", without_effect;
 };

@@ -10,7 +10,8 @@ use millrace_plan::Plan;
 use millrace_schema::{Schema, SchemaField, SummaryField, SummaryMode};
 
 use super::SummaryError;
-use super::highlight::{FieldHighlighter, HighlightStyle, TextMark, bolded};
+use super::highlight::{FieldHighlighter, HighlightStyle, TextMarks, bolded, snippet_query};
+use super::snippet::candidates::SnippetQuery;
 use super::snippet::snippet;
 
 /// Separator of texts while snippets are chosen. No word contains it.
@@ -48,7 +49,7 @@ enum ComposedForm {
     /// All texts, with the query's words in bold.
     Bolded(Vec<FieldHighlighter>),
     /// Snippets of all texts.
-    Snippet(Vec<FieldHighlighter>),
+    Snippet(Vec<FieldHighlighter>, SnippetQuery),
 }
 
 /// Sources of a summary field, and how they become one value.
@@ -76,7 +77,11 @@ impl<'p> ComposedField<'p> {
             sources.iter().map(highlighter).collect::<Result<Vec<_>, _>>()
         };
         let form = match &shown.mode {
-            SummaryMode::Dynamic => ComposedForm::Snippet(highlighters()?),
+            SummaryMode::Dynamic => {
+                let highlighters = highlighters()?;
+                let query = snippet_query(plan, &highlighters.iter().collect::<Vec<_>>());
+                ComposedForm::Snippet(highlighters, query)
+            }
             _ if shown.bolding && plan.query.presentation.bolding => ComposedForm::Bolded(highlighters()?),
             _ if sources.iter().all(is_own) => ComposedForm::Members,
             _ => ComposedForm::Joined,
@@ -99,14 +104,14 @@ impl<'p> ComposedField<'p> {
                 (!texts.is_empty()).then(|| DocumentValue::String(texts.join(" ")))
             }
             ComposedForm::Bolded(highlighters) => {
-                let (text, marks) = self.marked(&values, highlighters)?;
+                let (text, TextMarks { marks, .. }) = self.marked(&values, highlighters)?;
                 let mut out = String::with_capacity(text.len() + 16 * marks.len());
                 bolded(&text, Range { start: 0, end: text.len() }, &marks, style, &mut out);
                 Some(DocumentValue::String(out.replace(RECORD, &style.separator)))
             }
-            ComposedForm::Snippet(highlighters) => {
-                let (text, marks) = self.marked(&values, highlighters)?;
-                let snippet = snippet(&text, &marks, style);
+            ComposedForm::Snippet(highlighters, query) => {
+                let (text, found) = self.marked(&values, highlighters)?;
+                let snippet = snippet(&text, query, &found, style);
                 Some(DocumentValue::String(snippet.replace(RECORD, &style.separator)))
             }
         }
@@ -129,22 +134,18 @@ impl<'p> ComposedField<'p> {
         &self,
         values: &[Option<DocumentValue>],
         highlighters: &[FieldHighlighter],
-    ) -> Option<(String, Vec<TextMark>)> {
-        let (mut all, mut marks) = (String::new(), Vec::new());
+    ) -> Option<(String, TextMarks)> {
+        let (mut all, mut found) = (String::new(), TextMarks::default());
         for (number, (source, text)) in self.texts(values).into_iter().enumerate() {
             if number > 0 {
                 all.push(RECORD);
             }
             let start = all.len();
-            marks.extend(
-                highlighters[source]
-                    .marks(&text)
-                    .into_iter()
-                    .map(|mark| TextMark { range: mark.range.start + start..mark.range.end + start, ..mark }),
-            );
+            let first_word = highlighters[..source].iter().map(FieldHighlighter::words).sum();
+            found.append(highlighters[source].marks(&text), start, first_word);
             all.push_str(&text);
         }
-        (!all.is_empty()).then_some((all, marks))
+        (!all.is_empty()).then_some((all, found))
     }
 }
 

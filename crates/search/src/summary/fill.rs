@@ -12,7 +12,8 @@ use millrace_tensor::Tensor;
 
 use super::SummaryError;
 use super::composed::{self, ComposedField};
-use super::highlight::{FieldHighlighter, HighlightStyles, bolded};
+use super::highlight::{FieldHighlighter, HighlightStyles, bolded, snippet_query};
+use super::snippet::candidates::SnippetQuery;
 use super::snippet::snippet;
 
 /// Position of a hit in a view: index of the chunk, and index in the chunk.
@@ -59,17 +60,22 @@ struct ShownField<'p> {
 }
 
 enum ShowMode<'p> {
-    Whole,
-    Bolded(FieldHighlighter),
-    Snippet(FieldHighlighter),
-    Matched(MatchedElements<'p>),
+    All(TextForm),
+    Matched(MatchedElements<'p>, TextForm),
     Tokens(FieldAnalyzer),
     /// Elements selected later by a summary feature.
-    Selected(&'p str),
+    Selected(&'p str, TextForm),
     /// Positions as their numbers on a z-curve.
     ZCurve,
     /// Several sources as one value.
     Composed(ComposedField<'p>),
+}
+
+/// Form of the texts in a value.
+enum TextForm {
+    Whole,
+    Bolded(FieldHighlighter),
+    Snippet(FieldHighlighter, SnippetQuery),
 }
 
 impl<'p> SummaryFiller<'p> {
@@ -198,7 +204,7 @@ impl<'p> SummaryFiller<'p> {
         feature: impl Fn(&str) -> Option<&'t Tensor>,
     ) {
         for shown in &self.fields {
-            let ShowMode::Selected(name) = shown.how else { continue };
+            let ShowMode::Selected(name, _) = shown.how else { continue };
             let Some(tensor) = feature(name) else { continue };
             if let Some((_, FieldValue::Value(value))) =
                 fields.iter_mut().find(|(field, _)| *field == shown.name)
@@ -215,31 +221,42 @@ impl<'p> SummaryFiller<'p> {
     /// The value as returned in the summary; `None` if nothing of it is left.
     fn show(&self, field: &ShownField<'_>, mut value: DocumentValue) -> Option<DocumentValue> {
         match &field.how {
-            ShowMode::Whole | ShowMode::Selected(_) if !self.raw_as_base64 => raw_to_text(&mut value),
-            ShowMode::Whole | ShowMode::Selected(_) => {}
-            ShowMode::ZCurve => positions_to_numbers(&mut value),
-            ShowMode::Bolded(highlighter) => each_text(&mut value, &|text| {
-                let marks = highlighter.marks(text);
-                let mut out = String::with_capacity(text.len() + 16 * marks.len());
-                bolded(text, 0..text.len(), &marks, &self.styles.usual, &mut out);
-                out
-            }),
-            ShowMode::Snippet(highlighter) => {
-                let style = self.styles.of_field(&field.name);
-                each_text(&mut value, &|text| snippet(text, &highlighter.marks(text), style));
+            ShowMode::All(texts) | ShowMode::Selected(_, texts) => {
+                if !self.raw_as_base64 {
+                    raw_to_text(&mut value);
+                }
+                self.show_texts(field, texts, &mut value);
             }
-            ShowMode::Matched(matched) => {
+            ShowMode::ZCurve => positions_to_numbers(&mut value),
+            ShowMode::Matched(matched, texts) => {
                 let keep = matched.of(&value);
                 if keep.is_empty() {
                     return None;
                 }
                 retain_elements(&mut value, &keep);
+                self.show_texts(field, texts, &mut value);
             }
             ShowMode::Tokens(analyzer) => value = tokens(&value, analyzer),
             // Values of composed fields are shown by themselves.
             ShowMode::Composed(_) => {}
         }
         Some(value)
+    }
+
+    fn show_texts(&self, field: &ShownField<'_>, texts: &TextForm, value: &mut DocumentValue) {
+        match texts {
+            TextForm::Whole => {}
+            TextForm::Bolded(highlighter) => each_text(value, &|text| {
+                let marks = highlighter.marks(text).marks;
+                let mut out = String::with_capacity(text.len() + 16 * marks.len());
+                bolded(text, 0..text.len(), &marks, &self.styles.usual, &mut out);
+                out
+            }),
+            TextForm::Snippet(highlighter, query) => {
+                let style = self.styles.of_field(&field.name);
+                each_text(value, &|text| snippet(text, query, &highlighter.marks(text), style));
+            }
+        }
     }
 }
 
@@ -259,15 +276,26 @@ impl<'p> ShownField<'p> {
         let language = TextLanguage::from_tag(plan.query.language.as_deref().unwrap_or_default());
         let analyzer = || FieldAnalyzer::new(&source.matching, language);
         let highlighter = || FieldHighlighter::new(plan, &source.name, analyzer());
+        let texts = || {
+            Ok::<_, SummaryError>(if !is_text(&source.data_type) {
+                TextForm::Whole
+            } else if field.mode.is_dynamic() {
+                let highlighter = highlighter()?;
+                let query = snippet_query(plan, &[&highlighter]);
+                TextForm::Snippet(highlighter, query)
+            } else if field.bolding && plan.query.presentation.bolding {
+                TextForm::Bolded(highlighter()?)
+            } else {
+                TextForm::Whole
+            })
+        };
         let how = match &field.mode {
-            SummaryMode::Dynamic if is_text(&source.data_type) => ShowMode::Snippet(highlighter()?),
-            SummaryMode::MatchedElements => ShowMode::Matched(MatchedElements::new(plan, &source.name)?),
-            SummaryMode::Tokens => ShowMode::Tokens(analyzer()),
-            SummaryMode::SelectElementsBy(feature) => ShowMode::Selected(feature),
-            _ if field.bolding && plan.query.presentation.bolding && is_text(&source.data_type) => {
-                ShowMode::Bolded(highlighter()?)
+            SummaryMode::MatchedElements { .. } => {
+                ShowMode::Matched(MatchedElements::new(plan, &source.name)?, texts()?)
             }
-            SummaryMode::Full | SummaryMode::Dynamic => ShowMode::Whole,
+            SummaryMode::Tokens => ShowMode::Tokens(analyzer()),
+            SummaryMode::SelectElementsBy { feature, .. } => ShowMode::Selected(feature, texts()?),
+            SummaryMode::Full | SummaryMode::Dynamic => ShowMode::All(texts()?),
         };
         Ok(Some(ShownField { name: Arc::clone(&field.name), sources, how }))
     }

@@ -9,6 +9,8 @@ use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
 use millrace_schema::{SnippetLengths, SnippetSettings};
 
 use super::SummaryError;
+use super::snippet::WordOccurrence;
+use super::snippet::candidates::{SnippetNearness, SnippetPart, SnippetQuery};
 
 /// Markup of query words, and size of snippets. Lengths are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub struct HighlightStyle {
     pub surround_max: usize,
     /// True to return the start of a text without query words; otherwise it is returned empty.
     pub prefix: bool,
+    /// Length of a text within which words of the query belong together.
+    pub window: usize,
+    /// Maximum number of incomplete matches of a condition that are followed at a time.
+    pub max_candidates: usize,
 }
 
 impl HighlightStyle {
@@ -41,6 +47,8 @@ impl HighlightStyle {
             min_length: snippets.min_length.unwrap_or(usual.min_length),
             surround_max: snippets.surround_max.unwrap_or(usual.surround_max),
             prefix: snippets.prefix.unwrap_or(usual.prefix),
+            window: snippets.window.unwrap_or(usual.window),
+            max_candidates: snippets.max_candidates.unwrap_or(usual.max_candidates),
             ..usual
         }
     }
@@ -97,6 +105,8 @@ impl Default for HighlightStyle {
             min_length: 128,
             surround_max: 128,
             prefix: true,
+            window: 200,
+            max_candidates: 1000,
         }
     }
 }
@@ -106,6 +116,8 @@ pub(crate) struct FieldHighlighter {
     analyzer: FieldAnalyzer,
     terms: Vec<HighlightTerm>,
     near: Vec<HighlightNearness>,
+    /// Indices of the terms, by leaf.
+    index_of: HashMap<LeafId, usize>,
 }
 
 /// Terms that are highlighted only near each other.
@@ -200,16 +212,37 @@ fn next_from(positions: &[usize], from: usize) -> Option<usize> {
 /// A token of a text, and the query words it matches: the term, and the index of the word in it.
 struct HighlightCandidate {
     range: Range<usize>,
+    /// Number of the token, where parts of tokens count as tokens.
+    number: usize,
     roles: Vec<(usize, usize)>,
 }
 
-/// A match of the query in a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TextMark {
-    /// Byte range in the text.
-    pub(crate) range: Range<usize>,
-    /// Index of the query term.
-    pub(crate) term: usize,
+/// Words of a text that the query matches.
+#[derive(Debug, Default)]
+pub(crate) struct TextMarks {
+    /// Byte ranges of the words that are marked, in order, not overlapping.
+    pub(crate) marks: Vec<Range<usize>>,
+    /// Tokens that are words of the query, also those of a phrase that is not there.
+    pub(crate) words: Vec<WordOccurrence>,
+    /// Byte ranges of words that are parts of a token.
+    pub(crate) parts: Vec<Range<usize>>,
+    /// Number of the text's tokens.
+    pub(crate) tokens: usize,
+}
+
+impl TextMarks {
+    /// Adds those of a text that begins at this byte after these.
+    pub(crate) fn append(&mut self, other: TextMarks, start: usize, first_word: usize) {
+        let moved = |range: Range<usize>| range.start + start..range.end + start;
+        self.marks.extend(other.marks.into_iter().map(moved));
+        self.parts.extend(other.parts.into_iter().map(moved));
+        self.words.extend(other.words.into_iter().map(|occurrence| WordOccurrence {
+            range: moved(occurrence.range),
+            token: occurrence.token + self.tokens,
+            words: occurrence.words.into_iter().map(|word| word + first_word).collect(),
+        }));
+        self.tokens += other.tokens;
+    }
 }
 
 impl FieldHighlighter {
@@ -246,31 +279,49 @@ impl FieldHighlighter {
         if plan.element_gap(field).is_none() {
             nearness(&plan.root, &index_of, &mut near);
         }
-        Ok(FieldHighlighter { analyzer, terms, near })
+        Ok(FieldHighlighter { analyzer, terms, near, index_of })
     }
 
-    /// The query's matches in `text`, in order, not overlapping.
-    pub(crate) fn marks(&self, text: &str) -> Vec<TextMark> {
+    /// Number of the words of all terms.
+    pub(crate) fn words(&self) -> usize {
+        self.terms.iter().map(HighlightTerm::length).sum()
+    }
+
+    /// The words of a leaf, numbered in the order of the terms; `None` for a leaf that has none here.
+    fn words_of(&self, plan: &Plan, leaf: LeafId) -> Option<SnippetPart> {
+        const USUAL_WEIGHT: i64 = 100;
+        let number = *self.index_of.get(&leaf)?;
+        let term = plan.leaves[leaf.0].term;
+        let weight = term.map_or(USUAL_WEIGHT, |term| i64::from(plan.terms[term.0].annotations.weight));
+        let first: usize = self.terms[..number].iter().map(HighlightTerm::length).sum();
+        let words = first..first + self.terms[number].length();
+        let words = words.map(|word| SnippetPart::Word { numbers: vec![word], weight });
+        SnippetPart::of(words.collect(), Some(SnippetNearness { gap: 0, ordered: true }))
+    }
+
+    /// The query's words in `text`.
+    pub(crate) fn marks(&self, text: &str) -> TextMarks {
         if self.terms.is_empty() {
-            return Vec::new();
+            return TextMarks::default();
         }
-        let marks = self.of_terms(text);
-        let mut joined: Vec<TextMark> = Vec::with_capacity(marks.len());
-        for mark in marks {
+        let mut found = self.of_terms(text);
+        let mut joined: Vec<Range<usize>> = Vec::with_capacity(found.marks.len());
+        for mark in found.marks {
             match joined.last_mut() {
                 // Grams overlap or touch.
-                Some(last) if mark.range.start <= last.range.end => {
-                    last.range.end = last.range.end.max(mark.range.end);
-                }
+                Some(last) if mark.start <= last.end => last.end = last.end.max(mark.end),
                 _ => joined.push(mark),
             }
         }
-        joined
+        found.marks = joined;
+        found
     }
 
     /// Matches of all terms, in order.
-    fn of_terms(&self, text: &str) -> Vec<TextMark> {
+    fn of_terms(&self, text: &str) -> TextMarks {
         let mut tokens: Vec<HighlightCandidate> = Vec::new();
+        let mut count = 0;
+        let mut parts: Vec<Range<usize>> = Vec::new();
         self.analyzer.tokens(text, |token| {
             let mut roles = Vec::new();
             let mut range = token.range.clone();
@@ -296,11 +347,20 @@ impl FieldHighlighter {
                     }
                 }
             }
-            tokens.push(HighlightCandidate { range, roles });
+            count += usize::from(token.range.start < range.start);
+            tokens.push(HighlightCandidate { range: range.clone(), number: count, roles });
+            count += 1 + usize::from(range.end < token.range.end);
+            if range != token.range {
+                parts.push(range);
+            }
         });
         let mut occurrences: Vec<Vec<usize>> = Vec::with_capacity(self.terms.len());
+        let mut first_words = Vec::with_capacity(self.terms.len());
+        let mut first_word = 0;
         for (number, term) in self.terms.iter().enumerate() {
             let length = term.length();
+            first_words.push(first_word);
+            first_word += length;
             let is_there = |first: &usize| {
                 length > 0 && (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)))
             };
@@ -310,17 +370,76 @@ impl FieldHighlighter {
         for nearness in &self.near {
             nearness.keep_near(&mut occurrences);
         }
-        let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
-        for (number, (term, found)) in self.terms.iter().zip(occurrences).enumerate() {
+        let mut marked = vec![false; tokens.len()];
+        for (term, found) in self.terms.iter().zip(occurrences) {
             for first in found {
-                let words = first..first + term.length();
-                marked[words].iter_mut().for_each(|mark| *mark = mark.or(Some(number)));
+                marked[first..first + term.length()].fill(true);
             }
         }
-        let marked = tokens.into_iter().zip(marked);
-        marked
-            .filter_map(|(HighlightCandidate { range, .. }, term)| Some(TextMark { range, term: term? }))
-            .collect()
+        let mut found = TextMarks { tokens: count, parts, ..TextMarks::default() };
+        for (HighlightCandidate { range, number: token, roles }, is_marked) in tokens.into_iter().zip(marked)
+        {
+            if is_marked {
+                found.marks.push(range.clone());
+            }
+            if !roles.is_empty() {
+                let words = roles.into_iter().map(|(term, at)| first_words[term] + at).collect();
+                found.words.push(WordOccurrence { range, token, words });
+            }
+        }
+        found
+    }
+}
+
+/// The conditions of the query on the words of these fields, whose numbers go on from field to field.
+pub(crate) fn snippet_query(plan: &Plan, fields: &[&FieldHighlighter]) -> SnippetQuery {
+    SnippetQuery::new(snippet_part(plan, &plan.root, fields))
+}
+
+/// The conditions in a part of the query.
+fn snippet_part(plan: &Plan, node: &PlanNode, fields: &[&FieldHighlighter]) -> Option<SnippetPart> {
+    let part = |node: &PlanNode| snippet_part(plan, node, fields);
+    let leaf = |leaf: LeafId| {
+        let mut first = 0;
+        let mut words = fields.iter().filter_map(|field| {
+            let words = field.words_of(plan, leaf).map(|part| part.renumbered(first));
+            first += field.words();
+            words
+        });
+        words.next()
+    };
+    match node {
+        PlanNode::True | PlanNode::False => None,
+        PlanNode::And(children) | PlanNode::Or(children) => {
+            let mut parts: Vec<SnippetPart> = Vec::new();
+            let mut last_term = None;
+            for child in children {
+                let Some(new) = part(child) else { continue };
+                let term = match child {
+                    PlanNode::Leaf(leaf) => plan.leaves[leaf.0].term,
+                    _ => None,
+                };
+                // A term that looks at several fields is one condition.
+                let is_same = term.is_some() && term == last_term;
+                match parts.last_mut().filter(|last| is_same && last.is_like(&new)) {
+                    Some(last) => last.join(new),
+                    None => parts.push(new),
+                }
+                last_term = term;
+            }
+            SnippetPart::of(parts, None)
+        }
+        PlanNode::AndNot(positive, _) => part(positive),
+        PlanNode::Rank(first, others) => {
+            SnippetPart::of(std::iter::once(&**first).chain(others).filter_map(part).collect(), None)
+        }
+        PlanNode::Leaf(id) => leaf(*id),
+        PlanNode::Near { leaves, distance, ordered, .. } => {
+            let gap = usize::try_from(*distance).unwrap_or(usize::MAX);
+            let parts = leaves.iter().filter_map(|id| leaf(*id)).collect();
+            SnippetPart::of(parts, Some(SnippetNearness { gap, ordered: *ordered }))
+        }
+        PlanNode::SameElement { child, .. } => part(child),
     }
 }
 
@@ -365,17 +484,17 @@ fn nearness(node: &PlanNode, index_of: &HashMap<LeafId, usize>, found: &mut Vec<
 pub(crate) fn bolded(
     text: &str,
     range: Range<usize>,
-    marks: &[TextMark],
+    marks: &[Range<usize>],
     style: &HighlightStyle,
     out: &mut String,
 ) {
     let mut at = range.start;
-    for mark in marks.iter().filter(|mark| mark.range.start >= range.start && mark.range.end <= range.end) {
-        out.push_str(&text[at..mark.range.start]);
+    for mark in marks.iter().filter(|mark| mark.start >= range.start && mark.end <= range.end) {
+        out.push_str(&text[at..mark.start]);
         out.push_str(&style.open);
-        out.push_str(&text[mark.range.clone()]);
+        out.push_str(&text[mark.clone()]);
         out.push_str(&style.close);
-        at = mark.range.end;
+        at = mark.end;
     }
     out.push_str(&text[at..range.end]);
 }

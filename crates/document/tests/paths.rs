@@ -1,0 +1,116 @@
+//! Updates on field paths that lead to several elements, or to members of structs: JSON in, JSON out.
+
+use std::sync::Arc;
+
+use millrace_document::json::{self, ParseOptions};
+use millrace_document::{
+    DataType, DocumentField, DocumentId, DocumentOperation, DocumentType, FieldSet, OperationAction,
+    OperationKind, StructType,
+};
+
+fn field(name: &str, data_type: DataType) -> DocumentField {
+    DocumentField { name: name.into(), data_type }
+}
+
+fn array(element: DataType) -> DataType {
+    DataType::Array(Box::new(element))
+}
+
+fn map(key: DataType, value: DataType) -> DataType {
+    DataType::Map(Box::new(key), Box::new(value))
+}
+
+fn weighted_set(element: DataType, remove_if_zero: bool) -> DataType {
+    DataType::WeightedSet {
+        element: Box::new(element),
+        create_if_nonexistent: remove_if_zero,
+        remove_if_zero,
+    }
+}
+
+fn music() -> DocumentType {
+    let person = DataType::Struct(Arc::new(StructType {
+        name: "person".to_owned(),
+        fields: vec![field("first", DataType::String), field("age", DataType::Int)],
+    }));
+    DocumentType::new(
+        "music",
+        vec![
+            field("tags", array(DataType::String)),
+            field("matrix", array(array(DataType::Int))),
+            field("people", array(person.clone())),
+            field("lead", person.clone()),
+            field("tracks", weighted_set(DataType::String, true)),
+            field("codes", weighted_set(DataType::Int, false)),
+            field("names", map(DataType::Int, DataType::String)),
+            field("contacts", map(DataType::String, person)),
+        ],
+    )
+}
+
+fn parse(kind: OperationKind, fields: &str) -> Result<DocumentOperation, String> {
+    let id = DocumentId::parse("id:ns:music::1").expect("an id");
+    let body = format!(r#"{{"fields": {fields}}}"#);
+    json::parse(body.as_bytes(), kind, id, &music(), ParseOptions::default())
+        .map_err(|error| error.to_string())
+}
+
+/// The document with the fields `before` after an update, as JSON; or an error after `!`.
+fn updated(before: &str, fields: &str) -> String {
+    let put = parse(OperationKind::Put, before).expect("the document is right");
+    let OperationAction::Put(document) = put.action else { panic!("a put is a put") };
+    let outcome = parse(OperationKind::Update, fields).and_then(|operation| {
+        let OperationAction::Update(update) = operation.action else { panic!("an update is an update") };
+        update.apply(Some(document), &music()).map_err(|error| error.to_string())
+    });
+    match outcome {
+        Ok(document) => {
+            let music = music();
+            let all = json::fields(&document, Some(&music), &FieldSet::Document, Default::default());
+            serde_json::to_string(&all).expect("it can be written")
+        }
+        Err(error) => format!("!{error}"),
+    }
+}
+
+/// Documents, updates on paths that lead to several elements or to a member of a struct, and what is left.
+#[rustfmt::skip]
+const PATHS: &[(&str, &str, &str)] = &[
+    (r#"{"people":[{"age":1},{"age":2}]}"#, r#"{"people.age":{"increment":1}}"#, r#"{"people":[{"age":2},{"age":3}]}"#),
+    (r#"{"people":[{"age":1},{"age":2}]}"#, r#"{"people[$i].age":{"assign":7}}"#, r#"{"people":[{"age":7},{"age":7}]}"#),
+    (r#"{"people":[{"age":1,"first":"a"},{"age":2}]}"#, r#"{"people.age":{"remove":0}}"#, r#"{"people":[{"first":"a"},{}]}"#),
+    (r#"{"people":[{"age":1}]}"#, r#"{"people[$i]":{"remove":0}}"#, "{}"),
+    (r#"{"people":[{"age":1}]}"#, r#"{"people[$i]":{"assign":{"first":"a"}}}"#, r#"{"people":[{"first":"a"}]}"#),
+    ("{}", r#"{"people.age":{"assign":7}}"#, "{}"),
+    (r#"{"matrix":[[1],[2,3]]}"#, r#"{"matrix[$i][$j]":{"multiply":2}}"#, r#"{"matrix":[[2],[4,6]]}"#),
+    (r#"{"matrix":[[1],[2,3]]}"#, r#"{"matrix[$i]":{"add":[9]}}"#, r#"{"matrix":[[1,9],[2,3,9]]}"#),
+    (r#"{"contacts":{"a":{"age":1},"b":{"first":"x"}}}"#, r#"{"contacts.value.age":{"increment":1}}"#, r#"{"contacts":{"a":{"age":2},"b":{"first":"x","age":1}}}"#),
+    (r#"{"contacts":{"a":{"age":1},"b":{"age":2}}}"#, r#"{"contacts{$k}.age":{"assign":5}}"#, r#"{"contacts":{"a":{"age":5},"b":{"age":5}}}"#),
+    (r#"{"names":{"1":"a","2":"b"}}"#, r#"{"names{$k}":{"assign":"c"}}"#, r#"{"names":{"1":"c","2":"c"}}"#),
+    (r#"{"contacts":{"$k":{"age":1}}}"#, r#"{"contacts{\"$k\"}.age":{"assign":5}}"#, r#"{"contacts":{"$k":{"age":5}}}"#),
+    (r#"{"tracks":{"a":1,"b":2}}"#, r#"{"tracks{$k}":{"decrement":1}}"#, r#"{"tracks":{"b":1}}"#),
+    (r#"{"codes":{"3":1,"4":2}}"#, r#"{"codes{$k}":{"assign":0}}"#, r#"{"codes":{"3":0,"4":0}}"#),
+    (r#"{"lead":{"age":1,"first":"a"}}"#, r#"{"lead.first":{"remove":0}}"#, r#"{"lead":{"age":1}}"#),
+    (r#"{"lead":{"age":1}}"#, r#"{"lead.age":{"remove":0}}"#, "{}"),
+    ("{}", r#"{"contacts.key":{"assign":"a"}}"#, "!the keys of a map are not changed"),
+    ("{}", r#"{"contacts.age":{"assign":1}}"#, "!a map has .value, not '.age'"),
+    ("{}", r#"{"people.name":{"assign":"a"}}"#, "!has no field 'name'"),
+    ("{}", r#"{"tags.age":{"assign":1}}"#, "!'.' does not lead into string"),
+    ("{}", r#"{"people[i].age":{"assign":1}}"#, "!'i' is not an array index"),
+];
+
+#[test]
+fn updates_reach_every_element() {
+    let mut wrong = Vec::new();
+    for (before, fields, after) in PATHS {
+        let shown = updated(before, fields);
+        let is_right = match after.strip_prefix('!') {
+            Some(error) => shown.starts_with('!') && shown.contains(error),
+            None => shown == *after,
+        };
+        if !is_right {
+            wrong.push(format!("{before} {fields}\n{shown}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
