@@ -8,17 +8,22 @@ use millrace_column::{Column, ValueLayout, layout};
 use crate::batch::{GroupingBatch, number_at};
 use crate::datum::ExpressionDatum;
 use crate::field::{CheckedField, FieldReach};
+use crate::functions::{GroupingFunctionCode, ReturnKind};
 use crate::node::GroupingNode;
 use crate::table::GroupTable;
 
 /// Maximum number of values.
 const VALUES_MAX: usize = 1 << 16;
 
+/// Maximum length in bytes of texts that are remembered: longer ones rarely repeat, and would take the memory
+/// of the query.
+const TEXT_MAX: usize = 128;
+
 /// Number of rows after which it is known how often values repeat.
 const ROWS_MIN: usize = 1024;
 
-/// Rows for each value, below which keys are computed row by row.
-const ROWS_PER_VALUE_MIN: usize = 2;
+/// Values among as many rows, in thousandths, from which on keys are computed row by row.
+const VALUES_SHARE_MAX: usize = 750;
 
 /// The groups of each value of a field.
 #[derive(Debug, Default)]
@@ -28,6 +33,8 @@ pub(crate) struct SourceGroups {
     /// By value: its place in `groups`.
     places: Vec<Range<usize>>,
     groups: Vec<u32>,
+    /// Groups of a value that is not remembered.
+    unshared: Vec<u32>,
     /// Number of rows that were looked up.
     rows: usize,
     is_off: bool,
@@ -37,7 +44,7 @@ impl SourceGroups {
     /// True if the next rows are worth to be looked up. Otherwise the values are forgotten.
     pub(crate) fn pays(&mut self) -> bool {
         let values = self.places.len();
-        let is_rare = self.rows >= ROWS_MIN && values * ROWS_PER_VALUE_MIN > self.rows;
+        let is_rare = self.rows >= ROWS_MIN && values * 1000 > self.rows * VALUES_SHARE_MAX;
         if !self.is_off && (is_rare || values > VALUES_MAX) {
             *self = SourceGroups { is_off: true, ..SourceGroups::default() };
         }
@@ -51,11 +58,16 @@ impl SourceGroups {
         value: &SourceValue<'_>,
         compute: impl FnOnce(&mut Vec<u32>),
     ) -> &[u32] {
-        self.rows += 1;
         let number = match value {
+            SourceValue::Text(text) if text.len() > TEXT_MAX => {
+                self.unshared.clear();
+                compute(&mut self.unshared);
+                return &self.unshared;
+            }
             SourceValue::Text(text) => self.values.text_bytes(parent, text),
             SourceValue::Other(datum) => self.values.number(parent, datum),
         };
+        self.rows += 1;
         if number as usize == self.places.len() {
             let start = self.groups.len();
             compute(&mut self.groups);
@@ -115,16 +127,39 @@ impl<'a> SourceColumn<'a> {
 }
 
 impl GroupingNode {
-    /// The field whose whole value alone determines the result. `None` if there is none, or if the result is
-    /// that value, or costs as little.
+    /// The field whose whole value alone determines the result. `None` if there is none, or if the result
+    /// costs less than to find the value.
     pub(crate) fn source(&self) -> Option<&CheckedField> {
-        if matches!(self, GroupingNode::Field { .. }) {
+        if !self.is_costly() {
             return None;
         }
         let mut sources = Vec::new();
         self.sources(&mut sources)?;
         let (first, others) = sources.split_first()?;
         others.iter().all(|other| other.column == first.column).then_some(first)
+    }
+
+    /// True if texts or bytes are made, or times taken apart.
+    fn is_costly(&self) -> bool {
+        match self {
+            GroupingNode::Collate { .. } => true,
+            GroupingNode::Call { function, arguments } => {
+                let makes = match function.code {
+                    GroupingFunctionCode::Time(_) => true,
+                    _ => matches!(function.returns, ReturnKind::Text | ReturnKind::Raw),
+                };
+                makes || arguments.iter().any(GroupingNode::is_costly)
+            }
+            GroupingNode::Narrow { input, .. }
+            | GroupingNode::LongWidth { input, .. }
+            | GroupingNode::DoubleWidth { input, .. }
+            | GroupingNode::Predefined { input, .. } => input.is_costly(),
+            GroupingNode::Constant(_)
+            | GroupingNode::Field { .. }
+            | GroupingNode::Score
+            | GroupingNode::DocumentName
+            | GroupingNode::Distance { .. } => false,
+        }
     }
 
     /// Adds the fields that are read. `None` if anything else of a document is.
@@ -173,7 +208,14 @@ mod tests {
     fn values_are_evaluated_once_while_they_repeat() {
         assert_eq!(evaluations(3000, 10), (10, true));
         assert_eq!(evaluations(900, 900), (900, true), "too few to tell");
-        assert_eq!(evaluations(2000, 1500), (1500, false));
+        assert_eq!(evaluations(2000, 1400), (1400, true));
+        assert_eq!(evaluations(2000, 1600), (1600, false));
         assert_eq!(evaluations(300_000, 70_000), (70_000, false), "too many");
+        let (mut sources, long) = (SourceGroups::default(), "x".repeat(TEXT_MAX + 1));
+        for group in 0..3 {
+            let value = SourceValue::Text(long.as_bytes());
+            assert_eq!(sources.of(0, &value, |groups| groups.push(group)), [group], "a long text");
+        }
+        assert_eq!(sources.memory_bytes(), SourceGroups::default().memory_bytes());
     }
 }

@@ -59,9 +59,12 @@ fn every_node_erases_a_deleted_group_by_itself() {
     assert_eq!(receipt["erased"], false, "{receipt}");
     assert!(receipt["erasure"]["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()), "{receipt}");
     until("erased by the others", &vec![away], || with_word(&nodes));
-    let (status, shown) = nodes[asked].get("/group/v1/ann?timeout=20s");
-    let of_nodes = shown["erasure"]["nodes"].as_array().cloned().unwrap_or_default();
-    assert!(of_nodes.iter().any(|node| node["erased"].is_u64()), "{status} {shown}");
+    // The receipt is written when a node looks again.
+    until("a receipt", &true, || {
+        let (_, shown) = nodes[asked].get("/group/v1/ann?timeout=20s");
+        let of_nodes = shown["erasure"]["nodes"].as_array().cloned().unwrap_or_default();
+        of_nodes.iter().any(|node| node["erased"].is_u64())
+    });
 
     nodes[away].start_again();
     until("erased by the one that was away", &Vec::new(), || with_word(&nodes));

@@ -1,6 +1,6 @@
 //! Number of writes per second that one distributor orders: three replicas each, without network and storage.
 //!
-//! `cargo run --profile quick -p millrace-replication --example figures`
+//! `cargo run --profile quick -p millrace-replication --example write_rate`
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
