@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 4;
 
 /// Form of a file of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TextForm {
+enum AttachmentForm {
     Plain,
     Html,
     Calendar,
@@ -25,33 +25,33 @@ enum TextForm {
 }
 
 /// Ends of names of text files, for those whose type says nothing.
-const ENDINGS: [(&str, TextForm); 13] = [
-    ("csv", TextForm::Plain),
-    ("eml", TextForm::Message),
-    ("htm", TextForm::Html),
-    ("html", TextForm::Html),
-    ("ics", TextForm::Calendar),
-    ("json", TextForm::Plain),
-    ("log", TextForm::Plain),
-    ("md", TextForm::Plain),
-    ("tsv", TextForm::Plain),
-    ("txt", TextForm::Plain),
-    ("vcf", TextForm::Calendar),
-    ("xml", TextForm::Html),
-    ("yaml", TextForm::Plain),
+const ENDINGS: [(&str, AttachmentForm); 13] = [
+    ("csv", AttachmentForm::Plain),
+    ("eml", AttachmentForm::Message),
+    ("htm", AttachmentForm::Html),
+    ("html", AttachmentForm::Html),
+    ("ics", AttachmentForm::Calendar),
+    ("json", AttachmentForm::Plain),
+    ("log", AttachmentForm::Plain),
+    ("md", AttachmentForm::Plain),
+    ("tsv", AttachmentForm::Plain),
+    ("txt", AttachmentForm::Plain),
+    ("vcf", AttachmentForm::Calendar),
+    ("xml", AttachmentForm::Html),
+    ("yaml", AttachmentForm::Plain),
 ];
 
-impl TextForm {
+impl AttachmentForm {
     fn of(part: &MessagePart<'_>) -> Option<Self> {
         let (kind, subtype) = part.content_type().map_or(("", ""), |content_type| {
             (content_type.ctype(), content_type.subtype().unwrap_or_default())
         });
         match (kind.to_ascii_lowercase().as_str(), subtype.to_ascii_lowercase().as_str()) {
-            ("message", _) => return Some(TextForm::Message),
-            ("text", "html") => return Some(TextForm::Html),
-            ("text", "calendar" | "vcard" | "x-vcard") => return Some(TextForm::Calendar),
-            ("text", _) => return Some(TextForm::Plain),
-            ("application", "json" | "xml" | "csv") => return Some(TextForm::Plain),
+            ("message", _) => return Some(AttachmentForm::Message),
+            ("text", "html") => return Some(AttachmentForm::Html),
+            ("text", "calendar" | "vcard" | "x-vcard") => return Some(AttachmentForm::Calendar),
+            ("text", _) => return Some(AttachmentForm::Plain),
+            ("application", "json" | "xml" | "csv") => return Some(AttachmentForm::Plain),
             _ => {}
         }
         let (_, ending) = part.attachment_name()?.rsplit_once('.')?;
@@ -64,17 +64,17 @@ impl TextForm {
 pub(crate) fn text(message: &Message<'_>, depth: usize) -> String {
     let mut all = String::new();
     for part in message.attachments() {
-        let Some(form) = TextForm::of(part) else { continue };
+        let Some(form) = AttachmentForm::of(part) else { continue };
         let given = match &part.body {
             PartType::Text(text) | PartType::Html(text) => Cow::Borrowed(text.as_ref()),
             PartType::Binary(bytes) | PartType::InlineBinary(bytes) => String::from_utf8_lossy(bytes),
             PartType::Message(_) | PartType::Multipart(_) => continue,
         };
         let text = match form {
-            TextForm::Plain => given,
-            TextForm::Html => Cow::Owned(html::to_text(&given)),
-            TextForm::Calendar => Cow::Owned(unfolded(&given)),
-            TextForm::Message => Cow::Owned(forwarded(part.contents(), depth + 1)),
+            AttachmentForm::Plain => given,
+            AttachmentForm::Html => Cow::Owned(html::to_text(&given)),
+            AttachmentForm::Calendar => Cow::Owned(unfolded(&given)),
+            AttachmentForm::Message => Cow::Owned(forwarded(part.contents(), depth + 1)),
         };
         let text = text.trim();
         if text.is_empty() {

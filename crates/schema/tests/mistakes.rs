@@ -28,6 +28,20 @@ fn schema(document: &str, beside: &str) -> String {
     )
 }
 
+/// Checks the error of a schema, or part of it.
+#[track_caller]
+fn refuses(text: &str, expected: &str) {
+    let files = [("services.xml", SERVICES), ("schemas/x.sd", text)];
+    match Application::from_files(files.map(|(path, text)| (path.to_owned(), text.into())).into()) {
+        Ok(_) => panic!("is not refused: {text}"),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.starts_with("schemas/x.sd:"), "no place in '{message}'");
+            assert!(message.contains(expected), "'{message}' does not say '{expected}'");
+        }
+    }
+}
+
 #[test]
 fn files_do_not_hide_each_other() {
     check(
@@ -241,4 +255,75 @@ fn twenty_mistakes_are_told() {
     told(&lines, 20);
     lines.push("and 3 more".to_owned());
     told(&lines, 23);
+}
+
+#[test]
+fn refusals_name_place_cause_and_cure() {
+    refuses("", "1:1: expected 'schema name { … }', found the end of the file");
+    refuses("schema x {", "the '{' of this schema is not closed");
+    refuses("schema x {}", "has no document: add 'document x { … }'");
+    refuses("schema y { document y {} }", "name the file y.sd");
+    refuses("schema x { document y {} }", "1:21: the document of schema 'x' is named 'x', not 'y'");
+    refuses("schema x { document x {} } }", "1:28: expected the end of the file, found '}'");
+    refuses("schema x { documnt x {} }", "unknown element of a schema 'documnt' (did you mean 'document'?)");
+    refuses("schema x { document x { field a string {} } }", "expected 'type' and the type of the field");
+    refuses(
+        "schema x { document x { field a type strng {} } }",
+        "unknown type 'strng' (did you mean 'string'?)",
+    );
+    refuses("schema x { document x { field a type tensor(x[]) {} } }", "needs a size");
+    refuses("schema x { document x { field 9a type int {} } }", "'9a' cannot be the name of a field");
+    refuses(
+        "schema x { document x {\n  field a type int {\n    indexng: summary\n  } } }",
+        "x.sd:3:5: unknown element of a field 'indexng' (did you mean 'indexing'?)",
+    );
+    refuses(
+        "schema x { document x { field a type int {} field a type int {} } }",
+        "is declared at schemas/x.sd:1:31 already",
+    );
+    refuses("schema x { document x { field a type reference<y> {} } }", "references are not supported");
+    refuses("schema x { document x {} import field a.b as c {} }", "imported fields are not supported");
+    refuses("schema x { document x {} rank-profile p inherits q {} }", "inherits 'q', which is not declared");
+    refuses(
+        "schema x { document x {} rank-profile p inherits q {} rank-profile q inherits p {} }",
+        "inherits itself: p → q → p",
+    );
+    refuses(
+        "schema x { document x {} document-summary s inherits r {} document-summary r inherits s {} }",
+        "inherits itself",
+    );
+    refuses("schema x { document x {} fieldset f { fields: nme } }", "names 'nme', which is not a field");
+    refuses("schema x { document x {} document-summary s { summary a {} } }", "no field 'a' to show");
+    refuses(
+        "schema x { document x { struct s inherits t {} struct t inherits s {} } }",
+        "struct 's' inherits itself",
+    );
+    let pair = "struct s { field a type s {} field b type s {} field c type s {} field d type s {} }";
+    refuses(&format!("schema x {{ document x {{ {pair} }} }}"), "struct 's' contains itself too often");
+    refuses("schema x { document x { field a type int { bolding: on } } }", "bolding is for strings");
+    refuses(
+        "schema x { document x { field a type int { indexing: attribute\nattribute: distance-metric: angular } } }",
+        "a distance-metric is for tensors",
+    );
+    refuses(
+        "schema x { document x {} rank-profile p { first-phase { expression: } } }",
+        "the value of 'expression' is missing",
+    );
+    refuses(
+        "schema x { document x {} rank-profile p { first-phase { expression: file:nn } } }",
+        "no file schemas/nn.expression",
+    );
+    refuses(
+        "schema x { document x {} onnx-model m { file: models/m.onnx } }",
+        "no file models/m.onnx in the package",
+    );
+    refuses("schema x inherits y { document x inherits y {} }", "no schema 'y' to inherit");
+    refuses(
+        "schema x { document x {} rank-profile a { function f() { expression: 1 } } rank-profile b { function f() { expression: 2 } } rank-profile c inherits a, b {} }",
+        "different definitions of function 'f'",
+    );
+    refuses(
+        "schema x { document x { field m type map<string,int> { struct-field k {} } } }",
+        "a map has 'key' and 'value', not 'k'",
+    );
 }

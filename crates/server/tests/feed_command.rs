@@ -72,8 +72,10 @@ fn both_ways_of_feeding_report_the_same() {
         let single = report(&server, text, &["--single-requests"]);
         assert_eq!(report(&server, text, &[]), single, "{:.300}", text);
     }
-    let stopped = report(&server, &format!("rubbish\n{}\n", put("1")), &["--stop-at-failure"]);
-    assert_eq!((&stopped["complete"], &stopped["done"]), (&json!(false), &json!(0)), "{stopped}");
+    let text = format!("{}\nrubbish\n{}\n", put("first"), put("last"));
+    let stopped = report(&server, &text, &["--stop-at-failure"]);
+    assert_eq!((&stopped["complete"], &stopped["done"]), (&json!(false), &json!(1)), "{stopped}");
+    assert_eq!(server.get("/document/v1/n/note/group/a/last").0, 404);
     let (status, answer) = server.get("/document/v1/n/note/group/a/1");
     assert_eq!((status, &answer["fields"]["stars"]), (200, &json!(1)), "{answer}");
 }
