@@ -471,7 +471,7 @@ fn rank_profiles_inherit_those_of_inherited_documents() {
     let application = application(child, &[("schemas/parent.sd", parent)]).unwrap();
     let profiles = &application.schemas["x"].rank_profiles;
     assert!(profiles["q"].first_phase.expression.is_some() && !profiles.contains_key("p"));
-    let error = application("schema x { document x {} rank-profile q inherits p {} }", &[]).err();
+    let error = self::application("schema x { document x {} rank-profile q inherits p {} }", &[]).err();
     let message = error.map(|error| error.to_string()).unwrap_or_default();
     assert!(message.contains("'p', which is not declared"), "{message}");
 }
