@@ -8,7 +8,7 @@ use millrace_column::{Column, ValueLayout, layout};
 use crate::batch::{GroupingBatch, number_at};
 use crate::datum::ExpressionDatum;
 use crate::field::{CheckedField, FieldReach};
-use crate::functions::{GroupingFunctionCode, ReturnKind};
+use crate::functions::ReturnKind;
 use crate::node::GroupingNode;
 use crate::table::GroupTable;
 
@@ -139,16 +139,13 @@ impl GroupingNode {
         others.iter().all(|other| other.column == first.column).then_some(first)
     }
 
-    /// True if texts or bytes are made, or times taken apart.
+    /// True if texts or bytes are made.
     fn is_costly(&self) -> bool {
         match self {
             GroupingNode::Collate { .. } => true,
             GroupingNode::Call { function, arguments } => {
-                let makes = match function.code {
-                    GroupingFunctionCode::Time(_) => true,
-                    _ => matches!(function.returns, ReturnKind::Text | ReturnKind::Raw),
-                };
-                makes || arguments.iter().any(GroupingNode::is_costly)
+                matches!(function.returns, ReturnKind::Text | ReturnKind::Raw)
+                    || arguments.iter().any(GroupingNode::is_costly)
             }
             GroupingNode::Narrow { input, .. }
             | GroupingNode::LongWidth { input, .. }
