@@ -101,7 +101,7 @@ pub(crate) fn read_forwarded(raw: &[u8], depth: usize) -> Option<String> {
     Some(text)
 }
 
-/// A time for people, and for those who sort texts: `2015-02-03T10:19:10Z`.
+/// A time as text that sorts by time: `2015-02-03T10:19:10Z`.
 pub(crate) fn shown_date(seconds: i64) -> String {
     DateTime::from_timestamp(seconds).to_rfc3339()
 }

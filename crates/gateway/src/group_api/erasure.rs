@@ -81,7 +81,7 @@ pub(super) async fn bring_forward(
             return Ok(());
         }
         tokio::time::sleep(INTERVAL).await;
-        // A node that could not be asked is told the bound later.
+        // A node that did not answer is given the bound with the next question.
         question.within = found.iter().any(|of| of.erasures.is_err()).then_some(within);
     }
 }

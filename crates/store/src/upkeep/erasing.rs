@@ -319,7 +319,8 @@ impl ErasureWork {
             let interval = (shared.options.erase_within / 2).max(SEARCH_MIN).as_micros() as u64;
             let since = now.saturating_sub(shared.erasures.searched(now));
             if since < interval {
-                // Otherwise the time begins anew with each start. A store of a moment writes nothing.
+                // Otherwise the interval would begin again with each start. A store that is open only briefly
+                // writes nothing.
                 if since >= (interval / 8).min(NOTED_AFTER.as_micros() as u64) {
                     let StoreContext { options, .. } = shared;
                     shared.erasures.save(&*options.disk, &options.data_dir, now)?;
