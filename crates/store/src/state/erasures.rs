@@ -2,8 +2,8 @@
 //!
 //! It is one small text file, replaced as a whole: the time of the last search for parts that no bucket has,
 //! a line for each group, a checksum. A drop is recorded in memory when it is made; its mark, which is
-//! durable, brings it back after a crash. A bound that differs from the store's own and a receipt are durable when the
-//! file is.
+//! durable, brings it back after a crash. A bound that differs from the store's own and a receipt are
+//! durable when the file is.
 
 use std::collections::BTreeMap;
 use std::io;
