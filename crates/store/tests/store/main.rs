@@ -27,4 +27,5 @@ mod space;
 mod syncs;
 mod threads;
 mod transfer;
+mod versions;
 mod writes;
