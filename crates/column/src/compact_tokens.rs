@@ -293,8 +293,8 @@ impl<'a> CompactReader<'a> {
         Some((byte >> 4, second.checked_add(more)?))
     }
 
-    /// Copies the next bytes to the beginning of `out`; more of it may be written, for the sake of copies of a
-    /// fixed length.
+    /// Copies the next bytes to the beginning of `out`; more of it may be written, for the sake of copies of
+    /// a fixed length.
     fn copy(&mut self, count: usize, out: &mut [u8]) -> Option<()> {
         match (self.0.first_chunk::<COPIED>(), out.first_chunk_mut::<COPIED>()) {
             (Some(next), Some(out)) if count <= COPIED => *out = *next,

@@ -155,8 +155,8 @@ impl FieldAnalyzer {
         split::words(self.cut(text), sink);
     }
 
-    /// Calls `sink` with the token of one of [`FieldAnalyzer::words`], as if it were the first of a text. Some
-    /// words have none: those of signs that are folded away. `buffers` are reused from word to word.
+    /// Calls `sink` with the token of one of [`FieldAnalyzer::words`], as if it were the first of a text.
+    /// Some words have none: those of signs that are folded away. `buffers` are reused from word to word.
     pub fn word_token<T>(
         &self,
         word: &str,

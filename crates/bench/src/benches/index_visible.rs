@@ -1,5 +1,6 @@
 //! Visibility of a write in the next query of an index: documents are put and looked for over all groups at
-//! once, while other clients write as fast as they can; and the rate of these writes with and without indexes.
+//! once, while other clients write as fast as they can; and the rate of these writes with and without an
+//! index.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ const FIRST_NAME: u64 = 1 << 40;
 fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let indexes = IndexesOfMail { count: 1, deferred: false };
-    let mut with = Written::start(&directory.path().join("with"), application::indexed(indexes)?)?;
-    let mut without = Written::start(&directory.path().join("without"), application::application()?)?;
+    let mut with = WrittenNode::start(&directory.path().join("with"), application::indexed(indexes)?)?;
+    let mut without = WrittenNode::start(&directory.path().join("without"), application::application()?)?;
     let requests = puts(PutBody::Small)?.0;
     for _ in 0..ROUNDS {
         without.write(settings.time_per_case, &requests)?;
@@ -70,18 +71,18 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
 }
 
 /// A node that is written to in turns.
-struct Written {
+struct WrittenNode {
     local: LocalNode,
     clients: HttpClients,
     next: u64,
     rates: Vec<f64>,
 }
 
-impl Written {
+impl WrittenNode {
     fn start(directory: &Path, application: millrace_schema::Application) -> Result<Self, Error> {
         let local = LocalNode::start_with(directory, application)?;
         let clients = HttpClients::new(local.url())?;
-        Ok(Written { local, clients, next: 0, rates: Vec::new() })
+        Ok(WrittenNode { local, clients, next: 0, rates: Vec::new() })
     }
 
     fn write(&mut self, how_long: Duration, requests: &Requests) -> Result<(), Error> {

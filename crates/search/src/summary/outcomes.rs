@@ -1,5 +1,5 @@
-//! Comparisons of words with the words of a query, remembered: texts repeat their words, and to fold, stem and
-//! compare a word costs much more than to find it here.
+//! Comparisons of words with the words of a query, remembered: texts repeat their words, and to fold, stem
+//! and compare a word costs much more than to find it here.
 
 use std::cell::{RefCell, RefMut};
 use std::ops::Range;
