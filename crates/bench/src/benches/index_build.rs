@@ -99,7 +99,11 @@ fn length(value: &DocumentValue) -> usize {
 /// Waits until the index is ready, and checks that it has an entry for each document.
 fn wait(node: &Node, documents: u64) -> Result<(), Error> {
     loop {
-        let status = node.indexes().statuses().pop().ok_or_else(|| Error::failed("there is no index"))?;
+        let status = node
+            .indexes()
+            .statuses()
+            .pop()
+            .ok_or_else(|| Error::failed("the status of the index is missing"))?;
         match status.state {
             IndexState::Ready if status.entries == documents => return Ok(()),
             IndexState::Ready => {
