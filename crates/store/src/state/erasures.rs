@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::Error;
 use crate::state::marks::{DropMark, MarkScope};
 
-const NAME: &str = "erasures";
+pub(crate) const NAME: &str = "erasures";
 const FIRST_LINE: &str = "millrace erasures 1";
 
 /// Time for which the receipt of a finished erasure is kept.
@@ -86,7 +86,7 @@ impl ErasureLedger {
         within: Duration,
         next_number: u64,
     ) -> Result<Self, Error> {
-        let records = read(disk, &directory.join(NAME))?;
+        let records = read(disk, directory)?;
         let ledger = ErasureLedger { records: Mutex::new(records), ..ErasureLedger::default() };
         marks.iter().for_each(|mark| ledger.note(mark, within, next_number));
         ledger.count();
@@ -280,23 +280,32 @@ fn decode(bytes: &[u8]) -> Option<LedgerRecords> {
     Some(LedgerRecords { by_group: lines.map(record).collect::<Option<_>>()?, searched, is_unsaved: false })
 }
 
-fn read(disk: &dyn Disk, path: &Path) -> Result<LedgerRecords, Error> {
+/// Bytes of the ledger of a data directory; `None` if there is none.
+pub(crate) fn file(disk: &dyn Disk, directory: &Path) -> Result<Option<Vec<u8>>, Error> {
     let read = || -> io::Result<Vec<u8>> {
-        let file = disk.open(path)?;
+        let file = disk.open(&directory.join(NAME))?;
         let mut bytes = vec![0; file.len()? as usize];
         file.read_at(0, &mut [&mut bytes])?;
         Ok(bytes)
     };
     match read() {
-        Ok(bytes) => decode(&bytes).ok_or_else(|| Error::Corrupt {
-            path: path.to_owned(),
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("read the ledger of erasures", &error)),
+    }
+}
+
+fn read(disk: &dyn Disk, directory: &Path) -> Result<LedgerRecords, Error> {
+    let path = directory.join(NAME);
+    match file(disk, directory)? {
+        Some(bytes) => decode(&bytes).ok_or_else(|| Error::Corrupt {
+            path,
             offset: 0,
             reason: "the ledger of erasures does not fit its checksum; without the file, drops that are \
                      remembered are erased within the store's own bound"
                 .to_owned(),
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LedgerRecords::default()),
-        Err(error) => Err(Error::io("read the ledger of erasures", &error)),
+        None => Ok(LedgerRecords::default()),
     }
 }
 

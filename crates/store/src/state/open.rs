@@ -17,7 +17,7 @@ use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoreState, StoredBucket, TailGeneration};
 use crate::tail::{RowKey, TailFactory, marks_of};
 use crate::write::timestamps::TimestampSource;
-use crate::{Error, StoreOptions};
+use crate::{Error, StoreOptions, snapshot};
 
 /// Result of opening a data directory.
 pub(crate) struct OpenedStore {
@@ -45,6 +45,7 @@ pub(crate) fn open(
         }
     };
     delete_leftovers(options, tails, &manifest)?;
+    snapshot::sweep(options)?;
     let mut next_number = manifest.next_number;
     let mut seen = manifest.clock;
     let mut generations = Vec::new();

@@ -166,6 +166,12 @@ impl StoredFiles {
     }
 }
 
+/// Returns true if a file has versions of a group.
+pub(crate) fn has_group_of(segment: &SegmentFile, group: &DocumentGroup) -> Result<bool, Error> {
+    let location = group.location_bits().unwrap_or(0).reverse_bits();
+    has_group(segment, location, &group.key())
+}
+
 fn has_group(segment: &SegmentFile, location: u32, group: &str) -> Result<bool, Error> {
     for section in 0..segment.sections().len() {
         if segment.group(section, location, group)?.is_some() {
