@@ -58,6 +58,9 @@ pub(crate) struct ErasureLedger {
     records: Mutex<LedgerRecords>,
     /// Number of erasures that are not finished; read without a lock by work that has none to do.
     pending: AtomicUsize,
+    /// No finished erasure is of a later drop; 0: none is finished. Read without a lock by every commit of
+    /// given versions.
+    finished_until: AtomicU64,
     /// Rows of the tail that were written until then are to be sealed.
     seal_before: AtomicU64,
     /// Number of times that a bound was lowered.
@@ -151,15 +154,32 @@ impl ErasureLedger {
         self.count();
     }
 
-    /// Records that files with dropped bytes have come after an erasure was finished.
-    pub fn reopen(&self, group: &str, next_number: u64) {
+    /// Records that dropped bytes may have come after an erasure was finished: it begins again as of now,
+    /// with as much time as it had.
+    pub fn reopen(&self, group: &str, next_number: u64, now: u64) {
         let mut records = self.records.lock();
-        if let Some(record) = records.by_group.get_mut(group) {
-            (record.erased, record.first_number) = (0, next_number);
+        if let Some(record) = records.by_group.get_mut(group).filter(|record| !record.is_pending()) {
+            let within = record.due.saturating_sub(record.dropped);
+            let dropped = now.max(record.dropped);
+            let due = dropped.saturating_add(within);
+            *record = ErasureRecord { dropped, due, erased: 0, first_number: next_number };
             records.is_unsaved = true;
         }
         drop(records);
         self.count();
+    }
+
+    /// Returns true if a version of this time may be of a group whose erasure is finished, and older than its
+    /// drop.
+    pub fn may_be_late(&self, timestamp: u64) -> bool {
+        timestamp <= self.finished_until.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if a version of a group is older than the drop whose erasure is finished.
+    pub fn is_late(&self, group: &str, timestamp: u64) -> bool {
+        let records = self.records.lock();
+        let record = records.by_group.get(group);
+        record.is_some_and(|record| !record.is_pending() && timestamp <= record.dropped)
     }
 
     pub fn get(&self, group: &str) -> Option<ErasureRecord> {
@@ -235,6 +255,9 @@ impl ErasureLedger {
         let records = self.records.lock();
         let pending = records.by_group.values().filter(|record| record.is_pending()).count();
         self.pending.store(pending, Ordering::Relaxed);
+        let finished = records.by_group.values().filter(|record| !record.is_pending());
+        let finished_until = finished.map(|record| record.dropped).max().unwrap_or(0);
+        self.finished_until.store(finished_until, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Opening of a data directory: the manifest is read, segments are opened, the tail's logs are replayed, and
 //! files left half done by a crash are removed. No document is read.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,9 @@ pub(crate) fn open(
     let within = options.erase_within;
     let erasures = ErasureLedger::open(disk, &options.data_dir, &marks, within, next_number)?;
     let buckets = manifest
+    for generation in generations.iter().filter(|generation| erasures.may_be_late(generation.oldest())) {
+        reopen_late(generation, &erasures, options.clock.now_us(), next_number)?;
+    }
         .buckets
         .into_iter()
         .map(|(id, segments)| {
@@ -150,6 +154,26 @@ fn count_rows(generation: &TailGeneration) -> Result<u64, Error> {
     let (mut rows, mut bytes) = (0, 0);
     generation.tail.snapshot().range(&[], None, &mut |key, value| {
         rows += 1;
+/// Begins erasures again that are finished, and whose groups have older versions than the drop in a
+/// generation: they came from another replica, and a crash came before the ledger was saved.
+fn reopen_late(
+    generation: &TailGeneration,
+    erasures: &ErasureLedger,
+    now: u64,
+    next_number: u64,
+) -> Result<(), Error> {
+    let mut late = BTreeSet::new();
+    generation.tail.snapshot().range(&[], None, &mut |key, _| {
+        let key = RowKey::parse(key)?;
+        if erasures.is_late(key.group, key.timestamp.0) {
+            late.insert(key.group.to_owned());
+        }
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    late.iter().for_each(|group| erasures.reopen(group, next_number, now));
+    Ok(())
+}
+
         bytes += (key.len() + value.len()) as u64;
         let timestamp = RowKey::parse(key)?.timestamp.0;
         generation.expect(timestamp, timestamp);

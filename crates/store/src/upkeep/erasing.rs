@@ -281,7 +281,7 @@ impl ErasureWork {
         if is_survey {
             let next_number = shared.next_number();
             for (group, _) in finished.iter().filter(|(group, _)| files.has_arrived(group)) {
-                shared.erasures.reopen(group, next_number);
+                shared.erasures.reopen(group, next_number, now);
             }
         }
         let mut chosen = None;
