@@ -27,6 +27,7 @@ use crate::metrics::{DescribedHistogram, MetricGauge, NodeMetrics};
 use crate::models::{ModelOptions, NodeModels};
 use crate::pool::WorkPool;
 use crate::reindexing::{self, LocalReindexings};
+use crate::snapshots::SnapshotReading;
 use crate::upkeep::BackgroundThreads;
 use crate::{Error, Settings, StartError};
 
@@ -41,6 +42,7 @@ pub struct Node {
     pool: WorkPool,
     upkeep: BackgroundThreads,
     indexes: NodeIndexes,
+    snapshot_reading: SnapshotReading,
     /// Relation of the node to a cluster.
     member: OnceLock<Arc<dyn ClusterMember>>,
     cluster_view: OnceLock<Arc<dyn ClusterView>>,
@@ -104,6 +106,7 @@ impl Node {
         let node = Arc::new(Node {
             indexes,
             member: OnceLock::new(),
+            snapshot_reading: SnapshotReading::default(),
             cluster_view: OnceLock::new(),
             transport: OnceLock::new(),
             space_watch: DiskSpaceMonitor::default(),
@@ -230,6 +233,10 @@ impl Node {
     }
 
     pub(crate) fn space_watch(&self) -> &DiskSpaceMonitor {
+    pub(crate) fn snapshot_reading(&self) -> &SnapshotReading {
+        &self.snapshot_reading
+    }
+
         &self.space_watch
     }
 
@@ -448,6 +455,7 @@ impl Node {
     pub fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
         let erasures = self.store.pending_erasures();
+        let snapshots = self.store.snapshot_space();
         let gauge = MetricGauge::new;
         let mut gauges = vec![
             gauge(
@@ -499,6 +507,13 @@ impl Node {
                 erasures.1 as f64,
             ),
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
+            gauge("millrace.snapshots", "Snapshots of the data directory", snapshots.snapshots as f64),
+            gauge(
+                "millrace.snapshots.held_bytes",
+                "Bytes of files that only snapshots have",
+                snapshots.held_bytes as f64,
+            ),
+            gauge("millrace.snapshots.log_bytes", "Bytes of kept logs", snapshots.log_bytes as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
             gauge(
                 "jdisc.thread_pool.work_queue.size",
