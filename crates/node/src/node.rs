@@ -80,6 +80,7 @@ impl Node {
         options.disk_reserve = settings.disk_reserve;
         options.deferred_sync = settings.deferred_sync;
         options.erase_within = settings.erase_within;
+        (options.keep_logs, options.keep_logs_bytes) = (settings.keep_logs, settings.keep_logs_bytes_max);
         options.segment_format = settings.segment_format;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
         let models = NodeModels::open(ModelOptions {
@@ -105,8 +106,8 @@ impl Node {
         let indexes = NodeIndexes::new(&settings.data_dir, &store);
         let node = Arc::new(Node {
             indexes,
-            member: OnceLock::new(),
             snapshot_reading: SnapshotReading::default(),
+            member: OnceLock::new(),
             cluster_view: OnceLock::new(),
             transport: OnceLock::new(),
             space_watch: DiskSpaceMonitor::default(),
@@ -232,11 +233,11 @@ impl Node {
         self.settings.paths()
     }
 
-    pub(crate) fn space_watch(&self) -> &DiskSpaceMonitor {
     pub(crate) fn snapshot_reading(&self) -> &SnapshotReading {
         &self.snapshot_reading
     }
 
+    pub(crate) fn space_watch(&self) -> &DiskSpaceMonitor {
         &self.space_watch
     }
 
@@ -454,8 +455,8 @@ impl Node {
     /// Gauges that are read when metrics are requested.
     pub fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
-        let erasures = self.store.pending_erasures();
         let snapshots = self.store.snapshot_space();
+        let erasures = self.store.pending_erasures();
         let gauge = MetricGauge::new;
         let mut gauges = vec![
             gauge(
@@ -506,7 +507,6 @@ impl Node {
                 "Those of them that should have been erased by now",
                 erasures.1 as f64,
             ),
-            gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.snapshots", "Snapshots of the data directory", snapshots.snapshots as f64),
             gauge(
                 "millrace.snapshots.held_bytes",
@@ -514,6 +514,7 @@ impl Node {
                 snapshots.held_bytes as f64,
             ),
             gauge("millrace.snapshots.log_bytes", "Bytes of kept logs", snapshots.log_bytes as f64),
+            gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
             gauge(
                 "jdisc.thread_pool.work_queue.size",

@@ -65,7 +65,7 @@ pub use replica::transfer::{ArrivedSegment, ExportParcel, ParcelBucket, SegmentI
 pub use replica::{StoredReplica, VersionKey, VersionPage};
 pub use snapshot::{
     SnapshotAttachment, SnapshotDescription, SnapshotName, SnapshotReader, SnapshotSpace, StoredSnapshot,
-    restore_snapshot,
+    restore_point, restore_snapshot,
 };
 pub use status::StoreStatus;
 pub use store::Store;

@@ -8,8 +8,10 @@
 //! Indexes are not in a snapshot. They are built again.
 
 mod creating;
+pub(crate) mod logs;
 mod naming;
 mod reading;
+mod replaying;
 mod restoring;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +32,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use self::creating::SnapshotAttachment;
 pub use self::naming::SnapshotName;
 pub use self::reading::SnapshotReader;
-pub use self::restoring::restore_snapshot;
+pub use self::restoring::{restore_point, restore_snapshot};
 use crate::upkeep::erasing::has_group_of;
 use crate::{Error, Store, StoreOptions};
 
@@ -64,6 +66,10 @@ pub struct SnapshotDescription {
     pub files: u64,
     /// Generation of the application.
     pub application: u64,
+    /// No write in it is of a later time, in microseconds since 1970.
+    until: u64,
+    /// Number of the first generation of the tail whose writes are not in it.
+    first_log: u64,
     /// Checksums of the copied files by path, in hexadecimal. Segments have checksums of their own.
     checksums: BTreeMap<String, String>,
 }
@@ -86,6 +92,8 @@ pub struct SnapshotSpace {
     pub snapshots: u64,
     /// Bytes of files that only snapshots have: deleting all snapshots frees them.
     pub held_bytes: u64,
+    /// Bytes of kept logs.
+    pub log_bytes: u64,
 }
 
 /// Changes of the snapshots of a store.
@@ -179,9 +187,14 @@ impl Store {
     /// # Errors
     /// The directory of the snapshots cannot be listed.
     pub fn snapshots(&self) -> Result<Vec<StoredSnapshot>, Error> {
-        let mut all = listed(&self.shared().options)?;
+        let mut all = self.listed_snapshots()?;
         all.sort_by(|one, other| time_of(one).cmp(&time_of(other)).then_with(|| one.name.cmp(&other.name)));
         Ok(all)
+    }
+
+    fn listed_snapshots(&self) -> Result<Vec<StoredSnapshot>, Error> {
+        let options = &self.shared().options;
+        listed(&*options.disk, &options.data_dir)
     }
 
     /// Returns a snapshot by its name; `None` if there is none.
@@ -189,7 +202,7 @@ impl Store {
     /// # Errors
     /// As [`Store::snapshots`].
     pub fn snapshot(&self, name: &SnapshotName) -> Result<Option<StoredSnapshot>, Error> {
-        Ok(listed(&self.shared().options)?.into_iter().find(|snapshot| snapshot.name == *name))
+        Ok(self.listed_snapshots()?.into_iter().find(|snapshot| snapshot.name == *name))
     }
 
     /// Directory of a snapshot of this name.
@@ -217,8 +230,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Names of the snapshots that have versions of a group, and of those that cannot be read. Costs a look at
-    /// the directory of each of their files, once for those that they share.
+    /// Names of the snapshots that have versions of a group, and of those that cannot be read. Costs a look
+    /// at the directory of each of their files, once for those that they share.
     ///
     /// # Errors
     /// As [`Store::snapshots`].
@@ -251,9 +264,9 @@ fn path_of(options: &StoreOptions, name: &SnapshotName) -> PathBuf {
 }
 
 /// Directories with the names of snapshots, whole or not.
-fn directories(options: &StoreOptions) -> Result<Vec<(SnapshotName, PathBuf)>, Error> {
-    let root = options.data_dir.join(DIRECTORY);
-    let paths = match options.disk.list(&root) {
+fn directories(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<(SnapshotName, PathBuf)>, Error> {
+    let root = data_dir.join(DIRECTORY);
+    let paths = match disk.list(&root) {
         Ok(paths) => paths,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("list the snapshots", &error)),
@@ -265,8 +278,8 @@ fn directories(options: &StoreOptions) -> Result<Vec<(SnapshotName, PathBuf)>, E
     Ok(paths.into_iter().filter_map(named).collect())
 }
 
-fn listed(options: &StoreOptions) -> Result<Vec<StoredSnapshot>, Error> {
-    let whole = directories(options)?.into_iter().filter(|(_, path)| path.join(DESCRIPTION).exists());
+fn listed(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<StoredSnapshot>, Error> {
+    let whole = directories(disk, data_dir)?.into_iter().filter(|(_, path)| path.join(DESCRIPTION).exists());
     let read = |(name, path): (SnapshotName, PathBuf)| {
         let description = SnapshotDescription::read(&path).map_err(|error| error.to_string());
         StoredSnapshot { name, path, description }
@@ -274,20 +287,22 @@ fn listed(options: &StoreOptions) -> Result<Vec<StoredSnapshot>, Error> {
     Ok(whole.map(read).collect())
 }
 
-/// Deletes directories of snapshots that a crash left half made, or half deleted.
+/// Deletes directories of snapshots that a crash left half made, or half deleted, and kept logs beyond their
+/// bounds.
 pub(crate) fn sweep(options: &StoreOptions) -> Result<(), Error> {
-    for (name, path) in directories(options)? {
+    for (name, path) in directories(&*options.disk, &options.data_dir)? {
         if !path.join(DESCRIPTION).exists() {
             tracing::warn!(%name, "a snapshot that a crash left unfinished is deleted");
             let failed = |error: io::Error| Error::io(&format!("delete {}", path.display()), &error);
             fs::remove_dir_all(&path).map_err(failed)?;
         }
     }
-    Ok(())
+    let failed = |error: io::Error| Error::io("delete kept logs", &error);
+    logs::tidy(options).map_err(failed)
 }
 
-/// Returns true if a segment of a snapshot has versions of a group. `known` has the answers for files by their
-/// inodes.
+/// Returns true if a segment of a snapshot has versions of a group. `known` has the answers for files by
+/// their inodes.
 fn has_group(snapshot: &Path, group: &DocumentGroup, known: &mut BTreeMap<u64, bool>) -> Result<bool, Error> {
     let failed = |error: io::Error| Error::io(&format!("list the snapshot {}", snapshot.display()), &error);
     for path in RealDisk.list(&snapshot.join("segments")).map_err(failed)? {
@@ -310,7 +325,7 @@ fn has_group(snapshot: &Path, group: &DocumentGroup, known: &mut BTreeMap<u64, b
 
 /// Measures files that lie in snapshots alone, each once. What cannot be read counts as nothing.
 fn measure(options: &StoreOptions) -> SnapshotSpace {
-    let snapshots = listed(options).unwrap_or_default();
+    let snapshots = listed(&*options.disk, &options.data_dir).unwrap_or_default();
     let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
     let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
     let mut counted: BTreeSet<u64> = match snapshots.is_empty() {
@@ -328,5 +343,6 @@ fn measure(options: &StoreOptions) -> SnapshotSpace {
             }
         }
     }
-    SnapshotSpace { snapshots: snapshots.len() as u64, held_bytes }
+    let log_bytes = logs::bytes(&options.data_dir);
+    SnapshotSpace { snapshots: snapshots.len() as u64, held_bytes, log_bytes }
 }

@@ -41,9 +41,9 @@ pub struct SnapshotAttachment {
 }
 
 impl Store {
-    /// Makes a snapshot of a time, which has passed. It has every write that was acknowledged before the call,
-    /// and of later ones those up to some instant during it. `attach` returns the generation of the application, and files that are
-    /// copied beside the documents, as they are after that instant.
+    /// Makes a snapshot of a time, which has passed. It has every write that was acknowledged before the
+    /// call, and of later ones those up to some instant during it. `attach` returns the generation of the
+    /// application, and files that are copied beside the documents, as they are after that instant.
     ///
     /// # Errors
     /// There is a snapshot of this name; a segment is damaged; the tail cannot be sealed; the file system has
@@ -114,6 +114,8 @@ impl Store {
             bytes: new.bytes + state.segment_bytes(),
             files: state.segment_numbers().len() as u64,
             application,
+            until: clock,
+            first_log: state.generations.last().map_or(0, |oldest| oldest.number),
             checksums: new.checksums.clone(),
         };
         new.describe(&description)?;

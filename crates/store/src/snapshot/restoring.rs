@@ -9,10 +9,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use millrace_document::Timestamp;
 use millrace_env::{Disk, RealDisk};
 use millrace_segment::{SegmentCache, SegmentFile};
 
-use super::{CACHE_BYTES, SnapshotDescription, checksum};
+use super::replaying::LogsAfter;
+use super::{CACHE_BYTES, SnapshotDescription, SnapshotName, checksum, listed, time_of};
 use crate::Error;
 use crate::state::manifest::Manifest;
 
@@ -26,9 +28,45 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// `from` is not a snapshot, or a file of it is damaged or missing; `to` has files already; a file cannot be
 /// written. What was made is deleted again.
 pub fn restore_snapshot(from: &Path, to: &Path) -> Result<SnapshotDescription, Error> {
+    restore(from, to, None)
+}
+
+/// Makes a data directory with the documents of a point in time: those of the latest snapshot before it, or
+/// of the one of this name, with the writes of kept logs until then. The application is that of the snapshot.
+///
+/// # Errors
+/// As [`restore_snapshot`]; there is no snapshot before that time; the logs after it are not kept any more;
+/// the data directory has replicas of a cluster, whose documents also come without a log.
+pub fn restore_point(
+    data_dir: &Path,
+    name: Option<&SnapshotName>,
+    to: &Path,
+    until: Timestamp,
+) -> Result<SnapshotDescription, Error> {
+    let mut snapshots = listed(&RealDisk, data_dir)?;
+    snapshots.retain(|snapshot| {
+        let description = snapshot.description.as_ref();
+        description.is_ok_and(|of| of.until <= until.0) && name.is_none_or(|name| *name == snapshot.name)
+    });
+    let latest = snapshots.iter().max_by_key(|snapshot| time_of(snapshot));
+    let Some(snapshot) = latest else {
+        let reason =
+            "it has no such snapshot of a time before; `millrace snapshot list` shows the times".to_owned();
+        return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
+    };
+    let description = SnapshotDescription::read(&snapshot.path)?;
+    let logs = LogsAfter::of(data_dir, description.first_log)?;
+    restore(&snapshot.path, to, Some((&logs, until)))
+}
+
+fn restore(
+    from: &Path,
+    to: &Path,
+    point: Option<(&LogsAfter, Timestamp)>,
+) -> Result<SnapshotDescription, Error> {
     let description = SnapshotDescription::read(from)?;
     check_empty(to)?;
-    let restoration = SnapshotRestoration { from, to, description: &description };
+    let restoration = DirectoryRestoration { from, to, description: &description, point };
     let restored = restoration.run();
     if restored.is_err() {
         restoration.undo();
@@ -59,13 +97,15 @@ fn check_empty(to: &Path) -> Result<(), Error> {
     }
 }
 
-struct SnapshotRestoration<'a> {
+struct DirectoryRestoration<'a> {
     from: &'a Path,
     to: &'a Path,
     description: &'a SnapshotDescription,
+    /// Logs that are replayed, and until when.
+    point: Option<(&'a LogsAfter, Timestamp)>,
 }
 
-impl SnapshotRestoration<'_> {
+impl DirectoryRestoration<'_> {
     fn failed(&self, error: &io::Error) -> Error {
         Error::io(&format!("restore into {}", self.to.display()), error)
     }
@@ -85,12 +125,11 @@ impl SnapshotRestoration<'_> {
                 false => self.write(path, &bytes)?,
             }
         }
-        let manifest = manifest.ok_or_else(|| self.damaged("snapshot.json", "it names no manifest"))?;
-        let mut numbers: Vec<u64> = Manifest::read(&RealDisk, self.from)?
-            .map(|manifest| {
-                manifest.buckets.iter().flat_map(|(_, segments)| segments).map(|of| of.number).collect()
-            })
-            .unwrap_or_default();
+        let mut manifest = manifest.ok_or_else(|| self.damaged("snapshot.json", "it names no manifest"))?;
+        let decoded = Manifest::read(&RealDisk, self.from)?;
+        let mut decoded = decoded.ok_or_else(|| self.damaged(Manifest::NAME, "the file is not there"))?;
+        let named = decoded.buckets.iter().flat_map(|(_, segments)| segments);
+        let mut numbers: Vec<u64> = named.map(|segment| segment.number).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let cache = Arc::new(SegmentCache::new(CACHE_BYTES));
@@ -115,6 +154,17 @@ impl SnapshotRestoration<'_> {
             })?;
         }
         RealDisk.sync_directory(&segments).map_err(|error| self.failed(&error))?;
+        if let Some((logs, until)) = self.point {
+            if !decoded.replicas.is_empty() {
+                let reason = "it is of a node of a cluster, whose documents also come as files, without a log; restore \
+                              the snapshot without a time";
+                return Err(Error::DataDirectory { path: self.from.to_owned(), reason: reason.to_owned() });
+            }
+            decoded.generations = logs.replay(self.to, until)?;
+            let next = decoded.generations.iter().max().map_or(0, |number| number + 1);
+            decoded.next_number = decoded.next_number.max(next);
+            manifest = decoded.encode();
+        }
         self.write(Manifest::NAME, &manifest)?;
         RealDisk.sync_directory(self.to).map_err(|error| self.failed(&error))
     }

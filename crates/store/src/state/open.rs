@@ -12,13 +12,14 @@ use millrace_env::{Disk, RealDisk};
 use millrace_segment::SegmentCache;
 
 use crate::shared::{open_segment, segment_path, sync_generation, tail_path};
+use crate::snapshot::{self, logs};
 use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::Manifest;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoreState, StoredBucket, TailGeneration};
 use crate::tail::{RowKey, TailFactory, marks_of};
 use crate::write::timestamps::TimestampSource;
-use crate::{Error, StoreOptions, snapshot};
+use crate::{Error, StoreOptions};
 
 /// Result of opening a data directory.
 pub(crate) struct OpenedStore {
@@ -78,10 +79,10 @@ pub(crate) fn open(
     }
     let within = options.erase_within;
     let erasures = ErasureLedger::open(disk, &options.data_dir, &marks, within, next_number)?;
-    let buckets = manifest
     for generation in generations.iter().filter(|generation| erasures.may_be_late(generation.oldest())) {
         reopen_late(generation, &erasures, options.clock.now_us(), next_number)?;
     }
+    let buckets = manifest
         .buckets
         .into_iter()
         .map(|(id, segments)| {
@@ -143,17 +144,16 @@ fn delete_leftovers(
     let kept: Vec<_> = manifest.generations.iter().map(|number| tail_path(options, *number)).collect();
     for path in disk.list(&options.data_dir.join("tail")).map_err(failed)? {
         if !kept.contains(&path) {
+            // It may have been sealed just before.
+            if let Err(error) = logs::keep(options, &path, options.clock.now_us()) {
+                tracing::warn!(%error, "the log of a sealed tail is not kept, nor those before it");
+            }
             tails.delete(&path)?;
         }
     }
     Ok(())
 }
 
-/// Counts a generation's rows, and notes their timestamps.
-fn count_rows(generation: &TailGeneration) -> Result<u64, Error> {
-    let (mut rows, mut bytes) = (0, 0);
-    generation.tail.snapshot().range(&[], None, &mut |key, value| {
-        rows += 1;
 /// Begins erasures again that are finished, and whose groups have older versions than the drop in a
 /// generation: they came from another replica, and a crash came before the ledger was saved.
 fn reopen_late(
@@ -174,6 +174,11 @@ fn reopen_late(
     Ok(())
 }
 
+/// Counts a generation's rows, and notes their timestamps.
+fn count_rows(generation: &TailGeneration) -> Result<u64, Error> {
+    let (mut rows, mut bytes) = (0, 0);
+    generation.tail.snapshot().range(&[], None, &mut |key, value| {
+        rows += 1;
         bytes += (key.len() + value.len()) as u64;
         let timestamp = RowKey::parse(key)?.timestamp.0;
         generation.expect(timestamp, timestamp);

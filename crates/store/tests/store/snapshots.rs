@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use millrace_document::DocumentGroup;
+use millrace_document::{DocumentGroup, Timestamp};
 use millrace_env::{Disk, DiskFault, DiskOperation, FaultyDisk, ObservedDisk, PowerLossDisk, RealDisk};
 use millrace_store::{
     Error, SnapshotAttachment, SnapshotDescription, SnapshotName, Store, StoreOptions, StoreVisit,
-    restore_snapshot,
+    restore_point, restore_snapshot,
 };
 use parking_lot::Mutex;
 
@@ -143,7 +144,7 @@ fn snapshots_name_the_groups_and_the_bytes_that_only_they_have() {
     store.maintain().expect("merged");
     remove(&store, "id:n:mail:g=ann:1");
     store.drop_group(None, &group("bob")).expect("dropped");
-    store.erase_within(&group("bob"), std::time::Duration::ZERO).expect("noted");
+    store.erase_within(&group("bob"), Duration::ZERO).expect("noted");
     store.seal().expect("sealed");
     store.maintain().expect("merged");
     assert!(store.delete_snapshot(&name("one")).expect("deleted"));
@@ -180,7 +181,7 @@ fn a_snapshot_of_a_store_in_use_has_no_gap() {
             }
         });
         for round in 0..4 {
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
             let before = contents(&store).len();
             let of_round = format!("round{round}");
             create(&store, &of_round).expect("made");
@@ -196,8 +197,8 @@ fn a_snapshot_of_a_store_in_use_has_no_gap() {
     });
 }
 
-/// Before each operation on files of a snapshot that is made and deleted, what a kill and what a loss of power
-/// leave is kept. In each of them a start finds the whole snapshot or none, and the documents.
+/// Before each operation on files of a snapshot that is made and deleted, what a kill and what a loss of
+/// power leave is kept. In each of them a start finds the whole snapshot or none, and the documents.
 #[test]
 fn a_crash_leaves_a_whole_snapshot_or_none() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -214,12 +215,14 @@ fn a_crash_leaves_a_whole_snapshot_or_none() {
             if recording.load(Ordering::SeqCst) {
                 let mut images = images.lock();
                 let at = images.len();
-                let killed = copies.join(format!("{at}-killed"));
-                copy_all(&root, &killed);
-                images.push((format!("killed before {operation:?} {}", path.display()), killed));
-                let powerless = copies.join(format!("{at}-powerless"));
-                forgetful.lose_power(&powerless)?;
-                images.push((format!("powerless before {operation:?} {}", path.display()), powerless));
+                let image = copies.join(at.to_string());
+                // Each costs a start, so they take turns.
+                let loss = if at.is_multiple_of(2) { "killed" } else { "without power" };
+                match at.is_multiple_of(2) {
+                    true => copy_all(&root, &image),
+                    false => forgetful.lose_power(&image)?,
+                }
+                images.push((format!("{loss} before {operation:?} {}", path.display()), image));
             }
             Ok(())
         }
@@ -337,4 +340,107 @@ fn a_snapshot_that_cannot_be_made_leaves_nothing() {
     let store = open(options(directory.path()));
     let refused = create(&store, "second").expect_err("damaged");
     assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+}
+
+/// Documents of a directory that is restored to a time, by name and number.
+fn at(live: &Path, time: Timestamp) -> Result<BTreeMap<String, i64>, Error> {
+    let target = tempfile::tempdir().expect("a directory");
+    restore_point(live, None, target.path(), time)?;
+    let store = open(options(target.path()));
+    let found = contents(&store);
+    // It is a store like any other.
+    put(&store, "id:n:mail:g=new:1", "words", 1);
+    store.seal().expect("sealed");
+    assert_eq!(contents(&store).len(), found.len() + 1);
+    store.close();
+    let report = millrace_store::check(target.path()).expect("checked");
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    Ok(found)
+}
+
+/// After each step of puts, removals, drops, seals and restarts, the time and the contents are noted. Each
+/// noted time is restored from the snapshot before it and the logs after.
+#[test]
+fn a_point_in_time_is_restored_from_kept_logs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let live = directory.path().join("live");
+    let keeping =
+        || StoreOptions { keep_logs: Duration::from_secs(3600), maintenance: true, ..options(&live) };
+    let mut store = open(keeping());
+    let mut noted: Vec<(Timestamp, BTreeMap<String, i64>)> = Vec::new();
+    put(&store, "id:n:mail:g=user0:0", "words", 0);
+    let before = store.next_timestamp();
+    store.create_snapshot(&name("first"), store.next_timestamp(), attached).expect("made");
+    for step in 0..60_i64 {
+        let id = format!("id:n:mail:g=user{}:{}", step % 5, step % 17);
+        match step % 10 {
+            3 => drop(remove(&store, &id)),
+            5 => store.seal().expect("sealed"),
+            7 => store.drop_group(None, &group(&format!("user{}", step % 5))).expect("dropped"),
+            9 if step == 29 => drop(create(&store, "second").expect("made")),
+            9 => {
+                store.close();
+                store = open(keeping());
+            }
+            _ => drop(put(&store, &id, &"words ".repeat(20), step)),
+        }
+        noted.push((store.next_timestamp(), contents(&store)));
+    }
+    let refused = at(&live, before).expect_err("there is no snapshot before").to_string();
+    assert!(refused.contains("it has no such snapshot of a time before"), "{refused}");
+    // Each costs a start, so only some are looked at.
+    for (time, expected) in noted.iter().step_by(9) {
+        let found = at(&live, *time).unwrap_or_else(|error| panic!("{time:?}: {error}"));
+        assert_eq!(found, *expected, "{time:?}");
+    }
+    // From the first snapshot on, over the second.
+    let (time, expected) = noted.last().expect("there are some");
+    let target = directory.path().join("restored");
+    restore_point(&live, Some(&name("first")), &target, *time).expect("restored");
+    assert_eq!(contents(&open(options(&target))), *expected);
+    // Once logs are not kept, those of before are of no use.
+    store.seal().expect("sealed");
+    store.close();
+    drop(open(options(&live)));
+    let refused = at(&live, *time).expect_err("the logs are gone").to_string();
+    assert!(refused.contains("the logs of writes after the snapshot are not there"), "{refused}");
+}
+
+#[test]
+fn kept_logs_are_bounded_and_go_with_erased_groups() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let few = StoreOptions {
+        keep_logs: Duration::from_secs(3600),
+        keep_logs_bytes: 40 << 10,
+        maintenance: true,
+        ..options(directory.path())
+    };
+    let store = open(few);
+    let logs = || files(&directory.path().join("snapshots/.logs"));
+    for round in 0..6 {
+        put(
+            &store,
+            &format!("id:n:mail:g=ann:{round}"),
+            &format!("{round} of ten thousand ").repeat(450),
+            round,
+        );
+        store.seal().expect("sealed");
+        let bytes: u64 = logs().iter().map(|path| path.metadata().expect("a file").len()).sum();
+        assert!(bytes <= 40 << 10, "{:?}", logs());
+    }
+    assert!(!logs().is_empty() && logs().len() < 6, "{:?}", logs());
+    assert!(store.snapshot_space().log_bytes > 0);
+    store.drop_group(None, &group("ann")).expect("dropped");
+    store.erase_within(&group("ann"), Duration::ZERO).expect("noted");
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while store.pending_erasures() != (0, 0) {
+        assert!(std::time::Instant::now() < deadline, "{:?}", store.erasure(&group("ann")));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let has_text = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes.windows(15).any(|window| window == b"of ten thousand")
+    };
+    let left: Vec<PathBuf> = files(directory.path()).into_iter().filter(has_text).collect();
+    assert_eq!(left, Vec::<PathBuf>::new());
 }
