@@ -135,7 +135,7 @@ impl Node {
     }
 
     fn open_group(&self, name: &SnapshotName, group: &DocumentGroup) -> Result<Arc<SnapshotReader>, Error> {
-        let missing = || Error::NotFound(format!("there is no snapshot '{name}' on this node"));
+        let missing = || Error::NotFound(format!("the snapshot '{name}' does not exist on this node"));
         let snapshot = self.store().snapshot(name)?.ok_or_else(missing)?;
         let deployment = self.deployments().current()?;
         let generation = deployment.generation;

@@ -160,7 +160,7 @@ fn a_group_of_a_snapshot_is_restored_while_the_server_serves() {
     ran(server.millrace(&["snapshot", "restore", "first", "--group", "carl"]));
     assert_eq!(server.get("/document/v1/n/note/group/carl/1").0, 404);
     let error = refused(server.millrace(&["snapshot", "restore", "second", "--group", "ann"]));
-    assert!(error.contains("there is no snapshot 'second'"), "{error}");
+    assert!(error.contains("the snapshot 'second' does not exist"), "{error}");
     let (status, answer) = server.call(Method::POST, "/group/v1/ann/export?snapshot=first&type=note", "");
     assert_eq!(status, 400, "{answer}");
 }
@@ -186,9 +186,9 @@ fn a_group_of_a_snapshot_is_for_administrators() {
         server.send(&server.url(), HttpProtocol::Http1, request).status.as_u16()
     };
     for path in ["/group/v1/ann/export?snapshot=first", "/group/v1/ann/restore?snapshot=first"] {
-        assert_eq!((as_caller(&own, path), as_caller(&whole, path)), (403, 200), "{path}");
+        assert_eq!((as_caller(own, path), as_caller(whole, path)), (403, 200), "{path}");
     }
-    assert_eq!(as_caller(&own, "/group/v1/ann/export"), 200);
+    assert_eq!(as_caller(own, "/group/v1/ann/export"), 200);
 }
 
 #[test]

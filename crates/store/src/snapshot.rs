@@ -75,14 +75,14 @@ pub struct SnapshotDescription {
 }
 
 /// A snapshot of a data directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct StoredSnapshot {
     /// Name of its directory.
     pub name: SnapshotName,
     /// Its directory.
     pub path: PathBuf,
     /// Its description, or why that cannot be read.
-    pub description: Result<SnapshotDescription, String>,
+    pub description: Result<SnapshotDescription, Error>,
 }
 
 /// Space of all snapshots of a data directory.
@@ -281,7 +281,7 @@ fn directories(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<(SnapshotName, Pa
 fn listed(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<StoredSnapshot>, Error> {
     let whole = directories(disk, data_dir)?.into_iter().filter(|(_, path)| path.join(DESCRIPTION).exists());
     let read = |(name, path): (SnapshotName, PathBuf)| {
-        let description = SnapshotDescription::read(&path).map_err(|error| error.to_string());
+        let description = SnapshotDescription::read(&path);
         StoredSnapshot { name, path, description }
     };
     Ok(whole.map(read).collect())

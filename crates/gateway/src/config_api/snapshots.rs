@@ -70,7 +70,7 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
 }
 
 fn missing(name: &SnapshotName) -> Error {
-    Error::NotFound(format!("there is no snapshot '{name}'; GET {PATH}/ lists those that there are"))
+    Error::NotFound(format!("the snapshot '{name}' does not exist; GET {PATH}/ lists those that do"))
 }
 
 /// Answers of all nodes of a cluster, or of the server that runs alone.
@@ -107,9 +107,9 @@ fn figures_of(figures: &SnapshotFigures) -> Map<String, Value> {
 
 /// A snapshot of one node.
 fn value_of(snapshot: &ListedSnapshot) -> Map<String, Value> {
-    let mut value = match &snapshot.figures {
-        Ok(figures) => figures_of(figures),
-        Err(reason) => Map::from_iter([("reason".to_owned(), json!(reason))]),
+    let mut value = match &snapshot.fault {
+        None => figures_of(&snapshot.figures),
+        Some(reason) => Map::from_iter([("reason".to_owned(), json!(reason))]),
     };
     value.insert("path".to_owned(), json!(snapshot.path));
     value
@@ -147,7 +147,7 @@ fn list(answers: SnapshotAnswers) -> Value {
     let mut all: Vec<(u64, Value)> = Vec::new();
     for (name, of_nodes) in &by_name {
         let mut sum = SnapshotFigures::default();
-        for figures in of_nodes.iter().filter_map(|(_, snapshot)| snapshot.figures.as_ref().ok()) {
+        for figures in of_nodes.iter().map(|(_, snapshot)| &snapshot.figures) {
             sum.time = sum.time.max(figures.time);
             sum.application = sum.application.max(figures.application);
             sum.documents += figures.documents;
@@ -202,7 +202,7 @@ fn created(answers: SnapshotAnswers) -> Result<Response, Error> {
         );
     };
     let mut value = Map::new();
-    value.extend(first.figures.as_ref().ok().map(|figures| ("time".to_owned(), json!(figures.time))));
+    value.insert("time".to_owned(), json!(first.figures.time));
     let shown = made.iter().map(|(listed, snapshot)| named(&listed.name, value_of(snapshot)));
     value.insert("nodes".to_owned(), shown.collect());
     value.insert("complete".to_owned(), json!(failed.is_empty()));

@@ -45,8 +45,7 @@ pub(super) enum SnapshotAnswerMessage {
 pub(super) struct SnapshotMessage {
     name: String,
     path: String,
-    /// Reason why the figures cannot be read.
-    reason: Option<String>,
+    fault: Option<String>,
     time: u64,
     documents: u64,
     bytes: u64,
@@ -93,17 +92,15 @@ impl SnapshotQuestionMessage {
 }
 
 impl SnapshotMessage {
-    fn of(ListedSnapshot { name, path, figures }: ListedSnapshot) -> Self {
-        let reason = figures.as_ref().err().cloned();
-        let SnapshotFigures { time, documents, bytes, files, application } = figures.unwrap_or_default();
-        SnapshotMessage { name: name.to_string(), path, reason, time, documents, bytes, files, application }
+    fn of(ListedSnapshot { name, path, figures, fault }: ListedSnapshot) -> Self {
+        let SnapshotFigures { time, documents, bytes, files, application } = figures;
+        SnapshotMessage { name: name.to_string(), path, fault, time, documents, bytes, files, application }
     }
 
     fn listed(self) -> Result<ListedSnapshot, Error> {
-        let SnapshotMessage { name, path, reason, time, documents, bytes, files, application } = self;
+        let SnapshotMessage { name, path, fault, time, documents, bytes, files, application } = self;
         let figures = SnapshotFigures { time, documents, bytes, files, application };
-        let figures = reason.map_or(Ok(figures), Err);
-        Ok(ListedSnapshot { name: SnapshotName::parse(&name)?, path, figures })
+        Ok(ListedSnapshot { name: SnapshotName::parse(&name)?, path, figures, fault })
     }
 }
 
@@ -224,30 +221,29 @@ mod tests {
             assert_eq!(message.question().unwrap(), question);
         }
         let figures = SnapshotFigures { time: 1, documents: 2, bytes: 3, files: 4, application: 5 };
-        let listed = |figures| ListedSnapshot { name: name(), path: "p".to_owned(), figures };
+        let listed = |figures, fault| ListedSnapshot { name: name(), path: "p".to_owned(), figures, fault };
         let space = SnapshotSpace { snapshots: 1, held_bytes: 6, log_bytes: 8 };
         let version =
             SnapshotVersion { id: "i".to_owned(), timestamp: Timestamp(9), fields: Some("{}".to_owned()) };
         let page = SnapshotVersionPage { versions: vec![version], next: Some("n".to_owned()) };
         for (answer, kept) in [
             (
-                SnapshotAnswer::Listed(vec![listed(Err("r".to_owned()))], space),
+                SnapshotAnswer::Listed(vec![listed(SnapshotFigures::default(), Some("r".to_owned()))], space),
                 [
                     concat!(
-                        "a1666c6973746564a369736e617073686f747381a8646e616d656173647061746861706672656173",
-                        "6f6e61726474696d650069646f63756d656e747300656279746573006566696c6573006b6170706c",
-                        "69636174696f6e006a68656c645f627974657306",
-                        "696c6f675f627974657308"
+                        "a1666c6973746564a369736e617073686f747381a8646e616d65617364706174686170656661756c",
+                        "7461726474696d650069646f63756d656e747300656279746573006566696c6573006b6170706c69",
+                        "636174696f6e006a68656c645f627974657306696c6f675f627974657308"
                     ),
                     "00010173017001017200000000000608",
                 ],
             ),
             (
-                SnapshotAnswer::Created(listed(Ok(figures))),
+                SnapshotAnswer::Created(listed(figures, None)),
                 [
                     concat!(
-                        "a16763726561746564a8646e616d6561736470617468617066726561736f6ef66474696d65016964",
-                        "6f63756d656e747302656279746573036566696c6573046b6170706c69636174696f6e05"
+                        "a16763726561746564a8646e616d65617364706174686170656661756c74f66474696d650169646f",
+                        "63756d656e747302656279746573036566696c6573046b6170706c69636174696f6e05"
                     ),
                     "0101730170000102030405",
                 ],

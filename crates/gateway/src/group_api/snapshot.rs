@@ -97,7 +97,7 @@ async fn sources(call: &GroupCall, group: &DocumentGroup, all: bool) -> Result<V
     call.caller.permit(WantedGroups::These(std::slice::from_ref(group)))?;
     let name = wanted(call)?;
     let missing =
-        || Error::NotFound(format!("there is no snapshot '{name}'; millrace snapshot list shows all"));
+        || Error::NotFound(format!("the snapshot '{name}' does not exist; millrace snapshot list shows all"));
     let node = call.node.node();
     let Some(cluster) = call.node.cluster().view()? else {
         let there = node.store().snapshot(&name)?;

@@ -54,8 +54,10 @@ pub struct ListedSnapshot {
     pub name: SnapshotName,
     /// Directory on the node.
     pub path: String,
-    /// Figures, or why they cannot be read.
-    pub figures: Result<SnapshotFigures, String>,
+    /// Figures; zeros if they cannot be read.
+    pub figures: SnapshotFigures,
+    /// Reason why they cannot be read.
+    pub fault: Option<String>,
 }
 
 /// Figures of a snapshot of a node.
@@ -113,15 +115,16 @@ pub async fn own_snapshots(node: &Arc<Node>, question: SnapshotQuestion) -> Resu
                 let listed = snapshots.into_iter().map(|snapshot| ListedSnapshot {
                     name: snapshot.name,
                     path: snapshot.path.display().to_string(),
-                    figures: snapshot.description.as_ref().map(SnapshotFigures::from).map_err(Clone::clone),
+                    figures: snapshot.description.as_ref().map(SnapshotFigures::from).unwrap_or_default(),
+                    fault: snapshot.description.err().map(|error| error.to_string()),
                 });
                 SnapshotAnswer::Listed(listed.collect(), space)
             }
             SnapshotQuestion::Create(name, time) => {
                 let description = node.create_snapshot(&name, time)?;
                 let path = node.store().snapshot_path(&name).display().to_string();
-                let figures = Ok(SnapshotFigures::from(&description));
-                SnapshotAnswer::Created(ListedSnapshot { name, path, figures })
+                let figures = SnapshotFigures::from(&description);
+                SnapshotAnswer::Created(ListedSnapshot { name, path, figures, fault: None })
             }
             SnapshotQuestion::Delete(name) => SnapshotAnswer::Deleted(node.delete_snapshot(&name)?),
             SnapshotQuestion::Holding(group) => {

@@ -101,7 +101,7 @@ fn a_snapshot_is_the_store_of_one_instant() {
     store.maintain().expect("merged");
     assert_eq!(contents(&store), BTreeMap::new());
     let snapshot = store.snapshot(&name("first")).expect("listed").expect("it is there");
-    assert_eq!(snapshot.description, Ok(made.clone()));
+    assert_eq!(snapshot.description.ok(), Some(made.clone()));
     assert_eq!(restore_snapshot(&snapshot.path, &target).expect("restored"), made);
     let restored = open(options(&target));
     assert_eq!(contents(&restored), expected);
