@@ -10,6 +10,7 @@ mod deploy;
 mod indexes;
 mod reindexing;
 mod sessions;
+mod snapshots;
 mod upload;
 
 pub(crate) use sessions::UploadSessions;
@@ -42,6 +43,9 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/index/v1", axum::routing::any(indexes::handle))
         .route("/index/v1/{*path}", axum::routing::any(indexes::handle))
         .route("/index/v1/", axum::routing::any(indexes::handle))
+        .route("/snapshot/v1", axum::routing::any(snapshots::handle))
+        .route("/snapshot/v1/", axum::routing::any(snapshots::handle))
+        .route("/snapshot/v1/{name}", axum::routing::any(snapshots::handle))
         .merge(status_api::config_routes())
         .fallback(unknown)
         .with_state(node)

@@ -14,6 +14,7 @@ mod protocol_1;
 mod question;
 mod readers;
 mod share;
+mod snapshots;
 
 use millrace_cluster::ClusterVersion;
 use std::borrow::Cow;
@@ -32,12 +33,13 @@ use self::hop::{ask_others, others};
 pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
 pub(crate) use self::readers::{READERS_PATH, tell_readers};
 pub(crate) use self::share::answer_share;
+pub(crate) use self::snapshots::{SNAPSHOTS_PATH, tell_snapshots};
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
     self, AccessKind, BucketReaders, ErasureQuestion, ForwardAnswer, ForwardKind, ForwardableRequest,
     GroupSizesQuestion, IndexAnswer, IndexQuestion, NodeAnswer, NodeTransport, OpenedShare, ReadFence,
-    ReadersQuestion, RemoteNode, RouteSubject, RoutingDecision, ShareStart,
+    ReadersQuestion, RemoteNode, RouteSubject, RoutingDecision, ShareStart, SnapshotAnswer, SnapshotQuestion,
 };
 use millrace_store::{GroupErasure, StoredGroupPage};
 
@@ -120,6 +122,10 @@ impl NodeTransport for HttpTransport {
 
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer> {
         Box::pin(async move { indexes::ask(&self.0, &node, question).await })
+    }
+
+    fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer> {
+        Box::pin(async move { snapshots::ask(&self.0, &node, question).await })
     }
 
     fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare> {

@@ -6,13 +6,14 @@
 mod erasure;
 mod export;
 mod removal;
+mod snapshot;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use millrace_access::{CallerGroups, RequestCaller, WantedGroups};
 use millrace_document::DocumentGroup;
@@ -30,6 +31,9 @@ use crate::status::HttpError;
 /// Number of groups in a page, unless the request says otherwise; and the maximum.
 const PAGE: u64 = 100;
 const PAGE_MAX: u64 = 1000;
+
+/// Type of operations in lines.
+const LINES: &str = "application/jsonl";
 
 /// Default time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -161,7 +165,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     }
 }
 
-async fn answer(node: Arc<GatewayState>, request: Request) -> Result<Response, Error> {
+async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Response, Error> {
     let caller = caller_of(&request)?;
     let most = node.settings().limits.parameters_max;
     let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
@@ -185,10 +189,20 @@ async fn answer(node: Arc<GatewayState>, request: Request) -> Result<Response, E
         (GroupTarget::One(name), "DELETE") => delete(&call, group_of(name, &call.parameters)?).await,
         (GroupTarget::Export(name), "POST") => {
             let group = group_of(name, &call.parameters)?;
-            export::answer(call, &group).await
+            match call.parameters.get("snapshot").is_some() {
+                true => snapshot::export(&call, group).await,
+                false => export::answer(call, &group).await,
+            }
         }
         (GroupTarget::Restore(name), "POST") => {
-            let own = Arc::new(call.caller.within(group_of(name, &call.parameters)?)?);
+            let group = group_of(name, &call.parameters)?;
+            let own = Arc::new(call.caller.within(group.clone())?);
+            if call.parameters.get("snapshot").is_some() {
+                *request.body_mut() = snapshot::operations(&call, group).await?;
+                let headers = request.headers_mut();
+                headers.remove(CONTENT_ENCODING);
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
+            }
             restore(call.node, own, request).await
         }
         (target, _) => Err(Error::MethodNotAllowed { method: method.to_string(), allowed: target.methods() }),

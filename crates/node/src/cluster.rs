@@ -13,12 +13,14 @@
 //! [`ClusterView`] from the process that runs it.
 
 mod erasures;
+mod everyone;
 mod forward;
 mod group_sizes;
 mod indexes;
 mod placement;
 mod readers;
 mod route;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -36,6 +38,7 @@ use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
 
 pub use self::erasures::{ErasureQuestion, erasures_of_all, own_erasures};
+pub use self::everyone::{ListedAnswer, ListedNode};
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
     ReplicaCompleteness, ShareStart, ShareTalk,
@@ -43,13 +46,15 @@ pub use self::forward::{
 pub use self::group_sizes::{
     ClusterGroupSizes, GroupSizesQuestion, WantedSizes, group_sizes, group_sizes_alone, own_group_sizes,
 };
-pub use self::indexes::{
-    IndexAnswer, IndexName, IndexQuestion, ListedNode, NodeIndexState, indexes_of_all, own_indexes,
-};
+pub use self::indexes::{IndexAnswer, IndexName, IndexQuestion, NodeIndexState, indexes_of_all, own_indexes};
 pub use self::placement::NO_SUCH_BUCKET;
 pub use self::readers::{own_readers, readers_of_all};
 pub use self::route::{
     AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
+};
+pub use self::snapshots::{
+    ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion, SnapshotVersionPage,
+    own_snapshots, snapshots_at, snapshots_of_all,
 };
 pub use crate::metrics::MetricGauge;
 

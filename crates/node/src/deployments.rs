@@ -149,6 +149,12 @@ impl ActiveDeployment {
         self.removals().had_application
     }
 
+    /// Runs something while the active deployment does not change, in memory and on disk.
+    pub fn unchanged<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _change = self.change.lock();
+        run()
+    }
+
     /// Applies `drop` to every removal of `dropped` that the store has not applied, and records that durably.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ mod recent;
 pub mod reindexing;
 pub mod search;
 mod settings;
+mod snapshots;
 mod upkeep;
 pub mod work;
 

@@ -27,6 +27,7 @@ use crate::metrics::{DescribedHistogram, MetricGauge, NodeMetrics};
 use crate::models::{ModelOptions, NodeModels};
 use crate::pool::WorkPool;
 use crate::reindexing::{self, LocalReindexings};
+use crate::snapshots::SnapshotReading;
 use crate::upkeep::BackgroundThreads;
 use crate::{Error, Settings, StartError};
 
@@ -41,6 +42,7 @@ pub struct Node {
     pool: WorkPool,
     upkeep: BackgroundThreads,
     indexes: NodeIndexes,
+    snapshot_reading: SnapshotReading,
     /// Relation of the node to a cluster.
     member: OnceLock<Arc<dyn ClusterMember>>,
     cluster_view: OnceLock<Arc<dyn ClusterView>>,
@@ -78,6 +80,7 @@ impl Node {
         options.disk_reserve = settings.disk_reserve;
         options.deferred_sync = settings.deferred_sync;
         options.erase_within = settings.erase_within;
+        (options.keep_logs, options.keep_logs_bytes) = (settings.keep_logs, settings.keep_logs_bytes_max);
         options.segment_format = settings.segment_format;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
         let models = NodeModels::open(ModelOptions {
@@ -103,6 +106,7 @@ impl Node {
         let indexes = NodeIndexes::new(&settings.data_dir, &store);
         let node = Arc::new(Node {
             indexes,
+            snapshot_reading: SnapshotReading::default(),
             member: OnceLock::new(),
             cluster_view: OnceLock::new(),
             transport: OnceLock::new(),
@@ -227,6 +231,10 @@ impl Node {
     /// Code paths that requests take.
     pub fn paths(&self) -> ExecutionPaths {
         self.settings.paths()
+    }
+
+    pub(crate) fn snapshot_reading(&self) -> &SnapshotReading {
+        &self.snapshot_reading
     }
 
     pub(crate) fn space_watch(&self) -> &DiskSpaceMonitor {
@@ -447,6 +455,7 @@ impl Node {
     /// Gauges that are read when metrics are requested.
     pub fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
+        let snapshots = self.store.snapshot_space();
         let erasures = self.store.pending_erasures();
         let gauge = MetricGauge::new;
         let mut gauges = vec![
@@ -498,6 +507,13 @@ impl Node {
                 "Those of them that should have been erased by now",
                 erasures.1 as f64,
             ),
+            gauge("millrace.snapshots", "Snapshots of the data directory", snapshots.snapshots as f64),
+            gauge(
+                "millrace.snapshots.held_bytes",
+                "Bytes of files that only snapshots have",
+                snapshots.held_bytes as f64,
+            ),
+            gauge("millrace.snapshots.log_bytes", "Bytes of kept logs", snapshots.log_bytes as f64),
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
             gauge(

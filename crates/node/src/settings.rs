@@ -37,6 +37,10 @@ pub struct Settings {
     pub deferred_sync: Duration,
     /// Time after the deletion of a group within which its bytes leave the disk.
     pub erase_within: Duration,
+    /// Time for which logs are kept, for points in time between snapshots; zero: none is kept.
+    pub keep_logs: Duration,
+    /// Maximum bytes of kept logs.
+    pub keep_logs_bytes_max: u64,
     /// Format of new segments, until a cluster state names another: of a node of a cluster, the first.
     pub segment_format: SegmentFormat,
     /// Maximum number of segment files kept open; others are opened when they are read.
@@ -69,6 +73,8 @@ impl Settings {
             space_patience: Duration::from_secs(60),
             deferred_sync: Duration::from_millis(100),
             erase_within: Duration::from_secs(30 * 24 * 3600),
+            keep_logs: Duration::ZERO,
+            keep_logs_bytes_max: 16 << 30,
             segment_format: SegmentFormat::default(),
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),

@@ -3,6 +3,7 @@
 mod cluster;
 mod group;
 mod index;
+mod snapshot;
 mod table;
 mod token;
 mod topics;
@@ -17,6 +18,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 pub use self::cluster::{ClusterCommand, NodeChange, NodeCommand, WaitArguments};
 pub use self::group::{GroupArguments, GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup};
 pub use self::index::{IndexCommand, NamedIndex};
+pub use self::snapshot::{SnapshotCommand, SnapshotCreation, SnapshotRestoration};
 pub use self::table::{TableArguments, TableKind};
 pub use self::token::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::settings::ServeArguments;
@@ -318,6 +320,19 @@ Examples:
   millrace index verify by-message-id      # compare it with the documents"
     )]
     Index(IndexCommand),
+    /// Make, list, show, restore and delete snapshots.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  millrace snapshot create before-upgrade
+  millrace snapshot list
+  millrace snapshot restore before-upgrade --group me    # on the running server
+  millrace snapshot restore before-upgrade \\
+      --from /var/lib/millrace --data-dir /var/lib/restored
+  millrace snapshot delete before-upgrade"
+    )]
+    Snapshot(SnapshotCommand),
     /// Create, list and revoke API keys in a data directory. A running server uses the change within seconds.
     #[command(
         subcommand,

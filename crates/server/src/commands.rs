@@ -15,6 +15,7 @@ pub mod import;
 pub mod index;
 pub mod query;
 pub mod serve;
+pub mod snapshot;
 pub mod status;
 pub mod token;
 pub mod visit;

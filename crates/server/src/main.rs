@@ -54,6 +54,7 @@ fn run(cli: CommandLine, output: &CommandOutput) -> Result<ExitCode, Error> {
         MillraceCommand::Fields(patience) => wait(commands::fields::run(&node, &patience, output)),
         MillraceCommand::Node(command) => wait(commands::cluster::node(&node, &command, output)),
         MillraceCommand::Index(command) => wait(commands::index::run(&node, &command, output)),
+        MillraceCommand::Snapshot(command) => wait(commands::snapshot::run(&node, &command, output)),
         MillraceCommand::Groups(patience) => wait(commands::group::list(&node, &patience, output)),
         MillraceCommand::Group(command) => wait(commands::group::run(&node, &command, output)),
         MillraceCommand::Cluster(command) => wait(commands::cluster::cluster(&node, &command, output)),

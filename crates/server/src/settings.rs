@@ -192,6 +192,12 @@ pub struct ServeArguments {
     /// Seconds after the deletion of a group within which its bytes leave the disk [default: 2592000].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_ERASE_WITHIN_S")]
     pub erase_within_s: Option<u64>,
+    /// Seconds for which logs of writes are kept, for points in time between snapshots [default: 0, none].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_KEEP_LOGS_S")]
+    pub keep_logs_s: Option<u64>,
+    /// Bytes of such logs; beyond them the oldest are deleted [default: 16 GB].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_KEEP_LOGS_BYTES_MAX")]
+    pub keep_logs_bytes_max: Option<u64>,
     /// Threads for work [default: as many as cores].
     #[arg(long, env = "MILLRACE_THREADS")]
     pub threads: Option<usize>,
@@ -418,6 +424,8 @@ impl ServeArguments {
                 space_patience: defaults.node.space_patience,
                 deferred_sync: given.async_sync_ms.map_or(defaults.node.deferred_sync, Duration::from_millis),
                 erase_within: given.erase_within_s.map_or(defaults.node.erase_within, Duration::from_secs),
+                keep_logs: given.keep_logs_s.map_or(defaults.node.keep_logs, Duration::from_secs),
+                keep_logs_bytes_max: given.keep_logs_bytes_max.unwrap_or(defaults.node.keep_logs_bytes_max),
                 open_files_max: defaults.node.open_files_max,
                 segment_format: if given.cluster.is_some() {
                     SegmentFormat::Plain

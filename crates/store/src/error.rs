@@ -67,6 +67,31 @@ pub enum Error {
         /// The error and its remedy.
         reason: String,
     },
+    /// The text is not a name of a snapshot.
+    #[error(
+        "'{name}' does not name a snapshot: take 1 to 64 letters, digits, '-' and '_', the first a letter or a digit"
+    )]
+    SnapshotName {
+        /// The text.
+        name: String,
+    },
+    /// There is a snapshot of this name.
+    #[error("there is a snapshot '{name}' already; choose another name, or delete that one first")]
+    SnapshotExists {
+        /// The name.
+        name: String,
+    },
+    /// The file system of the data directory cannot give a file a second name.
+    #[error(
+        "{path}: the file system has no hard links, or no more of them ({reason}), and snapshots are made of them; move the \
+         data directory to one that has, such as ext4 or xfs, or copy the directory of a stopped node", path = path.display()
+    )]
+    NoHardLinks {
+        /// The directory of the snapshot.
+        path: PathBuf,
+        /// The error of the system.
+        reason: String,
+    },
     /// The document's id is too long for a key.
     #[error("document id of {length} bytes: ids are stored up to {limit} bytes; shorten it")]
     IdTooLong {

@@ -38,6 +38,7 @@ mod options;
 mod read;
 mod replica;
 mod shared;
+mod snapshot;
 mod state;
 mod status;
 mod store;
@@ -62,6 +63,10 @@ pub use read::sweep::SweptPage;
 pub use read::visit::{StoreVisit, ViewScope, VisitFilter, VisitPage, VisitedVersion};
 pub use replica::transfer::{ArrivedSegment, ExportParcel, ParcelBucket, SegmentImport};
 pub use replica::{StoredReplica, VersionKey, VersionPage};
+pub use snapshot::{
+    SnapshotAttachment, SnapshotDescription, SnapshotName, SnapshotReader, SnapshotSpace, StoredSnapshot,
+    restore_point, restore_snapshot,
+};
 pub use status::StoreStatus;
 pub use store::Store;
 pub use tail::journal::fuzz as fuzz_log;

@@ -39,6 +39,11 @@ pub struct StoreOptions {
     pub deferred_sync: Duration,
     /// Time after the drop of a group within which its bytes leave the disk. Default: 30 days.
     pub erase_within: Duration,
+    /// Time for which logs of sealed generations are kept, for points in time between snapshots; zero: none
+    /// is kept. Default: zero.
+    pub keep_logs: Duration,
+    /// Bytes of kept logs; beyond them the oldest are deleted. Default: 16 GB.
+    pub keep_logs_bytes: u64,
     /// Settings that can be changed later.
     pub tuning: StoreTuning,
     /// Format of new segments, which other nodes of a cluster must know; see
@@ -70,6 +75,8 @@ impl StoreOptions {
             queue_bytes: 64 << 20,
             deferred_sync: Duration::from_millis(100),
             erase_within: Duration::from_secs(30 * 24 * 3600),
+            keep_logs: Duration::ZERO,
+            keep_logs_bytes: 16 << 30,
             tuning: StoreTuning::default(),
             segment_format: SegmentFormat::default(),
             maintenance: true,

@@ -19,6 +19,7 @@ use crate::read::masks::MaskCache;
 use crate::read::recent::{RecentRowCache, WriteNumbers};
 use crate::read::settled::JoinedColumnCache;
 use crate::replica::counts::CountCache;
+use crate::snapshot::SnapshotShelf;
 use crate::state::StoreState;
 use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::{ManifestWriteError, RenameDurability};
@@ -53,6 +54,7 @@ pub(crate) struct StoreContext {
     pub rewrites: RewriteGate,
     pub erasures: ErasureLedger,
     pub erasure_partner: RwLock<Option<Arc<dyn ErasurePartner>>>,
+    pub snapshots: SnapshotShelf,
     /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
@@ -139,6 +141,7 @@ impl StoreContext {
             rewrites: RewriteGate::default(),
             erasures,
             erasure_partner: RwLock::default(),
+            snapshots: SnapshotShelf::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
@@ -333,6 +336,13 @@ impl StoreContext {
     pub fn settled_state(&self) -> (Arc<StoreState>, u64) {
         let _one_at_a_time = self.publishing.lock();
         (self.state(), self.timestamps.next().0)
+    }
+
+    /// Runs something with the state and a time as of [`StoreContext::settled_state`], while no other state
+    /// takes its place.
+    pub fn while_settled<T>(&self, run: impl FnOnce(Arc<StoreState>, u64) -> T) -> T {
+        let _one_at_a_time = self.publishing.lock();
+        run(self.state(), self.timestamps.next().0)
     }
 
     /// A number that no generation and no segment of this directory has or had.

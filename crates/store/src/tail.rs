@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::fjall::{FjallTails, copy_directory};
-pub(crate) use log_file::LogCut;
+pub(crate) use log_file::{LOG_NAME, LogCut, TailLogFile};
 pub(crate) use row::{
     KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, is_removal, row_key,
 };

@@ -54,6 +54,7 @@ const OWNED_CALLS: [OwnedCall; 5] = [
             "schema/src/application.rs",
             "store/src/check.rs",
             "store/src/shared.rs",
+            "store/src/snapshot",
             "store/src/state/",
             "store/src/tail/",
             "model/src/weights.rs",

@@ -7,8 +7,8 @@ use hyper::StatusCode;
 use millrace_access::{AccessRight, CallerGroups, WantedGroups};
 use millrace_document::DocumentGroup;
 use millrace_node::Error;
-use millrace_node::cluster::{self, ErasureQuestion};
-use millrace_store::GroupErasure;
+use millrace_node::cluster::{self, ErasureQuestion, SnapshotAnswer, SnapshotQuestion};
+use millrace_store::{GroupErasure, SnapshotName};
 use serde_json::{Map, Value, json};
 
 use super::{GroupCall, shown};
@@ -111,14 +111,48 @@ async fn ask(call: &GroupCall, question: &ErasureQuestion) -> Result<Vec<NodeEra
     Ok(answers.into_iter().map(of_node).collect())
 }
 
+/// Names of the snapshots that have something of a group, by the names of nodes (`None`: the node is alone).
+async fn snapshots(call: &GroupCall, group: &DocumentGroup) -> Result<Vec<(Option<String>, Value)>, Error> {
+    let question = SnapshotQuestion::Holding(group.clone());
+    let names = |answer: Result<SnapshotAnswer, Error>| match answer {
+        Ok(SnapshotAnswer::Holding(names)) => Some(names.iter().map(SnapshotName::as_str).collect()),
+        // A node of an earlier version has none.
+        _ => None,
+    };
+    let node = call.node.node();
+    let Some(cluster) = call.node.cluster().view()? else {
+        let answer = cluster::own_snapshots(node, question).await?;
+        return Ok(names(Ok(answer)).map(|names| (None, names)).into_iter().collect());
+    };
+    let answers = cluster::snapshots_of_all(node, cluster, &question, call.deadline).await?;
+    Ok(answers.into_iter().filter_map(|(listed, answer)| Some((Some(listed.name), names(answer)?))).collect())
+}
+
 /// Receipt of the erasure of a group, `None` if it was not deleted: of a cluster, a list of those of its
-/// nodes.
+/// nodes. It names the snapshots that have something of the group.
 pub(super) async fn of_group(call: &GroupCall, group: &DocumentGroup) -> Result<Option<Value>, Error> {
     let question = ErasureQuestion { group: Some(group.clone()), within: None };
+    let found = ask(call, &question).await?;
+    let has_some = |of: &NodeErasures| of.erasures.as_ref().is_ok_and(|erasures| !erasures.is_empty());
+    if !found.iter().any(has_some) {
+        // A server that is alone cannot tell; nodes that do not answer say nothing of a group that was not
+        // deleted on any other.
+        return found
+            .into_iter()
+            .find(|of| of.node.is_none())
+            .map_or(Ok(None), |of| of.erasures.map(|_| None));
+    }
+    let mut holding = snapshots(call, group).await?;
+    let mut holding_of = |node: Option<&str>| {
+        let at = holding.iter().position(|(known, _)| known.as_deref() == node)?;
+        Some(("snapshots".to_owned(), holding.swap_remove(at).1))
+    };
     let mut nodes = Vec::new();
-    for NodeErasures { node, erasures } in ask(call, &question).await? {
+    for NodeErasures { node, erasures } in found {
         let Some(node) = node else {
-            return Ok(erasures?.first().map(|erasure| Value::Object(receipt(erasure, true))));
+            let mut value = erasures?.first().map(|erasure| receipt(erasure, true)).unwrap_or_default();
+            value.extend(holding_of(None));
+            return Ok(Some(Value::Object(value)));
         };
         let mut value = Map::from_iter([("node".to_owned(), json!(node))]);
         match erasures {
@@ -128,11 +162,10 @@ pub(super) async fn of_group(call: &GroupCall, group: &DocumentGroup) -> Result<
             },
             Err(error) => drop(value.insert("error".to_owned(), json!(error.message()))),
         }
+        value.extend(holding_of(value["node"].as_str()));
         nodes.push(Value::Object(value));
     }
-    // Nodes that do not answer say nothing of a group that was not deleted on any other.
-    let is_known = nodes.iter().any(|node| node["error"].is_null());
-    Ok(is_known.then(|| json!({ "nodes": nodes })))
+    Ok(Some(json!({ "nodes": nodes })))
 }
 
 /// Returns true for the receipt of an erasure that has ended on all nodes.

@@ -1,5 +1,6 @@
 //! Export of a group: its documents as JSON lines, or those of one type as a table, as a feed takes them.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -63,6 +64,7 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
         document_type,
         cluster,
         continuation: None,
+        field_set: None,
         format: Some(format),
     };
     // A refusal is answered before the export begins.
@@ -85,6 +87,50 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
     Ok(response)
 }
 
+/// Ids of the documents of the caller's only group, in all content clusters.
+///
+/// # Errors
+/// No application is deployed; the documents cannot be read.
+pub(super) async fn ids(
+    node: Arc<GatewayState>,
+    caller: Arc<RequestCaller>,
+    headers: HeaderMap,
+) -> Result<HashSet<String>, Error> {
+    let mut clusters = node.content_clusters().into_iter();
+    let mut ids = HashSet::new();
+    let Some(cluster) = clusters.next() else { return Ok(ids) };
+    let mut export = GroupExport {
+        node,
+        caller,
+        headers,
+        document_type: None,
+        cluster,
+        continuation: None,
+        field_set: Some("[id]"),
+        format: Some(ExportFormat::Lines),
+    };
+    let first = export.visit().await?;
+    let (mut sender, mut body) = Channel::<Bytes, io::Error>::new(2);
+    let run = async move {
+        let ended = export.run(first, clusters, &mut sender).await;
+        if let Err(ExportEnd::Failed(reason)) = &ended {
+            sender.abort(io::Error::other(reason.clone()));
+        }
+    };
+    let collect = async {
+        // Each frame has whole lines.
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Error::Unsettled(error.to_string()))?;
+            for line in frame.data_ref().map_or(&[][..], |data| data).split(|byte| *byte == b'\n') {
+                let line: Value = serde_json::from_slice(line).unwrap_or(Value::Null);
+                ids.extend(line["put"].as_str().map(str::to_owned));
+            }
+        }
+        Ok(ids)
+    };
+    tokio::join!(run, collect).1
+}
+
 /// Reason why an export ends before its end.
 enum ExportEnd {
     /// The client has left.
@@ -102,6 +148,8 @@ struct GroupExport {
     cluster: String,
     /// Start of the next visit.
     continuation: Option<String>,
+    /// Set of the fields; `None`: the fields of the document.
+    field_set: Option<&'static str>,
     /// `None` while documents are written.
     format: Option<ExportFormat>,
 }
@@ -185,7 +233,9 @@ impl GroupExport {
         // A table is made of the cells as they are.
         let tensors =
             matches!(self.format, Some(ExportFormat::Table(_))).then_some(("format.tensors", "hex"));
-        let query = form_encode(parameters.into_iter().chain(selection).chain(tensors).chain(continuation));
+        let field_set = self.field_set.map(|name| ("fieldSet", name));
+        let optional = selection.into_iter().chain(tensors).chain(field_set).chain(continuation);
+        let query = form_encode(parameters.into_iter().chain(optional));
         let request = Request::get(format!("/document/v1/?{query}"));
         let request = request.extension(Arc::clone(&self.caller)).body(Body::empty());
         let mut request = request.map_err(|error| Error::Internal(error.to_string()))?;

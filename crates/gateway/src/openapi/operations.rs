@@ -171,6 +171,8 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("kind", "Kind of the group in the path: name (default) or number"),
     text("model.restrict", "Schemas to search, with commas between them"),
     text("model.sources", "Content clusters to search, with commas between them"),
+    flag("missing", "With snapshot: writes only documents that are missing, and removes none"),
+    text("name", "Name of the snapshot: letters, digits, - and _"),
     text("namespace", "Namespace of the rows of a table; the document type by default"),
     number("offset", "Number of hits to skip"),
     text("presentation.format", "Format of the result: json, cbor, xml"),
@@ -183,6 +185,7 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("selection", "Selection of the documents, for example true"),
     number("sliceId", "Slice of this request, from 0"),
     number("slices", "Number of slices of a visit"),
+    text("snapshot", "Snapshot whose documents are taken; requires the right to administer"),
     number("speed", "Speed of reindexing, 0 to 10; 1 by default"),
     text("streaming.groupname", "Groups to search, with commas between them"),
     text("streaming.selection", "Selection of the documents to search; true for all groups"),
@@ -219,6 +222,7 @@ pub(super) const PATH_PARAMETERS: &[ApiParameter] = &[
     text("path", "Path of Elasticsearch's interface"),
     text("service", "Service: storage or distributor"),
     number("session", "Number of a session"),
+    text("snapshot", "Name of a snapshot"),
     text("type", "Document type"),
 ];
 
@@ -324,10 +328,10 @@ const GROUPS: &[ApiOperation] = &[
     data("DELETE", "/group/v1/{group}", "Removes all documents of a group")
         .takes(&["kind", "within", "erase", "timeout"]),
     data("POST", "/group/v1/{group}/export", "Returns the documents of a group as JSON lines")
-        .takes(&["kind", "type"])
+        .takes(&["kind", "type", "snapshot"])
         .answers(LINES),
     data("POST", "/group/v1/{group}/restore", "Executes a stream of operations for documents of a group")
-        .takes(&["kind", "timeout", "type", "namespace", "id"])
+        .takes(&["kind", "timeout", "type", "namespace", "id", "snapshot", "missing"])
         .body(LINES)
         .answers(LINES),
 ];
@@ -405,6 +409,14 @@ const INDEXES: &[ApiOperation] = &[
     config("POST", "/index/v1/{cluster}/{name}/{action}", "Builds, rebuilds or verifies an index"),
 ];
 
+const SNAPSHOTS: &[ApiOperation] = &[
+    config("GET", "/snapshot/v1/", "Lists the snapshots").takes(&["timeout"]),
+    config("POST", "/snapshot/v1/", "Makes a snapshot, on all nodes of a cluster")
+        .takes(&["name", "timeout"]),
+    config("GET", "/snapshot/v1/{snapshot}", "Describes a snapshot").takes(&["timeout"]),
+    config("DELETE", "/snapshot/v1/{snapshot}", "Deletes a snapshot").takes(&["timeout"]),
+];
+
 const ACCESS: &[ApiOperation] = &[
     config("GET", "/access/v1/key", "Lists the API keys of the cluster"),
     config("POST", "/access/v1/key", "Adds an API key to the cluster, by its record with a hash")
@@ -432,6 +444,9 @@ const CLUSTER: &[ApiOperation] = &[
         .body(BINARY)
         .answers(BINARY),
     data("POST", "/state/v1/cluster/indexes", "Answers about its indexes, for other nodes")
+        .body(BINARY)
+        .answers(BINARY),
+    data("POST", "/state/v1/cluster/snapshots", "Answers about its snapshots, for other nodes")
         .body(BINARY)
         .answers(BINARY),
 ];
@@ -476,6 +491,7 @@ pub(super) const SECTIONS: &[ApiSection] = &[
     ApiSection { name: "Elasticsearch's interfaces", page: "elastic.md", operations: ELASTIC },
     ApiSection { name: "Deployment", page: "operations.md", operations: DEPLOYMENT },
     ApiSection { name: "Indexes", page: "indexes.md", operations: INDEXES },
+    ApiSection { name: "Snapshots", page: "snapshots.md", operations: SNAPSHOTS },
     ApiSection { name: "API keys of a cluster", page: "security.md", operations: ACCESS },
     ApiSection { name: "Cluster", page: "operations.md", operations: CLUSTER },
     ApiSection { name: "Status and metrics", page: "operations.md", operations: STATUS },

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use millrace_document::DocumentGroup;
 use millrace_store::GroupErasure;
-use tokio::task::JoinSet;
 
-use super::{ClusterView, ListedNode, NodeAddress};
+use super::everyone::{ListedAnswer, QuestionWords, ask_all};
+use super::{ClusterView, NodeAddress};
 use crate::{Error, Node};
 
 /// Question of a node for erasures.
@@ -48,37 +48,17 @@ pub async fn erasures_of_all(
     cluster: &dyn ClusterView,
     question: &ErasureQuestion,
     deadline: Instant,
-) -> Result<Vec<(ListedNode, Result<Vec<GroupErasure>, Error>)>, Error> {
-    let mut asked = JoinSet::new();
-    let mut answers = Vec::new();
-    for listed in ListedNode::all(&*cluster.state()?) {
-        if let Some(state) = listed.away {
-            let reason = format!("the node is {state}; it erases when it is back, within its own bound");
-            answers.push((listed, Err(Error::Unsettled(reason))));
-            continue;
+) -> Result<Vec<ListedAnswer<Vec<GroupErasure>>>, Error> {
+    let words =
+        QuestionWords { subject: "its erasures", away: "; it erases when it is back, within its own bound" };
+    let ask = |address| {
+        let (node, question) = (Arc::clone(node), question.clone());
+        async move {
+            match address {
+                NodeAddress::Here => own_erasures(&node, question).await,
+                NodeAddress::At(remote) => node.transport()?.erasures(remote, question).await,
+            }
         }
-        let (node, place, question) = (Arc::clone(node), cluster.place(listed.key), question.clone());
-        asked.spawn(async move {
-            let answer = async {
-                match place? {
-                    NodeAddress::Here => own_erasures(&node, question).await,
-                    NodeAddress::At(remote) => {
-                        let silent = || Error::Unreachable {
-                            address: remote.address.clone(),
-                            reason: "it does not answer about its erasures in time".to_owned(),
-                            sent: true,
-                        };
-                        let answer = node.transport()?.erasures(remote.clone(), question);
-                        tokio::time::timeout_at(deadline.into(), answer).await.map_err(|_| silent())?
-                    }
-                }
-            };
-            (listed, answer.await)
-        });
-    }
-    while let Some(answer) = asked.join_next().await {
-        answers.push(answer.map_err(|error| Error::Internal(error.to_string()))?);
-    }
-    answers.sort_by_key(|(listed, _)| listed.key);
-    Ok(answers)
+    };
+    ask_all(cluster, deadline, words, ask).await
 }

@@ -11,7 +11,10 @@ use millrace_search::{ShareReply, ShareRequest};
 use millrace_store::{GroupErasure, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
-use super::{BucketReaders, ErasureQuestion, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode};
+use super::{
+    BucketReaders, ErasureQuestion, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode,
+    SnapshotAnswer, SnapshotQuestion,
+};
 use crate::Error;
 use crate::search::QueryObserver;
 
@@ -100,6 +103,9 @@ pub trait NodeTransport: Send + Sync + 'static {
 
     /// Asks a node about its indexes.
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer>;
+
+    /// Asks a node about its snapshots.
+    fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer>;
 
     /// Opens the conversation with a node about its share of a query, by the first request.
     fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;

@@ -1,11 +1,9 @@
 //! Indexes of the nodes of a cluster: each keeps them for its own documents, and is asked about them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millrace_cluster::{ClusterState, NodeEntry, NodeKey, NodeState};
-use tokio::task::JoinSet;
-
+use super::everyone::{ListedAnswer, QuestionWords, ask_all};
 use super::{ClusterView, NodeAddress};
 use crate::indexes::{IndexDifferences, IndexState, IndexStatus};
 use crate::{Error, Node};
@@ -18,33 +16,6 @@ const BUILD_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time for a comparison of an index with the documents of a node.
 const VERIFY_PATIENCE: Duration = Duration::from_secs(3600);
-
-/// Node of a cluster, as the cluster state has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedNode {
-    /// Its key.
-    pub key: NodeKey,
-    /// Its name.
-    pub name: String,
-    /// Reason for which it does not serve, for example `down`; `None` if it does.
-    pub away: Option<&'static str>,
-}
-
-impl ListedNode {
-    /// Nodes of a cluster state, by their keys.
-    pub fn all(state: &ClusterState) -> Vec<ListedNode> {
-        let listed = |(key, entry): (&NodeKey, &NodeEntry)| ListedNode {
-            key: *key,
-            name: entry.name.clone(),
-            away: match entry.state {
-                NodeState::Up | NodeState::Retired => None,
-                NodeState::Maintenance => Some("in maintenance"),
-                NodeState::Down => Some("down"),
-            },
-        };
-        state.nodes().iter().map(listed).collect()
-    }
-}
 
 /// Action on the indexes of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,38 +155,16 @@ pub async fn indexes_of_all(
     node: &Arc<Node>,
     cluster: &dyn ClusterView,
     question: &IndexQuestion,
-) -> Result<Vec<(ListedNode, Result<IndexAnswer, Error>)>, Error> {
-    let mut asked = JoinSet::new();
-    let mut answers = Vec::new();
-    for listed in ListedNode::all(&*cluster.state()?) {
-        if let Some(state) = listed.away {
-            let reason = format!("the node is {state}");
-            answers.push((listed, Err(Error::Unsettled(reason))));
-            continue;
+) -> Result<Vec<ListedAnswer<IndexAnswer>>, Error> {
+    let words = QuestionWords { subject: "its indexes", away: "" };
+    let ask = |address| {
+        let (node, question) = (Arc::clone(node), question.clone());
+        async move {
+            match address {
+                NodeAddress::Here => own_indexes(&node, question).await,
+                NodeAddress::At(remote) => node.transport()?.indexes(remote, question).await,
+            }
         }
-        let (node, place, question) = (Arc::clone(node), cluster.place(listed.key), question.clone());
-        asked.spawn(async move {
-            let answer = async {
-                match place? {
-                    NodeAddress::Here => own_indexes(&node, question).await,
-                    NodeAddress::At(remote) => {
-                        let patience = question.patience();
-                        let silent = || Error::Unreachable {
-                            address: remote.address.clone(),
-                            reason: format!("it does not answer within {patience:?}"),
-                            sent: true,
-                        };
-                        let answer = node.transport()?.indexes(remote.clone(), question);
-                        tokio::time::timeout(patience, answer).await.map_err(|_| silent())?
-                    }
-                }
-            };
-            (listed, answer.await)
-        });
-    }
-    while let Some(answer) = asked.join_next().await {
-        answers.push(answer.map_err(|error| Error::Internal(error.to_string()))?);
-    }
-    answers.sort_by_key(|(listed, _)| listed.key);
-    Ok(answers)
+    };
+    ask_all(cluster, Instant::now() + question.patience(), words, ask).await
 }

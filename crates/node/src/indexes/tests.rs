@@ -1,7 +1,7 @@
 //! Indexes of a store whose replicas come and go: they are what the documents say, also after a crash at any
 //! point between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use millrace_bucket::{BucketId, DividedGroup};
 use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
 };
-use millrace_env::AppendFile;
+use millrace_env::{AppendFile, ManualClock, SystemClock, WallClock};
 use millrace_indexing::DocumentColumns;
 use millrace_schema::{Application, PackageFindings};
 use millrace_store::{Store, StoreOptions, StoreTuning};
@@ -61,7 +61,12 @@ impl IndexedStore {
     }
 
     fn of(directory: TempDir) -> Self {
+        IndexedStore::with_clock(directory, Arc::new(SystemClock))
+    }
+
+    fn with_clock(directory: TempDir, clock: Arc<dyn WallClock>) -> Self {
         let mut options = StoreOptions::new(directory.path());
+        options.clock = clock;
         options.disk_reserve = 0;
         options.maintenance = false;
         options.tuning =
@@ -314,4 +319,67 @@ fn changes_before_the_indexes_are_open_are_noted() {
     store.close();
     let again = IndexedStore::of(directory);
     again.check(documents(&source.store, bucket(0)), "a bucket arrived early");
+}
+
+/// Value of one document. No other begins like it, so that a run has all of it.
+const MARKER: &str = "zyxwvutsrqponm";
+
+/// Names of the directories below the data directory with files that have the marker.
+fn with_marker(directory: &Path) -> BTreeSet<String> {
+    fn has_marker(path: &Path) -> bool {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path).expect("listed");
+            return entries.flatten().any(|entry| has_marker(&entry.path()));
+        }
+        let bytes = std::fs::read(path).expect("read");
+        bytes.windows(MARKER.len()).any(|window| window == MARKER.as_bytes())
+    }
+    let entries = std::fs::read_dir(directory).expect("listed").flatten();
+    let found = entries.filter(|entry| has_marker(&entry.path()));
+    found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn an_erased_group_leaves_no_byte_in_an_index() {
+    let start = now();
+    let clock = Arc::new(ManualClock::new(start));
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = IndexedStore::with_clock(directory, Arc::clone(&clock) as Arc<_>);
+    let ids: Vec<String> = (0..40).map(|number| format!("id:n:note:g=g{}:{number}", number % 10)).collect();
+    let rows: Vec<_> = ids.iter().map(|id| (&**id, start - 1000, Some("ann"))).collect();
+    node.apply(&rows);
+    node.apply(&[("id:n:note:g=erased:1", start - 1000, Some(MARKER))]);
+    node.store.seal().expect("sealed");
+    node.work();
+    node.check(41, "before");
+    let everywhere = BTreeSet::from(["indexes".to_owned(), "segments".to_owned()]);
+    assert_eq!(with_marker(node.directory.path()), everywhere);
+
+    let group = DocumentGroup::Name("erased".to_owned());
+    node.store.drop_group(None, &group).expect("dropped");
+    node.store.erase_within(&group, Duration::ZERO).expect("noted");
+    let step = || {
+        node.store.seal().expect("sealed");
+        node.store.maintain().expect("merged");
+        node.work();
+    };
+    (0..3).for_each(|_| step());
+    let erasure = node.store.erasure(&group).expect("told").expect("it was dropped");
+    assert_eq!(
+        (erasure.erased, erasure.holders.elsewhere),
+        (None, true),
+        "removals are remembered for a while"
+    );
+    // A minute later the index need not remember them.
+    for _ in 0..100 {
+        clock.set(clock.now_us() + 2_000_000);
+        step();
+        if node.store.pending_erasures() == (0, 0) {
+            break;
+        }
+    }
+    let erasure = node.store.erasure(&group).expect("told").expect("it was dropped");
+    assert!(erasure.erased.is_some(), "{erasure:?}");
+    assert_eq!(with_marker(node.directory.path()), BTreeSet::new());
+    node.check(40, "after");
 }

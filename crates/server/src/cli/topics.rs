@@ -11,7 +11,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("Search", &["query", "compare"]),
     ("Groups, each one person's documents", &["groups", "group"]),
     ("Access", &["token"]),
-    ("Operations", &["node", "cluster", "index", "fields", "doctor"]),
+    ("Operations", &["node", "cluster", "index", "snapshot", "fields", "doctor"]),
     ("Shell", &["completions", "help"]),
 ];
 

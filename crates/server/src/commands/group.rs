@@ -1,5 +1,6 @@
 //! `millrace groups` and `millrace group`.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -110,7 +111,9 @@ async fn delete(
     let answer = client(node, &arguments.named.patience)?.send(request).await?.checked()?.json();
     let text = || {
         let rest = match answer["erased"].as_bool() {
-            Some(true) => "; no file of the store has them any more".to_owned(),
+            Some(true) => {
+                format!("; no file of the store has them any more{}", holders(&answer["erasure"]))
+            }
             _ => receipt(&answer["erasure"]),
         };
         format!("deleted {} documents{rest}", answer["documents"])
@@ -146,6 +149,20 @@ async fn erasures(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Sentence about the snapshots that have something of a deleted group.
+fn holders(erasure: &Value) -> String {
+    let nodes = erasure["nodes"].as_array().map_or(std::slice::from_ref(erasure), Vec::as_slice);
+    let names = nodes.iter().flat_map(|node| node["snapshots"].as_array().into_iter().flatten());
+    let names: BTreeSet<&str> = names.filter_map(Value::as_str).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => {
+            let names: Vec<&str> = names.into_iter().collect();
+            format!(", but snapshots have: {} (millrace snapshot delete NAME)", names.join(", "))
+        }
+    }
+}
+
 /// Lines about an erasure, in a cluster for each node; nothing where there is none.
 fn receipt(erasure: &Value) -> String {
     match erasure["nodes"].as_array() {
@@ -159,11 +176,18 @@ fn receipt(erasure: &Value) -> String {
             }
             let [deleted, by, erased] = ["dropped", "eraseBy", "erased"].map(|name| time(&erasure[name]));
             let times = format!("{node}\ndeleted     {deleted}\nerase by    {by}\nerased      {erased}");
+            let holding = erasure["snapshots"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let holding: Vec<&str> = holding.collect();
+            let snapshots = match holding.is_empty() {
+                true => String::new(),
+                false => format!("\nsnapshots   {} (millrace snapshot delete NAME)", holding.join(", ")),
+            };
             if erasure["erased"].is_u64() {
-                return times;
+                return format!("{times}{snapshots}");
             }
             let indexes = if erasure["indexes"] == true { ", indexes" } else { "" };
-            format!("{times}\nleft in     {} files, {} logs{indexes}", erasure["files"], erasure["logs"])
+            let (files, logs) = (&erasure["files"], &erasure["logs"]);
+            format!("{times}\nleft in     {files} files, {logs} logs{indexes}{snapshots}")
         }
     }
 }
@@ -194,7 +218,7 @@ fn group_of(group: &Value) -> String {
 }
 
 /// Time in microseconds since 1970, in UTC.
-fn time(microseconds: &Value) -> String {
+pub(super) fn time(microseconds: &Value) -> String {
     let Some(seconds) = microseconds.as_u64().map(|time| time / 1_000_000) else { return "-".to_owned() };
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
@@ -202,7 +226,7 @@ fn time(microseconds: &Value) -> String {
 }
 
 /// Year, month and day of the Gregorian calendar, by the number of days since 1970.
-fn date(days: u64) -> (u64, u64, u64) {
+pub(super) fn date(days: u64) -> (u64, u64, u64) {
     // Years begin in March: then the leap day is the last one. 719,468 days are from then in year 0 to 1970.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -61,6 +61,8 @@ impl ServeArguments {
             document_timeout_max_s: self.document_timeout_max_s.or(others.document_timeout_max_s),
             sessions_bytes_max: self.sessions_bytes_max.or(others.sessions_bytes_max),
             erase_within_s: self.erase_within_s.or(others.erase_within_s),
+            keep_logs_s: self.keep_logs_s.or(others.keep_logs_s),
+            keep_logs_bytes_max: self.keep_logs_bytes_max.or(others.keep_logs_bytes_max),
             feed_keys_s: self.feed_keys_s.or(others.feed_keys_s),
             feed_keys_max: self.feed_keys_max.or(others.feed_keys_max),
             async_sync_ms: self.async_sync_ms.or(others.async_sync_ms),

@@ -14,6 +14,7 @@ mod load;
 mod mixed_versions;
 mod nodes;
 mod reindexing;
+mod snapshots;
 mod starting;
 mod stopping;
 #[path = "../support/mod.rs"]

@@ -17,7 +17,7 @@ const fn config(method: &'static str, path: &'static str, permitted: &'static st
     GuardedEndpoint { is_config_port: true, method, path, permitted }
 }
 
-pub const ENDPOINTS: [GuardedEndpoint; 33] = [
+pub const ENDPOINTS: [GuardedEndpoint; 37] = [
     data("GET", "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann", "read"),
     data("POST", "/search/", "read"),
     data("POST", "/mcp/", "read"),
@@ -48,6 +48,10 @@ pub const ENDPOINTS: [GuardedEndpoint; 33] = [
     config("GET", "/access/v1/key", "admin"),
     config("POST", "/access/v1/key", "admin"),
     config("DELETE", "/access/v1/key/abcdefghijkl", "admin"),
+    config("GET", "/snapshot/v1/", "admin"),
+    config("POST", "/snapshot/v1/?name=a.b", "admin"),
+    config("GET", "/snapshot/v1/none", "admin"),
+    config("DELETE", "/snapshot/v1/none", "admin"),
     config("GET", "/state/v1/metrics", "read deploy admin"),
     config("GET", "/nothing", "admin"),
     config("DELETE", "/application/v2/tenant/default/application/none", "admin"),

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::Error;
 use crate::state::marks::{DropMark, MarkScope};
 
-const NAME: &str = "erasures";
+pub(crate) const NAME: &str = "erasures";
 const FIRST_LINE: &str = "millrace erasures 1";
 
 /// Time for which the receipt of a finished erasure is kept.
@@ -58,6 +58,9 @@ pub(crate) struct ErasureLedger {
     records: Mutex<LedgerRecords>,
     /// Number of erasures that are not finished; read without a lock by work that has none to do.
     pending: AtomicUsize,
+    /// No finished erasure is of a later drop; 0: none is finished. Read without a lock by every commit of
+    /// given versions.
+    finished_until: AtomicU64,
     /// Rows of the tail that were written until then are to be sealed.
     seal_before: AtomicU64,
     /// Number of times that a bound was lowered.
@@ -86,7 +89,7 @@ impl ErasureLedger {
         within: Duration,
         next_number: u64,
     ) -> Result<Self, Error> {
-        let records = read(disk, &directory.join(NAME))?;
+        let records = read(disk, directory)?;
         let ledger = ErasureLedger { records: Mutex::new(records), ..ErasureLedger::default() };
         marks.iter().for_each(|mark| ledger.note(mark, within, next_number));
         ledger.count();
@@ -151,15 +154,32 @@ impl ErasureLedger {
         self.count();
     }
 
-    /// Records that files with dropped bytes have come after an erasure was finished.
-    pub fn reopen(&self, group: &str, next_number: u64) {
+    /// Records that dropped bytes may have come after an erasure was finished: it begins again as of now,
+    /// with as much time as it had.
+    pub fn reopen(&self, group: &str, next_number: u64, now: u64) {
         let mut records = self.records.lock();
-        if let Some(record) = records.by_group.get_mut(group) {
-            (record.erased, record.first_number) = (0, next_number);
+        if let Some(record) = records.by_group.get_mut(group).filter(|record| !record.is_pending()) {
+            let within = record.due.saturating_sub(record.dropped);
+            let dropped = now.max(record.dropped);
+            let due = dropped.saturating_add(within);
+            *record = ErasureRecord { dropped, due, erased: 0, first_number: next_number };
             records.is_unsaved = true;
         }
         drop(records);
         self.count();
+    }
+
+    /// Returns true if a version of this time may be of a group whose erasure is finished, and older than its
+    /// drop.
+    pub fn may_be_late(&self, timestamp: u64) -> bool {
+        timestamp <= self.finished_until.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if a version of a group is older than the drop whose erasure is finished.
+    pub fn is_late(&self, group: &str, timestamp: u64) -> bool {
+        let records = self.records.lock();
+        let record = records.by_group.get(group);
+        record.is_some_and(|record| !record.is_pending() && timestamp <= record.dropped)
     }
 
     pub fn get(&self, group: &str) -> Option<ErasureRecord> {
@@ -235,6 +255,9 @@ impl ErasureLedger {
         let records = self.records.lock();
         let pending = records.by_group.values().filter(|record| record.is_pending()).count();
         self.pending.store(pending, Ordering::Relaxed);
+        let finished = records.by_group.values().filter(|record| !record.is_pending());
+        let finished_until = finished.map(|record| record.dropped).max().unwrap_or(0);
+        self.finished_until.store(finished_until, Ordering::Relaxed);
     }
 }
 
@@ -280,23 +303,32 @@ fn decode(bytes: &[u8]) -> Option<LedgerRecords> {
     Some(LedgerRecords { by_group: lines.map(record).collect::<Option<_>>()?, searched, is_unsaved: false })
 }
 
-fn read(disk: &dyn Disk, path: &Path) -> Result<LedgerRecords, Error> {
+/// Bytes of the ledger of a data directory; `None` if there is none.
+pub(crate) fn file(disk: &dyn Disk, directory: &Path) -> Result<Option<Vec<u8>>, Error> {
     let read = || -> io::Result<Vec<u8>> {
-        let file = disk.open(path)?;
+        let file = disk.open(&directory.join(NAME))?;
         let mut bytes = vec![0; file.len()? as usize];
         file.read_at(0, &mut [&mut bytes])?;
         Ok(bytes)
     };
     match read() {
-        Ok(bytes) => decode(&bytes).ok_or_else(|| Error::Corrupt {
-            path: path.to_owned(),
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("read the ledger of erasures", &error)),
+    }
+}
+
+fn read(disk: &dyn Disk, directory: &Path) -> Result<LedgerRecords, Error> {
+    let path = directory.join(NAME);
+    match file(disk, directory)? {
+        Some(bytes) => decode(&bytes).ok_or_else(|| Error::Corrupt {
+            path,
             offset: 0,
             reason: "the ledger of erasures does not fit its checksum; without the file, drops that are \
                      remembered are erased within the store's own bound"
                 .to_owned(),
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LedgerRecords::default()),
-        Err(error) => Err(Error::io("read the ledger of erasures", &error)),
+        None => Ok(LedgerRecords::default()),
     }
 }
 

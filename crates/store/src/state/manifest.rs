@@ -18,7 +18,6 @@ const MAGIC: [u8; 8] = *b"MILLMAN\x01";
 const VERSION: u32 = 3;
 /// Version written if no group is divided: programs without support for divided groups can read it.
 const UNDIVIDED: u32 = 2;
-const NAME: &str = "manifest";
 
 /// Content of the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,6 +70,9 @@ impl From<ManifestWriteError> for Error {
 }
 
 impl Manifest {
+    /// Name of the file.
+    pub const NAME: &str = "manifest";
+
     /// Reads the manifest of a data directory; `None` if there is none.
     pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, Error> {
         let path = path(directory);
@@ -138,7 +140,8 @@ impl Manifest {
             || self.marks.iter().any(of_part)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.buckets.len() * 64);
         out.extend(MAGIC);
         out.extend(if self.is_divided() { VERSION } else { UNDIVIDED }.to_le_bytes());
@@ -279,7 +282,7 @@ impl DropMark {
 }
 
 fn path(directory: &Path) -> PathBuf {
-    directory.join(NAME)
+    directory.join(Manifest::NAME)
 }
 
 struct ManifestReader<'a>(&'a [u8]);

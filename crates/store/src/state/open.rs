@@ -1,6 +1,7 @@
 //! Opening of a data directory: the manifest is read, segments are opened, the tail's logs are replayed, and
 //! files left half done by a crash are removed. No document is read.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use millrace_env::{Disk, RealDisk};
 use millrace_segment::SegmentCache;
 
 use crate::shared::{open_segment, segment_path, sync_generation, tail_path};
+use crate::snapshot::{self, logs};
 use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::Manifest;
 use crate::state::marks::DropMarks;
@@ -45,6 +47,7 @@ pub(crate) fn open(
         }
     };
     delete_leftovers(options, tails, &manifest)?;
+    snapshot::sweep(options)?;
     let mut next_number = manifest.next_number;
     let mut seen = manifest.clock;
     let mut generations = Vec::new();
@@ -76,6 +79,9 @@ pub(crate) fn open(
     }
     let within = options.erase_within;
     let erasures = ErasureLedger::open(disk, &options.data_dir, &marks, within, next_number)?;
+    for generation in generations.iter().filter(|generation| erasures.may_be_late(generation.oldest())) {
+        reopen_late(generation, &erasures, options.clock.now_us(), next_number)?;
+    }
     let buckets = manifest
         .buckets
         .into_iter()
@@ -138,9 +144,33 @@ fn delete_leftovers(
     let kept: Vec<_> = manifest.generations.iter().map(|number| tail_path(options, *number)).collect();
     for path in disk.list(&options.data_dir.join("tail")).map_err(failed)? {
         if !kept.contains(&path) {
+            // It may have been sealed just before.
+            if let Err(error) = logs::keep(options, &path, options.clock.now_us()) {
+                tracing::warn!(%error, "the log of a sealed tail is not kept, nor those before it");
+            }
             tails.delete(&path)?;
         }
     }
+    Ok(())
+}
+
+/// Begins erasures again that are finished, and whose groups have older versions than the drop in a
+/// generation: they came from another replica, and a crash came before the ledger was saved.
+fn reopen_late(
+    generation: &TailGeneration,
+    erasures: &ErasureLedger,
+    now: u64,
+    next_number: u64,
+) -> Result<(), Error> {
+    let mut late = BTreeSet::new();
+    generation.tail.snapshot().range(&[], None, &mut |key, _| {
+        let key = RowKey::parse(key)?;
+        if erasures.is_late(key.group, key.timestamp.0) {
+            late.insert(key.group.to_owned());
+        }
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    late.iter().for_each(|group| erasures.reopen(group, next_number, now));
     Ok(())
 }
 

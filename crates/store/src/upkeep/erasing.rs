@@ -6,7 +6,7 @@
 //!
 //! 1. Each file with the group that was written before the drop is merged alone, for all of its buckets.
 //! 2. The generations of the tail that have rows of before the drop are sealed, and their logs deleted.
-//! 3. Copies of cut ends of logs are deleted.
+//! 3. Copies of cut ends of logs, and kept logs, are deleted.
 //! 4. Once nothing of this is left, and the partner of the store has nothing either, the receipt is written.
 //!
 //! Files can have parts of buckets that do not use them: of replicas that were deleted here, or that came in
@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 
 use crate::Error;
 use crate::shared::StoreContext;
+use crate::snapshot::logs;
 use crate::state::erasures::ErasureRecord;
 use crate::state::{StoreState, StoredBucket};
 use crate::upkeep::merging::MergeCandidate;
@@ -166,6 +167,12 @@ impl StoredFiles {
     }
 }
 
+/// Returns true if a file has versions of a group.
+pub(crate) fn has_group_of(segment: &SegmentFile, group: &DocumentGroup) -> Result<bool, Error> {
+    let location = group.location_bits().unwrap_or(0).reverse_bits();
+    has_group(segment, location, &group.key())
+}
+
 fn has_group(segment: &SegmentFile, location: u32, group: &str) -> Result<bool, Error> {
     for section in 0..segment.sections().len() {
         if segment.group(section, location, group)?.is_some() {
@@ -275,14 +282,18 @@ impl ErasureWork {
         if is_survey {
             let next_number = shared.next_number();
             for (group, _) in finished.iter().filter(|(group, _)| files.has_arrived(group)) {
-                shared.erasures.reopen(group, next_number);
+                shared.erasures.reopen(group, next_number, now);
             }
         }
         let mut chosen = None;
         for (group, record) in &pending {
             let left = files.dropped_bytes(group, record);
             let has_begun = record.begins() <= now;
-            let has_copies = left.is_empty() && !delete_copies(shared, record);
+            let are_logs_erased = match has_begun {
+                true => logs::erase_before(&shared.options, record.first_number),
+                false => !logs::are_before(&shared.options, record.first_number),
+            };
+            let has_copies = left.is_empty() && !(delete_copies(shared, record) && are_logs_erased);
             if left.is_empty() && !has_copies {
                 match shared.is_erased_elsewhere(record.dropped) {
                     true => shared.erasures.finish(group, record.dropped, shared.timestamps.now().0),

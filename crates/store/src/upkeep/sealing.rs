@@ -23,6 +23,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::read::columns;
 use crate::shared::StoreContext;
+use crate::snapshot::logs;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoredBucket, TailGeneration, is_of_divided};
 use crate::tail::chunk;
@@ -228,8 +229,12 @@ impl TailSealer {
         *retired = kept;
         drop(retired);
         for generation in free {
-            let directory = generation.directory.clone();
+            let (directory, until) = (generation.directory.clone(), generation.newest());
             drop(generation);
+            let kept = logs::keep(&self.shared.options, &directory, until);
+            self.shared
+                .health
+                .trouble("keep the log of a sealed tail", kept.err().map(|error| error.to_string()));
             let outcome = self.shared.tails.delete(&directory);
             self.shared.health.trouble("delete a sealed tail", outcome.err().map(|error| error.to_string()));
         }

@@ -19,6 +19,7 @@
 //! A write whose client wants [`WriteDurability::Deferred`] is answered before it is synced, if all that is
 //! appended with it is such a write. The committer then syncs by itself, soon: see [`DeferredRows`].
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
-use crate::tail::{AppendError, KeyValue, RowDurability, encode_put, encode_removed, row_key};
+use crate::tail::{AppendError, KeyValue, RowDurability, RowKey, encode_put, encode_removed, row_key};
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
 use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
@@ -405,6 +406,7 @@ impl PendingWrites {
                 true => RowDurability::Written,
                 false => RowDurability::Synced,
             };
+            let late = self.late_groups(&rows, generation);
             let numbered = shared.write_numbers.begin(&rows);
             let began = Instant::now();
             let outcome = generation.tail.append(rows, durability);
@@ -421,6 +423,9 @@ impl PendingWrites {
                     follower.committed(followed);
                     generation.count(count, bytes);
                     let now = shared.timestamps.now().0;
+                    for group in &late {
+                        shared.erasures.reopen(group, shared.next_number(), now);
+                    }
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
                     let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
@@ -442,6 +447,18 @@ impl PendingWrites {
                 }
             };
         }
+    }
+
+    /// Groups whose erasure is finished, and that have older versions than the drop among these rows: those
+    /// of other replicas can come late.
+    fn late_groups(&self, rows: &[KeyValue], generation: &TailGeneration) -> BTreeSet<String> {
+        let erasures = &self.shared.erasures;
+        if !erasures.may_be_late(generation.oldest()) {
+            return BTreeSet::new();
+        }
+        let keys = rows.iter().filter_map(|(key, _)| RowKey::parse(key).ok());
+        let late = keys.filter(|key| erasures.is_late(key.group, key.timestamp.0));
+        late.map(|key| key.group.to_owned()).collect()
     }
 
     /// Takes the rows of a batch for a generation, whose gate is held: so the new timestamps are above those

@@ -1,16 +1,16 @@
 //! Erasure: within its bound no file has anything of a group that was dropped, and other groups stay.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentGroup, Timestamp};
-use millrace_env::ManualClock;
+use millrace_document::{DocumentGroup, DocumentVersion, Timestamp};
+use millrace_env::{ManualClock, WallClock as _};
 use millrace_store::{ErasurePartner, GroupErasure, Store, StoreOptions, StoreTuning};
 
-use crate::common::{get, open, options, put, remove};
+use crate::common::{document, get, open, options, put, remove};
 
 const DAY: u64 = 24 * 3600 * 1_000_000;
 
@@ -170,6 +170,64 @@ fn copy_all(from: &Path, to: &Path) {
             std::fs::copy(&path, &target).expect("copied");
         }
     }
+}
+
+/// A replica that was away sends a version that is older than the drop, after the erasure has ended. No
+/// reader sees it, and its bytes are in the log: the erasure begins again, also where a crash comes first.
+#[test]
+fn an_erasure_begins_again_with_versions_that_come_late() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = 1_800_000_000_000_000;
+    let clock = Arc::new(ManualClock::new(start));
+    let options = |at: &Path, maintenance: bool| StoreOptions {
+        clock: Arc::clone(&clock) as Arc<_>,
+        maintenance,
+        ..in_eight(at)
+    };
+    let store = open(options(directory.path(), false));
+    fill(&store, directory.path());
+    clock.set(start + 1_000_000);
+    store.drop_group(None, &group("ann")).expect("dropped");
+    store.erase_within(&group("ann"), Duration::ZERO).expect("noted");
+    let work = |store: &Store| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while store.pending_erasures() != (0, 0) {
+            assert!(Instant::now() < deadline, "{:?}", store.erasure(&group("ann")));
+            clock.set(clock.now_us() + 1_000_000);
+            store.seal().expect("sealed");
+            store.maintain().expect("merged");
+        }
+    };
+    work(&store);
+    let first = store.erasure(&group("ann")).expect("told").expect("it was dropped");
+    assert!(first.erased.is_some() && words_in(directory.path()).is_empty(), "{first:?}");
+    let late = |id: &str, text: &str, timestamp: u64| {
+        let version = DocumentVersion::put(&document(id, text, 1), Timestamp(timestamp));
+        let (sender, answer) = mpsc::channel();
+        store.apply(vec![version], move |outcome| drop(sender.send(outcome)));
+        answer.recv().expect("answered").expect("taken");
+    };
+    // Of another group, and of this one after the drop: these stay.
+    late("id:n:mail:g=user2:9", "others", start + 500_000);
+    late("id:n:mail:g=ann:9", "again", first.dropped.0 + 1);
+    assert_eq!(store.pending_erasures(), (0, 0));
+    late("id:n:mail:g=ann:1", WORDS[0], start + 500_000);
+    assert_eq!((get(&store, "id:n:mail:g=ann:1"), get(&store, "id:n:mail:g=ann:9")), (None, Some(1)));
+    assert_eq!(store.pending_erasures().0, 1);
+    // What a kill leaves now: the ledger on the disk is that of before.
+    let copy = tempfile::tempdir().expect("a directory");
+    copy_all(directory.path(), copy.path());
+    work(&store);
+    let again = store.erasure(&group("ann")).expect("told").expect("it was dropped");
+    assert!(again.dropped > first.dropped && again.erased > first.erased, "{again:?}");
+    assert_eq!((words_in(directory.path()), get(&store, "id:n:mail:g=ann:9")), (Vec::new(), Some(1)));
+    store.close();
+    let killed = open(options(copy.path(), false));
+    assert_eq!(killed.pending_erasures().0, 1, "a start finds the late version in the log");
+    assert_eq!(words_in(copy.path()), [WORDS[0]]);
+    work(&killed);
+    assert_eq!((words_in(copy.path()), get(&killed, "id:n:mail:g=ann:9")), (Vec::new(), Some(1)));
+    check_others(&killed);
 }
 
 /// Has erased when the test says so.

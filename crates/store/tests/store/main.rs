@@ -23,6 +23,7 @@ mod replica;
 mod rewrites;
 mod schemas;
 mod slices;
+mod snapshots;
 mod space;
 mod syncs;
 mod threads;

@@ -1,0 +1,269 @@
+//! Question of a node about the snapshots of another, and its answer, over HTTP.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use millrace_document::Timestamp;
+use millrace_node::Error;
+use millrace_node::cluster::{
+    ListedSnapshot, RemoteNode, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
+    SnapshotVersionPage, own_snapshots,
+};
+use millrace_store::{SnapshotName, SnapshotSpace};
+use serde::{Deserialize, Serialize};
+
+use super::group_sizes::group_of_key;
+use super::message::MessageProtocol;
+use super::{NodeForwarder, question};
+use crate::GatewayState;
+
+/// Path at which a node answers about its snapshots.
+pub(crate) const SNAPSHOTS_PATH: &str = "/state/v1/cluster/snapshots";
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SnapshotQuestionMessage {
+    List,
+    Create { name: String, time: u64 },
+    Delete { name: String },
+    Holding { group: String },
+    Versions { name: String, group: String, after: Option<String> },
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SnapshotAnswerMessage {
+    Listed { snapshots: Vec<SnapshotMessage>, held_bytes: u64, log_bytes: u64 },
+    Created(SnapshotMessage),
+    Deleted(bool),
+    Holding(Vec<String>),
+    Versions { versions: Vec<VersionMessage>, next: Option<String> },
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SnapshotMessage {
+    name: String,
+    path: String,
+    fault: Option<String>,
+    time: u64,
+    documents: u64,
+    bytes: u64,
+    files: u64,
+    application: u64,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct VersionMessage {
+    id: String,
+    timestamp: u64,
+    fields: Option<String>,
+}
+
+impl SnapshotQuestionMessage {
+    fn of(question: SnapshotQuestion) -> Self {
+        match question {
+            SnapshotQuestion::List => SnapshotQuestionMessage::List,
+            SnapshotQuestion::Create(name, time) => {
+                SnapshotQuestionMessage::Create { name: name.to_string(), time: time.0 }
+            }
+            SnapshotQuestion::Delete(name) => SnapshotQuestionMessage::Delete { name: name.to_string() },
+            SnapshotQuestion::Holding(group) => SnapshotQuestionMessage::Holding { group: group.key() },
+            SnapshotQuestion::Versions { name, group, after } => {
+                SnapshotQuestionMessage::Versions { name: name.to_string(), group: group.key(), after }
+            }
+        }
+    }
+
+    pub(super) fn question(self) -> Result<SnapshotQuestion, Error> {
+        Ok(match self {
+            SnapshotQuestionMessage::List => SnapshotQuestion::List,
+            SnapshotQuestionMessage::Create { name, time } => {
+                SnapshotQuestion::Create(SnapshotName::parse(&name)?, Timestamp(time))
+            }
+            SnapshotQuestionMessage::Delete { name } => SnapshotQuestion::Delete(SnapshotName::parse(&name)?),
+            SnapshotQuestionMessage::Holding { group } => SnapshotQuestion::Holding(group_of_key(&group)?),
+            SnapshotQuestionMessage::Versions { name, group, after } => {
+                let (name, group) = (SnapshotName::parse(&name)?, group_of_key(&group)?);
+                SnapshotQuestion::Versions { name, group, after }
+            }
+        })
+    }
+}
+
+impl SnapshotMessage {
+    fn of(ListedSnapshot { name, path, figures, fault }: ListedSnapshot) -> Self {
+        let SnapshotFigures { time, documents, bytes, files, application } = figures;
+        SnapshotMessage { name: name.to_string(), path, fault, time, documents, bytes, files, application }
+    }
+
+    fn listed(self) -> Result<ListedSnapshot, Error> {
+        let SnapshotMessage { name, path, fault, time, documents, bytes, files, application } = self;
+        let figures = SnapshotFigures { time, documents, bytes, files, application };
+        Ok(ListedSnapshot { name: SnapshotName::parse(&name)?, path, figures, fault })
+    }
+}
+
+impl SnapshotAnswerMessage {
+    fn of(answer: SnapshotAnswer) -> Self {
+        match answer {
+            SnapshotAnswer::Listed(snapshots, space) => SnapshotAnswerMessage::Listed {
+                snapshots: snapshots.into_iter().map(SnapshotMessage::of).collect(),
+                held_bytes: space.held_bytes,
+                log_bytes: space.log_bytes,
+            },
+            SnapshotAnswer::Created(snapshot) => {
+                SnapshotAnswerMessage::Created(SnapshotMessage::of(snapshot))
+            }
+            SnapshotAnswer::Deleted(was_there) => SnapshotAnswerMessage::Deleted(was_there),
+            SnapshotAnswer::Holding(names) => {
+                SnapshotAnswerMessage::Holding(names.iter().map(SnapshotName::to_string).collect())
+            }
+            SnapshotAnswer::Versions(SnapshotVersionPage { versions, next }) => {
+                let message = |SnapshotVersion { id, timestamp: Timestamp(timestamp), fields }| {
+                    VersionMessage { id, timestamp, fields }
+                };
+                SnapshotAnswerMessage::Versions {
+                    versions: versions.into_iter().map(message).collect(),
+                    next,
+                }
+            }
+        }
+    }
+
+    pub(super) fn answer(self) -> Result<SnapshotAnswer, Error> {
+        Ok(match self {
+            SnapshotAnswerMessage::Listed { snapshots, held_bytes, log_bytes } => {
+                let space = SnapshotSpace { snapshots: snapshots.len() as u64, held_bytes, log_bytes };
+                let listed = snapshots.into_iter().map(SnapshotMessage::listed);
+                SnapshotAnswer::Listed(listed.collect::<Result<_, _>>()?, space)
+            }
+            SnapshotAnswerMessage::Created(snapshot) => SnapshotAnswer::Created(snapshot.listed()?),
+            SnapshotAnswerMessage::Deleted(was_there) => SnapshotAnswer::Deleted(was_there),
+            SnapshotAnswerMessage::Holding(names) => {
+                let names = names.iter().map(|name| SnapshotName::parse(name));
+                SnapshotAnswer::Holding(names.collect::<Result<_, _>>()?)
+            }
+            SnapshotAnswerMessage::Versions { versions, next } => {
+                let version = |VersionMessage { id, timestamp, fields }| SnapshotVersion {
+                    id,
+                    timestamp: Timestamp(timestamp),
+                    fields,
+                };
+                let versions = versions.into_iter().map(version).collect();
+                SnapshotAnswer::Versions(SnapshotVersionPage { versions, next })
+            }
+        })
+    }
+}
+
+/// Asks a node about its snapshots.
+///
+/// # Errors
+/// The node cannot be reached, refuses, or is of an older version without the question.
+pub(super) async fn ask(
+    forwarder: &NodeForwarder,
+    remote: &RemoteNode,
+    question: SnapshotQuestion,
+) -> Result<SnapshotAnswer, Error> {
+    let message = SnapshotQuestionMessage::of(question);
+    let answer: SnapshotAnswerMessage = question::ask(forwarder, remote, SNAPSHOTS_PATH, &message).await?;
+    answer.answer()
+}
+
+/// Answers another node about the snapshots of this one.
+pub(crate) async fn tell_snapshots(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+    let protocol = MessageProtocol::of_request(request.headers());
+    question::respond(protocol, answer(&node, request).await)
+}
+
+async fn answer(node: &GatewayState, request: Request) -> Result<SnapshotAnswerMessage, Error> {
+    if node.cluster().is_alone() {
+        return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
+    }
+    let message: SnapshotQuestionMessage = question::read(node, request).await?;
+    Ok(SnapshotAnswerMessage::of(own_snapshots(node.node(), message.question()?).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_document::DocumentGroup;
+
+    use super::*;
+    use crate::forwarding::message::check_kept;
+
+    /// Other versions read and write these bytes, of protocols 1 and 2.
+    #[test]
+    fn snapshots_are_asked_about_and_told_as_ever() {
+        let name = || SnapshotName::parse("s").expect("it is a name");
+        let group = || DocumentGroup::Name("ann".to_owned());
+        for (question, kept) in [
+            (SnapshotQuestion::List, ["646c697374", "00"]),
+            (
+                SnapshotQuestion::Create(name(), Timestamp(7)),
+                ["a166637265617465a2646e616d6561736474696d6507", "01017307"],
+            ),
+            (SnapshotQuestion::Delete(name()), ["a16664656c657465a1646e616d656173", "020173"]),
+            (
+                SnapshotQuestion::Holding(group()),
+                ["a167686f6c64696e67a16567726f75706467616e6e", "030467616e6e"],
+            ),
+            (
+                SnapshotQuestion::Versions { name: name(), group: group(), after: None },
+                [
+                    "a16876657273696f6e73a3646e616d6561736567726f75706467616e6e656166746572f6",
+                    "0401730467616e6e00",
+                ],
+            ),
+        ] {
+            let message = SnapshotQuestionMessage::of(question.clone());
+            check_kept(&message, kept);
+            assert_eq!(message.question().unwrap(), question);
+        }
+        let figures = SnapshotFigures { time: 1, documents: 2, bytes: 3, files: 4, application: 5 };
+        let listed = |figures, fault| ListedSnapshot { name: name(), path: "p".to_owned(), figures, fault };
+        let space = SnapshotSpace { snapshots: 1, held_bytes: 6, log_bytes: 8 };
+        let version =
+            SnapshotVersion { id: "i".to_owned(), timestamp: Timestamp(9), fields: Some("{}".to_owned()) };
+        let page = SnapshotVersionPage { versions: vec![version], next: Some("n".to_owned()) };
+        for (answer, kept) in [
+            (
+                SnapshotAnswer::Listed(vec![listed(SnapshotFigures::default(), Some("r".to_owned()))], space),
+                [
+                    concat!(
+                        "a1666c6973746564a369736e617073686f747381a8646e616d65617364706174686170656661756c",
+                        "7461726474696d650069646f63756d656e747300656279746573006566696c6573006b6170706c69",
+                        "636174696f6e006a68656c645f627974657306696c6f675f627974657308"
+                    ),
+                    "00010173017001017200000000000608",
+                ],
+            ),
+            (
+                SnapshotAnswer::Created(listed(figures, None)),
+                [
+                    concat!(
+                        "a16763726561746564a8646e616d65617364706174686170656661756c74f66474696d650169646f",
+                        "63756d656e747302656279746573036566696c6573046b6170706c69636174696f6e05"
+                    ),
+                    "0101730170000102030405",
+                ],
+            ),
+            (SnapshotAnswer::Deleted(true), ["a16764656c65746564f5", "0201"]),
+            (SnapshotAnswer::Holding(vec![name()]), ["a167686f6c64696e67816173", "03010173"]),
+            (
+                SnapshotAnswer::Versions(page),
+                [
+                    concat!(
+                        "a16876657273696f6e73a26876657273696f6e7381a362696461696974696d657374616d70096666",
+                        "69656c6473627b7d646e657874616e"
+                    ),
+                    "040101690901027b7d01016e",
+                ],
+            ),
+        ] {
+            let message = SnapshotAnswerMessage::of(answer.clone());
+            check_kept(&message, kept);
+            assert_eq!(message.answer().unwrap(), answer);
+        }
+    }
+}
