@@ -37,11 +37,12 @@ const LONG_WINDOW_MS: u64 = 24 * 3_600_000;
 /// They name a mode that there is not.
 pub(crate) fn is_logs_mode(settings: &BTreeMap<String, Value>) -> Result<bool, Error> {
     match settings.get(MODE).and_then(Value::as_str) {
-        None | Some("standard") => Ok(false),
+        // The last two are of Elasticsearch, and as the first here.
+        None | Some("standard" | "time_series" | "lookup") => Ok(false),
         Some("logsdb" | "logs") => Ok(true),
-        Some(other) => Err(Error::IllegalArgument(format!(
-            "[{MODE}] is [{other}], which is not supported; it may be [standard] or [logsdb]"
-        ))),
+        Some(other) => {
+            Err(Error::IllegalArgument(format!("[{MODE}] is [{other}]; it may be [standard] or [logsdb]")))
+        }
     }
 }
 
@@ -227,11 +228,7 @@ mod tests {
     #[test]
     fn wrong_settings_are_refused() {
         for (name, value, expected) in [
-            (
-                MODE,
-                "time_series",
-                "[index.mode] is [time_series], which is not supported; it may be [standard] or [logsdb]",
-            ),
+            (MODE, "frozen", "[index.mode] is [frozen]; it may be [standard] or [logsdb]"),
             (
                 DOCUMENTS,
                 "0",

@@ -74,7 +74,7 @@ impl OpenIndex {
         {
             let mut is_complete = observed.is_complete.lock();
             if !*is_complete {
-                partitions::scan_open(node, &self, |stored| {
+                partitions::scan_last(node, &self, |stored| {
                     observed.note(&self.entry, &parsed(&stored)?);
                     Ok(())
                 })?;

@@ -9,7 +9,7 @@ mod changes;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_node::Node;
 use parking_lot::{Condvar, Mutex};
@@ -110,6 +110,10 @@ pub(crate) struct LogPartition {
     number: u32,
     shard: u32,
     group: ShelfGroup,
+    /// True if it took documents in an earlier run, and was not closed then.
+    was_loaded: bool,
+    /// True if it takes no more documents; changed with the state.
+    is_closed: AtomicBool,
     state: Mutex<PartitionState>,
     /// Signalled when the last write under way has ended.
     is_idle: Condvar,
@@ -122,7 +126,6 @@ struct PartitionState {
     held: PartitionLoad,
     /// Writes under way.
     writers: usize,
-    is_closed: bool,
     /// True if there may be no more partitions, so that it is not closed.
     grows_on: bool,
 }
@@ -185,13 +188,9 @@ impl LogPartition {
             number: entry.number,
             shard: entry.shard,
             group: entry.group(),
-            state: Mutex::new(PartitionState {
-                is_closed: entry.closed_ms.is_some(),
-                entry,
-                held,
-                writers: 0,
-                grows_on: false,
-            }),
+            was_loaded: held.documents > 0 && entry.closed_ms.is_none(),
+            is_closed: AtomicBool::new(entry.closed_ms.is_some()),
+            state: Mutex::new(PartitionState { entry, held, writers: 0, grows_on: false }),
             is_idle: Condvar::new(),
         }
     }
@@ -207,14 +206,8 @@ impl LogPartition {
         held.is_some_and(|held| held.0 <= span.1 && span.0 <= held.1)
     }
 
-    /// True if it has documents and takes writes.
-    pub(crate) fn is_open(&self) -> bool {
-        let state = self.state.lock();
-        !state.is_closed && state.held.documents > 0
-    }
-
     fn is_closed(&self) -> bool {
-        self.state.lock().is_closed
+        self.is_closed.load(Ordering::Acquire)
     }
 }
 
@@ -320,7 +313,7 @@ impl PartitionTable {
         let open = self.open(shard);
         for (at, partition) in open.iter().enumerate() {
             let mut state = partition.state.lock();
-            if state.is_closed {
+            if partition.is_closed() {
                 continue;
             }
             let has_successor = at + 1 < open.len();
@@ -370,13 +363,13 @@ pub(crate) fn find(
     Ok(None)
 }
 
-/// Calls `visit` with each document of the partitions that take writes.
-pub(crate) fn scan_open(
+/// Calls `visit` with each document of the partitions that took writes at the end of an earlier run.
+pub(crate) fn scan_last(
     node: &Node,
     index: &OpenIndex,
     mut visit: impl FnMut(StoredSource) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    for partition in index.live.partitions.all().iter().filter(|partition| partition.is_open()) {
+    for partition in index.live.partitions.all().iter().filter(|partition| partition.was_loaded) {
         shelf::scan(node, partition.group, |stored| visit(stored).map(|()| ControlFlow::Continue(())))?;
     }
     Ok(())

@@ -178,21 +178,26 @@ fn searches_pass_over_partitions_by_time() {
     assert_eq!(search(&door, &range(18, 21)), (4, 20, (6, 4)));
     assert_eq!(search(&door, &range(-9, -1)), (0, 0, (6, 6)));
     assert_eq!(door.get("GET /logs-a/_count?q=n:7", "")["count"], 1);
+    // A field of the partition that takes writes alone.
+    write(&door, "logs-a/_bulk", &[json!({ "@timestamp": 1_700_000_050_000_i64, "n": 50, "late": true })]);
+    let mapping = door.get("GET /logs-a/_mapping", "");
+    assert_eq!(mapping[".ds-logs-a-000001"]["mappings"]["properties"]["late"]["type"], "boolean");
     drop(door);
     // After a restart the catalog has the times of full partitions; those of the others are bounds.
     let door = TestDoor::open(&directory);
+    assert_eq!(door.get("GET /logs-a/_mapping", ""), mapping);
     assert_eq!(search(&door, &range(0, 9)).0, 10);
     let (total, read, _) = search(&door, &range(-9_000, -8_000));
     assert_eq!((total, read), (0, 0));
-    assert_eq!(found(&door, "logs-a", json!({ "match_all": {} }), "n"), (0..50).collect::<Vec<i64>>());
+    assert_eq!(found(&door, "logs-a", json!({ "match_all": {} }), "n"), (0..51).collect::<Vec<i64>>());
     for (n, id) in ids.iter().enumerate() {
         let stored = door.get(&format!("GET /.ds-logs-a-000001/_doc/{id}"), "");
         assert_eq!(stored["_source"]["n"], n, "{stored}");
     }
     let groups: BTreeSet<&str> = ids.iter().map(|id| &id[..6]).collect();
     assert_eq!(groups.len(), 5, "an id names its partition: {groups:?}");
-    write(&door, "logs-a/_bulk", &[document(50)]);
-    assert_eq!(search(&door, &range(50, 50)).0, 1);
+    write(&door, "logs-a/_bulk", &[document(51)]);
+    assert_eq!(search(&door, &range(50, 51)).0, 2);
 }
 
 #[test]

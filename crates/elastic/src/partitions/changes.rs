@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millrace_node::Node;
 
@@ -80,14 +81,15 @@ fn close(node: &Node, partition: &LogPartition) -> Result<(), Error> {
     let before = partition.state.lock().entry.clone();
     let entry = {
         let mut state = partition.state.lock();
-        state.is_closed = true;
+        partition.is_closed.store(true, Ordering::Release);
         let PartitionLoad { documents, bytes, times } = state.held;
         state.entry = PartitionEntry { closed_ms: Some(now_ms()), documents, bytes, times, ..before.clone() };
         state.entry.clone()
     };
     entry.keep(node).inspect_err(|_| {
         let mut state = partition.state.lock();
-        (state.is_closed, state.entry) = (false, before);
+        state.entry = before;
+        partition.is_closed.store(false, Ordering::Release);
     })
 }
 
