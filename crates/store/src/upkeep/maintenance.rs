@@ -240,7 +240,7 @@ impl StoreMaintenance {
         self.shared.publish(|state| {
             replace(state, bucket.id, |old| {
                 // A segment that was sealed in the meantime is not measured: half of it is assumed to be in
-                // each. Of the others each has those that it has something of: files are not kept for nothing.
+                // each. Of the others each has those that it has something of: no file is kept in vain.
                 let child = |id| {
                     let shared = old.segments.iter().filter(|segment| !shares.lacks(id, segment));
                     let segments = shared.map(|segment| shares.of(id, &segment.halved(1))).collect();

@@ -33,7 +33,9 @@ fn groups_of_an_area_are_dropped_by_file() {
     }
     store.seal().expect("the rows are sealed");
     for number in 0..GROUPS {
-        (0..40).for_each(|document| drop(put(&store, &id(number, document), &text(), 1)));
+        for document in 0..40 {
+            put(&store, &id(number, document), &text(), 1);
+        }
         store.seal().expect("the rows are sealed");
         store.maintain().expect("the store is maintained");
     }
