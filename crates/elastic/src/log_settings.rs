@@ -77,7 +77,7 @@ pub(crate) fn check(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
         })?;
     }
     let slots = RoutingSlots::of(|name| of(name));
-    if slots.shards % slots.routing_size != 0 {
+    if !slots.shards.is_multiple_of(slots.routing_size) {
         return Err(Error::IllegalArgument(format!(
             "[{SHARDS}] is [{}], and must be a multiple of [{ROUTING_SIZE}], which is [{}]",
             slots.shards, slots.routing_size

@@ -348,6 +348,7 @@ mod tests {
             assert_eq!(owner(partition), owner(ShelfGroup::CATALOG));
             assert_ne!(bits(partition), bits(ShelfGroup::CATALOG), "place {place}");
         }
-        assert!(ClusterConfiguration::BITS_MAX <= HOME_BITS, "a bucket of a cluster has all of the door");
+        // A bucket of a cluster has all of the door.
+        const { assert!(ClusterConfiguration::BITS_MAX <= HOME_BITS) };
     }
 }
