@@ -3,21 +3,22 @@
 //! Each entry is a document of the group [`ShelfGroup::CATALOG`]: it is written as all documents are, before
 //! the request that changed it is answered. A copy of all entries is kept in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use millrace_cluster::ClusterVersion;
 use millrace_node::{CompiledApplication, Node};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Error;
+use crate::lifecycle::StreamLifecycle;
 use crate::shelf::{self, ShelfGroup, StoredSource};
 use crate::typed::{self, TypeBinding};
+use crate::unflushed::UnflushedState;
+use crate::{Error, partitions};
 
 /// Sequence numbers that are reserved with one write of the catalog.
 const SEQ_NO_STEP: i64 = 1 << 20;
@@ -27,12 +28,6 @@ const INDEXES_MAX: usize = 10_000;
 
 /// Entries of other kinds that there may be.
 const ENTRIES_MAX: usize = 10_000;
-
-/// Removed documents of an index whose version is remembered, so that a later version is higher.
-const TOMBSTONES_MAX: usize = 1 << 16;
-
-/// Writes of an index that a search may not see yet, before all are shown.
-const HIDDEN_MAX: usize = 1 << 14;
 
 /// An index as it is kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,6 +44,12 @@ pub(crate) struct IndexEntry {
     pub(crate) is_closed: bool,
     /// Sequence numbers below this one may have been given.
     pub(crate) seq_no_reserved: i64,
+    /// Field with the time of a document, of an index in `logs` mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) time_field: Option<String>,
+    /// Mapping of the fields that documents in `logs` mode had when the last partition was made.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(crate) observed: Map<String, Value>,
 }
 
 /// A data stream as it is kept.
@@ -63,6 +64,9 @@ pub(crate) struct StreamEntry {
     /// True if log records of OpenTelemetry made it: its indexes have the mapping of such records.
     #[serde(default)]
     pub(crate) has_records: bool,
+    /// Time for which its documents are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lifecycle: Option<StreamLifecycle>,
 }
 
 impl StreamEntry {
@@ -81,80 +85,17 @@ pub(crate) struct OpenIndex {
     pub(crate) typed: Option<Arc<TypeBinding>>,
 }
 
-/// State of an index in memory; it can be lost.
-#[derive(Debug, Default)]
-pub(crate) struct UnflushedState {
-    seq_no: AtomicI64,
-    /// Versions of removed documents.
-    tombstones: Mutex<HashMap<String, i64>>,
-    /// Documents as searches see them, where that differs from the store: with `refresh_interval: -1`, an
-    /// index shows its writes when it is refreshed.
-    hidden: Mutex<HashMap<String, Option<StoredSource>>>,
-    /// True once the index is deleted. Writes are under way only while it is held for reading, so that none
-    /// comes after its documents are dropped.
-    is_deleted: RwLock<bool>,
-}
-
-impl UnflushedState {
-    /// Holds up the deletion of the index until the guard is gone; the guard is true if the index is deleted
-    /// already.
-    pub(crate) fn hold_deletion(&self) -> RwLockReadGuard<'_, bool> {
-        // A deletion may wait while several guards are taken one after another.
-        self.is_deleted.read_recursive()
-    }
-
-    /// Next sequence number.
-    pub(crate) fn next_seq_no(&self) -> i64 {
-        self.seq_no.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Remembers the version with which a document was removed.
-    pub(crate) fn removed(&self, id: &str, version: i64) {
-        let mut tombstones = self.tombstones.lock();
-        if tombstones.len() >= TOMBSTONES_MAX {
-            tombstones.clear();
-        }
-        tombstones.insert(id.to_owned(), version);
-    }
-
-    /// Version with which a document was removed, if it was a while ago; forgets it.
-    pub(crate) fn tombstone(&self, id: &str) -> Option<i64> {
-        self.tombstones.lock().get(id).copied()
-    }
-
-    /// Forgets that a document was removed.
-    pub(crate) fn returned(&self, id: &str) {
-        self.tombstones.lock().remove(id);
-    }
-
-    /// Keeps the version before a write, which searches still see.
-    pub(crate) fn hide(&self, id: &str, before: Option<StoredSource>) {
-        let mut hidden = self.hidden.lock();
-        if hidden.len() >= HIDDEN_MAX {
-            hidden.clear();
-        }
-        hidden.entry(id.to_owned()).or_insert(before);
-    }
-
-    /// Shows the writes of one document.
-    pub(crate) fn show(&self, id: &str) {
-        self.hidden.lock().remove(id);
-    }
-
-    /// Shows all writes.
-    pub(crate) fn refresh(&self) {
-        self.hidden.lock().clear();
-    }
-
-    /// Documents as searches see them, where that differs from the store.
-    pub(crate) fn hidden(&self) -> HashMap<String, Option<StoredSource>> {
-        self.hidden.lock().clone()
-    }
-}
-
 impl OpenIndex {
+    /// True if it is in `logs` mode: its documents are in partitions, and none is changed.
+    pub(crate) fn is_log(&self) -> bool {
+        self.entry.time_field.is_some()
+    }
+
     /// True if its writes are hidden from searches until it is refreshed.
     pub(crate) fn hides_writes(&self) -> bool {
+        if self.is_log() {
+            return false;
+        }
         let interval = self.entry.settings.get("index.refresh_interval");
         interval.is_some_and(|interval| interval == "-1" || interval.as_i64() == Some(-1))
     }
@@ -169,14 +110,15 @@ impl OpenIndex {
 
     /// True if a request with this routing value finds a document. With one shard all of them do.
     pub(crate) fn finds(&self, stored: &StoredSource, routing: Option<&str>) -> bool {
-        self.setting("index.number_of_shards").unwrap_or("1") == "1"
+        self.is_log()
+            || self.setting("index.number_of_shards").unwrap_or("1") == "1"
             || stored.routing.is_none() && routing.is_none()
             || stored.routing.as_deref().unwrap_or(&stored.id) == routing.unwrap_or(&stored.id)
     }
 
     /// Group of its documents.
     pub(crate) fn group(&self) -> ShelfGroup {
-        ShelfGroup(self.entry.number)
+        ShelfGroup::of_index(self.entry.number)
     }
 
     /// A setting as text.
@@ -307,7 +249,7 @@ pub(crate) struct DoorCatalog {
 
 /// The catalog while it is changed.
 pub(crate) struct CatalogChange<'c> {
-    node: &'c Node,
+    pub(crate) node: &'c Node,
     entries: RwLockWriteGuard<'c, CatalogEntries>,
 }
 
@@ -366,20 +308,21 @@ impl DoorCatalog {
 /// Reads all entries, and completes the deletions that were under way.
 fn load(node: &Node) -> Result<CatalogEntries, Error> {
     let mut entries = CatalogEntries::default();
-    let mut deleted = Vec::new();
+    let (mut deleted, mut partitions) = (Vec::new(), Vec::new());
     shelf::scan(node, ShelfGroup::CATALOG, |stored| {
         let damaged = |error: serde_json::Error| {
             Error::Internal(format!("the entry {} of the catalog is damaged: {error}", stored.id))
         };
         if stored.id.starts_with("index/") {
             let entry: IndexEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
-            let live =
-                UnflushedState { seq_no: AtomicI64::new(entry.seq_no_reserved), ..UnflushedState::default() };
+            let live = UnflushedState::after(entry.seq_no_reserved);
             let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live), typed: None };
             entries.indexes.insert(index.entry.name.clone(), index);
         } else if stored.id.starts_with("stream/") {
             let stream: StreamEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
             entries.streams.insert(stream.name.clone(), stream);
+        } else if stored.id.starts_with("partition/") {
+            partitions.push(serde_json::from_str(&stored.source).map_err(damaged)?);
         } else if let Some(number) = stored.id.strip_prefix("deleted/") {
             deleted.extend(number.parse::<u32>().ok());
         } else {
@@ -394,10 +337,11 @@ fn load(node: &Node) -> Result<CatalogEntries, Error> {
     })?;
     for number in deleted {
         if entries.indexes.values().all(|index| index.entry.number != number) {
-            shelf::drop_group(node, ShelfGroup(number))?;
+            shelf::drop_group(node, ShelfGroup::of_index(number))?;
         }
         shelf::put(node, ShelfGroup::CATALOG, &format!("deleted/{number}"), None)?;
     }
+    partitions::load(node, &entries, partitions)?;
     Ok(entries)
 }
 
@@ -433,8 +377,8 @@ impl CatalogChange<'_> {
             Some(index) => Arc::clone(&index.live),
             None => Arc::default(),
         };
-        if live.seq_no.load(Ordering::Relaxed) + SEQ_NO_STEP / 2 >= entry.seq_no_reserved {
-            entry.seq_no_reserved = live.seq_no.load(Ordering::Relaxed) + SEQ_NO_STEP;
+        if live.seq_no() + SEQ_NO_STEP / 2 >= entry.seq_no_reserved {
+            entry.seq_no_reserved = live.seq_no() + SEQ_NO_STEP;
         }
         let text = serde_json::to_string(&entry).expect("an index has names for keys");
         shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{}", entry.name), Some(&text))?;
@@ -449,14 +393,14 @@ impl CatalogChange<'_> {
             return Err(typed::undeletable(name));
         }
         let Some(index) = self.indexes.get(name).cloned() else { return Err(Error::no_index(name)) };
-        let group = index.group();
-        let mark = format!("deleted/{}", group.0);
+        let mark = format!("deleted/{}", index.entry.number);
         shelf::put(self.node, ShelfGroup::CATALOG, &mark, Some("{}"))?;
         shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{name}"), None)?;
         self.entries.indexes.remove(name);
         // Writes that are under way are done before the drop, which then covers them.
-        *index.live.is_deleted.write() = true;
-        shelf::drop_group(self.node, group)?;
+        index.live.delete();
+        partitions::drop_all(self.node, &index)?;
+        shelf::drop_group(self.node, index.group())?;
         shelf::put(self.node, ShelfGroup::CATALOG, &mark, None)
     }
 
@@ -527,7 +471,7 @@ impl CatalogChange<'_> {
 impl OpenIndex {
     /// True if more sequence numbers should be reserved before the next write.
     pub(crate) fn needs_seq_nos(&self) -> bool {
-        self.live.seq_no.load(Ordering::Relaxed) + SEQ_NO_STEP / 2 >= self.entry.seq_no_reserved
+        self.live.seq_no() + SEQ_NO_STEP / 2 >= self.entry.seq_no_reserved
     }
 }
 

@@ -165,6 +165,8 @@ pub(crate) fn field_caps(
     let options = NameOptions::LENIENT.with(parameters)?;
     let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
     let indexes = filtered(door, indexes, &object_of(&request.body)?)?;
+    let indexes: Vec<OpenIndex> =
+        indexes.into_iter().map(|index| index.with_observed(&door.node)).collect::<Result<_, Error>>()?;
     let has_unmapped = parameters.flag("include_unmapped")?.unwrap_or(false);
     let patterns = parameters.list("fields").unwrap_or_else(|| vec!["*".to_owned()]);
     let mut fields: Map<String, Value> = Map::new();

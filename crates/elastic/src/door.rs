@@ -100,6 +100,16 @@ impl ElasticDoor {
         }
     }
 
+    /// True if this node has the documents of the door: it runs alone, or is their owner in its cluster.
+    ///
+    /// # Errors
+    /// No node owns them now.
+    pub(crate) fn owns_home(&self) -> Result<bool, Error> {
+        let Some(cluster) = self.node.cluster().view()? else { return Ok(true) };
+        let owners = cluster.owners(Some(&[shelf::home()]))?;
+        Ok(owners.nodes.iter().any(|(node, _)| *node == cluster.own().key))
+    }
+
     /// Writes the answer for a request that failed before it reached the door.
     pub fn refuse(request: &DoorRequest, error: millrace_node::Error) -> DoorAnswer {
         match otlp::is_logs(&request.path) {

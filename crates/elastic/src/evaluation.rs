@@ -1,11 +1,13 @@
 //! Evaluation of a query on one document: its score, or nothing.
 
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
-use crate::mapping::{all_fields, field_at, type_of};
+use crate::mapping::{self, all_fields, check_value, field_at, type_of};
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
 use crate::query_ranges::is_range;
@@ -20,6 +22,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) mappings: &'d Map<String, Value>,
     pub(crate) source: &'d Map<String, Value>,
     pub(crate) now_ms: i64,
+    /// True in `logs` mode: fields that the mapping lacks are searched, too.
+    pub(crate) is_log: bool,
 }
 
 /// Kind of values, by which they are compared.
@@ -178,7 +182,7 @@ impl SearchedDocument<'_> {
             return test(&value);
         }
         if field == "_ignored" {
-            return ignored(self.mappings, self.source).iter().any(|name| test(name));
+            return ignored(self.mappings, self.source, self.is_log).iter().any(|name| test(name));
         }
         for (path, kind) in self.places(field) {
             for value in all_at(self.source, &path) {
@@ -207,8 +211,30 @@ impl SearchedDocument<'_> {
             });
             return places.collect();
         }
-        let found = field_at(self.mappings, field);
-        found.map(|(definition, place)| (place, kind_of(type_of(definition)))).into_iter().collect()
+        let found = self.field(field);
+        found.map(|(definition, place)| (place, kind_of(type_of(&definition)))).into_iter().collect()
+    }
+
+    /// Definition of a field, and its place in the source. In `logs` mode a field that the mapping lacks has
+    /// the type of its value.
+    pub(crate) fn field(&self, field: &str) -> Option<(Cow<'_, Map<String, Value>>, String)> {
+        if let Some((definition, place)) = field_at(self.mappings, field) {
+            return Some((Cow::Borrowed(definition), place));
+        }
+        if !self.is_log {
+            return None;
+        }
+        let whole = field.strip_suffix(".keyword");
+        [Some((field, false)), whole.map(|place| (place, true))].into_iter().flatten().find_map(
+            |(place, is_keyword)| {
+                let value = *all_at(self.source, place).first()?;
+                let definition = match is_keyword {
+                    true => json!({ "type": "keyword" }).as_object().cloned()?,
+                    false => mapping::inferred(value)?,
+                };
+                Some((Cow::Owned(definition), place.to_owned()))
+            },
+        )
     }
 
     fn has_term(&self, field: &str, value: &Value, ignores_case: bool) -> Result<bool, Error> {
@@ -216,12 +242,25 @@ impl SearchedDocument<'_> {
             return Ok(glob(&text_of(value), self.index));
         }
         if field == "_ignored" {
-            return Ok(ignored(self.mappings, self.source).contains(&text_of(value)));
+            return Ok(ignored(self.mappings, self.source, self.is_log).contains(&text_of(value)));
         }
-        let Some((definition, place)) = field_at(self.mappings, field) else {
+        let Some((definition, place)) = self.field(field) else {
             return Ok(self.meta(field).is_some_and(|own| own == text_of(value)));
         };
+        let definition = &*definition;
         let kind = kind_of(type_of(definition));
+        let wanted = text_of(value);
+        let may_misfit = match kind {
+            FieldValueKind::Number => true,
+            // Other texts are dates that are computed, or networks.
+            FieldValueKind::Date => !wanted.starts_with("now") && !wanted.contains("||"),
+            FieldValueKind::Ip => !wanted.contains('/'),
+            _ => false,
+        };
+        if self.is_log && may_misfit && check_value(definition, type_of(definition), value).is_err() {
+            // Of values that do not fit the type one is meant.
+            return Ok(all_at(self.source, &place).iter().any(|own| text_of(own) == wanted));
+        }
         if definition.get("ignore_above").and_then(Value::as_u64).is_some_and(|most| {
             kind == FieldValueKind::Keyword && text_of(value).chars().count() as u64 > most
         }) {
@@ -243,7 +282,6 @@ impl SearchedDocument<'_> {
                 text_of(value)
             )));
         }
-        let wanted = text_of(value);
         let fold = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
         let mut found = false;
         each_at(self.source, &place, &mut |own| {
@@ -266,12 +304,12 @@ impl SearchedDocument<'_> {
             return self.routing.is_some();
         }
         if field == "_ignored" {
-            return !ignored(self.mappings, self.source).is_empty();
+            return !ignored(self.mappings, self.source, self.is_log).is_empty();
         }
         if field.contains('*') {
             return self.places(field).iter().any(|(place, _)| !all_at(self.source, place).is_empty());
         }
-        let Some((definition, place)) = field_at(self.mappings, field) else { return false };
+        let Some((definition, place)) = self.field(field) else { return false };
         let values = all_at(self.source, &place);
         match definition.get("properties") {
             Some(_) => values.iter().any(|value| has_value(value)),
@@ -415,7 +453,6 @@ fn has_phrase(words: &[String], length: usize, slop: usize, fits: &impl Fn(usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[track_caller]
     fn check(query: Value, expected: bool) {
@@ -436,6 +473,7 @@ mod tests {
             mappings,
             source,
             now_ms: 1_709_528_767_000,
+            is_log: false,
         };
         let parsed = crate::query::parse(&query).expect("the query is one");
         let score = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");

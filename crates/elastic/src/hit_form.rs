@@ -91,7 +91,7 @@ impl HitForm {
         if let Some(routing) = &hit.stored.routing {
             object.insert("_routing".to_owned(), routing.as_str().into());
         }
-        let passed_over = ignored(&hit.index.entry.mappings, &hit.document);
+        let passed_over = ignored(&hit.index.entry.mappings, &hit.document, hit.index.is_log());
         if !passed_over.is_empty() {
             object.insert("_ignored".to_owned(), json!(passed_over));
         }

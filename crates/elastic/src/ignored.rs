@@ -3,16 +3,21 @@
 use serde_json::{Map, Value};
 
 use crate::fields::all_at;
-use crate::mapping::{all_fields, check_value, field_at, type_of};
+use crate::mapping::{all_fields, check_value, field_at, misfits, type_of};
 use crate::query::text_of;
 
 /// Names of the fields that have a value which is not searched: malformed where the mapping allows that, or
-/// longer than it says.
-pub(crate) fn ignored(mappings: &Map<String, Value>, document: &Map<String, Value>) -> Vec<String> {
+/// longer than it says. Of a document in `logs` mode, also those that do not fit the mapping, and those that
+/// it has no room for; a search finds them where it reads documents.
+pub(crate) fn ignored(
+    mappings: &Map<String, Value>,
+    document: &Map<String, Value>,
+    is_log: bool,
+) -> Vec<String> {
     let is_set = |definition: &Map<String, Value>, name: &str| {
         definition.get(name).is_some_and(|flag| *flag == true || *flag == "true")
     };
-    let mut names = Vec::new();
+    let mut names = if is_log { misfits(mappings, document) } else { Vec::new() };
     for (path, definition) in all_fields(mappings) {
         let longest = definition.get("ignore_above").and_then(Value::as_u64);
         let takes_malformed = is_set(definition, "ignore_malformed");
@@ -29,5 +34,6 @@ pub(crate) fn ignored(mappings: &Map<String, Value>, document: &Map<String, Valu
         }
     }
     names.sort();
+    names.dedup();
     names
 }

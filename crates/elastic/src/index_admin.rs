@@ -7,11 +7,10 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{CatalogChange, IndexEntry, OpenIndex, now_ms, random_text};
 use crate::door::ElasticDoor;
-use crate::mapping;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::{templates, typed};
+use crate::{log_settings, mapping, templates, typed};
 
 /// Makes an index from the body of its request and the templates that match its name.
 ///
@@ -21,6 +20,19 @@ pub(crate) fn create(
     change: &mut CatalogChange<'_>,
     name: &str,
     body: Map<String, Value>,
+) -> Result<OpenIndex, Error> {
+    create_of(change, name, body, None)
+}
+
+/// Like [`create`]; an index of a data stream has a field with the time of its documents.
+///
+/// # Errors
+/// As there; the body asks for the `logs` mode, and there is no data stream.
+pub(crate) fn create_of(
+    change: &mut CatalogChange<'_>,
+    name: &str,
+    body: Map<String, Value>,
+    time_field: Option<&str>,
 ) -> Result<OpenIndex, Error> {
     // The name of a document type may break the rules.
     if change.index(name).is_none() {
@@ -63,7 +75,8 @@ pub(crate) fn create(
                         aliases.insert(alias, alias_options(options));
                     }
                 }
-                (_, Value::Null) => {}
+                // Of data streams.
+                ("lifecycle", _) | (_, Value::Null) => {}
                 ("settings" | "mappings" | "aliases", _) => {
                     return Err(Error::Parsing(format!("key [{member}] must be an object")));
                 }
@@ -79,6 +92,12 @@ pub(crate) fn create(
         settings.entry(setting.to_owned()).or_insert_with(|| value.into());
     }
     check_write_aliases(change, name, &aliases)?;
+    let is_log = log_settings::is_logs_mode(&settings)?;
+    if is_log && time_field.is_none() {
+        return Err(Error::IllegalArgument(format!(
+            "[index.mode] of [{name}] is that of logs, which are in data streams here; put it into the template of a data stream"
+        )));
+    }
     let entry = IndexEntry {
         name: name.to_owned(),
         uuid: random_text(22),
@@ -89,6 +108,8 @@ pub(crate) fn create(
         aliases,
         is_closed: false,
         seq_no_reserved: 0,
+        time_field: time_field.filter(|_| is_log).map(str::to_owned),
+        observed: Map::new(),
     };
     change.put_index(entry)
 }
@@ -163,7 +184,7 @@ fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
             }
         }
     }
-    Ok(())
+    log_settings::check(settings)
 }
 
 /// `PUT` of an index.
@@ -228,6 +249,7 @@ pub(crate) fn get(
     let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
     for index in found {
+        let index = index.with_observed(&door.node)?;
         let shown = json!({
             "aliases": index.entry.aliases,
             "mappings": index.entry.mappings,
@@ -309,10 +331,8 @@ pub(crate) fn put_settings(
     let mut settings = BTreeMap::new();
     flatten(body, "", &mut settings);
     check_settings(&settings)?;
-    if settings.contains_key("index.number_of_shards") {
-        return Err(Error::IllegalArgument(
-            "final settings cannot be updated: [index.number_of_shards]".to_owned(),
-        ));
+    if let Some(name) = log_settings::FINAL.iter().find(|name| settings.contains_key(**name)) {
+        return Err(Error::IllegalArgument(format!("final settings cannot be updated: [{name}]")));
     }
     let preserves = parameters.flag("preserve_existing")?.unwrap_or(false);
     let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
@@ -342,8 +362,12 @@ pub(crate) fn get_mapping(
 ) -> Result<DoorReply, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
     let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
-    let shown = |index: OpenIndex| (index.entry.name.clone(), json!({ "mappings": index.entry.mappings }));
-    DoorReply::ok(Value::Object(found.into_iter().map(shown).collect()))
+    let mut answer = Map::new();
+    for index in found {
+        let index = index.with_observed(&door.node)?;
+        answer.insert(index.entry.name.clone(), json!({ "mappings": index.entry.mappings }));
+    }
+    DoorReply::ok(Value::Object(answer))
 }
 
 /// `PUT` of a mapping.
@@ -362,6 +386,14 @@ pub(crate) fn put_mapping(
         let mut entry = (*index.entry).clone();
         mapping::merge(&mut entry.mappings, &body)?;
         mapping::check(&entry.mappings)?;
+        if let Some(field) = &entry.time_field
+            && mapping::field_at(&entry.mappings, field) != mapping::field_at(&index.entry.mappings, field)
+        {
+            return Err(Error::IllegalArgument(format!(
+                "the field [{field}] has the times by which the partitions of [{}] are read; it stays as it is",
+                entry.name
+            )));
+        }
         change.put_index(entry)?;
     }
     DoorReply::ok(json!({ "acknowledged": true }))

@@ -5,6 +5,9 @@
 //! of one document type that the door owns, and take the same way to the disk as all others: an answer is
 //! sent when its writes are durable. The catalog of indexes is kept in the same way.
 //!
+//! The documents of a data stream in `logs` mode are in partitions: each is a group of the store, with the
+//! documents of a time of writing, and is dropped as a whole.
+//!
 //! An index with the name of a document type of the application is that type: its documents are those of
 //! `/document/v1/`, and routing values name their groups.
 //!
@@ -30,12 +33,17 @@ mod filter_path;
 mod hit_form;
 mod ignored;
 mod index_admin;
+mod lifecycle;
+mod log_settings;
+mod log_writes;
 mod lookups;
 mod mapping;
 mod names;
 mod nested;
+mod observed;
 mod otlp;
 mod parameters;
+mod partitions;
 mod patterns;
 mod placing;
 mod query;
@@ -54,7 +62,9 @@ mod single;
 mod sorting;
 mod source;
 mod templates;
+mod time_bounds;
 mod typed;
+mod unflushed;
 mod update;
 mod writing;
 

@@ -1,7 +1,10 @@
 //! Mappings: the fields of an index, declared or taken from documents.
 
+mod fitting;
+
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::fitting::{LenientFit, fit, fit_in_place, inferred, misfits, observe};
 use crate::Error;
 use crate::dates::DateText;
 
@@ -237,207 +240,20 @@ fn merge_properties(
     Ok(())
 }
 
-/// Checks a document against a mapping, and adds its new fields to it. True if there are any.
-pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
-    let mut fitted = mappings.clone();
-    let is_changed = fit_in_place(&mut fitted, document)?;
-    if is_changed {
-        let count = all_fields(&fitted).len();
-        if count > FIELDS_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Limit of total fields [{FIELDS_MAX}] has been exceeded"
-            )));
-        }
-        *mappings = fitted;
-    }
-    Ok(is_changed)
-}
-
-/// Like [`fit`], but after an error the mapping may have some of the new fields, and their number is not
-/// checked.
-pub(crate) fn fit_in_place(
-    mappings: &mut Map<String, Value>,
-    document: &Map<String, Value>,
-) -> Result<bool, Error> {
-    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
-    let mut pass = MappingPass { date_detection, changed: false };
-    pass.object(mappings, document, "", &DynamicMode::True, 0)?;
-    Ok(pass.changed)
-}
-
-/// Treatment of new fields.
-#[derive(Clone, PartialEq)]
-enum DynamicMode {
-    True,
-    False,
-    Strict(String),
-}
-
-impl DynamicMode {
-    fn of(object: &Map<String, Value>, inherited: &DynamicMode) -> DynamicMode {
-        match object.get("dynamic") {
-            Some(Value::Bool(true)) => DynamicMode::True,
-            Some(Value::Bool(false)) => DynamicMode::False,
-            Some(Value::String(text)) => match text.as_str() {
-                "true" | "runtime" => DynamicMode::True,
-                "false" | "false_allow_templates" => DynamicMode::False,
-                other => DynamicMode::Strict(other.to_owned()),
-            },
-            _ => inherited.clone(),
+/// Adds the fields of another mapping that this one lacks.
+pub(crate) fn add_missing(own: &mut Map<String, Value>, other: &Map<String, Value>) {
+    let Some(Value::Object(added)) = other.get("properties") else { return };
+    let properties = own.entry("properties").or_insert_with(|| json!({}));
+    let Value::Object(properties) = properties else { return };
+    for (name, field) in added {
+        match (properties.get_mut(name), field) {
+            (None, field) => drop(properties.insert(name.clone(), field.clone())),
+            (Some(Value::Object(own)), Value::Object(field)) if type_of(own) == type_of(field) => {
+                add_missing(own, field);
+            }
+            _ => {}
         }
     }
-}
-
-struct MappingPass {
-    date_detection: bool,
-    changed: bool,
-}
-
-impl MappingPass {
-    /// Fits an object, whose definition has `properties`.
-    fn object(
-        &mut self,
-        definition: &mut Map<String, Value>,
-        document: &Map<String, Value>,
-        before: &str,
-        inherited: &DynamicMode,
-        depth: usize,
-    ) -> Result<(), Error> {
-        if depth > DEPTH_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Limit of mapping depth [{DEPTH_MAX}] has been exceeded due to object field [{before}]"
-            )));
-        }
-        if definition.get("enabled") == Some(&Value::Bool(false)) {
-            return Ok(());
-        }
-        let mode = DynamicMode::of(definition, inherited);
-        for (name, value) in document {
-            if name.trim().is_empty() || name.split('.').any(|part| part.trim().is_empty()) {
-                return Err(Error::Mapping {
-                    reason: "failed to parse".to_owned(),
-                    cause: Some((
-                        "illegal_argument_exception",
-                        format!(
-                            "object field starting or ending with a [.] makes object resolution ambiguous: [{before}{name}]"
-                        ),
-                    )),
-                });
-            }
-            let path = format!("{before}{name}");
-            self.member(definition, MemberPlace { name, path: &path, depth }, value, &mode)?;
-        }
-        Ok(())
-    }
-
-    fn member(
-        &mut self,
-        definition: &mut Map<String, Value>,
-        place: MemberPlace<'_>,
-        value: &Value,
-        mode: &DynamicMode,
-    ) -> Result<(), Error> {
-        let is_known = definition.get("properties").is_some_and(|known| known.get(place.name).is_some());
-        if let Some((first, rest)) = place.name.split_once('.').filter(|_| !is_known) {
-            let mut inner = Map::new();
-            inner.insert(rest.to_owned(), value.clone());
-            let path = place.path[..place.path.len() - rest.len() - 1].to_owned();
-            let place = MemberPlace { name: first, path: &path, depth: place.depth };
-            return self.member(definition, place, &Value::Object(inner), mode);
-        }
-        if let Some(field) = definition.get_mut("properties").and_then(|known| known.get_mut(place.name)) {
-            let Value::Object(field) = field else { return Ok(()) };
-            return self.known(field, &place, value, mode);
-        }
-        match mode {
-            DynamicMode::False => return Ok(()),
-            DynamicMode::Strict(mode) => {
-                let parent = place.path.strip_suffix(place.name).unwrap_or("").trim_end_matches('.');
-                return Err(Error::Strict {
-                    mode: mode.clone(),
-                    field: place.name.to_owned(),
-                    parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_owned() },
-                });
-            }
-            DynamicMode::True => {}
-        }
-        let Some(mut field) = self.infer(value) else { return Ok(()) };
-        self.known(&mut field, &place, value, mode)?;
-        self.changed = true;
-        if let Value::Object(properties) = definition.entry("properties").or_insert_with(|| json!({})) {
-            properties.insert(place.name.to_owned(), Value::Object(field));
-        }
-        Ok(())
-    }
-
-    /// Fits a value to the definition of its field.
-    fn known(
-        &mut self,
-        field: &mut Map<String, Value>,
-        place: &MemberPlace<'_>,
-        value: &Value,
-        mode: &DynamicMode,
-    ) -> Result<(), Error> {
-        let kind = type_of(field).to_owned();
-        match value {
-            Value::Null => Ok(()),
-            Value::Array(elements) if !kind.ends_with("_vector") => {
-                elements.iter().try_for_each(|element| self.known(field, place, element, mode))
-            }
-            Value::Object(members) if kind == "object" || kind == "nested" => {
-                self.object(field, members, &format!("{}.", place.path), mode, place.depth + 1)
-            }
-            Value::Object(_)
-                if matches!(kind.as_str(), "flat_object" | "flattened") || kind.ends_with("_range") =>
-            {
-                Ok(())
-            }
-            _ if kind == "object" || kind == "nested" => {
-                if field.get("enabled") == Some(&Value::Bool(false)) {
-                    return Ok(());
-                }
-                Err(Error::mapping(format!(
-                    "object mapping for [{}] tried to parse field [{}] as object, but found a concrete value",
-                    place.path, place.name
-                )))
-            }
-            other => {
-                if field.get("ignore_malformed").is_some_and(|ignore| *ignore == true || *ignore == "true") {
-                    return Ok(());
-                }
-                check_value(field, &kind, other).map_err(|(cause, reason)| Error::Mapping {
-                    reason: format!("failed to parse field [{}] of type [{kind}]", place.path),
-                    cause: Some((cause, reason)),
-                })
-            }
-        }
-    }
-
-    /// Definition of a new field by its first value; `None` if the value has none.
-    fn infer(&self, value: &Value) -> Option<Map<String, Value>> {
-        let field = match value {
-            Value::Null => return None,
-            Value::Array(elements) => return elements.iter().find_map(|element| self.infer(element)),
-            Value::Object(_) => json!({ "properties": {} }),
-            Value::Bool(_) => json!({ "type": "boolean" }),
-            Value::Number(number) if number.is_f64() => json!({ "type": "float" }),
-            Value::Number(_) => json!({ "type": "long" }),
-            Value::String(text) if self.date_detection && DateText::is_detected(text) => {
-                json!({ "type": "date" })
-            }
-            Value::String(_) => {
-                json!({ "type": "text", "fields": { "keyword": { "type": "keyword", "ignore_above": 256 } } })
-            }
-        };
-        field.as_object().cloned()
-    }
-}
-
-/// Place of a member in its document.
-struct MemberPlace<'p> {
-    name: &'p str,
-    path: &'p str,
-    depth: usize,
 }
 
 /// Checks that a value can be one of a type. The error has a type and a reason.

@@ -3,18 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
 use crate::catalog::{IndexEntry, OpenIndex};
 use crate::door::ElasticDoor;
+use crate::log_settings::RoutingSlots;
+use crate::log_writes::LogPlace;
+use crate::mapping::LenientFit;
 use crate::writing::{self, SingleWrite, WriteAction};
-use crate::{Error, mapping, typed};
+use crate::{Error, mapping, time_bounds, typed};
 
 /// A write with the place where it goes.
 #[derive(Clone)]
 pub(crate) struct PlacedWrite {
     pub(crate) index: OpenIndex,
     pub(crate) write: SingleWrite,
+    /// Place of a document in `logs` mode.
+    pub(crate) log: Option<LogPlace>,
 }
 
 /// Finder of the places of the writes of one request. It remembers the indexes that it found, and copies of
@@ -23,6 +29,8 @@ pub(crate) struct WritePlacer<'d> {
     door: &'d ElasticDoor,
     found: HashMap<WrittenName, OpenIndex>,
     fitted: HashMap<String, FittedMapping>,
+    /// Number that decides the slot of the documents of an index, by its number.
+    drawn: HashMap<u32, u64>,
 }
 
 /// Name in a write, with what decides which index it means.
@@ -41,7 +49,7 @@ struct FittedMapping {
 impl<'d> WritePlacer<'d> {
     /// Creates a placer that has found nothing yet.
     pub(crate) fn new(door: &'d ElasticDoor) -> Self {
-        WritePlacer { door, found: HashMap::new(), fitted: HashMap::new() }
+        WritePlacer { door, found: HashMap::new(), fitted: HashMap::new(), drawn: HashMap::new() }
     }
 
     /// Checks a write, fits its document to the mapping of its index, and adds new fields to it.
@@ -61,7 +69,13 @@ impl<'d> WritePlacer<'d> {
         if let Some(binding) = &index.typed {
             write = typed::place(self.door, binding, write)?;
             self.remember(written, &index);
-            return Ok(PlacedWrite { index, write });
+            return Ok(PlacedWrite { index, write, log: None });
+        }
+        if index.is_log() && action != WriteAction::Create {
+            return Err(Error::IllegalArgument(format!(
+                "the documents of [{}] are never changed: only write ops with an op_type of create are allowed in data streams",
+                index.entry.name
+            )));
         }
         let needs_routing = index.entry.mappings.get("_routing").and_then(|routing| routing.get("required"));
         if write.routing.is_none() && needs_routing == Some(&Value::Bool(true)) {
@@ -78,22 +92,48 @@ impl<'d> WritePlacer<'d> {
             }
             None if action == WriteAction::Delete => index,
             None => {
-                let document: Value =
-                    serde_json::from_str(&write.source).map_err(|error| Error::Mapping {
-                        reason: "failed to parse".to_owned(),
-                        cause: Some(("json_parse_exception", error.to_string())),
-                    })?;
-                let Value::Object(document) = document else {
-                    return Err(Error::Mapping {
-                        reason: "failed to parse".to_owned(),
-                        cause: Some(("not_x_content_exception", "a document is a JSON object".to_owned())),
-                    });
-                };
+                let document = parsed(&write.source)?;
+                if index.is_log() {
+                    let (log, _) = self.place_log(&index, &document, &write);
+                    self.remember(written, &index);
+                    return Ok(PlacedWrite { index, write, log: Some(log) });
+                }
                 self.fit(index, Some(&document))?
             }
         };
         self.remember(written, &index);
-        Ok(PlacedWrite { index, write })
+        Ok(PlacedWrite { index, write, log: None })
+    }
+
+    /// Place of a document in `logs` mode, and the reason for which a field is ignored, if one is. Such
+    /// documents are counted, and none is refused.
+    fn place_log(
+        &mut self,
+        index: &OpenIndex,
+        document: &Map<String, Value>,
+        write: &SingleWrite,
+    ) -> (LogPlace, Option<String>) {
+        let mut fitted = self.copy_of(index, || index.live.observed.entry(&index.entry).mappings.clone());
+        let LenientFit { is_changed, ignored } = mapping::observe(&mut fitted.mappings, document);
+        if is_changed {
+            index.live.observed.note(&index.entry, document);
+        }
+        self.fitted.insert(index.entry.name.clone(), fitted);
+        if !ignored.is_empty() {
+            self.door.node.metrics().count(CountedMetric::LogDocumentsIgnored);
+        }
+        let reason = ignored.into_iter().map(|(_, reason)| reason).next();
+        let drawn = *self.drawn.entry(index.entry.number).or_insert_with(|| index.live.partitions.draw());
+        let slots = RoutingSlots::of_index(index);
+        let shard = slots.shard(drawn, write.routing.as_deref(), write.id.as_deref());
+        (LogPlace { shard, times: time_bounds::of_document(index, document) }, reason)
+    }
+
+    /// Copy of the mapping of an index, the one that is there or a new one.
+    fn copy_of(&mut self, index: &OpenIndex, mappings: impl FnOnce() -> Map<String, Value>) -> FittedMapping {
+        let fitted = self.fitted.remove(&index.entry.name);
+        let fitted = fitted.filter(|fitted| Arc::ptr_eq(&fitted.entry, &index.entry));
+        fitted.unwrap_or_else(|| FittedMapping { entry: Arc::clone(&index.entry), mappings: mappings() })
     }
 
     /// The place of a log record. Values that do not fit the mapping are no reason to refuse it: the second
@@ -109,13 +149,18 @@ impl<'d> WritePlacer<'d> {
     ) -> Result<(PlacedWrite, Option<Error>), Error> {
         let written = WrittenName::RecordStream(stream.to_owned());
         let index = self.index(&written)?;
+        if index.is_log() {
+            let (log, ignored) = self.place_log(&index, fields, &write);
+            self.remember(written, &index);
+            return Ok((PlacedWrite { index, write, log: Some(log) }, ignored.map(Error::mapping)));
+        }
         let (index, misfit) = match self.fit(index.clone(), Some(fields)) {
             Ok(index) => (index, None),
             Err(misfit @ (Error::Mapping { .. } | Error::IllegalArgument(_))) => (index, Some(misfit)),
             Err(error) => return Err(error),
         };
         self.remember(written, &index);
-        Ok((PlacedWrite { index, write }, misfit))
+        Ok((PlacedWrite { index, write, log: None }, misfit))
     }
 
     /// Index of a name, as it was found before if it has sequence numbers left.
@@ -137,11 +182,7 @@ impl<'d> WritePlacer<'d> {
     fn fit(&mut self, index: OpenIndex, document: Option<&Map<String, Value>>) -> Result<OpenIndex, Error> {
         let Some(document) = document else { return Ok(index) };
         let name = &index.entry.name;
-        let fitted = self.fitted.remove(name).filter(|fitted| Arc::ptr_eq(&fitted.entry, &index.entry));
-        let mut fitted = fitted.unwrap_or_else(|| FittedMapping {
-            entry: Arc::clone(&index.entry),
-            mappings: index.entry.mappings.clone(),
-        });
+        let mut fitted = self.copy_of(&index, || index.entry.mappings.clone());
         // After an error, and with new fields, the copy is not that of the index any more.
         if !mapping::fit_in_place(&mut fitted.mappings, document)? {
             self.fitted.insert(name.clone(), fitted);
@@ -157,6 +198,17 @@ impl<'d> WritePlacer<'d> {
             true => change.put_index(entry),
             false => Ok(newest.clone()),
         }
+    }
+}
+
+/// Parses a document.
+fn parsed(source: &str) -> Result<Map<String, Value>, Error> {
+    let failed =
+        |kind, reason| Error::Mapping { reason: "failed to parse".to_owned(), cause: Some((kind, reason)) };
+    match serde_json::from_str(source) {
+        Ok(Value::Object(document)) => Ok(document),
+        Ok(_) => Err(failed("not_x_content_exception", "a document is a JSON object".to_owned())),
+        Err(error) => Err(failed("json_parse_exception", error.to_string())),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::{FieldValueKind, SearchedDocument, compare_numbers, kind_of, number_of};
 use crate::fields::{all_at, each_at};
-use crate::mapping::{field_at, type_of};
+use crate::mapping::type_of;
 use crate::query::{RangeBounds, text_of};
 
 /// Relation of a range in a document to that of a query.
@@ -223,7 +223,8 @@ impl SearchedDocument<'_> {
             });
             return Ok(lower && upper);
         }
-        let Some((definition, place)) = field_at(self.mappings, field) else { return Ok(false) };
+        let Some((definition, place)) = self.field(field) else { return Ok(false) };
+        let definition = &*definition;
         if is_range(type_of(definition)) {
             return self.has_range(definition, &place, bounds);
         }

@@ -7,7 +7,7 @@ use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
-use crate::{aliases, bulk, cluster_admin, index_admin, scrolls, search, single, templates};
+use crate::{aliases, bulk, cluster_admin, index_admin, lifecycle, scrolls, search, single, templates};
 
 /// Answers a request by its method and path.
 pub(crate) fn dispatch(
@@ -95,6 +95,7 @@ fn of_all(
         }
         ("_ingest", ["pipeline"]) => named(door, request, parameters, NamedKind::Pipeline, None),
         ("_ingest", ["pipeline", name]) => named(door, request, parameters, NamedKind::Pipeline, Some(name)),
+        ("_data_stream", [name, "_lifecycle"]) => lifecycle::answer(door, request, name),
         ("_data_stream", rest @ ([] | [_])) => {
             let name = rest.first().copied().unwrap_or_default();
             match request.method.as_str() {
@@ -215,6 +216,7 @@ fn below_index(
         (["_alias" | "_aliases", name], "DELETE") => aliases::delete(door, index, name),
         (["_close"], "POST") => index_admin::set_closed(door, parameters, index, true),
         (["_open"], "POST") => index_admin::set_closed(door, parameters, index, false),
+        (["_lifecycle", "explain"], "GET") => lifecycle::explain(door, parameters, index),
         (["_rollover"], "POST") => templates::rollover(door, request, parameters, index),
         (
             [

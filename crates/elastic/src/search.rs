@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
+use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -12,9 +13,11 @@ use crate::door::ElasticDoor;
 use crate::evaluation::SearchedDocument;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
+use crate::log_settings::{RoutingSlots, ShardSet};
 use crate::lookups;
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
+use crate::partitions::TimeSpan;
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -23,7 +26,7 @@ use crate::search_request::HitSearch;
 use crate::shelf::{self, StoredSource};
 use crate::single::parsed;
 use crate::sorting::{HitOrder, HitSortKey};
-use crate::typed;
+use crate::{time_bounds, typed};
 
 /// Bytes of documents that one search keeps at a time, about.
 const KEPT_BYTES_MAX: usize = 256 << 20;
@@ -52,7 +55,9 @@ pub(crate) struct FoundHits {
     pub(crate) total: u64,
     pub(crate) has_scores: bool,
     aggregations: Option<Value>,
+    /// Shards and partitions of the indexes, and those of them that were not read.
     shards: u64,
+    skipped: u64,
     is_timed_out: bool,
     /// True or false if the search could end after a number of documents.
     is_terminated: Option<bool>,
@@ -70,6 +75,7 @@ pub(crate) fn run(
     let mut kept_bytes = 0;
     let mut total = 0;
     let mut progress = ScanProgress::begin(&request.limit);
+    let mut skipped = 0;
     let needs_documents = keeps_all || request.size > 0 || request.order.is_some();
     for index in indexes {
         let before = hits.len();
@@ -79,7 +85,7 @@ pub(crate) fn run(
         let boost =
             request.boosts.iter().find(|(pattern, _)| names(pattern)).map_or(1.0, |(_, boost)| *boost);
         let choice = HitChoice { query: &request.query, minimum_score: request.minimum_score, request };
-        visit(door, index, &choice, &mut progress, &mut |mut hit| {
+        skipped += visit(door, index, &choice, &mut progress, &mut |mut hit| {
             hit.score *= boost;
             if !request.aggregations.is_empty() {
                 kept_bytes += hit.stored.source.len() * 2 + 200;
@@ -125,10 +131,11 @@ pub(crate) fn run(
     if let Some(collapse) = &request.collapse {
         hits = collapse.heads(hits, indexes, request)?;
     }
-    let shards = indexes.iter().map(shards_of).sum();
+    let parts = |index| u64::max(shards_of(index), index.live.partitions.len() as u64);
+    let shards = indexes.iter().map(parts).sum();
     let is_terminated = progress.may_terminate().then_some(progress.is_terminated);
     let is_timed_out = progress.is_timed_out;
-    Ok(FoundHits { hits, total, has_scores, aggregations, shards, is_timed_out, is_terminated })
+    Ok(FoundHits { hits, total, has_scores, aggregations, shards, skipped, is_timed_out, is_terminated })
 }
 
 /// Runs the aggregations of a search over its matching documents.
@@ -199,17 +206,19 @@ pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
         mappings: &hit.index.entry.mappings,
         source: &hit.document,
         now_ms: now_ms() as i64,
+        is_log: hit.index.is_log(),
     }
 }
 
-/// Calls `visit` with each matching document of an index, within the limits of the search.
+/// Calls `visit` with each matching document of an index, within the limits of the search. Returns the number
+/// of partitions that cannot have any, and were not read.
 fn visit(
     door: &ElasticDoor,
     index: &OpenIndex,
     choice: &HitChoice<'_>,
     progress: &mut ScanProgress<'_>,
     visit: &mut impl FnMut(SearchHit) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let HitChoice { query, minimum_score, request } = *choice;
     let mut hidden = index.live.hidden();
     let is_sharded = shards_of(index) > 1;
@@ -257,7 +266,11 @@ fn visit(
         }
     };
     if let Some(binding) = &index.typed {
-        return typed::scan(door, binding, request.routing.as_deref(), each);
+        return typed::scan(door, binding, request.routing.as_deref(), each).map(|()| 0);
+    }
+    if let Some(time_field) = &index.entry.time_field {
+        let span = time_bounds::of_query(query, index, time_field);
+        return scan_partitions(door, index, span, request.routing.as_deref(), each);
     }
     shelf::scan(&door.node, index.group(), |stored| match hidden.remove(&stored.id) {
         Some(Some(before)) => each(before),
@@ -270,7 +283,37 @@ fn visit(
             break;
         }
     }
-    Ok(())
+    Ok(0)
+}
+
+/// Calls `visit` with each document of the partitions that may have some with a time in a span, and with one
+/// of some routing values. Returns the number of other partitions.
+fn scan_partitions(
+    door: &ElasticDoor,
+    index: &OpenIndex,
+    span: Option<TimeSpan>,
+    routing: Option<&[String]>,
+    mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
+) -> Result<u64, Error> {
+    let slots = RoutingSlots::of_index(index);
+    let shards =
+        routing.map_or(ShardSet::default(), |routing| slots.of_routing(routing.iter().map(String::as_str)));
+    let (all, in_reach) = (index.live.partitions.len(), index.live.partitions.of_shards(&shards));
+    let mut read = 0;
+    let mut is_over = false;
+    for partition in in_reach.iter().filter(|partition| span.is_none_or(|span| partition.meets(span))) {
+        read += 1;
+        shelf::scan(&door.node, partition.group(), |stored| {
+            door.node.metrics().count(CountedMetric::LogDocumentsRead);
+            let flow = visit(stored)?;
+            is_over = flow.is_break();
+            Ok(flow)
+        })?;
+        if is_over {
+            break;
+        }
+    }
+    Ok(if is_over { 0 } else { all.saturating_sub(read) as u64 })
 }
 
 /// Answer of a search with the hits of a page.
@@ -312,7 +355,7 @@ pub(crate) fn answer(
     let mut answer = json!({
         "took": now_ms().saturating_sub(began_ms),
         "timed_out": found.is_timed_out,
-        "_shards": { "total": found.shards, "successful": found.shards, "skipped": 0, "failed": 0 },
+        "_shards": { "total": found.shards, "successful": found.shards, "skipped": found.skipped, "failed": 0 },
         "hits": shown,
     });
     if let Some(is_terminated) = found.is_terminated {
@@ -333,7 +376,7 @@ pub(crate) fn indexes_of(
     let options = NameOptions::LENIENT.with(parameters)?;
     let found = names::resolve(&*door.catalog.read()?, expression, options)?;
     door.check_indexes(&found)?;
-    Ok(found)
+    found.into_iter().map(|index| index.with_observed(&door.node)).collect()
 }
 
 /// `_search`.
@@ -441,7 +484,7 @@ pub(crate) fn count(
     let shards = found.shards;
     let mut answer = json!({
         "count": found.total,
-        "_shards": { "total": shards, "successful": shards, "skipped": 0, "failed": 0 },
+        "_shards": { "total": shards, "successful": shards, "skipped": found.skipped, "failed": 0 },
     });
     if let Some(is_terminated) = found.is_terminated {
         answer["terminated_early"] = is_terminated.into();

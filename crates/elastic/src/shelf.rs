@@ -1,13 +1,16 @@
-//! The documents of the door in the store: one document type of its own, a group for each index.
+//! The documents of the door in the store: one document type of its own, a group for each index, and for each
+//! partition of an index in `logs` mode.
 //!
 //! The type has a name that no schema can have, so that no deployment adds or removes it. All groups share
-//! the low bits of their locations, so that one node of a cluster owns them.
+//! the low bits of their locations, so that one node of a cluster owns them. Partitions differ in the bits
+//! above, so that each has files of its own.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
 use millrace_node::Node;
 use millrace_node::cluster::{BatchedWrite, ClusterError, GroupDropRequest};
@@ -24,8 +27,20 @@ pub(crate) const DOOR_TYPE: &str = "elastic.document";
 /// Namespace of the ids.
 const NAMESPACE: &str = "elastic";
 
-/// Low 32 bits of the locations of all documents of the door.
+/// Low 32 bits of the locations of all documents of the door but those of partitions.
 const HOME: u32 = 0x00e1_a571;
+
+/// Low bits of the locations of all documents of the door: as many as the buckets of a cluster can have.
+const HOME_BITS: u8 = 20;
+
+/// Places of partitions, each with locations of its own.
+pub(crate) const PLACES: u16 = 1 << (32 - HOME_BITS);
+
+/// Place that has the documents of other indexes.
+const PLACE_OF_INDEXES: u16 = (HOME >> HOME_BITS) as u16;
+
+/// Bytes above which a bucket of several places is split, so that they get files of their own.
+const APART_BYTES: u64 = 16 << 20;
 
 /// Time limit of a write.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,17 +51,28 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Documents read in one step of a scan.
 pub(crate) const PAGE: usize = 1024;
 
-/// Number of a group, unique among the indexes; 0 has the catalog.
+/// Number of a group of the door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ShelfGroup(pub(crate) u32);
+pub(crate) struct ShelfGroup(u64);
 
 impl ShelfGroup {
     /// Group of the catalog.
-    pub(crate) const CATALOG: ShelfGroup = ShelfGroup(0);
+    pub(crate) const CATALOG: ShelfGroup = ShelfGroup::of_index(0);
+
+    /// Group of an index, by a number that is unique among the indexes; 0 is the catalog.
+    pub(crate) const fn of_index(number: u32) -> Self {
+        ShelfGroup((number as u64) << 32 | HOME as u64)
+    }
+
+    /// Group of a partition, by a number that is unique among the partitions, at a place below [`PLACES`].
+    pub(crate) const fn of_partition(number: u32, place: u16) -> Self {
+        let low = HOME & ((1 << HOME_BITS) - 1) | (place as u32) << HOME_BITS;
+        ShelfGroup((number as u64) << 32 | low as u64)
+    }
 
     /// Group in the store.
     pub(crate) fn group(self) -> DocumentGroup {
-        DocumentGroup::Number(u64::from(self.0) << 32 | u64::from(HOME))
+        DocumentGroup::Number(self.0)
     }
 
     /// Id of a document. Control characters and `%` in the name are percent-encoded.
@@ -67,6 +93,16 @@ impl ShelfGroup {
         }
         Ok(DocumentId::new(NAMESPACE, DOOR_TYPE, &self.group(), &escaped)?)
     }
+}
+
+/// True if partitions may be at a place.
+pub(crate) fn is_free_place(place: u16) -> bool {
+    place < PLACES && place != PLACE_OF_INDEXES
+}
+
+/// Has the store keep partitions in files of their own, so that their drop is the removal of files.
+pub(crate) fn keep_partitions_apart(node: &Node) {
+    node.store().keep_apart(BucketId::new(HOME_BITS, u64::from(HOME)), APART_BYTES);
 }
 
 /// Group of any document of the door, for routing in a cluster.
@@ -288,21 +324,31 @@ pub(crate) fn drop_group(node: &Node, group: ShelfGroup) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_bucket::ClusterConfiguration;
+
     use super::*;
 
     #[test]
     fn names_of_all_kinds_are_kept() {
         for name in ["a", "a/b", "%2F", "a\u{0}b", "line\nbreak", "ä€𐍈", "x:y", "."] {
-            let id = ShelfGroup(7).id(name).expect("every name makes an id");
+            let id = ShelfGroup::of_index(7).id(name).expect("every name makes an id");
             assert_eq!(name_of(&id), name);
         }
-        assert!(ShelfGroup(7).id("").is_err(), "an empty name is refused");
+        assert!(ShelfGroup::of_index(7).id("").is_err(), "an empty name is refused");
     }
 
     #[test]
     fn groups_share_the_owner_and_nothing_else() {
-        let bits = |number| ShelfGroup(number).group().location_bits();
-        assert_eq!(bits(1), bits(2));
-        assert_ne!(ShelfGroup(1).group(), ShelfGroup(2).group());
+        let bits = |group: ShelfGroup| group.group().location_bits();
+        assert_eq!(bits(ShelfGroup::of_index(1)), bits(ShelfGroup::of_index(2)));
+        assert_ne!(ShelfGroup::of_index(1).group(), ShelfGroup::of_index(2).group());
+        let owner = |group| bits(group).map(|bits| bits & ((1 << HOME_BITS) - 1));
+        for place in (0..PLACES).filter(|place| is_free_place(*place)) {
+            let partition = ShelfGroup::of_partition(1, place);
+            assert_eq!(owner(partition), owner(ShelfGroup::CATALOG));
+            assert_ne!(bits(partition), bits(ShelfGroup::CATALOG), "place {place}");
+        }
+        // A bucket of a cluster has all of the door.
+        const { assert!(ClusterConfiguration::BITS_MAX <= HOME_BITS) };
     }
 }

@@ -12,9 +12,9 @@ use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
-use crate::typed;
 use crate::update::UpdateBody;
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
+use crate::{partitions, typed};
 
 /// A write of one document by a request of its own.
 pub(crate) fn write(
@@ -137,6 +137,7 @@ fn find(
     let found = match (hidden, &index.typed) {
         (_, Some(binding)) => typed::find(door, binding, id, options.routing.as_deref())?,
         (Some(before), None) => before,
+        (None, None) if index.is_log() => partitions::find(door, index, id, options.routing.as_deref())?,
         (None, None) => shelf::get(&door.node, index.group(), id)?,
     };
     let Some(found) = found.filter(|stored| index.finds(stored, options.routing.as_deref())) else {

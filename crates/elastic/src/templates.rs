@@ -6,10 +6,11 @@ use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
-use crate::index_admin;
+use crate::lifecycle::StreamLifecycle;
 use crate::names::check_index_name;
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::{index_admin, log_settings};
 
 /// Parts of indexes that the templates for a name give, those that count less first.
 pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, Value>> {
@@ -95,6 +96,7 @@ fn create(
         template: template.to_owned(),
         timestamp_field: field.unwrap_or_else(|| "@timestamp".to_owned()),
         has_records,
+        lifecycle: None,
     };
     let index = next_index(change, &mut stream)?;
     change.put_stream(stream)?;
@@ -107,6 +109,7 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
     stream.generation += 1;
     // The templates for the stream's name count, and its time field is a date.
     let mut body = Map::new();
+    let mut lifecycle = None;
     let mut mappings = json!({ "properties": { stream.timestamp_field.as_str(): { "type": "date" } } });
     for part in matching(change, &stream.name) {
         for (member, value) in part {
@@ -116,6 +119,7 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
                         crate::mapping::merge(own, &of)?;
                     }
                 }
+                ("lifecycle", Value::Object(of)) => lifecycle = Some(StreamLifecycle::parse(&of)?),
                 ("settings", Value::Object(of)) => {
                     let settings = body.entry("settings").or_insert_with(|| json!({}));
                     if let Value::Object(settings) = settings {
@@ -136,7 +140,13 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
     body.insert("mappings".to_owned(), mappings);
     let settings = body.entry("settings").or_insert_with(|| json!({}));
     settings["index.hidden"] = json!("true");
-    let index = index_admin::create(change, &name, body)?;
+    if stream.has_records {
+        log_settings::default_to_logs(settings);
+    }
+    let index = index_admin::create_of(change, &name, body, Some(&stream.timestamp_field))?;
+    if stream.indexes.is_empty() {
+        stream.lifecycle = lifecycle;
+    }
     stream.indexes.push(name);
     Ok(index)
 }
@@ -173,14 +183,18 @@ pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply
         let indexes: Vec<Value> = indexes
             .map(|index| json!({ "index_name": index.entry.name, "index_uuid": index.entry.uuid }))
             .collect();
-        json!({
+        let mut object = json!({
             "name": stream.name,
             "timestamp_field": { "name": stream.timestamp_field },
             "indices": indexes,
             "generation": stream.generation,
             "status": "GREEN",
             "template": stream.template,
-        })
+        });
+        if let Some(lifecycle) = &stream.lifecycle {
+            object["lifecycle"] = lifecycle.object();
+        }
+        object
     });
     let shown: Vec<Value> = shown.collect();
     if shown.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
@@ -245,6 +259,9 @@ pub(crate) fn put_named(
         return Err(Error::unsupported("a pipeline with processors"));
     }
     let of = body.get("template").and_then(Value::as_object).unwrap_or(&body);
+    if let Some(lifecycle) = of.get("lifecycle").and_then(Value::as_object) {
+        StreamLifecycle::parse(lifecycle)?;
+    }
     if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
         crate::mapping::check(mappings.get("_doc").and_then(Value::as_object).unwrap_or(mappings))?;
     }

@@ -56,6 +56,8 @@ pub(crate) fn index(
         aliases,
         is_closed: false,
         seq_no_reserved: i64::MAX,
+        time_field: None,
+        observed: Map::new(),
     };
     let binding = TypeBinding { kind: Arc::clone(kind), ignores_undefined_fields };
     OpenIndex { entry: Arc::new(entry), live: Arc::default(), typed: Some(Arc::new(binding)) }

@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{OpenIndex, random_text};
 use crate::door::ElasticDoor;
+use crate::log_writes::PartitionHolds;
+use crate::partitions::PartitionHold;
 use crate::placing::PlacedWrite;
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
@@ -165,16 +167,17 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut pause = PAUSES[0];
     let mut deadline = Instant::now() + PATIENCE;
+    let partitions = PartitionHolds::begin(door, placed);
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
-        let mut held = HeldIndexes::default();
+        let held = HeldIndexes::hold(door, placed);
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
             let placed = &placed[at];
             let prepared = match &placed.index.typed {
                 Some(binding) => typed::prepare(door, binding, placed),
                 None => {
-                    let there = still_there(door, placed).and_then(|()| held.hold(&placed.index));
-                    there.and_then(|()| prepare(placed))
+                    let partition = held.check(&placed.index).and_then(|()| partitions.of(placed));
+                    partition.and_then(|partition| prepare(door, placed, partition))
                 }
             };
             match prepared {
@@ -209,27 +212,41 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
     }
 }
 
-/// Indexes whose deletion waits for writes that are under way.
-#[derive(Default)]
-struct HeldIndexes<'a>(HashMap<u32, RwLockReadGuard<'a, bool>>);
+/// Indexes whose deletion waits for writes that are under way. Of one that is gone there is no guard.
+struct HeldIndexes<'a>(Result<HashMap<u32, Option<RwLockReadGuard<'a, bool>>>, Error>);
 
 impl<'a> HeldIndexes<'a> {
-    /// Holds up the deletion of an index.
+    /// Holds up the deletion of the indexes of writes. The catalog stays as it is meanwhile: a deletion waits
+    /// for these guards while no other request can read the catalog.
+    fn hold(door: &ElasticDoor, placed: &'a [PlacedWrite]) -> Self {
+        let entries = match door.catalog.read() {
+            Ok(entries) => entries,
+            Err(error) => return HeldIndexes(Err(error)),
+        };
+        let mut held: HashMap<u32, Option<RwLockReadGuard<'a, bool>>> = HashMap::new();
+        for index in placed.iter().map(|placed| &placed.index).filter(|index| index.typed.is_none()) {
+            held.entry(index.entry.number).or_insert_with(|| {
+                // An index that was deleted since its place was found may have a successor of its name.
+                let newest = entries.indexes.get(&index.entry.name);
+                newest.filter(|newest| newest.entry.number == index.entry.number)?;
+                Some(index.live.hold_deletion()).filter(|is_deleted| !**is_deleted)
+            });
+        }
+        HeldIndexes(Ok(held))
+    }
+
+    /// Refuses a write to an index that was deleted: its documents are dropped by now.
     ///
     /// # Errors
-    /// It is deleted already.
-    fn hold(&mut self, index: &'a OpenIndex) -> Result<(), Error> {
-        let is_deleted = **self.0.entry(index.entry.number).or_insert_with(|| index.live.hold_deletion());
-        if is_deleted { Err(Error::no_index(&index.entry.name)) } else { Ok(()) }
-    }
-}
-
-/// Refuses a write to an index that was deleted since its place was found: its documents are dropped by now.
-fn still_there(door: &ElasticDoor, placed: &PlacedWrite) -> Result<(), Error> {
-    let entry = &placed.index.entry;
-    match door.catalog.read()?.indexes.get(&entry.name) {
-        Some(index) if index.entry.number == entry.number => Ok(()),
-        _ => Err(Error::no_index(&entry.name)),
+    /// It is deleted; the catalog cannot be read.
+    fn check(&self, index: &OpenIndex) -> Result<(), Error> {
+        match &self.0 {
+            Ok(held) => match held.get(&index.entry.number) {
+                Some(Some(_)) => Ok(()),
+                _ => Err(Error::no_index(&index.entry.name)),
+            },
+            Err(error) => Err(error.clone()),
+        }
     }
 }
 
@@ -295,10 +312,18 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
 
 /// Prepares a write, which was checked, and whose fields the mapping of the index has. The decision is taken
 /// when the write's turn among those of its document comes; at once, if the document gets a new id.
-fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
-    let PlacedWrite { index, write } = placed.clone();
-    let name = write.id.clone().unwrap_or_else(|| random_text(20));
-    let id = index.group().id(&name)?;
+fn prepare(
+    door: &ElasticDoor,
+    placed: &PlacedWrite,
+    partition: Option<&PartitionHold>,
+) -> Result<DecidedWrite, Error> {
+    let PlacedWrite { index, write, .. } = placed.clone();
+    let new_id = || partition.map_or_else(|| random_text(20), PartitionHold::new_id);
+    let name = write.id.clone().unwrap_or_else(new_id);
+    if let (Some(partition), Some(given)) = (partition, &write.id) {
+        check_before(door, &index, partition, given)?;
+    }
+    let id = partition.map_or_else(|| index.group(), PartitionHold::group).id(&name)?;
     if write.id.is_none() && write.action != WriteAction::Update {
         let (result, effect) = decide(&index, &name, &write, None)?;
         if let Some(Some(after)) = effect {
@@ -328,6 +353,25 @@ fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
         Ok(modification)
     }));
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
+}
+
+/// Checks that the partition before the one that a document goes to has none of its id: a client that repeats
+/// a request may do so while partitions change.
+fn check_before(
+    door: &ElasticDoor,
+    index: &OpenIndex,
+    partition: &PartitionHold,
+    id: &str,
+) -> Result<(), Error> {
+    let Some(before) = index.live.partitions.before(partition) else { return Ok(()) };
+    match shelf::get(&door.node, before, id)? {
+        None => Ok(()),
+        Some(stored) => Err(Error::VersionConflict {
+            id: id.to_owned(),
+            reason: format!("document already exists (current version [{}])", stored.version),
+            index: index.entry.name.clone(),
+        }),
+    }
 }
 
 /// Result of a write, and its effect: nothing, a removal or a new version.

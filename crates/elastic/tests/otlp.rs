@@ -468,8 +468,8 @@ fn no_value_refuses_a_record() {
 #[test]
 fn indexes_that_take_no_records_reject_them_and_others_are_stored() {
     let door = LogDoor::open();
-    let template = r#"{"index_patterns":["logs-strict-*"],"data_stream":{},"template":{"mappings":{"dynamic":"strict",
-        "properties":{"attributes":{"dynamic":"strict","properties":{}}}}}}"#;
+    let template = r#"{"index_patterns":["logs-strict-*"],"data_stream":{},"template":{
+        "settings":{"index.mode":"standard"},"mappings":{"dynamic":"strict","properties":{"attributes":{"dynamic":"strict","properties":{}}}}}}"#;
     assert_eq!(door.json("PUT /_index_template/strict", template).0, 200);
     assert_eq!(door.json("PUT /logs-closed-default", "{}").0, 200);
     assert_eq!(door.json("POST /logs-closed-default/_close", "").0, 200);

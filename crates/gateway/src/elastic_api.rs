@@ -38,6 +38,9 @@ const RUNNING_MAX: usize = 64;
 /// Time limit of a request on its way through a cluster.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Time between looks for partitions of data streams that are to be dropped.
+const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 
@@ -73,6 +76,21 @@ impl ElasticApi {
     pub(crate) fn new(node: Arc<GatewayState>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())));
         Arc::new(ElasticApi { node, door, running: Semaphore::new(RUNNING_MAX) })
+    }
+
+    /// Drops what the lifecycles of data streams say to drop, again and again.
+    pub(crate) async fn apply_lifecycles_forever(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LIFECYCLE_INTERVAL).await;
+            let door = Arc::clone(&self.door);
+            // A panic has been logged. What could not be dropped is tried again.
+            let applied = tokio::task::spawn_blocking(move || door.apply_lifecycles()).await;
+            match applied {
+                Ok(Ok(0)) | Err(_) => {}
+                Ok(Ok(dropped)) => tracing::info!(dropped, "partitions of data streams were dropped"),
+                Ok(Err(error)) => tracing::debug!(%error, "lifecycles of data streams wait"),
+            }
+        }
     }
 
     /// The sender of a request.

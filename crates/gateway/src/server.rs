@@ -137,6 +137,7 @@ impl NodeServer {
         let shared = move || state.cluster().member()?.notes().remove(SHARED_KEYS).map(|note| note.value);
         let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever(shared));
         let door = ElasticApi::new(Arc::clone(&self.state));
+        let lifecycles = tokio::spawn(Arc::clone(&door).apply_lifecycles_forever());
         let elastic = serve_elastic(ElasticServing {
             listener: self.elastic,
             tls: documents_tls.clone(),
@@ -170,6 +171,7 @@ impl NodeServer {
         tokio::join!(data, config, elastic, stop);
         renewing.inspect(tokio::task::JoinHandle::abort);
         credentials.abort();
+        lifecycles.abort();
         leave.await;
         let state = self.state;
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.

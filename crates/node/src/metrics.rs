@@ -106,6 +106,10 @@ pub enum CountedMetric {
     GarbagePassesFailed,
     /// Documents looked at by reindexing.
     Reindexed,
+    /// Documents that searches of logs have read.
+    LogDocumentsRead,
+    /// Documents of logs that were written with fields that do not fit.
+    LogDocumentsIgnored,
     /// Responses of the data port.
     Responses,
     /// Responses with a status of 100 to 199.
@@ -127,7 +131,7 @@ pub enum CountedMetric {
 }
 
 /// Name, unit and description of each metric, in the order of [`CountedMetric`].
-const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 30] = [
+const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 32] = [
     (CountedMetric::Queries, "queries", "operation", "Queries answered"),
     (CountedMetric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
     (CountedMetric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
@@ -193,6 +197,18 @@ const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 30] = [
         "millrace.reindexing.documents",
         "document",
         "Documents looked at by reindexing",
+    ),
+    (
+        CountedMetric::LogDocumentsRead,
+        "millrace.logs.documents_read",
+        "document",
+        "Documents that searches of data streams in logs mode have read",
+    ),
+    (
+        CountedMetric::LogDocumentsIgnored,
+        "millrace.logs.documents_ignored",
+        "document",
+        "Documents of such streams with fields that do not fit their mapping, or that it has no room for",
     ),
     (CountedMetric::Responses, "jdisc.http.requests", "response", "Responses of the data port"),
     (CountedMetric::Informational, "http.status.1xx", "response", "Responses with a status of 100 to 199"),

@@ -28,6 +28,7 @@ use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
+use crate::upkeep::maintenance::ApartArea;
 use crate::write::backlog::SealBacklog;
 use crate::write::follow::FollowerSlot;
 use crate::write::rewrites::RewriteGate;
@@ -62,6 +63,7 @@ pub(crate) struct StoreContext {
     next_number: AtomicU64,
     layout: RwLock<(Arc<dyn StoreLayout>, u64)>,
     tuning: RwLock<StoreTuning>,
+    apart: RwLock<Option<ApartArea>>,
     segment_format: RwLock<SegmentFormat>,
 }
 
@@ -147,6 +149,7 @@ impl StoreContext {
             next_number: AtomicU64::new(next_number),
             layout: RwLock::new((layout, 0)),
             tuning: RwLock::new(options.tuning.clone()),
+            apart: RwLock::default(),
             segment_format: RwLock::new(options.segment_format),
             options,
         }
@@ -382,6 +385,15 @@ impl StoreContext {
 
     pub fn set_tuning(&self, tuning: StoreTuning) {
         *self.tuning.write() = tuning;
+    }
+
+    /// The area in which large groups have files of their own.
+    pub fn apart(&self) -> Option<ApartArea> {
+        *self.apart.read()
+    }
+
+    pub fn keep_apart(&self, area: ApartArea) {
+        *self.apart.write() = Some(area);
     }
 
     /// Format of the segments that are written now.

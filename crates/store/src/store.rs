@@ -19,6 +19,7 @@ use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
 use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
+use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::maintenance::StoreMaintenance;
 use crate::upkeep::pace::{of_merging, of_sealing};
 use crate::upkeep::rolling::TailRoller;
@@ -341,6 +342,13 @@ impl Store {
     /// From now on, these limits hold.
     pub fn set_tuning(&self, tuning: StoreTuning) {
         self.inner.shared.set_tuning(tuning);
+        self.inner.shared.alarm.ring();
+    }
+
+    /// From now on, until the store is closed, buckets of this area are split at this size, so that the drop
+    /// of a large group there is the removal of files and not their merging. There is one such area.
+    pub fn keep_apart(&self, bucket: BucketId, split_bytes: u64) {
+        self.inner.shared.keep_apart(ApartArea { bucket, split_bytes });
         self.inner.shared.alarm.ring();
     }
 

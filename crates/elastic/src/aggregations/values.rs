@@ -339,7 +339,7 @@ impl FieldSource {
             "_id" => return text(&hit.stored.id),
             "_routing" => return hit.stored.routing.as_deref().map(text).unwrap_or_default(),
             "_ignored" => {
-                let names = ignored(&hit.index.entry.mappings, &hit.document);
+                let names = ignored(&hit.index.entry.mappings, &hit.document, hit.index.is_log());
                 return names.into_iter().map(AggregatedValue::Text).collect();
             }
             "_version" => return vec![AggregatedValue::Whole(hit.stored.version.into())],

@@ -64,6 +64,21 @@ impl TestDoor {
         self.node.deploy(application).expect("the application is deployed");
     }
 
+    /// Drops what lifecycles say to drop.
+    #[allow(dead_code, reason = "not all tests have lifecycles")]
+    pub fn apply_lifecycles(&self) -> u64 {
+        self.door.apply_lifecycles().expect("the lifecycles are applied")
+    }
+
+    /// Value of a counter of the node.
+    #[allow(dead_code, reason = "not all tests count")]
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = self.node.metrics().prometheus(&[], &[]);
+        let name = name.replace('.', "_");
+        let value = text.lines().find_map(|line| line.strip_prefix(&name)?.rsplit(' ').next()?.parse().ok());
+        value.unwrap_or_else(|| panic!("{name} is counted: {text}"))
+    }
+
     /// Number of documents in the store, those of the catalog among them.
     #[allow(dead_code, reason = "not all tests count them")]
     pub fn stored_documents(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_bucket::BucketId;
-use millrace_document::{ReversedLocation, Timestamp};
+use millrace_document::{DocumentGroup, ReversedLocation, Timestamp};
 
 /// Everything in a scope, written at a time or before, is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +151,26 @@ impl DropMarks {
             .filter(|(first, last, _)| (*first..=*last).contains(&location))
             .map(|(.., when)| when.timestamp);
         of_group.chain(of_type).chain(of_location).max().unwrap_or(0)
+    }
+
+    /// Versions of this group's documents of this type that were written at this time or before are dropped,
+    /// wherever they are; 0: none are.
+    pub fn dropped_group(&self, document_type: &str, group: &str) -> u64 {
+        let of_group = self.groups.get(group).into_iter().flatten();
+        let reaches = |of: &OfGroup| {
+            of.part.is_none() && of.document_type.as_deref().is_none_or(|of| of == document_type)
+        };
+        of_group.filter(|(of, _)| reaches(of)).map(|(_, when)| when.timestamp).max().unwrap_or(0)
+    }
+
+    /// Time at which the store learned of the last drop of a group whose location is in a range; 0: none.
+    pub fn last_group_mark(&self, (first, last): (u32, u32)) -> u64 {
+        let is_inside = |group: &str| {
+            let bits = DocumentGroup::from_key(group).and_then(|group| group.location_bits());
+            bits.is_some_and(|bits| (first..=last).contains(&bits.reverse_bits()))
+        };
+        let inside = self.groups.iter().filter(|(group, _)| is_inside(group));
+        inside.flat_map(|(_, marks)| marks).map(|(_, when)| when.since).max().unwrap_or(0)
     }
 
     /// Returns true if a bucket's documents can be dropped by location alone, so that documents without a

@@ -4,11 +4,14 @@
 //! Functions of plain values ([`crate::upkeep::merging::choose`], [`should_split`]) choose the work; other
 //! functions do it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_bucket::BucketId;
 use millrace_document::DocumentGroup;
+use millrace_segment::SegmentFile;
+use parking_lot::Mutex;
 
 use crate::shared::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
@@ -20,10 +23,20 @@ use crate::upkeep::rests::BucketBackoff;
 use crate::upkeep::shares::FileShares;
 use crate::{Error, StoreTuning};
 
+/// An area in which large groups have files of their own: its buckets are split when they are smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ApartArea {
+    pub bucket: BucketId,
+    /// Bytes above which a bucket of it is split.
+    pub split_bytes: u64,
+}
+
 /// Returns true if a bucket is to be split.
-pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning) -> bool {
+pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning, apart: Option<ApartArea>) -> bool {
+    let is_near = |area: &ApartArea| area.bucket.covers(bucket.id) || bucket.id.covers(area.bucket);
+    let split_bytes = apart.filter(is_near).map_or(tuning.split_bytes, |area| area.split_bytes);
     bucket.id.used_bits() < BucketId::GROUP_BITS
-        && (bucket.bytes() > tuning.split_bytes || bucket.documents() > tuning.split_documents)
+        && (bucket.bytes() > split_bytes || bucket.documents() > tuning.split_documents)
 }
 
 /// Does the work, one piece at a time.
@@ -31,8 +44,9 @@ pub(crate) struct StoreMaintenance {
     shared: Arc<StoreContext>,
     /// Buckets on which work failed.
     rests: BucketBackoff,
-    /// Buckets that are large and cannot be split now. They are merged all the same.
-    unsplittable: BucketBackoff,
+    /// Large buckets whose documents have one location, with the segments of which this is known. They are
+    /// merged all the same.
+    unsplittable: Mutex<HashMap<BucketId, Vec<u64>>>,
     pruning: RemovalPruning,
     erasing: ErasureWork,
     /// The last piece of work was for an erasure.
@@ -45,7 +59,7 @@ impl StoreMaintenance {
         StoreMaintenance {
             shared,
             rests: BucketBackoff::default(),
-            unsplittable: BucketBackoff::default(),
+            unsplittable: Mutex::default(),
             pruning,
             erasing: ErasureWork::default(),
             has_erased: AtomicBool::new(false),
@@ -77,7 +91,7 @@ impl StoreMaintenance {
     fn tend_others(&self) -> Result<bool, Error> {
         let shared = &self.shared;
         let state = shared.state();
-        let tuning = shared.tuning();
+        let (tuning, apart) = (shared.tuning(), shared.apart());
         let now = shared.timestamps.now().0;
         let awake = |bucket: &&Arc<StoredBucket>| !self.rests.rests(bucket.id, now);
         if self.empty_dropped(&state)? {
@@ -86,8 +100,12 @@ impl StoreMaintenance {
         if self.split_to_bits(&state, tuning.split_bits.min(StoreTuning::SPLIT_BITS_MAX))? {
             return Ok(true);
         }
+        let segments_of = |bucket: &StoredBucket| -> Vec<u64> {
+            bucket.segments.iter().map(|segment| segment.record.number).collect()
+        };
         let splittable = |bucket: &&Arc<StoredBucket>| {
-            should_split(bucket, &tuning) && !self.unsplittable.rests(bucket.id, now)
+            let is_known = || self.unsplittable.lock().get(&bucket.id) == Some(&segments_of(bucket));
+            should_split(bucket, &tuning, apart) && !is_known()
         };
         for bucket in state.buckets.iter().filter(awake).filter(splittable) {
             let split = self.shared.health.guard("split a bucket", || self.split(bucket));
@@ -95,7 +113,9 @@ impl StoreMaintenance {
                 return Ok(true);
             }
             // All its documents have one location: until there are others, looking again is of no use.
-            self.unsplittable.rest(bucket.id, now);
+            let mut unsplittable = self.unsplittable.lock();
+            unsplittable.retain(|id, _| state.buckets.iter().any(|bucket| bucket.id == *id));
+            unsplittable.insert(bucket.id, segments_of(bucket));
         }
         if let Some(run) = MergeCandidate::next(&state, |bucket| awake(&bucket)) {
             self.merge(&run)?;
@@ -142,10 +162,12 @@ impl StoreMaintenance {
         outcome
     }
 
-    /// Removes the segments of buckets that were dropped as a whole, without reading them. Returns true if
-    /// there were some.
+    /// Removes the segments of buckets that were dropped as a whole, or whose groups all were, without
+    /// reading more than their directories. Returns true if there were some.
     fn empty_dropped(&self, state: &StoreState) -> Result<bool, Error> {
-        if !state.buckets.iter().any(|bucket| kept_segments(bucket, &state.marks).is_some()) {
+        if state.marks.is_empty()
+            || !state.buckets.iter().any(|bucket| kept_segments(bucket, &state.marks).is_some())
+        {
             return Ok(false);
         }
         self.shared.publish(|state| {
@@ -218,10 +240,11 @@ impl StoreMaintenance {
         self.shared.publish(|state| {
             replace(state, bucket.id, |old| {
                 // A segment that was sealed in the meantime is not measured: half of it is assumed to be in
-                // each.
-                let child = |id| StoredBucket {
-                    id,
-                    segments: old.segments.iter().map(|segment| shares.of(id, &segment.halved(1))).collect(),
+                // each. Of the others each has those that it has something of: no file is kept in vain.
+                let child = |id| {
+                    let shared = old.segments.iter().filter(|segment| !shares.lacks(id, segment));
+                    let segments = shared.map(|segment| shares.of(id, &segment.halved(1))).collect();
+                    StoredBucket { id, segments }
                 };
                 children.map(child).into()
             })
@@ -275,18 +298,44 @@ fn tail_is_past(state: &StoreState, mark: &DropMark) -> bool {
     }
 }
 
-/// Returns the remaining segments of a bucket that was dropped as a whole; `None` if all of them stay.
+/// Returns the remaining segments of a bucket of which something was dropped; `None` if all of them stay.
 fn kept_segments(bucket: &StoredBucket, marks: &DropMarks) -> Option<Vec<BucketSegment>> {
     let (begin, end) = bucket.locations();
     let covering = marks.locations().filter(|(first, last, _)| *first <= begin && end <= *last);
-    let dropped = covering.map(|(.., timestamp)| timestamp).max()?;
+    let dropped = covering.map(|(.., timestamp)| timestamp).max();
+    let last_group_mark = marks.last_group_mark((begin, end));
+    if dropped.is_none() && last_group_mark == 0 {
+        return None;
+    }
     let stays = |segment: &&BucketSegment| match &segment.opened {
-        Ok(opened) => opened.newest() > dropped,
+        Ok(opened) => {
+            dropped.is_none_or(|dropped| opened.newest() > dropped)
+                && !(segment.record.applied < last_group_mark && has_only_dropped(opened, bucket, marks))
+        }
         // What cannot be read was written before the drop where it does not have it applied.
-        Err(_) => segment.record.applied >= dropped,
+        Err(_) => dropped.is_none_or(|dropped| segment.record.applied >= dropped),
     };
     let kept: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
     (kept.len() < bucket.segments.len()).then_some(kept)
+}
+
+/// Returns true if all that a bucket has in a segment is of groups that were dropped since.
+fn has_only_dropped(segment: &SegmentFile, bucket: &StoredBucket, marks: &DropMarks) -> bool {
+    let (begin, end) = bucket.locations();
+    let newest = segment.newest();
+    segment.sections().iter().enumerate().all(|(number, section)| {
+        let mut is_dropped = true;
+        let listed = segment.groups(number, begin, |entry| {
+            if entry.group.is_empty() && entry.location <= end {
+                is_dropped = false;
+            } else if (begin..=end).contains(&entry.location) {
+                is_dropped = marks.dropped_group(&section.document_type, &entry.group) >= newest;
+            }
+            is_dropped && entry.location <= end
+        });
+        // A file that cannot be read stays, and is reported where it is read.
+        listed.is_ok() && is_dropped
+    })
 }
 
 /// Returns true if a bucket can have documents in a scope.

@@ -59,6 +59,11 @@ impl FileShares {
         }
     }
 
+    /// True if this bucket has nothing of a file.
+    pub fn lacks(&self, bucket: BucketId, file: &BucketSegment) -> bool {
+        self.0.get(&(bucket, file.record.number)).is_some_and(|measured| measured.bytes == 0)
+    }
+
     /// The file with the share of this bucket. For a bucket that was not measured it is unchanged.
     pub fn of(&self, bucket: BucketId, file: &BucketSegment) -> BucketSegment {
         let measured = self.0.get(&(bucket, file.record.number));

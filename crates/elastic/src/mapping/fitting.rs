@@ -1,0 +1,295 @@
+//! Documents beside a mapping: they fit it, or are refused; in `logs` mode none is refused.
+
+use serde_json::{Map, Value, json};
+
+use super::{DEPTH_MAX, FIELDS_MAX, all_fields, check_value, type_of};
+use crate::Error;
+use crate::dates::DateText;
+
+/// Checks a document against a mapping, and adds its new fields to it. True if there are any.
+pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
+    let mut fitted = mappings.clone();
+    let is_changed = fit_in_place(&mut fitted, document)?;
+    if is_changed {
+        let count = all_fields(&fitted).len();
+        if count > FIELDS_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "Limit of total fields [{FIELDS_MAX}] has been exceeded"
+            )));
+        }
+        *mappings = fitted;
+    }
+    Ok(is_changed)
+}
+
+/// Like [`fit`], but after an error the mapping may have some of the new fields, and their number is not
+/// checked.
+pub(crate) fn fit_in_place(
+    mappings: &mut Map<String, Value>,
+    document: &Map<String, Value>,
+) -> Result<bool, Error> {
+    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
+    let mut pass = MappingPass { date_detection, changed: false, leniency: None };
+    pass.object(mappings, document, "", &DynamicMode::True, 0)?;
+    Ok(pass.changed)
+}
+
+/// Fields of a document that is taken as it is.
+#[derive(Debug, Default)]
+pub(crate) struct LenientFit {
+    /// True if new fields were added to the mapping.
+    pub(crate) is_changed: bool,
+    /// Fields that have a value which does not fit, or that the mapping has no room for, with the reasons.
+    pub(crate) ignored: Vec<(String, String)>,
+}
+
+/// Adds the new fields of a document to a mapping, as far as it has room for them. No document is refused.
+pub(crate) fn observe(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> LenientFit {
+    let room = FIELDS_MAX.saturating_sub(all_fields(mappings).len());
+    fit_leniently(mappings, document, room)
+}
+
+/// Fields of a document that do not fit a mapping, or that it lacks.
+pub(crate) fn misfits(mappings: &Map<String, Value>, document: &Map<String, Value>) -> Vec<String> {
+    // Without room nothing is added.
+    let ignored = fit_leniently(&mut mappings.clone(), document, 0).ignored.into_iter();
+    ignored.map(|(path, _)| path).collect()
+}
+
+fn fit_leniently(
+    mappings: &mut Map<String, Value>,
+    document: &Map<String, Value>,
+    room: usize,
+) -> LenientFit {
+    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
+    let leniency = Some(FitLeniency { room, ignored: Vec::new() });
+    let mut pass = MappingPass { date_detection, changed: false, leniency };
+    let outcome = pass.object(mappings, document, "", &DynamicMode::True, 0);
+    let mut ignored = pass.leniency.map(|leniency| leniency.ignored).unwrap_or_default();
+    debug_assert!(outcome.is_ok(), "a lenient pass goes on after each error");
+    ignored.sort();
+    ignored.dedup_by(|(one, _), (other, _)| one == other);
+    LenientFit { is_changed: pass.changed, ignored }
+}
+
+/// Definition of a field by a value of it; `None` if the value has none.
+pub(crate) fn inferred(value: &Value) -> Option<Map<String, Value>> {
+    MappingPass { date_detection: true, changed: false, leniency: None }.infer(value)
+}
+
+/// Treatment of new fields.
+#[derive(Clone, PartialEq)]
+enum DynamicMode {
+    True,
+    False,
+    Strict(String),
+}
+
+impl DynamicMode {
+    fn of(object: &Map<String, Value>, inherited: &DynamicMode) -> DynamicMode {
+        match object.get("dynamic") {
+            Some(Value::Bool(true)) => DynamicMode::True,
+            Some(Value::Bool(false)) => DynamicMode::False,
+            Some(Value::String(text)) => match text.as_str() {
+                "true" | "runtime" => DynamicMode::True,
+                "false" | "false_allow_templates" => DynamicMode::False,
+                other => DynamicMode::Strict(other.to_owned()),
+            },
+            _ => inherited.clone(),
+        }
+    }
+}
+
+struct MappingPass {
+    date_detection: bool,
+    changed: bool,
+    leniency: Option<FitLeniency>,
+}
+
+/// Rules of a pass that refuses nothing.
+struct FitLeniency {
+    /// Number of fields that may be added.
+    room: usize,
+    /// Fields that were passed over, with the reasons.
+    ignored: Vec<(String, String)>,
+}
+
+impl MappingPass {
+    /// Passes a field over in a lenient pass; fails in others.
+    fn refuse(&mut self, path: &str, error: Error) -> Result<(), Error> {
+        match &mut self.leniency {
+            Some(leniency) => {
+                leniency.ignored.push((path.trim_end_matches('.').to_owned(), error.to_string()));
+                Ok(())
+            }
+            None => Err(error),
+        }
+    }
+
+    /// True if a pass has room for a new field; takes it.
+    fn has_room(&mut self, field: &Map<String, Value>) -> bool {
+        let Some(leniency) = &mut self.leniency else { return true };
+        let needed = 1 + field.get("fields").and_then(Value::as_object).map_or(0, Map::len);
+        let has_room = leniency.room >= needed;
+        if has_room {
+            leniency.room -= needed;
+        }
+        has_room
+    }
+
+    /// Fits an object, whose definition has `properties`.
+    fn object(
+        &mut self,
+        definition: &mut Map<String, Value>,
+        document: &Map<String, Value>,
+        before: &str,
+        inherited: &DynamicMode,
+        depth: usize,
+    ) -> Result<(), Error> {
+        if depth > DEPTH_MAX {
+            let error = Error::IllegalArgument(format!(
+                "Limit of mapping depth [{DEPTH_MAX}] has been exceeded due to object field [{before}]"
+            ));
+            return self.refuse(before, error);
+        }
+        if definition.get("enabled") == Some(&Value::Bool(false)) {
+            return Ok(());
+        }
+        let mode = DynamicMode::of(definition, inherited);
+        for (name, value) in document {
+            if name.trim().is_empty() || name.split('.').any(|part| part.trim().is_empty()) {
+                let error = Error::Mapping {
+                    reason: "failed to parse".to_owned(),
+                    cause: Some((
+                        "illegal_argument_exception",
+                        format!(
+                            "object field starting or ending with a [.] makes object resolution ambiguous: [{before}{name}]"
+                        ),
+                    )),
+                };
+                self.refuse(&format!("{before}{name}"), error)?;
+                continue;
+            }
+            let path = format!("{before}{name}");
+            self.member(definition, MemberPlace { name, path: &path, depth }, value, &mode)?;
+        }
+        Ok(())
+    }
+
+    fn member(
+        &mut self,
+        definition: &mut Map<String, Value>,
+        place: MemberPlace<'_>,
+        value: &Value,
+        mode: &DynamicMode,
+    ) -> Result<(), Error> {
+        let is_known = definition.get("properties").is_some_and(|known| known.get(place.name).is_some());
+        if let Some((first, rest)) = place.name.split_once('.').filter(|_| !is_known) {
+            let mut inner = Map::new();
+            inner.insert(rest.to_owned(), value.clone());
+            let path = place.path[..place.path.len() - rest.len() - 1].to_owned();
+            let place = MemberPlace { name: first, path: &path, depth: place.depth };
+            return self.member(definition, place, &Value::Object(inner), mode);
+        }
+        if let Some(field) = definition.get_mut("properties").and_then(|known| known.get_mut(place.name)) {
+            let Value::Object(field) = field else { return Ok(()) };
+            return self.known(field, &place, value, mode);
+        }
+        match mode {
+            DynamicMode::False => return Ok(()),
+            DynamicMode::Strict(mode) => {
+                let parent = place.path.strip_suffix(place.name).unwrap_or("").trim_end_matches('.');
+                let error = Error::Strict {
+                    mode: mode.clone(),
+                    field: place.name.to_owned(),
+                    parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_owned() },
+                };
+                return self.refuse(place.path, error);
+            }
+            DynamicMode::True => {}
+        }
+        let Some(mut field) = self.infer(value) else { return Ok(()) };
+        if !self.has_room(&field) {
+            let reason = format!("Limit of total fields [{FIELDS_MAX}] has been exceeded");
+            return self.refuse(place.path, Error::IllegalArgument(reason));
+        }
+        self.known(&mut field, &place, value, mode)?;
+        self.changed = true;
+        if let Value::Object(properties) = definition.entry("properties").or_insert_with(|| json!({})) {
+            properties.insert(place.name.to_owned(), Value::Object(field));
+        }
+        Ok(())
+    }
+
+    /// Fits a value to the definition of its field.
+    fn known(
+        &mut self,
+        field: &mut Map<String, Value>,
+        place: &MemberPlace<'_>,
+        value: &Value,
+        mode: &DynamicMode,
+    ) -> Result<(), Error> {
+        let kind = type_of(field).to_owned();
+        match value {
+            Value::Null => Ok(()),
+            Value::Array(elements) if !kind.ends_with("_vector") => {
+                elements.iter().try_for_each(|element| self.known(field, place, element, mode))
+            }
+            Value::Object(members) if kind == "object" || kind == "nested" => {
+                self.object(field, members, &format!("{}.", place.path), mode, place.depth + 1)
+            }
+            Value::Object(_)
+                if matches!(kind.as_str(), "flat_object" | "flattened") || kind.ends_with("_range") =>
+            {
+                Ok(())
+            }
+            _ if kind == "object" || kind == "nested" => {
+                if field.get("enabled") == Some(&Value::Bool(false)) {
+                    return Ok(());
+                }
+                let error = Error::mapping(format!(
+                    "object mapping for [{}] tried to parse field [{}] as object, but found a concrete value",
+                    place.path, place.name
+                ));
+                self.refuse(place.path, error)
+            }
+            other => {
+                if field.get("ignore_malformed").is_some_and(|ignore| *ignore == true || *ignore == "true") {
+                    return Ok(());
+                }
+                let Err((cause, reason)) = check_value(field, &kind, other) else { return Ok(()) };
+                let error = Error::Mapping {
+                    reason: format!("failed to parse field [{}] of type [{kind}]", place.path),
+                    cause: Some((cause, reason)),
+                };
+                self.refuse(place.path, error)
+            }
+        }
+    }
+
+    /// Definition of a new field by its first value; `None` if the value has none.
+    fn infer(&self, value: &Value) -> Option<Map<String, Value>> {
+        let field = match value {
+            Value::Null => return None,
+            Value::Array(elements) => return elements.iter().find_map(|element| self.infer(element)),
+            Value::Object(_) => json!({ "properties": {} }),
+            Value::Bool(_) => json!({ "type": "boolean" }),
+            Value::Number(number) if number.is_f64() => json!({ "type": "float" }),
+            Value::Number(_) => json!({ "type": "long" }),
+            Value::String(text) if self.date_detection && DateText::is_detected(text) => {
+                json!({ "type": "date" })
+            }
+            Value::String(_) => {
+                json!({ "type": "text", "fields": { "keyword": { "type": "keyword", "ignore_above": 256 } } })
+            }
+        };
+        field.as_object().cloned()
+    }
+}
+
+/// Place of a member in its document.
+struct MemberPlace<'p> {
+    name: &'p str,
+    path: &'p str,
+    depth: usize,
+}

@@ -1,0 +1,404 @@
+//! Partitions of an index in `logs` mode: each has the documents of one shard and of a time of writing.
+//!
+//! A partition takes documents until it has as many as it may have, or its time is over; its successor is
+//! made while it is half full. It is a group of the store with files of its own, so that dropping it costs a
+//! mark. The catalog has an entry for each, with bounds for what it may have: they are raised before a write
+//! would go beyond them, in steps, so that few writes wait for the catalog.
+
+mod changes;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use millrace_node::Node;
+use parking_lot::{Condvar, Mutex};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::changes::{begin_write, drop_all, expire, load};
+use crate::Error;
+use crate::catalog::{OpenIndex, random_text};
+use crate::door::ElasticDoor;
+use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
+use crate::shelf::{self, ShelfGroup, StoredSource};
+
+/// Partitions that there may be, of all indexes. From then on those that take writes grow on.
+const PARTITIONS_MAX: usize = 20_000;
+
+/// Steps in which the bounds of a partition are raised.
+const STEPS: u64 = 8;
+
+/// Time in milliseconds by which the bounds of a partition are beyond the times of its documents.
+const TIME_STEP_MS: i64 = 600_000;
+
+/// First and last time of documents, in milliseconds since 1970.
+pub(crate) type TimeSpan = (i64, i64);
+
+/// The span of both.
+pub(crate) fn joined(one: Option<TimeSpan>, other: Option<TimeSpan>) -> Option<TimeSpan> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (one, other) => one.or(other),
+    }
+}
+
+fn covers(outer: Option<TimeSpan>, inner: Option<TimeSpan>) -> bool {
+    inner.is_none_or(|inner| outer.is_some_and(|outer| outer.0 <= inner.0 && inner.1 <= outer.1))
+}
+
+/// Documents that are written to a partition together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PartitionLoad {
+    pub(crate) documents: u64,
+    pub(crate) bytes: u64,
+    pub(crate) times: Option<TimeSpan>,
+}
+
+impl PartitionLoad {
+    /// Both together.
+    pub(crate) fn with(self, other: PartitionLoad) -> Self {
+        PartitionLoad {
+            documents: self.documents + other.documents,
+            bytes: self.bytes + other.bytes,
+            times: joined(self.times, other.times),
+        }
+    }
+}
+
+/// A partition as it is kept. What it has are bounds, until it is closed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PartitionEntry {
+    /// Number, unique among all partitions.
+    number: u32,
+    place: u16,
+    /// Number of its index.
+    index: u32,
+    shard: u32,
+    opened_ms: u64,
+    closed_ms: Option<u64>,
+    documents: u64,
+    bytes: u64,
+    times: Option<TimeSpan>,
+    /// True from the beginning of its drop.
+    is_dropped: bool,
+}
+
+impl PartitionEntry {
+    fn key(&self) -> String {
+        format!("partition/{}", self.number)
+    }
+
+    fn group(&self) -> ShelfGroup {
+        ShelfGroup::of_partition(self.number, self.place)
+    }
+
+    fn keep(&self, node: &Node) -> Result<(), Error> {
+        let text = serde_json::to_string(self).expect("an entry has names for keys");
+        shelf::put(node, ShelfGroup::CATALOG, &self.key(), Some(&text))
+    }
+
+    /// Drops the documents and then the entry.
+    fn drop_documents(&self, node: &Node) -> Result<(), Error> {
+        shelf::drop_group(node, self.group())?;
+        shelf::put(node, ShelfGroup::CATALOG, &self.key(), None)
+    }
+}
+
+/// A partition.
+#[derive(Debug)]
+pub(crate) struct LogPartition {
+    number: u32,
+    shard: u32,
+    group: ShelfGroup,
+    /// True if it took documents in an earlier run, and was not closed then.
+    was_loaded: bool,
+    /// True if it takes no more documents; changed with the state.
+    is_closed: AtomicBool,
+    state: Mutex<PartitionState>,
+    /// Signalled when the last write under way has ended.
+    is_idle: Condvar,
+}
+
+#[derive(Debug)]
+struct PartitionState {
+    entry: PartitionEntry,
+    /// Documents that it has, or that are on their way.
+    held: PartitionLoad,
+    /// Writes under way.
+    writers: usize,
+    /// True if there may be no more partitions, so that it is not closed.
+    grows_on: bool,
+}
+
+/// Write under way, for which the drop of its partition waits.
+#[derive(Debug)]
+pub(crate) struct PartitionHold(Arc<LogPartition>);
+
+impl PartitionHold {
+    /// Group of the partition.
+    pub(crate) fn group(&self) -> ShelfGroup {
+        self.0.group
+    }
+
+    /// New id of a document, which names the partition.
+    pub(crate) fn new_id(&self) -> String {
+        id_in(self.0.number)
+    }
+}
+
+impl Drop for PartitionHold {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.writers -= 1;
+        if state.writers == 0 {
+            self.0.is_idle.notify_all();
+        }
+    }
+}
+
+/// Letters of ids; each stands for six bits.
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Letters of an id, and those of them that have the number of the partition.
+const ID_LETTERS: usize = 20;
+const NUMBER_LETTERS: u32 = 6;
+
+/// New id of a document in a partition: its number, and random letters.
+fn id_in(number: u32) -> String {
+    let letter = |at: u32| char::from(LETTERS[(u64::from(number) >> (6 * at) & 63) as usize]);
+    let mut id: String = (0..NUMBER_LETTERS).map(letter).collect();
+    id.push_str(&random_text(ID_LETTERS - id.len()));
+    id
+}
+
+/// Number of the partition that an id names, if it has the form of those that are made here.
+fn number_in(id: &str) -> Option<u32> {
+    if id.len() != ID_LETTERS {
+        return None;
+    }
+    let digit = |byte| LETTERS.iter().position(|letter| *letter == byte);
+    let digits = id.bytes().take(NUMBER_LETTERS as usize).enumerate();
+    let number = digits.map(|(at, byte)| Some((digit(byte)? as u64) << (6 * at))).sum::<Option<u64>>()?;
+    u32::try_from(number).ok()
+}
+
+impl LogPartition {
+    fn new(entry: PartitionEntry, held: PartitionLoad) -> Self {
+        LogPartition {
+            number: entry.number,
+            shard: entry.shard,
+            group: entry.group(),
+            was_loaded: held.documents > 0 && entry.closed_ms.is_none(),
+            is_closed: AtomicBool::new(entry.closed_ms.is_some()),
+            state: Mutex::new(PartitionState { entry, held, writers: 0, grows_on: false }),
+            is_idle: Condvar::new(),
+        }
+    }
+
+    /// Group of its documents.
+    pub(crate) fn group(&self) -> ShelfGroup {
+        self.group
+    }
+
+    /// True if a document with a time in a span may be in it.
+    pub(crate) fn meets(&self, span: TimeSpan) -> bool {
+        let held = self.state.lock().held.times;
+        held.is_some_and(|held| held.0 <= span.1 && span.0 <= held.1)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+}
+
+impl PartitionState {
+    /// True if its time is over, or it has no room for more.
+    fn is_full(&self, load: PartitionLoad, limits: &PartitionLimits, now_ms: u64) -> bool {
+        let with = self.held.with(load);
+        self.held.documents > 0
+            && !self.grows_on
+            && (with.documents > limits.documents_max
+                || with.bytes > limits.bytes_max
+                || now_ms.saturating_sub(self.entry.opened_ms) >= limits.window_ms(self.held.bytes))
+    }
+
+    /// True if its successor should be there.
+    fn is_half_full(&self, load: PartitionLoad, limits: &PartitionLimits) -> bool {
+        let with = self.held.with(load);
+        !self.grows_on && (with.documents > limits.documents_max / 2 || with.bytes > limits.bytes_max / 2)
+    }
+
+    /// True if the entry in the catalog covers what it will have.
+    fn is_covered(&self, load: PartitionLoad) -> bool {
+        let with = self.held.with(load);
+        with.documents <= self.entry.documents
+            && with.bytes <= self.entry.bytes
+            && covers(self.entry.times, with.times)
+    }
+}
+
+/// Bounds that cover a load and some more.
+fn raised(entry: &PartitionEntry, with: PartitionLoad, limits: &PartitionLimits) -> PartitionEntry {
+    let widened =
+        |(first, last): TimeSpan| (first.saturating_sub(TIME_STEP_MS), last.saturating_add(TIME_STEP_MS));
+    PartitionEntry {
+        documents: with.documents.saturating_add(limits.documents_max / STEPS),
+        bytes: with.bytes.saturating_add(limits.bytes_max / STEPS),
+        times: match covers(entry.times, with.times) {
+            true => entry.times,
+            false => joined(entry.times, with.times.map(widened)),
+        },
+        ..entry.clone()
+    }
+}
+
+/// Partitions of an index, in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionTable {
+    partitions: Mutex<Vec<Arc<LogPartition>>>,
+    /// Number of requests that have drawn a slot.
+    drawn: AtomicU64,
+}
+
+impl PartitionTable {
+    /// A number that differs from request to request, for the slots of their documents.
+    pub(crate) fn draw(&self) -> u64 {
+        self.drawn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// All partitions, the oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<LogPartition>> {
+        self.partitions.lock().clone()
+    }
+
+    /// Number of partitions.
+    pub(crate) fn len(&self) -> usize {
+        self.partitions.lock().len()
+    }
+
+    /// Partitions of some shards, the oldest first.
+    pub(crate) fn of_shards(&self, shards: &ShardSet) -> Vec<Arc<LogPartition>> {
+        let all = self.partitions.lock();
+        all.iter().filter(|partition| shards.has(partition.shard)).cloned().collect()
+    }
+
+    /// Partition that an id names.
+    fn named_by(&self, id: &str) -> Option<Arc<LogPartition>> {
+        let number = number_in(id)?;
+        self.partitions.lock().iter().find(|partition| partition.number == number).cloned()
+    }
+
+    /// The partitions of a shard that take writes, now or later.
+    fn open(&self, shard: u32) -> Vec<Arc<LogPartition>> {
+        let all = self.partitions.lock();
+        let open = all.iter().filter(|partition| partition.shard == shard && !partition.is_closed());
+        open.cloned().collect()
+    }
+
+    /// The partition before the one that takes the writes of a shard.
+    pub(crate) fn before(&self, hold: &PartitionHold) -> Option<ShelfGroup> {
+        let all = self.partitions.lock();
+        let mut older = all.iter().rev().skip_while(|partition| partition.number != hold.0.number).skip(1);
+        older.find(|partition| partition.shard == hold.0.shard).map(|partition| partition.group)
+    }
+
+    /// Begins a write, if the catalog need not be changed for that.
+    fn begin(
+        &self,
+        shard: u32,
+        load: PartitionLoad,
+        limits: &PartitionLimits,
+        now_ms: u64,
+    ) -> Option<PartitionHold> {
+        let open = self.open(shard);
+        for (at, partition) in open.iter().enumerate() {
+            let mut state = partition.state.lock();
+            if partition.is_closed() {
+                continue;
+            }
+            let has_successor = at + 1 < open.len();
+            if state.is_full(load, limits, now_ms)
+                || !state.is_covered(load)
+                || !has_successor && state.is_half_full(load, limits)
+            {
+                return None;
+            }
+            if state.held.documents == 0 {
+                state.entry.opened_ms = now_ms;
+            }
+            state.held = state.held.with(load);
+            state.writers += 1;
+            return Some(PartitionHold(Arc::clone(partition)));
+        }
+        None
+    }
+
+    fn add(&self, entry: PartitionEntry, held: PartitionLoad) {
+        let mut all = self.partitions.lock();
+        all.push(Arc::new(LogPartition::new(entry, held)));
+        all.sort_by_key(|partition| partition.number);
+    }
+}
+
+/// Finds a document. An id that was made here names its partition; others are looked for in the partitions of
+/// their shard, the newest first.
+pub(crate) fn find(
+    door: &ElasticDoor,
+    index: &OpenIndex,
+    id: &str,
+    routing: Option<&str>,
+) -> Result<Option<StoredSource>, Error> {
+    let table = &index.live.partitions;
+    if let Some(named) = table.named_by(id)
+        && let Some(found) = shelf::get(&door.node, named.group, id)?
+    {
+        return Ok(Some(found));
+    }
+    let shards = RoutingSlots::of_index(index).of_document(id, routing);
+    for partition in table.of_shards(&shards).iter().rev() {
+        if let Some(found) = shelf::get(&door.node, partition.group, id)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Calls `visit` with each document of the partitions that took writes at the end of an earlier run.
+pub(crate) fn scan_last(
+    node: &Node,
+    index: &OpenIndex,
+    mut visit: impl FnMut(StoredSource) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for partition in index.live.partitions.all().iter().filter(|partition| partition.was_loaded) {
+        shelf::scan(node, partition.group, |stored| visit(stored).map(|()| ControlFlow::Continue(())))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_name_their_partition() {
+        for number in [1, 63, 64, 4_095, 1 << 24, u32::MAX] {
+            let id = id_in(number);
+            assert_eq!((id.len(), number_in(&id)), (20, Some(number)), "{id}");
+        }
+        for id in ["", "1", "AAAAAAAAAAAAAAAAAAA", "AAAAA.AAAAAAAAAAAAAA", "______AAAAAAAAAAAAAA"] {
+            assert_eq!(number_in(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn bounds_cover_what_is_written_next() {
+        let spans = [(Some((1, 9)), Some((1, 9)), true), (Some((1, 9)), Some((0, 9)), false)];
+        for (outer, inner, expected) in
+            spans.into_iter().chain([(None, None, true), (None, Some((1, 1)), false)])
+        {
+            assert_eq!(covers(outer, inner), expected, "{outer:?} {inner:?}");
+        }
+        assert_eq!(joined(Some((1, 5)), Some((3, 9))), Some((1, 9)));
+        assert_eq!(joined(None, Some((3, 9))), Some((3, 9)));
+    }
+}

@@ -1,0 +1,205 @@
+//! Changes of partitions: they are made, closed and dropped with their entries in the catalog.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millrace_node::Node;
+
+use super::{LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
+use crate::Error;
+use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms};
+use crate::door::ElasticDoor;
+use crate::log_settings::PartitionLimits;
+use crate::shelf;
+
+/// Begins a write to the partition that takes those of a shard.
+///
+/// # Errors
+/// The index is gone, or a partition cannot be made.
+pub(crate) fn begin_write(
+    door: &ElasticDoor,
+    index: &OpenIndex,
+    shard: u32,
+    load: PartitionLoad,
+) -> Result<PartitionHold, Error> {
+    let limits = PartitionLimits::of(index);
+    loop {
+        if let Some(hold) = index.live.partitions.begin(shard, load, &limits, now_ms()) {
+            return Ok(hold);
+        }
+        let mut change = door.catalog.change()?;
+        let newest = change.indexes.get(&index.entry.name).cloned();
+        match newest.filter(|newest| Arc::ptr_eq(&newest.live, &index.live)) {
+            Some(newest) => make_ready(&mut change, &newest, shard, load, &limits)?,
+            None => return Err(Error::no_index(&index.entry.name)),
+        }
+    }
+}
+
+/// Closes what is full, makes partitions, and raises their bounds, so that a load can be written.
+fn make_ready(
+    change: &mut CatalogChange<'_>,
+    index: &OpenIndex,
+    shard: u32,
+    load: PartitionLoad,
+    limits: &PartitionLimits,
+) -> Result<(), Error> {
+    let count: usize = change.indexes.values().map(|index| index.live.partitions.len()).sum();
+    let is_last = count >= PARTITIONS_MAX;
+    let mut open = index.live.partitions.open(shard);
+    while let Some(first) = open.first() {
+        if is_last && open.len() == 1 {
+            first.state.lock().grows_on = true;
+        }
+        if !first.state.lock().is_full(load, limits, now_ms()) {
+            break;
+        }
+        close(change.node, first)?;
+        open.remove(0);
+    }
+    let Some(first) = open.first() else {
+        return create(change, index, shard, load, limits);
+    };
+    let (is_covered, needs_successor, with) = {
+        let state = first.state.lock();
+        (state.is_covered(load), state.is_half_full(load, limits), state.held.with(load))
+    };
+    if !is_covered {
+        let entry = raised(&first.state.lock().entry, with, limits);
+        entry.keep(change.node)?;
+        first.state.lock().entry = entry;
+    }
+    match needs_successor && open.len() == 1 {
+        true => create(change, index, shard, PartitionLoad { times: with.times, ..load }, limits),
+        false => Ok(()),
+    }
+}
+
+/// Closes a partition: what it has is final.
+fn close(node: &Node, partition: &LogPartition) -> Result<(), Error> {
+    let before = partition.state.lock().entry.clone();
+    let entry = {
+        let mut state = partition.state.lock();
+        partition.is_closed.store(true, Ordering::Release);
+        let PartitionLoad { documents, bytes, times } = state.held;
+        state.entry = PartitionEntry { closed_ms: Some(now_ms()), documents, bytes, times, ..before.clone() };
+        state.entry.clone()
+    };
+    entry.keep(node).inspect_err(|_| {
+        let mut state = partition.state.lock();
+        state.entry = before;
+        partition.is_closed.store(false, Ordering::Release);
+    })
+}
+
+/// Makes a partition that can take a load.
+fn create(
+    change: &mut CatalogChange<'_>,
+    index: &OpenIndex,
+    shard: u32,
+    load: PartitionLoad,
+    limits: &PartitionLimits,
+) -> Result<(), Error> {
+    let (mut number, mut is_used) = (0, vec![false; usize::from(shelf::PLACES)]);
+    for partition in change.indexes.values().flat_map(|index| index.live.partitions.all()) {
+        number = number.max(partition.number);
+        is_used[usize::from(partition.state.lock().entry.place)] = true;
+    }
+    number = number.wrapping_add(1).max(1);
+    let is_free = |place: &u16| shelf::is_free_place(*place) && !is_used[usize::from(*place)];
+    let otherwise = (0..shelf::PLACES).cycle().skip(number as usize % usize::from(shelf::PLACES));
+    let place = (0..shelf::PLACES)
+        .find(is_free)
+        .or_else(|| otherwise.take(2).find(|place| shelf::is_free_place(*place)))
+        .unwrap_or_default();
+    let entry = PartitionEntry {
+        number,
+        place,
+        index: index.entry.number,
+        shard,
+        opened_ms: now_ms(),
+        closed_ms: None,
+        documents: 0,
+        bytes: 0,
+        times: None,
+        is_dropped: false,
+    };
+    let entry = raised(&entry, load, limits);
+    entry.keep(change.node)?;
+    shelf::keep_partitions_apart(change.node);
+    index.live.partitions.add(entry, PartitionLoad::default());
+    let observed = index.live.observed.fields();
+    if observed != index.entry.observed {
+        change.put_index(IndexEntry { observed, ..(*index.entry).clone() })?;
+    }
+    Ok(())
+}
+
+/// Takes partitions of the catalog in, and completes the drops that were under way.
+pub(crate) fn load(
+    node: &Node,
+    entries: &CatalogEntries,
+    partitions: Vec<PartitionEntry>,
+) -> Result<(), Error> {
+    if !partitions.is_empty() {
+        shelf::keep_partitions_apart(node);
+    }
+    let indexes: HashMap<u32, &OpenIndex> =
+        entries.indexes.values().map(|index| (index.entry.number, index)).collect();
+    for entry in partitions {
+        match indexes.get(&entry.index).filter(|_| !entry.is_dropped) {
+            Some(index) => {
+                let PartitionEntry { documents, bytes, times, .. } = entry;
+                index.live.partitions.add(entry, PartitionLoad { documents, bytes, times });
+            }
+            None => entry.drop_documents(node)?,
+        }
+    }
+    Ok(())
+}
+
+/// Drops all partitions of an index that takes no writes any more.
+pub(crate) fn drop_all(node: &Node, index: &OpenIndex) -> Result<(), Error> {
+    let all = std::mem::take(&mut *index.live.partitions.partitions.lock());
+    all.iter().try_for_each(|partition| partition.state.lock().entry.drop_documents(node))
+}
+
+/// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
+/// writes for as long. Returns the number of dropped ones.
+pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -> Result<u64, Error> {
+    let is_over = |since: u64| now_ms().saturating_sub(since) >= retention_ms;
+    let mut dropped = Vec::new();
+    for partition in index.live.partitions.all() {
+        let (closed_ms, is_due) = {
+            let state = partition.state.lock();
+            (state.entry.closed_ms, state.held.documents > 0 && is_over(state.entry.opened_ms))
+        };
+        match closed_ms {
+            None if is_due => {
+                let change = door.catalog.change()?;
+                if !partition.is_closed() {
+                    close(change.node, &partition)?;
+                }
+            }
+            Some(closed_ms) if is_over(closed_ms) => dropped.push(partition),
+            _ => {}
+        }
+    }
+    for partition in &dropped {
+        let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
+        {
+            let change = door.catalog.change()?;
+            entry.keep(change.node)?;
+            index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
+        }
+        // Writes that began before it was closed.
+        let mut state = partition.state.lock();
+        while state.writers > 0 {
+            partition.is_idle.wait(&mut state);
+        }
+        drop(state);
+        entry.drop_documents(&door.node)?;
+    }
+    Ok(dropped.len() as u64)
+}
