@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The commands in the READMEs of Vespa's sample applications, run against the binary.
 
-usage: SAMPLES=DIRECTORY scripts/samples.py [README …]
+usage: SAMPLES=DIRECTORY scripts/samples.py [--pages] [README …]
 
-SAMPLES is a checkout of github.com/vespa-engine/sample-apps. The commands are those that its own tests run: blocks
+SAMPLES is a checkout of github.com/vespa-engine/sample-apps, or with --pages of vespa-engine/documentation, whose pages
+have commands too. The commands are those that its own tests run: blocks
 with `data-test`. Where one starts a container, a node is started at the same ports; what fetches the checkout,
 installs tools or looks after containers is left out. Without names, all READMEs run whose commands need neither Java
 nor models of the internet; others are listed with the reason. MILLRACE_BIN names another binary than
@@ -69,11 +70,14 @@ def commands(readme):
             application = attributes["data-test"].split()[-1]
             yield f"cd sample-apps/{application}", {}
             yield "vespa deploy --wait 300 $(dirname $(find . -name services.xml | head -1))", {}
+        if attributes["data-test"] == "file":
+            path, end = attributes["data-path"], "END-OF-FILE"
+            yield f"mkdir -p $(dirname {path}) && cat > {path} <<'{end}'\n{''.join(parts).lstrip()}\n{end}", {}
         if attributes["data-test"] not in ("exec", "before"):
             continue
         for line in re.sub(r"\\\n\s*", " ", "".join(parts)).splitlines():
             command = line.strip().removeprefix("$").strip()
-            if command and not command.startswith("#"):
+            if command and not command.startswith(("#", "{%")):
                 yield command, attributes
 
 
@@ -150,7 +154,10 @@ def main():
     if not os.environ.get("SAMPLES"):
         sys.exit(__doc__)
     samples = Path(os.environ["SAMPLES"])
-    readmes = [samples / name for name in sys.argv[1:]] or sorted(samples.rglob("README.md"))
+    is_pages = sys.argv[1:2] == ["--pages"]
+    patterns = ["*.md", "*.html"] if is_pages else ["README.md"]
+    readmes = [samples / name for name in sys.argv[1 + is_pages:]]
+    readmes = readmes or sorted(page for pattern in patterns for page in samples.rglob(pattern))
     failed = 0
     for readme in readmes:
         steps = list(commands(readme))

@@ -17,10 +17,12 @@ mod mutator;
 mod queries;
 mod rules;
 mod schemas;
+mod sentences;
 mod tensors;
 mod world;
 
 pub use mutator::InputMutator;
+pub use sentences::{LANGUAGES, SentenceGrammar, SentenceLanguage};
 
 /// A parser, and further processing of its result.
 pub struct FuzzTarget {

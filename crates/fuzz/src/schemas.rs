@@ -35,28 +35,26 @@ pub(crate) fn services(input: &[u8]) {
 
 fn deploy(files: &[(&str, &str)]) {
     match application(files) {
-        Ok(application) => compile(&application),
+        Ok(application) => mistakes(&application).iter().for_each(tells),
         Err(error) => tells(&error),
     }
 }
 
-/// The steps of a deployment before the package becomes active.
-fn compile(application: &Application) {
+/// What the steps of a deployment before the package becomes active find wrong.
+pub(crate) fn mistakes(application: &Application) -> Vec<String> {
+    let mut mistakes = Vec::new();
     DocumentColumns::new(application);
     let surroundings = Arc::new(IndexingEnvironment::new(Arc::new(SystemClock), "localhost", 1));
     for schema in application.schemas.values() {
         let scripts = SchemaScripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
-        for error in scripts.err().into_iter().flatten() {
-            tells(&error);
-        }
+        mistakes.extend(scripts.err().into_iter().flatten().map(|error| error.to_string()));
         for name in schema.rank_profiles.keys() {
-            if let Err(error) = CompiledProfile::compile(schema, name) {
-                tells(&error);
-            }
+            mistakes.extend(CompiledProfile::compile(schema, name).err().map(|error| error.to_string()));
         }
         let belongs = application.cluster_of(&schema.name).and_then(|cluster| cluster.belongs(&schema.name));
         if let Some(Err(error)) = belongs.map(|belongs| DocumentSelection::parse(&belongs)) {
-            tells(&error);
+            mistakes.push(error.to_string());
         }
     }
+    mistakes
 }

@@ -93,13 +93,29 @@ pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Predicat
     };
     let fieldset = schema.fieldsets.get(name).or_else(|| in_any_case().map(|(_, fieldset)| fieldset));
     if let Some(fieldset) = fieldset {
-        let mut targets = Vec::with_capacity(fieldset.fields.len());
+        let (mut targets, mut fault) = (Vec::with_capacity(fieldset.fields.len()), None);
         for field in &fieldset.fields {
-            targets.extend(members(target(schema, field)?));
+            match target(schema, field) {
+                Ok(target) => targets.extend(members(target)),
+                // A field that is only shown is passed over beside others.
+                Err(error) => fault = fault.or(Some(error)),
+            }
         }
-        return Ok(targets);
+        return match fault {
+            Some(error) if targets.is_empty() => Err(error),
+            _ => Ok(targets),
+        };
     }
     Ok(members(target(schema, name)?))
+}
+
+/// True if typed words that punctuation joins are a phrase in these fields (`query-command:
+/// phrase-segmenting` of the fieldset or one of its fields).
+pub(crate) fn joins_words(schema: &Schema, name: &str, targets: &[PredicateTarget<'_>]) -> bool {
+    let of_fieldset = schema.fieldsets.get(name).into_iter().flat_map(|fieldset| &fieldset.query_commands);
+    let of_fields = targets.iter().flat_map(|target| &target.field.query_commands);
+    let command = of_fieldset.chain(of_fields).find_map(|command| command.strip_prefix("phrase-segmenting"));
+    command.is_some_and(|setting| setting.trim() != "false")
 }
 
 /// The target itself, or the members of a struct or map.

@@ -137,7 +137,7 @@ impl<'a> TreeBuilder<'a> {
                 PlanNode::And(vec![node, PlanNode::Leaf(self.mark(mark)?)])
             }
             QueryItem::Text(text) => return self.user_text(text, place),
-            QueryItem::Typed(inner) => return self.typed(inner, place),
+            QueryItem::Typed(inner) => return self.typed(inner, place, true),
             QueryItem::Term { field, .. }
             | QueryItem::Phrase { field, .. }
             | QueryItem::Equiv { field, .. }

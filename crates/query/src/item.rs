@@ -280,11 +280,13 @@ pub struct TermText {
     pub text: String,
     /// Position in the user's text (`origin`): offset and length in characters.
     pub origin: Option<(u32, u32)>,
+    /// True if its words are neighbours although the text is typed: it was in quotes, or is a special token.
+    pub together: bool,
 }
 
 impl From<&str> for TermText {
     fn from(text: &str) -> Self {
-        TermText { text: text.to_owned(), origin: None }
+        TermText { text: text.to_owned(), origin: None, together: false }
     }
 }
 

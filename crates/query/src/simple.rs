@@ -2,6 +2,7 @@
 //! ignored.
 
 mod advanced;
+mod any;
 mod reader;
 mod special;
 
@@ -100,13 +101,15 @@ fn restrict(query: QueryItem, pieces: Vec<SimplePiece>) -> QueryItem {
 
 /// Combines the parts by the grammar's composite.
 fn combine(pieces: Vec<SimplePiece>, text: &UserText) -> Option<QueryItem> {
-    let (mut required, mut forbidden, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    let signs_matter = matches!(text.grammar.composite, WordComposite::WeakAnd | WordComposite::Or);
+    if text.grammar.composite == WordComposite::Or && text.grammar.syntax == TextSyntax::Simple {
+        return any::combine(pieces, true);
+    }
+    let (mut forbidden, mut others) = (Vec::new(), Vec::new());
     for piece in pieces {
         match piece.sign {
-            PieceSign::Plus if signs_matter => required.push(piece.item),
             PieceSign::Minus => forbidden.push(piece.item),
-            _ => others.push(piece.item),
+            // What must match is told apart with `any` only.
+            PieceSign::Plus | PieceSign::None => others.push(piece.item),
         }
     }
     let weak = |children| QueryItem::WeakAnd {
@@ -123,9 +126,7 @@ fn combine(pieces: Vec<SimplePiece>, text: &UserText) -> Option<QueryItem> {
         ordered,
         annotations: text.annotations.clone(),
     };
-    let positive = if !required.is_empty() {
-        ranked(several(required, QueryItem::And), others)
-    } else if others.is_empty() {
+    let positive = if others.is_empty() {
         // All documents but those excluded; where nothing is excluded, there is no query.
         if forbidden.is_empty() {
             return None;

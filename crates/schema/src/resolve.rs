@@ -428,7 +428,7 @@ fn resolve_fieldset(
     }
     let matching = own.then(|| field::override_matching(first.matching.clone(), &decl.matching));
     let fields = decl.fields.iter().map(|name| name.value.clone()).collect();
-    Ok(Fieldset { fields, matching })
+    Ok(Fieldset { fields, matching, query_commands: decl.query_commands.clone() })
 }
 
 /// Constants of a schema by name, with their files read.

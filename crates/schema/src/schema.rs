@@ -84,6 +84,8 @@ pub struct Fieldset {
     pub fields: Vec<String>,
     /// Processing of query text; by default that of the first field.
     pub matching: Option<FieldMatching>,
+    /// `query-command`.
+    pub query_commands: Vec<String>,
 }
 
 /// A document summary.

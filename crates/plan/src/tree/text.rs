@@ -8,7 +8,7 @@ use millrace_query::{
 use millrace_schema::{MatchMode, Schema};
 
 use super::{ItemPosition, TreeBuilder};
-use crate::target::{self, plain_matching};
+use crate::target::{self, PredicateTarget, plain_matching};
 use crate::{Error, PlanNode};
 
 /// Field of the document type.
@@ -106,27 +106,114 @@ impl TreeBuilder<'_> {
             }
         };
         match item {
-            Some(item) => self.typed(&item, place),
+            Some(item) => self.typed(&item, place, text.grammar.syntax != TextSyntax::Advanced),
             None if text.allow_empty => Ok(None),
             None => Err(Error::Empty(text.text.clone())),
         }
     }
 
-    /// The node of typed text. It is an error if none of it can match.
+    /// The node of typed text. It is an error if none of it can match. With `folds`, words that punctuation
+    /// joins are conditions of the weak conjunction around them.
     pub(super) fn typed(
         &mut self,
         item: &QueryItem,
         place: ItemPosition<'_>,
+        folds: bool,
     ) -> Result<Option<PlanNode>, Error> {
         let before = self.leaves.len();
         self.unknown.take();
         let restricted = restricted(item);
-        let item = restricted.as_ref().unwrap_or(item);
-        let node = self.node(item, ItemPosition { typed: true, ..place })?;
+        let place = ItemPosition { typed: true, ..place };
+        let item = self.apart(restricted.as_ref().unwrap_or(item), place, folds);
+        let node = self.node(&item, place)?;
         match self.unknown.take() {
             Some(error) if self.leaves.len() == before => Err(error),
             _ => Ok(node),
         }
+    }
+
+    /// Typed text whose words are taken apart at punctuation, unless they are in quotes or their field has
+    /// `query-command: phrase-segmenting`: all of them must match, anywhere in the field.
+    fn apart(&self, item: &QueryItem, place: ItemPosition<'_>, folds: bool) -> QueryItem {
+        // What punctuation joins is among the conditions of a conjunction, or a weak one.
+        let folded = |items: &[QueryItem]| -> Vec<QueryItem> {
+            let parts = items.iter().map(|item| match (item, self.apart(item, place, folds)) {
+                (QueryItem::Term { .. }, QueryItem::And(words)) => words,
+                (_, other) => vec![other],
+            });
+            parts.flatten().collect()
+        };
+        let each = |items: &[QueryItem]| -> Vec<QueryItem> {
+            items.iter().map(|item| self.apart(item, place, folds)).collect()
+        };
+        match item {
+            QueryItem::Term { .. } => self.words_apart(item, place).unwrap_or_else(|| item.clone()),
+            QueryItem::And(items) => QueryItem::And(folded(items)),
+            QueryItem::WeakAnd { children, target_hits, annotations } => QueryItem::WeakAnd {
+                children: if folds { folded(children) } else { each(children) },
+                target_hits: *target_hits,
+                annotations: annotations.clone(),
+            },
+            QueryItem::Or(items) => QueryItem::Or(each(items)),
+            QueryItem::Rank(items) => QueryItem::Rank(each(items)),
+            QueryItem::Not { positive, negatives } => QueryItem::Not {
+                positive: Box::new(self.apart(positive, place, folds)),
+                negatives: each(negatives),
+            },
+            other => other.clone(),
+        }
+    }
+
+    /// The words of a typed term, each connected to the one before it, beside the whole for fields that are
+    /// not split into words; `None` if it has only one word, or stays in one piece.
+    fn words_apart(&self, item: &QueryItem, place: ItemPosition<'_>) -> Option<QueryItem> {
+        let QueryItem::Term { field, text, matching: TermMatch::Word, annotations } = item else {
+            return None;
+        };
+        let is_number = || text.text.parse::<f64>().is_ok();
+        let has_punctuation = text.text.contains(|letter: char| !letter.is_alphanumeric());
+        if text.together || !has_punctuation || is_number() || segments(&text.text).is_some() {
+            return None;
+        }
+        let targets = self.targets(field, place).ok()?;
+        let is_split =
+            |target: &&PredicateTarget<'_>| target.is_text() && target.matching().mode == MatchMode::Text;
+        let matching = targets.iter().find(is_split)?.matching().of_queries();
+        if target::joins_words(self.schema, field, &targets) {
+            return None;
+        }
+        let language = annotations.language.as_deref().or(self.query.language.as_deref());
+        let language = language.map_or(TextLanguage::Unknown, TextLanguage::from_tag);
+        let mut words = Vec::new();
+        FieldAnalyzer::new(&matching, language).tokens(&text.text, |token| {
+            let mut annotations = annotations.clone();
+            if let Ok(place @ 1..) = i32::try_from(words.len()) {
+                annotations.id = Some(-place);
+            }
+            words.push(QueryItem::Term {
+                field: field.clone(),
+                text: TermText::from(&text.text[token.range]),
+                matching: TermMatch::Word,
+                annotations,
+            });
+        });
+        let last = words.len().checked_sub(1).filter(|last| *last > 0)?;
+        for (word, next) in words[..last].iter_mut().zip(1..) {
+            if let QueryItem::Term { annotations, .. } = word {
+                annotations.connectivity = Some((-next, 1.0));
+            }
+        }
+        let words = QueryItem::And(words);
+        if targets.iter().all(|target| is_split(&target) || !target::holds_text(target.value_type)) {
+            return Some(words);
+        }
+        let whole = QueryItem::Term {
+            field: field.clone(),
+            text: TermText { together: true, ..text.clone() },
+            matching: TermMatch::Word,
+            annotations: annotations.clone(),
+        };
+        Some(QueryItem::Or(vec![words, whole]))
     }
 
     /// All words of the text, combined as its grammar specifies.

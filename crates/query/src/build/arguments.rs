@@ -27,7 +27,7 @@ impl ItemBuilder<'_> {
             }
         };
         let origin = node.annotations.iter().find(|(key, _)| key.eq_ignore_ascii_case("origin"));
-        Ok(TermText { text, origin: origin.and_then(|(_, origin)| span(origin)) })
+        Ok(TermText { text, origin: origin.and_then(|(_, origin)| span(origin)), together: false })
     }
 
     pub(super) fn number(&self, node: &SyntaxNode) -> Built<QueryNumber> {

@@ -243,7 +243,7 @@ impl ItemBuilder<'_> {
         let term = |annotations| {
             Ok(QueryItem::Term {
                 field: field.to_owned(),
-                text: TermText { text: self.text(text)?.text, origin: None },
+                text: TermText::from(self.text(text)?.text.as_str()),
                 matching: self.matching(scope)?,
                 annotations,
             })

@@ -60,7 +60,12 @@ pub(super) fn parse(reader: &mut SimpleReader<'_>, depth: usize) -> Option<Query
 }
 
 fn operand(reader: &mut SimpleReader<'_>, depth: usize) -> Option<QueryItem> {
-    while matches!(reader.peek(), Some('+')) && !reader.is_at_special() {
+    // Signs mean nothing here, but for numbers.
+    let is_sign = |rest: &str| {
+        rest.starts_with('+')
+            || rest.strip_prefix('-').is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    while is_sign(reader.rest()) && !reader.is_at_special() {
         reader.skip(1);
     }
     if reader.peek() != Some('(') || reader.is_at_special() {

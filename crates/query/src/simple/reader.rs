@@ -3,7 +3,7 @@
 use millrace_cursor::TextCursor;
 
 use super::special::{self, WordPart};
-use super::{Fields, SpecialTokenRules, TermEnd};
+use super::{Fields, SpecialTokenRules, TermEnd, any};
 use crate::number_text::{self, NumberText};
 use crate::{
     ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax, WordComposite,
@@ -20,6 +20,8 @@ const GROUPS_MAX: usize = 32;
 pub(super) struct SimplePiece {
     pub sign: PieceSign,
     pub item: QueryItem,
+    /// True for parts in parentheses.
+    pub is_group: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,7 +105,7 @@ impl<'a> SimpleReader<'a> {
         };
         let mut items: Vec<QueryItem> = alternatives.into_iter().filter_map(of_one).collect();
         let item = if items.len() == 1 { items.remove(0) } else { QueryItem::Or(items) };
-        pieces.push(SimplePiece { sign: PieceSign::None, item });
+        pieces.push(SimplePiece { sign: PieceSign::None, item, is_group: false });
         pieces
     }
 
@@ -130,7 +132,7 @@ impl<'a> SimpleReader<'a> {
             && (sign != PieceSign::None || self.grammar.syntax != TextSyntax::Web);
         let item = if is_group { self.group(sign) } else { self.term() };
         let item = item.map(|item| if as_it_is { unstemmed(item) } else { item });
-        Some(SimplePiece { sign, item: item? })
+        Some(SimplePiece { sign, item: item?, is_group })
     }
 
     /// True for `-5`, which is a number to search for; with `any` it excludes the number. A field before the
@@ -147,11 +149,11 @@ impl<'a> SimpleReader<'a> {
             && parts.next().is_none()
     }
 
-    /// Parses `(a b c)`: any of them, or with `-` before the parenthesis all of them, and none of the parts
-    /// with `-` inside. Groups inside are parts of the group around them. A missing end is that of the text.
+    /// Parses `(a b c)`: any of them, where none has a sign ([`any`](super::any)), or with `-` before the
+    /// parenthesis all of them. A missing end is that of the text.
     fn group(&mut self, sign: PieceSign) -> Option<QueryItem> {
         self.cursor.skip(1);
-        let (mut items, mut forbidden) = (Vec::new(), Vec::new());
+        let mut pieces = Vec::new();
         self.depth += 1;
         while self.skip_blanks() {
             match self.peek() {
@@ -160,26 +162,15 @@ impl<'a> SimpleReader<'a> {
                     break;
                 }
                 Some('(') if self.depth >= GROUPS_MAX => self.cursor.skip(1),
-                _ => match self.piece() {
-                    Some(SimplePiece { sign: PieceSign::Minus, item }) => forbidden.push(item),
-                    Some(SimplePiece { item: QueryItem::Or(inner), .. }) => items.extend(inner),
-                    Some(SimplePiece { item, .. }) => items.push(item),
-                    None => {}
-                },
+                _ => pieces.extend(self.piece()),
             }
         }
         self.depth -= 1;
-        let positive = match items.len() {
-            0 if forbidden.is_empty() => return None,
-            0 => QueryItem::True,
-            1 => items.remove(0),
-            _ if sign == PieceSign::Minus && forbidden.is_empty() => QueryItem::And(items),
-            _ => QueryItem::Or(items),
-        };
-        Some(match forbidden.is_empty() {
-            true => positive,
-            false => QueryItem::Not { positive: Box::new(positive), negatives: forbidden },
-        })
+        let is_any = self.grammar.composite == WordComposite::Or && self.grammar.syntax == TextSyntax::Simple;
+        match any::combine(pieces, is_any)? {
+            QueryItem::Or(items) if sign == PieceSign::Minus => Some(QueryItem::And(items)),
+            item => Some(item),
+        }
     }
 
     /// Parses `field:` and a core term, with its weight. `None` for meaningless text, which is skipped.
@@ -247,7 +238,7 @@ impl<'a> SimpleReader<'a> {
         match words.len() {
             0 => None,
             1 => {
-                let text = words.into_iter().next()?;
+                let text = TermText { together: true, ..words.into_iter().next()? };
                 annotations.stem &= !is_special;
                 Some(QueryItem::Term {
                     field: field.to_owned(),
@@ -459,11 +450,11 @@ impl<'a> SimpleReader<'a> {
 /// type.
 fn special_words(field: &str, parts: &[WordPart<'_>], annotations: &ItemAnnotations) -> QueryItem {
     let is_star = |part: Option<&WordPart<'_>>| matches!(part, Some(WordPart::Text(text)) if text.trim_matches('*').is_empty());
-    let term = |text: &str, matching, stem| QueryItem::Term {
+    let term = |text: &str, matching, is_special: bool| QueryItem::Term {
         field: field.to_owned(),
-        text: text.into(),
+        text: TermText { together: is_special, ..text.into() },
         matching,
-        annotations: ItemAnnotations { stem: stem && annotations.stem, ..annotations.clone() },
+        annotations: ItemAnnotations { stem: !is_special && annotations.stem, ..annotations.clone() },
     };
     let of_part = |part: &WordPart<'_>| match part {
         WordPart::Special(word) => {
@@ -474,9 +465,9 @@ fn special_words(field: &str, parts: &[WordPart<'_>], annotations: &ItemAnnotati
                 (false, true) => TermMatch::Prefix,
                 (false, false) => TermMatch::Word,
             };
-            Some(term(word, matching, false))
+            Some(term(word, matching, true))
         }
-        WordPart::Text(text) => is_searchable(text).then(|| term(text, TermMatch::Word, true)),
+        WordPart::Text(text) => is_searchable(text).then(|| term(text, TermMatch::Word, false)),
     };
     let mut items: Vec<QueryItem> = parts.iter().filter_map(of_part).collect();
     if items.len() == 1 { items.remove(0) } else { QueryItem::And(items) }
@@ -521,8 +512,12 @@ fn unstemmed(mut item: QueryItem) -> QueryItem {
 /// Sets `field` if the item has none.
 fn with_field(mut item: QueryItem, name: &str) -> QueryItem {
     match &mut item {
-        QueryItem::And(items) | QueryItem::Or(items) => {
+        QueryItem::And(items) | QueryItem::Or(items) | QueryItem::Rank(items) => {
             *items = std::mem::take(items).into_iter().map(|item| with_field(item, name)).collect();
+        }
+        QueryItem::Not { positive, negatives } => {
+            **positive = with_field(std::mem::replace(&mut **positive, QueryItem::True), name);
+            *negatives = std::mem::take(negatives).into_iter().map(|item| with_field(item, name)).collect();
         }
         QueryItem::Term { field, .. } | QueryItem::Phrase { field, .. } | QueryItem::Range { field, .. }
             if field.is_empty() =>

@@ -51,18 +51,16 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, SyntaxFault>
     Ok(requests)
 }
 
-/// Position of the closing bracket for the bracket at `open`; strings may contain any text.
+/// Position after the closing bracket for the bracket at `open`; strings may contain any text.
 fn balanced(text: &str, open: usize) -> Result<usize, SyntaxFault> {
     let bytes = text.as_bytes();
-    // Buckets start with a square bracket and may end with `>`; only brackets of annotations are paired.
-    let square = bytes[open] == b'[';
+    // A bucket begins and ends with brackets of any kind, as in `bucket(0, 10>`.
     let mut depth = 0usize;
     let mut at = open;
     while let Some(&byte) = bytes.get(at) {
         match byte {
-            b'(' | b'{' => depth += 1,
-            b'[' if square => depth += 1,
-            b')' | b'}' | b']' if byte != b']' || square => {
+            b'(' | b'{' | b'[' | b'<' => depth += 1,
+            b')' | b'}' | b']' | b'>' => {
                 depth -= 1;
                 if depth == 0 {
                     return Ok(at + 1);

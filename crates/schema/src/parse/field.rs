@@ -39,7 +39,8 @@ pub(super) static FIELD: KeywordTable<FieldDecl> = KeywordTable {
         "weightedset", "weightedset { create-if-nonexistent remove-if-zero }", "How updates change a weighted set.",
             |cursor, word, field| matching::properties(cursor, &word, |cursor, word| WEIGHTED_SET.read(cursor, word, field));
         "alias", "alias: name", "Another name of the field in queries.", |cursor, _, field| alias(cursor, field);
-        "query-command", "query-command: phrase-segmenting", "No effect: no searcher reads it.",
+        "query-command", "query-command: phrase-segmenting",
+            "Typed words that punctuation joins are a phrase: phrase-segmenting. Others have no effect.",
             |cursor, _, field| { field.query_commands.push(query_command(cursor)?); Ok(()) };
         // Fields are identified by name; numbers are not needed.
         "id", "id: 1001", "No effect: fields are identified by name.",
@@ -112,7 +113,8 @@ pub(super) static FIELDSET: KeywordTable<FieldsetDecl> = KeywordTable {
         "fields", "fields: title, artist", "The fields.", fieldset_fields;
         "match", "match: word", "How query words match, if the fields differ.",
             |cursor, word, fieldset| matching::matching(cursor, &word, &mut fieldset.matching);
-        "query-command", "query-command: phrase-segmenting", "No effect: no searcher reads it.", fieldset_command;
+        "query-command", "query-command: phrase-segmenting",
+            "Typed words that punctuation joins are a phrase: phrase-segmenting. Others have no effect.", fieldset_command;
     },
 };
 
@@ -253,7 +255,8 @@ pub(super) fn query_command(cursor: &mut SchemaCursor<'_>) -> Result<String, Err
 /// Parses the text after `fieldset`.
 pub(super) fn fieldset(cursor: &mut SchemaCursor<'_>) -> Result<FieldsetDecl, Error> {
     let name = cursor.name("fieldset")?;
-    let mut fieldset = FieldsetDecl { name, fields: Vec::new(), matching: MatchDecl::default() };
+    let mut fieldset =
+        FieldsetDecl { name, fields: Vec::new(), matching: MatchDecl::default(), query_commands: Vec::new() };
     cursor.block("fieldset", |cursor, word| FIELDSET.read(cursor, word, &mut fieldset))?;
     Ok(fieldset)
 }
@@ -264,8 +267,15 @@ fn fieldset_fields(cursor: &mut SchemaCursor<'_>, _: Name, fieldset: &mut Fields
     Ok(())
 }
 
-fn fieldset_command(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut FieldsetDecl) -> Result<(), Error> {
+fn fieldset_command(
+    cursor: &mut SchemaCursor<'_>,
+    word: Name,
+    fieldset: &mut FieldsetDecl,
+) -> Result<(), Error> {
     let command = query_command(cursor)?;
-    cursor.warn(&word.place, &format!("query-command '{command}' has no effect: no searcher reads it"));
+    if !command.starts_with("phrase-segmenting") {
+        cursor.warn(&word.place, &format!("query-command '{command}' has no effect: no searcher reads it"));
+    }
+    fieldset.query_commands.push(command);
     Ok(())
 }

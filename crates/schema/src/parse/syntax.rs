@@ -162,6 +162,7 @@ pub(crate) struct FieldsetDecl {
     pub name: Name,
     pub fields: Vec<Name>,
     pub matching: MatchDecl,
+    pub query_commands: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
