@@ -172,7 +172,8 @@ impl TreeBuilder<'_> {
         };
         let is_number = || text.text.parse::<f64>().is_ok();
         let has_punctuation = text.text.contains(|letter: char| !letter.is_alphanumeric());
-        if text.together || !has_punctuation || is_number() || segments(&text.text).is_some() {
+        let is_one = text.together || field == TYPE_FIELD || !has_punctuation || is_number();
+        if is_one || segments(&text.text).is_some() {
             return None;
         }
         let targets = self.targets(field, place).ok()?;
