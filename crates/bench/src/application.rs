@@ -71,6 +71,32 @@ pub(crate) fn application() -> Result<Application, Error> {
     Application::from_files(files()).map_err(Error::failed)
 }
 
+/// Indexes over the dates of all mails.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexesOfMail {
+    /// Their number.
+    pub count: usize,
+    /// True to build them on request.
+    pub deferred: bool,
+}
+
+/// Name of one of [`IndexesOfMail`].
+pub(crate) fn index_name(number: usize) -> String {
+    format!("by-date-{number}")
+}
+
+/// The application with indexes.
+pub(crate) fn indexed(indexes: IndexesOfMail) -> Result<Application, Error> {
+    let mut files = files();
+    let build = if indexes.deferred { " build='deferred'" } else { "" };
+    let each = (0..indexes.count).map(|number| {
+        format!("<index name='{}' document='{TYPE}'{build}><key field='date'/></index>", index_name(number))
+    });
+    let service = format!("<index-service>{}</index-service></content>", each.collect::<String>());
+    files.insert("services.xml".to_owned(), SERVICES.replace("</content>", &service).into_bytes());
+    Application::from_files(files).map_err(Error::failed)
+}
+
 /// An application with this schema of the type [`TYPE`] in place of the usual one.
 pub(crate) fn with_schema(schema: &str) -> Result<Application, Error> {
     Application::from_files(files_with(schema)).map_err(Error::failed)

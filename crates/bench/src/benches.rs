@@ -16,7 +16,9 @@ mod feed_tail;
 mod grouping;
 mod heal;
 mod index_apply;
+mod index_build;
 mod index_scan;
+mod index_visible;
 mod maxsim;
 mod model;
 mod model_feed;
@@ -35,6 +37,7 @@ mod rank;
 mod restart;
 mod scan_large;
 mod text;
+mod text_cold;
 mod text_stemmed;
 mod users;
 mod visible;
@@ -132,6 +135,7 @@ pub const BENCHES: &[Benchmark] = &[
     nn_cold::BENCH,
     users::NEAREST,
     text::BENCH,
+    text_cold::BENCH,
     text_stemmed::BENCH,
     users::TEXT,
     patterns::PREFIX,
@@ -159,8 +163,12 @@ pub const BENCHES: &[Benchmark] = &[
     drop::BENCH,
     restart::MEMORY,
     restart::START,
+    restart::MEMORY_INDEX,
+    restart::START_INDEX,
     index_apply::BENCH,
+    index_build::BENCH,
     index_scan::BENCH,
+    index_visible::BENCH,
     placement::BENCH,
     scan_large::BENCH,
     moving::BENCH,

@@ -147,6 +147,17 @@ pub fn resident_bytes_of(process: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
+/// Bytes that this process has read from files and sockets so far, from the page cache or the disk.
+///
+/// # Errors
+/// The system does not report it.
+pub(crate) fn bytes_read() -> Result<u64, Error> {
+    let path = std::path::Path::new("/proc/self/io");
+    let counters = std::fs::read_to_string(path).map_err(Error::file(path))?;
+    let read = counters.lines().find_map(|line| line.strip_prefix("rchar:")?.trim().parse().ok());
+    read.ok_or_else(|| Error::failed("/proc/self/io does not say how many bytes were read"))
+}
+
 /// Documents that were fed in several rounds, with the time and the processor time that they took.
 #[derive(Debug, Default)]
 pub(crate) struct FedDocuments {

@@ -6,9 +6,7 @@
 //! of a token number; the tokens of each document; the words; the stemmed words, in the order of their stems;
 //! the token numbers as in the column. Numbers are LEB128; `docs/format.md` has the details.
 
-use crate::stems::StemsBuilder;
-use crate::tokens::EncodedTokens;
-use crate::{AlignedBuffer, Error, TokenIds, TokensColumn};
+use crate::{AlignedBuffer, Error, TOKENS, TokenIds, TokensColumn};
 
 /// Largest number in half a byte; it says that the rest follows.
 const HALF_MAX: usize = 15;
@@ -61,61 +59,172 @@ pub(crate) fn decode(compact: &[u8], plain: usize) -> Result<AlignedBuffer, Erro
 }
 
 fn read(compact: &[u8], plain: usize) -> Option<AlignedBuffer> {
+    // What a byte of the compact form becomes at most: the prefix of a word, its offset, its stem.
+    if plain > compact.len().saturating_mul(PLAIN_RATIO_MAX) {
+        return None;
+    }
+    AlignedBuffer::fill_with(plain, |out| write(compact, out).ok_or(())).ok()
+}
+
+/// Maximum number of bytes of a column for one of its compact form. A word takes a byte, and gives at most 15
+/// bytes of another one, twice (as its stem), 16 bytes of offsets and numbers, and a bit; the padding of
+/// seven parts is in the rest.
+const PLAIN_RATIO_MAX: usize = 512;
+
+/// Writes the bytes of a column, which are all zero before.
+fn write(compact: &[u8], out: &mut [u8]) -> Option<()> {
     let mut reader = CompactReader(compact);
-    // Each of them takes a byte at least, or four of the column.
-    let mut count = || reader.number().filter(|count| *count <= compact.len().max(plain));
+    let mut count = || reader.number().filter(|count| u32::try_from(*count).is_ok());
     let (documents, words, tokens, stemmed) = (count()?, count()?, count()?, count()?);
-    let width = reader.number()?;
-    let mut starts = vec![0u32];
+    let width = reader.number().filter(|width| matches!(width, 2 | 4))?;
+    if documents.max(words) > out.len() || stemmed > words {
+        return None;
+    }
+    let mut starts: Vec<u32> = Vec::with_capacity(documents + 1);
     let mut end = 0u32;
+    starts.push(end);
     for _ in 0..documents {
         end = end.checked_add(u32::try_from(reader.number()?).ok()?)?;
         starts.push(end);
     }
-    let (mut bytes, mut offsets) = (Vec::new(), vec![0u32]);
-    let mut before = 0;
-    for _ in 0..words {
+    let words_at = 64 + ((words + 1) * 4).next_multiple_of(64);
+    let (before_words, rest) = out.split_at_mut_checked(words_at)?;
+    let offsets: &mut [u32] =
+        bytemuck::try_cast_slice_mut(&mut before_words[64..64 + (words + 1) * 4]).ok()?;
+    let word_bytes = write_words(&mut reader, &mut offsets[1..], rest)?;
+    let (text, rest) = rest.split_at_mut_checked(word_bytes.next_multiple_of(64))?;
+    let (starts_bytes, ids_bytes) = (bytemuck::cast_slice::<u32, u8>(&starts), tokens.checked_mul(width)?);
+    let ids_at = starts_bytes.len().next_multiple_of(64);
+    let stems_at = (ids_at + ids_bytes).next_multiple_of(64);
+    rest.get_mut(..starts_bytes.len())?.copy_from_slice(starts_bytes);
+    let stems = StemParts::read(&mut reader, offsets, &text[..word_bytes], stemmed, rest.len())?;
+    rest.get_mut(ids_at..ids_at + ids_bytes)?.copy_from_slice(reader.0);
+    let end = match stemmed {
+        0 => ids_at + ids_bytes,
+        _ => stems_at + stems.write(words, rest.get_mut(stems_at..)?)?,
+    };
+    let header = &mut before_words[..64];
+    header[..2].copy_from_slice(&[TOKENS, width as u8]);
+    let counts = [documents, words, word_bytes, tokens, stems.ends.len() - 1, stemmed, stems.bytes.len()];
+    for (place, count) in header[4..].chunks_exact_mut(4).zip(counts) {
+        place.copy_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
+    }
+    (end == rest.len()).then_some(())
+}
+
+/// Writes the words one after another, and their ends; returns the number of their bytes. Some bytes after
+/// them may be written too, for the sake of copies of a fixed length.
+fn write_words(reader: &mut CompactReader<'_>, ends: &mut [u32], out: &mut [u8]) -> Option<usize> {
+    let (mut before, mut begin) = (0, 0);
+    for end in ends {
         let (shared, rest) = reader.halves()?;
-        let begin = bytes.len();
-        if shared > begin - before || begin > plain {
+        if shared > begin - before {
             return None;
         }
-        bytes.extend_from_within(before..before + shared);
-        bytes.extend_from_slice(reader.take(rest)?);
-        offsets.push(u32::try_from(bytes.len()).ok()?);
+        let middle = begin + shared;
+        let near = out.get(before..).and_then(|from| from.first_chunk::<COPIED>()).copied();
+        if let (Some(near), Some(place)) = (near, out.get_mut(begin..begin + COPIED)) {
+            // What follows the shared bytes is replaced by the next ones.
+            place.copy_from_slice(&near);
+        } else {
+            out.get(..middle)?;
+            out.copy_within(before..before + shared, begin);
+        }
+        reader.copy(rest, out.get_mut(middle..)?)?;
         before = begin;
+        begin = middle + rest;
+        *end = u32::try_from(begin).ok()?;
     }
-    let (mut stem_bytes, mut stem_ends) = (Vec::new(), Vec::new());
-    let mut number = 0i64;
-    for _ in 0..stemmed {
-        number = number.checked_add(reader.signed()?)?;
-        let index = usize::try_from(number).ok()?.checked_sub(1)?;
-        let word = *offsets.get(index)? as usize..*offsets.get(index + 1)? as usize;
-        let (mut removed, rest) = reader.halves()?;
-        if removed == HALF_MAX {
-            removed = removed.checked_add(reader.number()?)?;
+    // What copies have written after the last word, and not more than that.
+    let after = out.len().min(begin + 2 * COPIED);
+    out[begin..after].fill(0);
+    Some(begin)
+}
+
+/// Bytes that are copied together, for the many texts that are not longer.
+const COPIED: usize = 16;
+
+/// The stems of a column, in their order.
+struct StemParts {
+    bytes: Vec<u8>,
+    /// End of each stem, after a zero.
+    ends: Vec<u32>,
+    /// Index of each stem's first word, followed by their number.
+    starts: Vec<u32>,
+    /// The numbers of the words, stem after stem.
+    numbers: Vec<u32>,
+}
+
+impl StemParts {
+    /// Reads the stems of `count` words, which are `limit` bytes at most.
+    fn read(
+        reader: &mut CompactReader<'_>,
+        offsets: &[u32],
+        words: &[u8],
+        count: usize,
+        limit: usize,
+    ) -> Option<Self> {
+        let mut stems = StemParts {
+            bytes: Vec::new(),
+            ends: Vec::with_capacity(count + 1),
+            starts: Vec::with_capacity(count + 1),
+            numbers: Vec::with_capacity(count),
+        };
+        stems.ends.push(0);
+        let mut number = 0i64;
+        let mut last = 0..0;
+        for index in 0..count {
+            number = number.checked_add(reader.signed()?)?;
+            let word = usize::try_from(number).ok()?.checked_sub(1)?;
+            let word = *offsets.get(word)? as usize..*offsets.get(word + 1)? as usize;
+            let (mut removed, rest) = reader.halves()?;
+            if removed == HALF_MAX {
+                removed = removed.checked_add(reader.number()?)?;
+            }
+            let kept = word.len().saturating_sub(removed);
+            let (begin, middle) = (last.end, last.end + kept);
+            let end = middle.checked_add(rest)?;
+            if end > limit {
+                return None;
+            }
+            if stems.bytes.len() < end + COPIED {
+                stems.bytes.resize((end + COPIED) * 2, 0);
+            }
+            match words[word.start..].first_chunk::<COPIED>() {
+                Some(first) if kept <= COPIED => stems.bytes[begin..begin + COPIED].copy_from_slice(first),
+                _ => stems.bytes[begin..middle].copy_from_slice(&words[word.start..word.start + kept]),
+            }
+            reader.copy(rest, &mut stems.bytes[middle..])?;
+            let is_same = !stems.starts.is_empty() && stems.bytes[last.clone()] == stems.bytes[begin..end];
+            if !is_same {
+                stems.starts.push(index as u32);
+                stems.ends.push(u32::try_from(end).ok()?);
+                last = begin..end;
+            }
+            stems.numbers.push(u32::try_from(number).ok()?);
         }
-        stem_bytes.extend_from_slice(&bytes[word.start..word.end.checked_sub(removed)?.max(word.start)]);
-        stem_bytes.extend_from_slice(reader.take(rest)?);
-        // A word has one stem, which adds to the bytes that are left of it those that were just taken.
-        if stem_bytes.len() > plain.saturating_add(compact.len()) {
-            return None;
+        stems.starts.push(count as u32);
+        stems.bytes.truncate(last.end);
+        Some(stems)
+    }
+
+    /// Writes the table; returns the number of its bytes.
+    fn write(&self, words: usize, out: &mut [u8]) -> Option<usize> {
+        let bits = (words + 1).div_ceil(64) * 8;
+        let has_another = out.get_mut(..bits)?;
+        for number in &self.numbers {
+            *has_another.get_mut(*number as usize / 8)? |= 1 << (number % 8);
         }
-        stem_ends.push((stem_bytes.len(), number as u32));
+        let mut at = bits;
+        let numbers = [&self.ends, &self.starts, &self.numbers];
+        for part in
+            numbers.map(|part| bytemuck::cast_slice::<u32, u8>(part)).into_iter().chain([&self.bytes[..]])
+        {
+            out.get_mut(at..at + part.len())?.copy_from_slice(part);
+            at += part.len();
+        }
+        Some(at)
     }
-    let mut stems = StemsBuilder::default();
-    let mut begin = 0;
-    for (end, number) in stem_ends {
-        stems.push(&stem_bytes[begin..end], number);
-        begin = end;
-    }
-    let ids = reader.0;
-    if !matches!(width, 2 | 4) || ids.len() != tokens.checked_mul(width)? {
-        return None;
-    }
-    let encoded =
-        EncodedTokens { offsets: &offsets, words: &bytes, starts: &starts, ids, width, stems }.finish();
-    (encoded.len() == plain).then_some(encoded)
 }
 
 /// Number of bytes at the beginning that both have.
@@ -184,9 +293,14 @@ impl<'a> CompactReader<'a> {
         Some((byte >> 4, second.checked_add(more)?))
     }
 
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
+    /// Copies the next bytes to the beginning of `out`; more of it may be written, for the sake of copies of a
+    /// fixed length.
+    fn copy(&mut self, count: usize, out: &mut [u8]) -> Option<()> {
+        match (self.0.first_chunk::<COPIED>(), out.first_chunk_mut::<COPIED>()) {
+            (Some(next), Some(out)) if count <= COPIED => *out = *next,
+            _ => out.get_mut(..count)?.copy_from_slice(self.0.get(..count)?),
+        }
+        self.0 = &self.0[count..];
+        Some(())
     }
 }

@@ -402,7 +402,7 @@ impl IndexCopy {
         let state = self.state.read();
         let tables = state.tables();
         let tables: Vec<_> = tables.iter().map(|table| &table.documents).collect();
-        let mut cursor = RunMergeCursor::<DocumentRecord>::new(&tables, &state.runs, from, false)?;
+        let mut cursor = RunMergeCursor::<DocumentRecord>::new(&tables, &state.runs, from, None, false)?;
         let (mut page, mut key) = (DocumentPage::default(), Vec::new());
         while page.documents.len() < limit {
             let Some(record) = cursor.next(&mut key)? else {
@@ -484,7 +484,8 @@ impl CopyState {
                 continue;
             }
             let start = if from > &range.low[..] { from } else { &range.low };
-            let mut cursor = RunMergeCursor::<EntryRecord>::new(&tables, &self.runs, start, true)?;
+            let until = range.high.as_deref();
+            let mut cursor = RunMergeCursor::<EntryRecord>::new(&tables, &self.runs, start, until, true)?;
             while let Some(record) = cursor.next(&mut key)? {
                 if !range.contains(&key) {
                     break;

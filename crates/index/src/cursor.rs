@@ -62,22 +62,37 @@ struct RunCursor<R> {
     block: Arc<[u8]>,
     /// Number of the next block.
     next: usize,
+    /// Number of the block after the last one that the pass can need.
+    end: usize,
+    /// Number of the block after the last one that the disk was told about.
+    announced: usize,
+    /// Number of blocks to announce next.
+    ahead: usize,
     position: BlockPosition,
     record: Option<R>,
     keep: bool,
 }
 
+/// Numbers of blocks that are announced to the disk at first and at most. Passes often end before their
+/// range does, so the number grows with what was read.
+const FIRST_AHEAD: usize = 8;
+const MOST_AHEAD: usize = 64;
+
 impl<R: SectionRecord> RunCursor<R> {
-    fn new(run: &Arc<IndexRun>, from: &[u8], keep: bool) -> Result<Self, Error> {
+    fn new(run: &Arc<IndexRun>, from: &[u8], until: Option<&[u8]>, keep: bool) -> Result<Self, Error> {
+        let parts = run.parts(R::SECTION);
         let mut cursor = RunCursor {
             run: Arc::clone(run),
             block: Arc::from([]),
             next: run.block_of(R::SECTION, from).unwrap_or(0),
+            end: until.map_or(parts.len(), |until| parts.partition_point(|part| &part.first[..] < until)),
+            announced: 0,
+            ahead: FIRST_AHEAD,
             position: BlockPosition::default(),
             record: None,
             keep,
         };
-        if cursor.next < run.parts(R::SECTION).len() {
+        if cursor.next < parts.len() {
             cursor.open_next()?;
             let found = cursor.position.seek(&cursor.block, from).map_err(|_| cursor.malformed())?;
             match found {
@@ -90,6 +105,13 @@ impl<R: SectionRecord> RunCursor<R> {
 
     /// Goes to the start of the next block.
     fn open_next(&mut self) -> Result<(), Error> {
+        if self.next >= self.announced && !self.run.is_cached(R::SECTION, self.next) {
+            self.announced = self.end.min(self.next + self.ahead);
+            self.ahead = MOST_AHEAD.min(2 * self.ahead);
+            if self.next + 1 < self.announced {
+                self.run.will_read(R::SECTION, self.next..self.announced);
+            }
+        }
         self.block = self.run.block(R::SECTION, self.next, self.keep)?;
         self.next += 1;
         self.position = BlockPosition::default();
@@ -133,11 +155,13 @@ pub(crate) struct RunMergeCursor<'a, R> {
 
 impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
     /// Begins a pass at a key. Runs are ordered from the oldest to the newest; the tables in memory, from the
-    /// newest to the oldest, are newer than runs. With `keep`, the blocks stay in the cache.
+    /// newest to the oldest, are newer than runs. Blocks of keys before `until` are read ahead. With `keep`,
+    /// the blocks stay in the cache.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
         runs: &[Arc<IndexRun>],
         from: &[u8],
+        until: Option<&[u8]>,
         keep: bool,
     ) -> Result<Self, Error> {
         let mut sources: Vec<Box<dyn SectionCursor<R> + 'a>> = Vec::with_capacity(tables.len() + runs.len());
@@ -147,7 +171,7 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
             sources.push(Box::new(MemoryCursor { rest, current }));
         }
         for run in runs.iter().rev() {
-            sources.push(Box::new(RunCursor::<R>::new(run, from, keep)?));
+            sources.push(Box::new(RunCursor::<R>::new(run, from, until, keep)?));
         }
         sources.retain(|source| source.current().is_some());
         Ok(RunMergeCursor { sources })

@@ -1,5 +1,6 @@
 //! Runs: immutable files with some documents and entries, sorted.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -230,6 +231,21 @@ impl IndexRun {
             self.part(part.offset, part.length)
         } else {
             Ok(self.checked(part.offset, part.length)?.into())
+        }
+    }
+
+    /// True if a block of a section is in the cache.
+    pub fn is_cached(&self, section: RunSection, number: usize) -> bool {
+        let offset = self.parts(section)[number].offset;
+        self.cache.get(BlockKey { run: self.cached, offset }).is_some()
+    }
+
+    /// Announces blocks of a section, at least one, that are about to be read, so that the disk fetches them
+    /// in parallel.
+    pub fn will_read(&self, section: RunSection, blocks: Range<usize>) {
+        let parts = &self.parts(section)[blocks];
+        if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
+            self.file.will_need(first.offset, last.offset + last.length + 8 - first.offset);
         }
     }
 

@@ -37,6 +37,13 @@ impl WrittenToken<'_> {
     }
 }
 
+/// Memory for the forms of a word.
+#[derive(Debug, Default)]
+pub struct WordBuffers {
+    written: String,
+    stem: String,
+}
+
 /// Converter of text to words by the settings of one field.
 ///
 /// Creation is cheap; one analyzer serves any number of texts and threads.
@@ -132,6 +139,43 @@ impl FieldAnalyzer {
                 sink(WrittenToken { written: &folded, stemming });
             }
         });
+    }
+
+    /// True if the token of a word depends on nothing but the word: the field's text is split into words, and
+    /// neither the length nor the number of tokens is limited.
+    pub fn is_by_word(&self) -> bool {
+        let is_limited = self.max_token_length != usize::MAX || self.max_occurrences != u32::MAX;
+        self.mode == MatchMode::Text && !is_limited
+    }
+
+    /// Calls `sink` with the byte range of each word of `text` in order, for an analyzer that
+    /// [goes by words](FieldAnalyzer::is_by_word); [`FieldAnalyzer::word_token`] gives its token. For callers
+    /// that remember the tokens of words.
+    pub fn words(&self, text: &str, sink: impl FnMut(Range<usize>)) {
+        split::words(self.cut(text), sink);
+    }
+
+    /// Calls `sink` with the token of one of [`FieldAnalyzer::words`], as if it were the first of a text. Some
+    /// words have none: those of signs that are folded away. `buffers` are reused from word to word.
+    pub fn word_token<T>(
+        &self,
+        word: &str,
+        buffers: &mut WordBuffers,
+        sink: impl FnOnce(TextToken<'_>) -> T,
+    ) -> Option<T> {
+        let WordBuffers { written, stem } = buffers;
+        written.clear();
+        self.folding.fold(word, written);
+        let text = match &self.stemming {
+            Some(stemming) => {
+                stem.clone_from(written);
+                stemming.stem(stem);
+                stem
+            }
+            None => &*written,
+        };
+        let token = TextToken { text, written, range: 0..word.len(), position: 0 };
+        (!text.is_empty()).then(|| sink(token))
     }
 
     /// Calls `sink` with each token of `text` in order.
@@ -367,6 +411,15 @@ mod tests {
                     written.push((token.written.to_owned(), stem));
                 });
                 assert_eq!(tokens, written, "{analyzer:?}");
+                if analyzer.is_by_word() {
+                    let (mut by_word, mut buffers) = (Vec::new(), WordBuffers::default());
+                    analyzer.words(&text, |range| {
+                        by_word.extend(analyzer.word_token(&text[range], &mut buffers, |token| {
+                            (token.written.to_owned(), token.text.to_owned())
+                        }));
+                    });
+                    assert_eq!(tokens, by_word, "{analyzer:?}");
+                }
             }
         }
 

@@ -46,7 +46,7 @@ mod stem;
 mod suggest;
 mod uri;
 
-pub use analyzer::{FieldAnalyzer, TextToken, WrittenToken};
+pub use analyzer::{FieldAnalyzer, TextToken, WordBuffers, WrittenToken};
 pub use chunk::{ChunkerFault, TextChunker};
 pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};

@@ -14,6 +14,7 @@ mod composed;
 mod error;
 mod fill;
 mod highlight;
+mod outcomes;
 mod snippet;
 
 pub use error::SummaryError;

@@ -1,11 +1,11 @@
 //! Reads: finding the documents at an instant, and returning their contents: one document, as columns, or
 //! page by page.
 //!
-//! `found` locates a group's documents, `masks` decides which versions count and `pieces` which rows of
-//! the tail share a chunk; `reading` combines them group by group, and `recent` keeps the tail's share
-//! between views. On top of it are `view` (columns for a search, `settled` if they were written under
-//! another layout), `visiting` (pages) and `sweep` (pages that are changed); `groups` measures groups, and
-//! `stored` the columns of all; `get` is the shortcut to one document.
+//! `found` locates a group's documents, `masks` decides which versions count, `pieces` which rows of the tail
+//! share a chunk, and `tail_rows` makes these chunks; `reading` combines them group by group, and `recent`
+//! keeps the tail's share between views. On top of it are `view` (columns for a search, `settled` if they
+//! were written under another layout), `visiting` (pages) and `sweep` (pages that are changed); `groups`
+//! measures groups, and `stored` the columns of all; `get` is the shortcut to one document.
 
 pub(crate) mod columns;
 pub(crate) mod found;
@@ -21,6 +21,7 @@ pub(crate) mod settled;
 pub(crate) mod slice;
 pub(crate) mod stored;
 pub(crate) mod sweep;
+pub(crate) mod tail_rows;
 pub(crate) mod view;
 pub(crate) mod visit;
 pub(crate) mod visiting;

@@ -141,7 +141,9 @@ impl<'p> SummaryFiller<'p> {
     /// # Errors
     /// A column could not be read, or the values take too much memory.
     pub fn fill(&self, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
-        let mut filled: Vec<SummaryFields> = hits.iter().map(|_| SummaryFields::new()).collect();
+        let most = 1 + self.ids.len() + self.fields.len();
+        let mut filled: Vec<SummaryFields> =
+            hits.iter().map(|_| SummaryFields::with_capacity(most)).collect();
         let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (hit, (chunk, _)) in hits.iter().enumerate() {
             by_chunk.entry(*chunk).or_default().push(hit);
@@ -154,9 +156,10 @@ impl<'p> SummaryFiller<'p> {
                 Ok(view.columns(key, chunk..chunk + 1)?.into_iter().next().flatten())
             };
             if self.shows_type {
+                let name: Arc<str> = "sddocname".into();
                 for &hit in &members {
-                    let name = FieldValue::Value(DocumentValue::String(self.document_type.to_string()));
-                    filled[hit].push(("sddocname".into(), name));
+                    let value = FieldValue::Value(DocumentValue::String(self.document_type.to_string()));
+                    filled[hit].push((Arc::clone(&name), value));
                 }
             }
             if !self.ids.is_empty()

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 
-use millrace_linguistics::FieldAnalyzer;
+use millrace_linguistics::{FieldAnalyzer, TextToken, WordBuffers};
 use millrace_matching::WordMatcher;
 use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
 use millrace_schema::{SnippetLengths, SnippetSettings};
 
 use super::SummaryError;
+use super::outcomes::{MatchedWord, WordOutcome, WordOutcomes};
 use super::snippet::WordOccurrence;
 use super::snippet::candidates::{SnippetNearness, SnippetPart, SnippetQuery};
 
@@ -118,6 +120,7 @@ pub(crate) struct FieldHighlighter {
     near: Vec<HighlightNearness>,
     /// Indices of the terms, by leaf.
     index_of: HashMap<LeafId, usize>,
+    outcomes: WordOutcomes,
 }
 
 /// Terms that are highlighted only near each other.
@@ -209,12 +212,14 @@ fn next_from(positions: &[usize], from: usize) -> Option<usize> {
     positions.get(positions.partition_point(|at| *at < from)).copied()
 }
 
-/// A token of a text, and the query words it matches: the term, and the index of the word in it.
+/// A token of a text that matches words of the query.
 struct HighlightCandidate {
     range: Range<usize>,
-    /// Number of the token, where parts of tokens count as tokens.
+    /// Number of tokens before it.
+    index: usize,
+    /// The same, where parts of tokens count as tokens.
     number: usize,
-    roles: Vec<(usize, usize)>,
+    matched: Arc<MatchedWord>,
 }
 
 /// Words of a text that the query matches.
@@ -279,7 +284,7 @@ impl FieldHighlighter {
         if plan.element_gap(field).is_none() {
             nearness(&plan.root, &index_of, &mut near);
         }
-        Ok(FieldHighlighter { analyzer, terms, near, index_of })
+        Ok(FieldHighlighter { analyzer, terms, near, index_of, outcomes: WordOutcomes::default() })
     }
 
     /// Number of the words of all terms.
@@ -317,41 +322,73 @@ impl FieldHighlighter {
         found
     }
 
-    /// Matches of all terms, in order.
-    fn of_terms(&self, text: &str) -> TextMarks {
-        let mut tokens: Vec<HighlightCandidate> = Vec::new();
-        let mut count = 0;
-        let mut parts: Vec<Range<usize>> = Vec::new();
-        self.analyzer.tokens(text, |token| {
-            let mut roles = Vec::new();
-            let mut range = token.range.clone();
-            for (number, term) in self.terms.iter().enumerate() {
-                match term {
-                    HighlightTerm::Phrase(words) => {
-                        for (at, word) in words.iter().enumerate() {
-                            if !word.matches_token(&token) {
-                                continue;
-                            }
-                            roles.push((number, at));
-                            // If folding changed the length of the word, a part of it cannot be located.
-                            if token.written.len() == token.range.len() {
-                                let part = word.part(token.written);
-                                range = token.range.start + part.start..token.range.start + part.end;
-                            }
+    /// The query words that a token matches.
+    fn compare(&self, token: &TextToken<'_>) -> WordOutcome {
+        let (mut roles, mut part) = (Vec::new(), 0..token.range.len());
+        for (number, term) in self.terms.iter().enumerate() {
+            match term {
+                HighlightTerm::Phrase(words) => {
+                    for (at, word) in words.iter().enumerate() {
+                        if !word.matches_token(token) {
+                            continue;
                         }
-                    }
-                    HighlightTerm::Any(words) => {
-                        if words.iter().any(|word| word == token.text) {
-                            roles.push((number, 0));
+                        roles.push((number, at));
+                        // If folding changed the length of the word, a part of it cannot be located.
+                        if token.written.len() == token.range.len() {
+                            part = word.part(token.written);
                         }
                     }
                 }
+                HighlightTerm::Any(words) => {
+                    if words.iter().any(|word| word == token.text) {
+                        roles.push((number, 0));
+                    }
+                }
             }
-            count += usize::from(token.range.start < range.start);
-            tokens.push(HighlightCandidate { range: range.clone(), number: count, roles });
-            count += 1 + usize::from(range.end < token.range.end);
-            if range != token.range {
-                parts.push(range);
+        }
+        match roles.is_empty() {
+            true => WordOutcome::Unmatched,
+            false => WordOutcome::Matched(Arc::new(MatchedWord { roles, part })),
+        }
+    }
+
+    /// Calls `sink` with each token of a text and its outcome, in order.
+    fn each_outcome(&self, text: &str, mut sink: impl FnMut(Range<usize>, WordOutcome)) {
+        if !self.analyzer.is_by_word() {
+            return self.analyzer.tokens(text, |token| sink(token.range.clone(), self.compare(&token)));
+        }
+        let mut buffers = WordBuffers::default();
+        let mut outcomes = self.outcomes.remembered();
+        self.analyzer.words(text, |range| {
+            let word = &text[range.clone()];
+            let outcome = outcomes.get(word, || {
+                let compared = self.analyzer.word_token(word, &mut buffers, |token| self.compare(&token));
+                compared.unwrap_or(WordOutcome::NoToken)
+            });
+            sink(range, outcome);
+        });
+    }
+
+    /// Matches of all terms, in order.
+    fn of_terms(&self, text: &str) -> TextMarks {
+        let mut candidates: Vec<HighlightCandidate> = Vec::new();
+        let (mut index, mut number) = (0, 0);
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        self.each_outcome(text, |token, outcome| match outcome {
+            WordOutcome::NoToken => {}
+            WordOutcome::Unmatched => {
+                index += 1;
+                number += 1;
+            }
+            WordOutcome::Matched(matched) => {
+                let range = token.start + matched.part.start..token.start + matched.part.end;
+                number += usize::from(token.start < range.start);
+                candidates.push(HighlightCandidate { range: range.clone(), index, number, matched });
+                index += 1;
+                number += 1 + usize::from(range.end < token.end);
+                if range != token {
+                    parts.push(range);
+                }
             }
         });
         let mut occurrences: Vec<Vec<usize>> = Vec::with_capacity(self.terms.len());
@@ -361,31 +398,36 @@ impl FieldHighlighter {
             let length = term.length();
             first_words.push(first_word);
             first_word += length;
-            let is_there = |first: &usize| {
-                length > 0 && (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)))
+            // Tokens in sequence that match are candidates in sequence.
+            let is_there = |first: usize| {
+                let index = candidates[first].index;
+                (0..length).all(|at| {
+                    candidates.get(first + at).is_some_and(|candidate| {
+                        candidate.index == index + at && candidate.matched.roles.contains(&(number, at))
+                    })
+                })
             };
-            let last = (tokens.len() + 1).saturating_sub(length.max(1));
-            occurrences.push((0..last).filter(is_there).collect());
+            let found = (0..candidates.len()).filter(|first| length > 0 && is_there(*first));
+            occurrences.push(found.map(|first| candidates[first].index).collect());
         }
         for nearness in &self.near {
             nearness.keep_near(&mut occurrences);
         }
-        let mut marked = vec![false; tokens.len()];
+        let mut marked = vec![false; candidates.len()];
         for (term, found) in self.terms.iter().zip(occurrences) {
-            for first in found {
+            for index in found {
+                let first = candidates.partition_point(|candidate| candidate.index < index);
                 marked[first..first + term.length()].fill(true);
             }
         }
-        let mut found = TextMarks { tokens: count, parts, ..TextMarks::default() };
-        for (HighlightCandidate { range, number: token, roles }, is_marked) in tokens.into_iter().zip(marked)
-        {
+        let mut found = TextMarks { tokens: number, parts, ..TextMarks::default() };
+        for (candidate, is_marked) in candidates.into_iter().zip(marked) {
+            let HighlightCandidate { range, number: token, matched, .. } = candidate;
             if is_marked {
                 found.marks.push(range.clone());
             }
-            if !roles.is_empty() {
-                let words = roles.into_iter().map(|(term, at)| first_words[term] + at).collect();
-                found.words.push(WordOccurrence { range, token, words });
-            }
+            let words = matched.roles.iter().map(|(term, at)| first_words[*term] + at).collect();
+            found.words.push(WordOccurrence { range, token, words });
         }
         found
     }

@@ -1,13 +1,18 @@
 //! Locations of a group's documents, before it is decided which versions count.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
+use millrace_bucket::DocumentSortKey;
+use millrace_column::BytesColumn;
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::Error;
-use crate::read::masks::{SegmentChunks, clear, ids, is_set, timestamps};
+use crate::read::masks::{SegmentChunks, clear, document_id, ids, is_set, timestamps};
 use crate::read::reading::ChunkPart;
+use crate::read::visiting::partition_point;
 use crate::tail::RowKey;
 
 /// Locations of the group's documents.
@@ -95,19 +100,53 @@ fn replace_in_chunk(
     // Only rows that arrived late can be older than sealed ones.
     let late = candidates.iter().any(|(_, row)| row.timestamp.0 <= info.newest);
     let timestamps = if late { timestamps(source, chunk..chunk + 1)?.pop() } else { None };
-    let candidates: HashMap<&[u8], (usize, u64)> =
-        candidates.iter().map(|(place, row)| (row.id.as_bytes(), (*place, row.timestamp.0))).collect();
-    for row in 0..info.documents as usize {
+    let mut replace = |row: usize, place: usize, in_tail: u64| {
         if !is_set(&part.newest, row) {
-            continue;
+            return;
         }
-        let Some(&(place, in_tail)) = ids.get(row).and_then(|id| candidates.get(id)) else { continue };
         if timestamps.as_ref().is_some_and(|timestamps| timestamps.cells::<u64>()[row] >= in_tail) {
             outdated.insert(place);
         } else {
             clear(&mut part.newest, row, info.documents);
             clear(&mut part.live, row, info.documents);
         }
+    };
+    let rows = info.documents as usize;
+    if candidates.len() * COMPARED_PER_LOOKUP < rows {
+        let path = source.segment.path();
+        for (place, candidate) in candidates {
+            for row in rows_of_document(path, ids, rows, candidate.sort_key)? {
+                replace(row, *place, candidate.timestamp.0);
+            }
+        }
+        return Ok(());
+    }
+    let candidates: HashMap<&[u8], (usize, u64)> =
+        candidates.iter().map(|(place, row)| (row.id.as_bytes(), (*place, row.timestamp.0))).collect();
+    for row in 0..rows {
+        if let Some((place, in_tail)) = ids.get(row).and_then(|id| candidates.get(id)) {
+            replace(row, *place, *in_tail);
+        }
     }
     Ok(())
+}
+
+/// Number of rows whose ids are compared in the time that it takes to find one by its key.
+const COMPARED_PER_LOOKUP: usize = 100;
+
+/// The rows of a chunk with the versions of a document, which lie in the order of sort keys. Costs a binary
+/// search, with the key of a document for each step.
+fn rows_of_document(
+    path: &Path,
+    ids: &BytesColumn,
+    rows: usize,
+    sort_key: &[u8],
+) -> Result<Range<usize>, Error> {
+    let key = |row| document_id(path, ids, row).map(|id| DocumentSortKey::new(&id));
+    let first = partition_point(0..rows, |row| Ok(key(row)?.as_bytes() < sort_key))?;
+    let mut end = first;
+    while end < rows && key(end)?.as_bytes() == sort_key {
+        end += 1;
+    }
+    Ok(first..end)
 }

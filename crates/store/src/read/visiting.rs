@@ -4,11 +4,13 @@
 //! group; within, by sort key. A continuation is the last place in that order. It names no file and no
 //! bucket.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, DocumentSortKey, LocationRange, reversed_location};
+use millrace_column::{BytesColumn, FixedColumn};
 use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
 use crate::read::masks::is_set;
@@ -19,7 +21,7 @@ use crate::shared::StoreContext;
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
 
-/// Number of versions outside of its slice or times, or refused by its filter, that a page passes before it
+/// Number of versions outside of its times, or refused by its filter, that a page passes before it
 /// ends, with fewer documents than wanted. It bounds the time of one page.
 const PASSED_MAX: usize = 1 << 13;
 
@@ -129,7 +131,7 @@ struct PageInProgress<'a> {
     last: Option<StorePosition>,
     /// Sort key after which the page begins.
     after: Vec<u8>,
-    /// Number of versions that were outside of the slice or the times, or refused by the filter.
+    /// Number of versions that were outside of the times, or refused by the filter.
     passed: usize,
 }
 
@@ -274,7 +276,7 @@ impl TypeWalk<'_, '_> {
             let next = window_end(&parts, from, visit.wanted);
             let to = next.and_then(ReversedLocation::previous).map_or(last, |before| last.min(before));
             let window = LocationRange { first: from, last: to };
-            if let ControlFlow::Break(()) = self.window(group, &parts, window)? {
+            if let ControlFlow::Break(()) = self.window(&parts, window)? {
                 return Ok(ControlFlow::Break(()));
             }
             // All before is passed; outside of the slice nothing is left.
@@ -297,12 +299,7 @@ impl TypeWalk<'_, '_> {
     }
 
     /// The versions with these reversed locations.
-    fn window(
-        &mut self,
-        group: &DocumentGroup,
-        parts: &[ChunkPart],
-        locations: LocationRange,
-    ) -> Result<ControlFlow<()>, Error> {
+    fn window(&mut self, parts: &[ChunkPart], locations: LocationRange) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
         let overlaps = |number: &usize| {
             let part = &parts[*number];
@@ -314,7 +311,7 @@ impl TypeWalk<'_, '_> {
         let numbers: Vec<usize> = (0..parts.len()).filter(overlaps).collect();
         let mut reader = RowReader::new(self.page.reading, self.page.visit, self.document_type, parts);
         if !numbers.windows(2).all(|pair| precedes(&parts[pair[0]], &parts[pair[1]])) {
-            return self.rows_of_parts(&numbers, locations, visit.slice.locations(group), reader);
+            return self.rows_of_parts(&numbers, locations, reader);
         }
         for number in numbers {
             if let ControlFlow::Break(()) = self.rows_of_part(number, locations, &mut reader)? {
@@ -332,19 +329,9 @@ impl TypeWalk<'_, '_> {
         locations: LocationRange,
         reader: &mut RowReader<'_>,
     ) -> Result<ControlFlow<()>, Error> {
-        let parts = reader.parts();
-        let part = &parts[number];
+        let part = &reader.parts()[number];
         let (ids, timestamps) = part.keys()?;
-        let key = |row| part.document_id(&ids, row).map(|id| DocumentSortKey::new(&id));
-        let after = self.page.after.as_slice();
-        let is_before = |row| {
-            let key = key(row)?;
-            Ok(key.as_bytes() <= after || key.reversed_location() < locations.first)
-        };
-        let first = partition_point(0..ids.len(), is_before)?;
-        let end = partition_point(first..ids.len(), |row| {
-            key(row).map(|key| key.reversed_location() <= locations.last)
-        })?;
+        let (first, end) = self.rows_between(part, &ids, locations)?;
         let mask = part.visited(self.page.visit.tombstones);
         for row in (first..end).filter(|row| is_set(mask, *row)) {
             let timestamp = timestamps.cells::<u64>()[row];
@@ -360,41 +347,55 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The versions of several parts with common locations, brought into one order.
+    /// The rows of a part after the place at which the page begins, with these reversed locations. Costs the
+    /// keys of some rows.
+    fn rows_between(
+        &self,
+        part: &ChunkPart,
+        ids: &BytesColumn,
+        locations: LocationRange,
+    ) -> Result<(usize, usize), Error> {
+        let key = |row| part.document_id(ids, row).map(|id| DocumentSortKey::new(&id));
+        let after = self.page.after.as_slice();
+        let first = partition_point(0..ids.len(), |row| {
+            let key = key(row)?;
+            Ok(key.as_bytes() <= after || key.reversed_location() < locations.first)
+        })?;
+        let end = partition_point(first..ids.len(), |row| {
+            key(row).map(|key| key.reversed_location() <= locations.last)
+        })?;
+        Ok((first, end))
+    }
+
+    /// The versions of several parts with common locations, merged into one order. The keys of the rows that
+    /// are visited are computed, and of some more.
     fn rows_of_parts(
         &mut self,
         numbers: &[usize],
         locations: LocationRange,
-        slice: LocationRange,
         mut reader: RowReader<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
-        let mut rows: Vec<(DocumentSortKey, DocumentId, usize, usize, u64)> = Vec::new();
+        let mut merged: Vec<MergedPart<'_>> = Vec::with_capacity(numbers.len());
+        let mut heads: BinaryHeap<Reverse<(DocumentSortKey, usize)>> = BinaryHeap::new();
         for number in numbers {
             let part = &reader.parts()[*number];
-            let mask = part.visited(visit.tombstones);
             let (ids, timestamps) = part.keys()?;
-            for row in (0..ids.len()).filter(|row| is_set(mask, *row)) {
-                let timestamp = timestamps.cells::<u64>()[row];
-                let id = part.document_id(&ids, row)?;
-                let key = DocumentSortKey::new(&id);
-                if key.as_bytes() <= self.page.after.as_slice() {
-                    continue;
-                }
-                let location = key.reversed_location();
-                let is_wanted = (visit.from.0..=visit.to.0).contains(&timestamp) && slice.contains(location);
-                if !is_wanted {
-                    self.page.passed += 1;
-                } else if locations.contains(location) {
-                    rows.push((key, id, *number, row, timestamp));
-                }
-            }
+            let (first, end) = self.rows_between(part, &ids, locations)?;
+            merged.push(MergedPart { number: *number, part, ids, timestamps, rows: first..end, head: None });
         }
-        rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        for (_, id, part, row, timestamp) in rows {
-            if let ControlFlow::Break(()) = self.take(&mut reader, id, part, row, timestamp)? {
+        for (index, part) in merged.iter_mut().enumerate() {
+            let key = part.advance(visit, &mut self.page.passed)?;
+            heads.extend(key.map(|key| Reverse((key, index))));
+        }
+        while let Some(Reverse((_, index))) = heads.pop() {
+            let part = &mut merged[index];
+            let Some((id, row, timestamp)) = part.head.take() else { continue };
+            if let ControlFlow::Break(()) = self.take(&mut reader, id, part.number, row, timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
+            let key = part.advance(visit, &mut self.page.passed)?;
+            heads.extend(key.map(|key| Reverse((key, index))));
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -424,9 +425,41 @@ impl TypeWalk<'_, '_> {
     }
 }
 
+/// Rows of a part that are merged with those of others. They lie in the order of their keys.
+struct MergedPart<'r> {
+    number: usize,
+    part: &'r ChunkPart,
+    ids: BytesColumn,
+    timestamps: FixedColumn,
+    /// Rows after the head.
+    rows: Range<usize>,
+    /// The next version: its id, row and timestamp.
+    head: Option<(DocumentId, usize, u64)>,
+}
+
+impl MergedPart<'_> {
+    /// Goes to the next version that is visited, and returns its key. Those at other times are added to
+    /// `passed`.
+    fn advance(&mut self, visit: &StoreVisit, passed: &mut usize) -> Result<Option<DocumentSortKey>, Error> {
+        let mask = self.part.visited(visit.tombstones);
+        for row in self.rows.by_ref().filter(|row| is_set(mask, *row)) {
+            let timestamp = self.timestamps.cells::<u64>()[row];
+            if !(visit.from.0..=visit.to.0).contains(&timestamp) {
+                *passed += 1;
+                continue;
+            }
+            let id = self.part.document_id(&self.ids, row)?;
+            let key = DocumentSortKey::new(&id);
+            self.head = Some((id, row, timestamp));
+            return Ok(Some(key));
+        }
+        Ok(None)
+    }
+}
+
 /// The first number of a range for which `is_before` is false; the end if there is none. It is true for all
 /// numbers before that.
-fn partition_point(
+pub(super) fn partition_point(
     range: Range<usize>,
     is_before: impl Fn(usize) -> Result<bool, Error>,
 ) -> Result<usize, Error> {

@@ -97,6 +97,11 @@ impl<'a> RowKey<'a> {
         parts() == Some((id.as_str().as_bytes(), &(!timestamp.0).to_be_bytes()))
     }
 
+    /// The first key after those of all versions of the document.
+    pub fn after_document(&self) -> Vec<u8> {
+        [self.sort_key, &[0], &[u8::MAX; 8], &[0]].concat()
+    }
+
     /// All bits of the reversed location, from both of their places in the key.
     pub fn reversed_location(&self) -> ReversedLocation {
         reversed_location(self.sort_key)

@@ -28,4 +28,5 @@ mod space;
 mod syncs;
 mod threads;
 mod transfer;
+mod versions;
 mod writes;

@@ -1,0 +1,174 @@
+//! Comparisons of words with the words of a query, remembered: texts repeat their words, and to fold, stem and
+//! compare a word costs much more than to find it here.
+
+use std::cell::{RefCell, RefMut};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Result of the comparison of a word with all query words.
+#[derive(Clone)]
+pub(super) enum WordOutcome {
+    /// The word has no token.
+    NoToken,
+    /// It matches no query word.
+    Unmatched,
+    /// It matches some.
+    Matched(Arc<MatchedWord>),
+}
+
+/// Query words that a word of a text matches.
+pub(super) struct MatchedWord {
+    /// The term, and the index of the word in it.
+    pub roles: Vec<(usize, usize)>,
+    /// The bytes of the word that match.
+    pub part: Range<usize>,
+}
+
+/// Outcomes for the words of the texts of one field in one query.
+pub(super) struct WordOutcomes {
+    /// Number that no other has, so that they can share memory.
+    number: u64,
+    matched: RefCell<Vec<Arc<MatchedWord>>>,
+}
+
+impl Default for WordOutcomes {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        WordOutcomes { number: NEXT.fetch_add(1, Ordering::Relaxed), matched: RefCell::default() }
+    }
+}
+
+/// Number of words that a thread remembers; at 32 bytes each, 256 KB.
+const WORDS: usize = 1 << 13;
+
+/// Length of the longest word that is remembered, in bytes.
+const LENGTH: usize = 20;
+
+thread_local! {
+    /// Words with their outcomes, at the index given by their hash; a later word replaces an earlier one.
+    static REMEMBERED: RefCell<Vec<RememberedWord>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Clone, Copy, Default)]
+struct RememberedWord {
+    /// The word, its length, and the outcomes that it belongs to; a number of 0 is an empty place.
+    word: [u8; LENGTH],
+    length: u8,
+    /// 0 for no token, 1 for no match, from 2 on an index of those that match.
+    outcome: u16,
+    number: u64,
+}
+
+/// Outcomes while a text is passed over.
+pub(super) struct OutcomesOfText<'a> {
+    number: u64,
+    matched: RefMut<'a, Vec<Arc<MatchedWord>>>,
+    words: Vec<RememberedWord>,
+}
+
+impl WordOutcomes {
+    /// Those that this thread remembers.
+    pub fn remembered(&self) -> OutcomesOfText<'_> {
+        let mut words = REMEMBERED.take();
+        if words.is_empty() {
+            words.resize(WORDS, RememberedWord::default());
+        }
+        OutcomesOfText { number: self.number, matched: self.matched.borrow_mut(), words }
+    }
+}
+
+impl Drop for OutcomesOfText<'_> {
+    fn drop(&mut self) {
+        REMEMBERED.set(std::mem::take(&mut self.words));
+    }
+}
+
+impl OutcomesOfText<'_> {
+    /// The outcome for a word.
+    pub fn get(&mut self, word: &str, compare: impl FnOnce() -> WordOutcome) -> WordOutcome {
+        let mut bytes = [0; LENGTH];
+        let Some(place) = bytes.get_mut(..word.len()) else { return compare() };
+        place.copy_from_slice(word.as_bytes());
+        let place = &mut self.words[hash(&bytes)];
+        if place.number == self.number && place.word == bytes && usize::from(place.length) == word.len() {
+            return match place.outcome {
+                0 => WordOutcome::NoToken,
+                1 => WordOutcome::Unmatched,
+                index => WordOutcome::Matched(Arc::clone(&self.matched[usize::from(index) - 2])),
+            };
+        }
+        let outcome = compare();
+        let number = match &outcome {
+            WordOutcome::NoToken => Some(0),
+            WordOutcome::Unmatched => Some(1),
+            WordOutcome::Matched(matched) => {
+                let index = u16::try_from(self.matched.len() + 2).ok();
+                self.matched.extend(index.map(|_| Arc::clone(matched)));
+                index
+            }
+        };
+        if let Some(number) = number {
+            let length = word.len() as u8;
+            *place = RememberedWord { word: bytes, length, outcome: number, number: self.number };
+        }
+        outcome
+    }
+}
+
+fn hash(bytes: &[u8; LENGTH]) -> usize {
+    let (first, rest) = bytes.split_first_chunk::<8>().expect("20 bytes are more than 8");
+    let (second, third) = rest.split_first_chunk::<8>().expect("12 bytes are more than 8");
+    let third = third.first_chunk::<4>().expect("4 bytes are left");
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let hash = mix(
+        mix(mix(0, u64::from_le_bytes(*first)), u64::from_le_bytes(*second)),
+        u64::from(u32::from_le_bytes(*third)),
+    );
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51) as usize % WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_query_has_its_own_outcomes() {
+        let matched =
+            |role: usize| WordOutcome::Matched(Arc::new(MatchedWord { roles: vec![(role, 0)], part: 0..1 }));
+        let shown = |outcome: &WordOutcome| match outcome {
+            WordOutcome::NoToken => "no token".to_owned(),
+            WordOutcome::Unmatched => "unmatched".to_owned(),
+            WordOutcome::Matched(matched) => format!("{:?}", matched.roles),
+        };
+        let queries = [WordOutcomes::default(), WordOutcomes::default()];
+        let long = "a word of more than twenty bytes";
+        for round in 0..3 {
+            for (number, query) in queries.iter().enumerate() {
+                let mut words = query.remembered();
+                let words_of_round = (0..5000).map(|word| format!("w{word}"));
+                for (index, word) in words_of_round.chain([String::new(), long.to_owned()]).enumerate() {
+                    let expected = match (index + number) % 3 {
+                        0 => WordOutcome::NoToken,
+                        1 => WordOutcome::Unmatched,
+                        _ => matched(index % 40 + number),
+                    };
+                    let outcome = words.get(&word, || expected.clone());
+                    assert_eq!(shown(&outcome), shown(&expected), "{word} of {number} in round {round}");
+                }
+            }
+        }
+        let is_compared = |word: &str| {
+            let mut compared = false;
+            queries[1].remembered().get(word, || {
+                compared = true;
+                WordOutcome::NoToken
+            });
+            compared
+        };
+        assert_eq!(
+            [is_compared("once"), is_compared("once"), is_compared(long), is_compared(long)],
+            [true, false, true, true]
+        );
+    }
+}
