@@ -56,8 +56,12 @@ fn every_example_is_read() {
     let document_decl =
         || DocumentDecl { name: name("song"), inherits: Vec::new(), structs: Vec::new(), fields: Vec::new() };
     let struct_decl = || StructDecl { name: name("person"), inherits: Vec::new(), fields: Vec::new() };
-    let fieldset_decl =
-        || FieldsetDecl { name: name("default"), fields: Vec::new(), matching: MatchDecl::default() };
+    let fieldset_decl = || FieldsetDecl {
+        name: name("default"),
+        fields: Vec::new(),
+        matching: MatchDecl::default(),
+        query_commands: Vec::new(),
+    };
     let summary_decl = || SummaryDecl {
         name: name("brief"),
         inherits: Vec::new(),
