@@ -22,7 +22,7 @@ mod tensors;
 mod world;
 
 pub use mutator::InputMutator;
-pub use sentences::{LANGUAGES, SentenceGrammar, SentenceLanguage};
+pub use sentences::{LANGUAGES, SentenceGrammar, SentenceLanguage, SentenceRefusal};
 
 /// A parser, and further processing of its result.
 pub struct FuzzTarget {

@@ -2,6 +2,7 @@
 //! `docs/compatibility.md` lists.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -27,7 +28,17 @@ pub struct SentenceLanguage {
     /// ends a line, and all else is text.
     pub grammar: &'static str,
     /// Processes a sentence as a request or a deployment does; returns why it is refused.
-    pub check: fn(&str) -> Result<(), String>,
+    pub check: fn(&str) -> Result<(), SentenceRefusal>,
+}
+
+/// Reason for which a sentence is refused, as a user would read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentenceRefusal(pub String);
+
+impl SentenceRefusal {
+    fn of(error: impl Display) -> Self {
+        SentenceRefusal(error.to_string())
+    }
 }
 
 /// All languages.
@@ -107,15 +118,15 @@ impl<'g> SentenceGrammar<'g> {
     }
 }
 
-fn schema(text: &str) -> Result<(), String> {
+fn schema(text: &str) -> Result<(), SentenceRefusal> {
     let files = [
         ("services.xml", services("thing")),
         ("schemas/thing.sd", text.to_owned()),
         ("constants/c.json", "[1, 2]".to_owned()),
     ];
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    let application = application(&files).map_err(|error| error.to_string())?;
-    mistakes(&application).into_iter().next().map_or(Ok(()), Err)
+    let application = application(&files).map_err(SentenceRefusal::of)?;
+    mistakes(&application).first().map_or(Ok(()), |mistake| Err(SentenceRefusal::of(mistake)))
 }
 
 /// The schema that queries and selections are about.
@@ -130,7 +141,7 @@ fn world() -> &'static Arc<Schema> {
     &WORLD.schemas["thing"]
 }
 
-fn query(parameters: &[(&str, &str)]) -> Result<Query, String> {
+fn query(parameters: &[(&str, &str)]) -> Result<Query, SentenceRefusal> {
     let given = [
         ("streaming.groupname", "ann"),
         ("number", "3"),
@@ -144,32 +155,31 @@ fn query(parameters: &[(&str, &str)]) -> Result<Query, String> {
         ("input.query(b)", "[1, 2, 3, 4]"),
     ];
     let all = given.iter().chain(parameters).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Query::from_parameters(all.collect(), &QueryLimits::default()).map_err(|error| error.to_string())
+    Query::from_parameters(all.collect(), &QueryLimits::default()).map_err(SentenceRefusal::of)
 }
 
-fn plan(query: Query) -> Result<(), String> {
+fn plan(query: Query) -> Result<(), SentenceRefusal> {
     groups(&query)?;
     let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let context = PlanContext { clock, ..PlanContext::alone() };
-    Plan::new(Arc::new(query), world(), &context).map(drop).map_err(|error| error.to_string())
+    Plan::new(Arc::new(query), world(), &context).map(drop).map_err(SentenceRefusal::of)
 }
 
-fn groups(query: &Query) -> Result<(), String> {
-    let settings =
-        Settings::new(&query.grouping_defaults, 1_700_000_000).map_err(|error| error.to_string())?;
+fn groups(query: &Query) -> Result<(), SentenceRefusal> {
+    let settings = Settings::new(&query.grouping_defaults, 1_700_000_000).map_err(SentenceRefusal::of)?;
     for request in &query.grouping {
-        for request in GroupingRequest::parse(request).map_err(|error| error.to_string())? {
-            request.check(&grouping_schema(world()), &settings).map_err(|error| error.to_string())?;
+        for request in GroupingRequest::parse(request).map_err(SentenceRefusal::of)? {
+            request.check(&grouping_schema(world()), &settings).map_err(SentenceRefusal::of)?;
         }
     }
     Ok(())
 }
 
-fn yql(text: &str) -> Result<(), String> {
+fn yql(text: &str) -> Result<(), SentenceRefusal> {
     plan(query(&[("yql", text)])?)
 }
 
-fn typed(text: &str) -> Result<(), String> {
+fn typed(text: &str) -> Result<(), SentenceRefusal> {
     for grammar in ["weakAnd", "all", "any", "web", "adv"] {
         let parameters = [("query", text), ("type", grammar), ("default-index", "text")];
         plan(query(&parameters)?)?;
@@ -177,13 +187,13 @@ fn typed(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn grouping(text: &str) -> Result<(), String> {
+fn grouping(text: &str) -> Result<(), SentenceRefusal> {
     groups(&query(&[("yql", "select * from sources * where true"), ("select", text)])?)
 }
 
-fn selection(text: &str) -> Result<(), String> {
-    let selection = DocumentSelection::parse(text).map_err(|error| error.to_string())?;
+fn selection(text: &str) -> Result<(), SentenceRefusal> {
+    let selection = DocumentSelection::parse(text).map_err(SentenceRefusal::of)?;
     let schema = world();
     let of_name = |name: &str| (name == &*schema.name).then_some(&*schema.document_type);
-    selection.check(of_name).map_err(|error| error.to_string())
+    selection.check(of_name).map_err(SentenceRefusal::of)
 }

@@ -1,9 +1,10 @@
 //! Random packages, queries, grouping requests and selections that Vespa's grammars accept: each is accepted,
-//! or refused for a reason in docs/compatibility.md. `MILLRACE_FUZZ_CASES` sets their number for each language.
+//! or refused for a reason in docs/compatibility.md. `MILLRACE_FUZZ_CASES` sets their number for each
+//! language.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_fuzz::{InputMutator, LANGUAGES, SentenceGrammar};
+use millrace_fuzz::{InputMutator, LANGUAGES, SentenceGrammar, SentenceRefusal};
 
 const COMPATIBILITY: &str = include_str!("../../../docs/compatibility.md");
 
@@ -32,7 +33,7 @@ fn check(name: &str, default: u64) {
                 accepted += 1;
                 continue;
             }
-            Err(refusal) => refusal,
+            Err(SentenceRefusal(reason)) => reason,
         };
         match reasons.iter().find(|reason| refusal.contains(**reason)) {
             Some(reason) => {
