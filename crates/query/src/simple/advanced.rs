@@ -2,8 +2,9 @@
 //!
 //! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR`, `EQUIV` and `WEAKAND` (or `WAND`) are infix operators, in
 //! any case; `NEAR(n)` and `ONEAR(n)` have a distance, `WEAKAND(n)` a number of hits. They are
-//! left-associative with equal precedence; parentheses group. Terms without an operator between them must all
-//! match. An operator name in the position of a term is a term.
+//! left-associative with equal precedence; parentheses group. A term without an operator before it is one more
+//! of the last operator, or of the parentheses before it; without either, all terms must match. An operator
+//! name in the position of a term is a term.
 
 use super::reader::SimpleReader;
 use crate::{ItemAnnotations, QueryItem};
@@ -48,12 +49,20 @@ pub(super) fn parse(reader: &mut SimpleReader<'_>, depth: usize) -> Option<Query
         let Some(operand) = operand(reader, depth) else { continue };
         whole = Some(match whole {
             None => operand,
-            Some(left) => {
-                let operator = operator.unwrap_or(AdvancedOperator::And);
-                let joined = join(left, operator, operand, last == Some(operator));
-                last = Some(operator);
-                joined
-            }
+            Some(left) => match operator {
+                Some(operator) => {
+                    let joined = join(left, operator, operand, last == Some(operator));
+                    last = Some(operator);
+                    joined
+                }
+                None => match adjoin(left, operand) {
+                    Ok(joined) => joined,
+                    Err((left, operand)) => {
+                        last = Some(AdvancedOperator::And);
+                        QueryItem::And(vec![left, operand])
+                    }
+                },
+            },
         });
     }
     whole
@@ -107,6 +116,25 @@ fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
     };
     reader.skip(taken);
     Some(operator)
+}
+
+/// Adds an operand to what an operator or parentheses made before it. Returns both if that is a term, or does
+/// not take it.
+fn adjoin(left: QueryItem, right: QueryItem) -> Result<QueryItem, (QueryItem, QueryItem)> {
+    let is_term = matches!(right, QueryItem::Term { .. } | QueryItem::Phrase { .. });
+    let mut left = left;
+    match &mut left {
+        QueryItem::And(items)
+        | QueryItem::Or(items)
+        | QueryItem::Rank(items)
+        | QueryItem::WeakAnd { children: items, .. }
+        | QueryItem::Not { negatives: items, .. } => items.push(right),
+        QueryItem::Near { words: items, .. } | QueryItem::Equiv { words: items, .. } if is_term => {
+            items.push(right);
+        }
+        _ => return Err((left, right)),
+    }
+    Ok(left)
 }
 
 /// Combines both operands. With `again`, the left operand was made by the same operator, and takes in the
