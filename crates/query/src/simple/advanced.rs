@@ -55,13 +55,7 @@ pub(super) fn parse(reader: &mut SimpleReader<'_>, depth: usize) -> Option<Query
                     last = Some(operator);
                     joined
                 }
-                None => match adjoin(left, operand) {
-                    Ok(joined) => joined,
-                    Err((left, operand)) => {
-                        last = Some(AdvancedOperator::And);
-                        QueryItem::And(vec![left, operand])
-                    }
-                },
+                None => adjoin(left, operand, &mut last),
             },
         });
     }
@@ -118,11 +112,10 @@ fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
     Some(operator)
 }
 
-/// Adds an operand to what an operator or parentheses made before it. Returns both if that is a term, or does
-/// not take it.
-fn adjoin(left: QueryItem, right: QueryItem) -> Result<QueryItem, (QueryItem, QueryItem)> {
+/// Adds an operand to what an operator or parentheses made before it. If that is a term, or does not take the
+/// operand, both must match, and the last operator is `AND`.
+fn adjoin(mut left: QueryItem, right: QueryItem, last: &mut Option<AdvancedOperator>) -> QueryItem {
     let is_term = matches!(right, QueryItem::Term { .. } | QueryItem::Phrase { .. });
-    let mut left = left;
     match &mut left {
         QueryItem::And(items)
         | QueryItem::Or(items)
@@ -132,9 +125,12 @@ fn adjoin(left: QueryItem, right: QueryItem) -> Result<QueryItem, (QueryItem, Qu
         QueryItem::Near { words: items, .. } | QueryItem::Equiv { words: items, .. } if is_term => {
             items.push(right);
         }
-        _ => return Err((left, right)),
+        _ => {
+            *last = Some(AdvancedOperator::And);
+            return QueryItem::And(vec![left, right]);
+        }
     }
-    Ok(left)
+    left
 }
 
 /// Combines both operands. With `again`, the left operand was made by the same operator, and takes in the
