@@ -2,9 +2,9 @@
 //!
 //! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR`, `EQUIV` and `WEAKAND` (or `WAND`) are infix operators, in
 //! any case; `NEAR(n)` and `ONEAR(n)` have a distance, `WEAKAND(n)` a number of hits. They are
-//! left-associative with equal precedence; parentheses group. A term without an operator before it is one more
-//! of the last operator, or of the parentheses before it; without either, all terms must match. An operator
-//! name in the position of a term is a term.
+//! left-associative with equal precedence; parentheses group. A term without an operator before it is one
+//! more of the last operator, or of the parentheses before it; without either, all terms must match. An
+//! operator name in the position of a term is a term.
 
 use super::reader::SimpleReader;
 use crate::{ItemAnnotations, QueryItem};
@@ -112,8 +112,8 @@ fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
     Some(operator)
 }
 
-/// Adds an operand to what an operator or parentheses made before it. If that is a term, or does not take the
-/// operand, both must match, and the last operator is `AND`.
+/// Adds an operand to what an operator or parentheses made before it. If that is a term, or does not take
+/// the operand, both must match, and the last operator is `AND`.
 fn adjoin(mut left: QueryItem, right: QueryItem, last: &mut Option<AdvancedOperator>) -> QueryItem {
     let is_term = matches!(right, QueryItem::Term { .. } | QueryItem::Phrase { .. });
     match &mut left {
