@@ -40,7 +40,7 @@ fn deploy(files: &[(&str, &str)]) {
     }
 }
 
-/// What the steps of a deployment before the package becomes active find wrong.
+/// Faults that the steps of a deployment find before the package becomes active.
 pub(crate) fn mistakes(application: &Application) -> Vec<String> {
     let mut mistakes = Vec::new();
     DocumentColumns::new(application);

@@ -64,7 +64,7 @@ struct RunCursor<R> {
     next: usize,
     /// Number of the block after the last one that the pass can need.
     end: usize,
-    /// Number of the block after the last one that the disk was told about.
+    /// Number of the block after the last one that was announced to the disk.
     announced: usize,
     /// Number of blocks to announce next.
     ahead: usize,

@@ -108,7 +108,7 @@ fn combine(pieces: Vec<SimplePiece>, text: &UserText) -> Option<QueryItem> {
     for piece in pieces {
         match piece.sign {
             PieceSign::Minus => forbidden.push(piece.item),
-            // What must match is told apart with `any` only.
+            // Signs of what must match count with `any` only.
             PieceSign::Plus | PieceSign::None => others.push(piece.item),
         }
     }

@@ -122,7 +122,7 @@ struct DescriptionFile {
     checksum: String,
 }
 
-/// What is read first of a description: others may have other members.
+/// Part of a description that all formats have: others may have other members.
 #[derive(Deserialize)]
 struct AnyDescriptionFile {
     snapshot: AnyDescription,

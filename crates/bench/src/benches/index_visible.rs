@@ -3,7 +3,6 @@
 //! index.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,12 +10,13 @@ use hyper::Method;
 use millrace_client::OutgoingRequest;
 
 use super::feed::IN_FLIGHT;
+use super::visible::{date, marked};
 use super::{Benchmark, Settings};
 use crate::application::{self, IndexesOfMail};
 use crate::clients::{HttpClients, Requests};
 use crate::measure::TimeSamples;
 use crate::node::LocalNode;
-use crate::puts::{GROUPS, PutBody, puts};
+use crate::puts::{PutBody, puts};
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
 pub(super) const BENCH: Benchmark = Benchmark {
@@ -30,8 +30,6 @@ const WRITES_MIN: f64 = 0.9;
 const WRITERS: usize = IN_FLIGHT - 1;
 /// Turns in which writes with and without an index are measured.
 const ROUNDS: usize = 5;
-/// First name of the documents that are looked for; those of the writers are smaller.
-const FIRST_NAME: u64 = 1 << 40;
 
 fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
@@ -125,18 +123,4 @@ fn look(clients: &HttpClients, over: &AtomicBool) -> Result<(TimeSamples, TimeSa
         number += 1;
     }
     Ok((put, query))
-}
-
-/// Puts of documents with unique dates.
-fn marked() -> Requests {
-    Arc::new(|number| {
-        let body = format!("{{\"fields\":{{\"text\":\"look\",\"date\":{}}}}}", date(number));
-        let path = application::path(number % GROUPS, FIRST_NAME + number);
-        OutgoingRequest::new(Method::POST, path).body("application/json", body)
-    })
-}
-
-/// A unique date: those of the writers are far after it.
-fn date(number: u64) -> u64 {
-    1 + number
 }

@@ -87,7 +87,7 @@ fn look(clients: &HttpClients, over: &AtomicBool) -> Result<(TimeSamples, TimeSa
 }
 
 /// Puts of documents with unique dates.
-fn marked() -> Requests {
+pub(super) fn marked() -> Requests {
     Arc::new(|number| {
         let body = format!("{{\"fields\":{{\"text\":\"look\",\"date\":{}}}}}", date(number));
         let path = application::path(number % GROUPS, FIRST_NAME + number);
@@ -96,6 +96,6 @@ fn marked() -> Requests {
 }
 
 /// A unique date: those of the writers are far after it.
-fn date(number: u64) -> u64 {
+pub(super) fn date(number: u64) -> u64 {
     1 + number
 }

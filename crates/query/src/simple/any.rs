@@ -7,12 +7,12 @@ use super::reader::{PieceSign, SimplePiece};
 use super::{excluding, several};
 use crate::QueryItem;
 
-/// What the parts so far have become.
-enum Combined {
+/// Query made of the pieces so far.
+enum CombinedPieces {
     /// Any other item: it is not added to.
     Item(QueryItem),
-    Or(Vec<Combined>),
-    Rank(Vec<Combined>),
+    Or(Vec<CombinedPieces>),
+    Rank(Vec<CombinedPieces>),
     /// The parts with signs, which are collected beside.
     Signed,
     /// Another exclusion, of a group.
@@ -20,50 +20,52 @@ enum Combined {
 }
 
 #[derive(Default)]
-struct Signed {
+struct SignedItems {
     positive: Vec<QueryItem>,
     negative: Vec<QueryItem>,
 }
 
 /// Combines parts. `is_any` tells `type=any` from groups in other types.
 pub(super) fn combine(pieces: Vec<SimplePiece>, is_any: bool) -> Option<QueryItem> {
-    let mut top: Option<Combined> = None;
-    let mut signed: Option<Signed> = None;
+    let mut top: Option<CombinedPieces> = None;
+    let mut signed: Option<SignedItems> = None;
     for SimplePiece { sign, item, is_group } in pieces {
         if sign != PieceSign::None {
             if signed.is_none() {
-                top = Some(joined(top, Combined::Signed, is_any));
+                top = Some(joined(top, CombinedPieces::Signed, is_any));
             }
             let signed = signed.get_or_insert_default();
             let list = if sign == PieceSign::Plus { &mut signed.positive } else { &mut signed.negative };
             list.push(item);
             continue;
         }
-        let item = Combined::from(item);
+        let item = CombinedPieces::from(item);
         top = Some(match top {
             None => item,
             Some(top) if is_group => joined(Some(top), item, is_any),
-            Some(Combined::Or(mut items)) => {
+            Some(CombinedPieces::Or(mut items)) => {
                 items.push(item);
-                Combined::Or(items)
+                CombinedPieces::Or(items)
             }
-            Some(Combined::Rank(mut items)) => {
+            Some(CombinedPieces::Rank(mut items)) => {
                 items.push(item);
-                Combined::Rank(items)
+                CombinedPieces::Rank(items)
             }
-            Some(Combined::Item(first)) => Combined::Or(vec![Combined::Item(first), item]),
-            Some(top @ (Combined::Signed | Combined::Excluding(_))) => joined(Some(top), item, is_any),
+            Some(CombinedPieces::Item(first)) => CombinedPieces::Or(vec![CombinedPieces::Item(first), item]),
+            Some(top @ (CombinedPieces::Signed | CombinedPieces::Excluding(_))) => {
+                joined(Some(top), item, is_any)
+            }
         });
     }
-    let Some(mut signed) = signed else { return top.map(|top| top.into_item(&mut Signed::default())) };
+    let Some(mut signed) = signed else { return top.map(|top| top.into_item(&mut SignedItems::default())) };
     let top = top?;
     if signed.negative.is_empty() {
         let positive = several(std::mem::take(&mut signed.positive), QueryItem::And);
         let top = match top {
-            Combined::Signed => return Some(positive),
-            Combined::Rank(items) => {
+            CombinedPieces::Signed => return Some(positive),
+            CombinedPieces::Rank(items) => {
                 let rest = without_signed(items);
-                joined(Some(Combined::Rank(rest)), Combined::from(positive), is_any)
+                joined(Some(CombinedPieces::Rank(rest)), CombinedPieces::from(positive), is_any)
             }
             other => other,
         };
@@ -72,8 +74,8 @@ pub(super) fn combine(pieces: Vec<SimplePiece>, is_any: bool) -> Option<QueryIte
     if signed.positive.is_empty() {
         // Only exclusions: the rest must match.
         let rest = match top {
-            Combined::Signed => None,
-            Combined::Rank(items) => {
+            CombinedPieces::Signed => None,
+            CombinedPieces::Rank(items) => {
                 let rest = without_signed(items).into_iter();
                 Some(several(rest.map(|item| item.into_item(&mut signed)).collect(), QueryItem::Or))
             }
@@ -84,56 +86,63 @@ pub(super) fn combine(pieces: Vec<SimplePiece>, is_any: bool) -> Option<QueryIte
     Some(top.into_item(&mut signed))
 }
 
-fn without_signed(items: Vec<Combined>) -> Vec<Combined> {
-    items.into_iter().filter(|item| !matches!(item, Combined::Signed)).collect()
+fn without_signed(items: Vec<CombinedPieces>) -> Vec<CombinedPieces> {
+    items.into_iter().filter(|item| !matches!(item, CombinedPieces::Signed)).collect()
 }
 
 /// Adds a group, or the parts with signs.
-fn joined(top: Option<Combined>, item: Combined, is_any: bool) -> Combined {
+fn joined(top: Option<CombinedPieces>, item: CombinedPieces, is_any: bool) -> CombinedPieces {
     match (top, item) {
         (None, item) => item,
-        (Some(top @ Combined::Or(_)), item @ Combined::Or(_)) => Combined::Or(vec![top, item]),
-        (Some(Combined::Rank(others)), Combined::Or(items)) if !is_any => {
-            Combined::Or(others.into_iter().rev().chain(items).collect())
+        (Some(top @ CombinedPieces::Or(_)), item @ CombinedPieces::Or(_)) => {
+            CombinedPieces::Or(vec![top, item])
         }
-        (Some(Combined::Rank(mut items)), Combined::Rank(mut others))
-            if matches!(others.first(), Some(Combined::Or(_))) =>
+        (Some(CombinedPieces::Rank(others)), CombinedPieces::Or(items)) if !is_any => {
+            CombinedPieces::Or(others.into_iter().rev().chain(items).collect())
+        }
+        (Some(CombinedPieces::Rank(mut items)), CombinedPieces::Rank(mut others))
+            if matches!(others.first(), Some(CombinedPieces::Or(_))) =>
         {
             let first = others.remove(0);
-            if let Combined::Or(alternatives) = first {
-                items.insert(0, Combined::Or(others.into_iter().rev().chain(alternatives).collect()));
+            if let CombinedPieces::Or(alternatives) = first {
+                items.insert(0, CombinedPieces::Or(others.into_iter().rev().chain(alternatives).collect()));
             }
-            Combined::Rank(items)
+            CombinedPieces::Rank(items)
         }
-        (Some(Combined::Rank(mut items)), item) => {
+        (Some(CombinedPieces::Rank(mut items)), item) => {
             items.insert(0, item);
-            Combined::Rank(items)
+            CombinedPieces::Rank(items)
         }
-        (Some(top @ (Combined::Signed | Combined::Excluding(_))), item) => Combined::Rank(vec![top, item]),
-        (Some(top), item) => Combined::Rank(vec![item, top]),
+        (Some(top @ (CombinedPieces::Signed | CombinedPieces::Excluding(_))), item) => {
+            CombinedPieces::Rank(vec![top, item])
+        }
+        (Some(top), item) => CombinedPieces::Rank(vec![item, top]),
     }
 }
 
-impl From<QueryItem> for Combined {
+impl From<QueryItem> for CombinedPieces {
     fn from(item: QueryItem) -> Self {
         match item {
-            QueryItem::Or(items) => Combined::Or(items.into_iter().map(Combined::Item).collect()),
-            QueryItem::Rank(items) => Combined::Rank(items.into_iter().map(Combined::Item).collect()),
-            item @ QueryItem::Not { .. } => Combined::Excluding(item),
-            item => Combined::Item(item),
+            QueryItem::Or(items) => CombinedPieces::Or(items.into_iter().map(CombinedPieces::Item).collect()),
+            QueryItem::Rank(items) => {
+                CombinedPieces::Rank(items.into_iter().map(CombinedPieces::Item).collect())
+            }
+            item @ QueryItem::Not { .. } => CombinedPieces::Excluding(item),
+            item => CombinedPieces::Item(item),
         }
     }
 }
 
-impl Combined {
-    fn into_item(self, signed: &mut Signed) -> QueryItem {
-        let mut all = |items: Vec<Combined>| items.into_iter().map(|item| item.into_item(signed)).collect();
+impl CombinedPieces {
+    fn into_item(self, signed: &mut SignedItems) -> QueryItem {
+        let mut all =
+            |items: Vec<CombinedPieces>| items.into_iter().map(|item| item.into_item(signed)).collect();
         match self {
-            Combined::Item(item) | Combined::Excluding(item) => item,
-            Combined::Or(items) => several(all(items), QueryItem::Or),
-            Combined::Rank(items) => several(all(items), QueryItem::Rank),
-            Combined::Signed => {
-                let Signed { positive, negative } = std::mem::take(signed);
+            CombinedPieces::Item(item) | CombinedPieces::Excluding(item) => item,
+            CombinedPieces::Or(items) => several(all(items), QueryItem::Or),
+            CombinedPieces::Rank(items) => several(all(items), QueryItem::Rank),
+            CombinedPieces::Signed => {
+                let SignedItems { positive, negative } = std::mem::take(signed);
                 let positive = match positive.is_empty() {
                     true => QueryItem::True,
                     false => several(positive, QueryItem::And),

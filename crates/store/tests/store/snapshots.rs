@@ -287,7 +287,7 @@ fn a_flipped_bit_of_any_file_is_found_by_a_restoration() {
     restore_snapshot(&copy, &target).expect("it is whole again");
     let refused = restore_snapshot(&copy, &target).expect_err("it is not empty").to_string();
     assert!(refused.contains("into an empty directory only") && refused.contains("such as '"), "{refused}");
-    let refused = restore_snapshot(&target, &copy).expect_err("it is no snapshot").to_string();
+    let refused = restore_snapshot(&target, &copy).expect_err("it is not a snapshot").to_string();
     assert!(refused.contains("it is not a snapshot"), "{refused}");
 }
 
@@ -386,7 +386,7 @@ fn a_point_in_time_is_restored_from_kept_logs() {
         }
         noted.push((store.next_timestamp(), contents(&store)));
     }
-    let refused = at(&live, before).expect_err("there is no snapshot before").to_string();
+    let refused = at(&live, before).expect_err("all snapshots are later").to_string();
     assert!(refused.contains("it has no such snapshot of a time before"), "{refused}");
     // Each costs a start, so only some are looked at.
     for (time, expected) in noted.iter().step_by(9) {
