@@ -90,9 +90,10 @@ pub(crate) trait TailFactory: Send + Sync {
     fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
     /// Preallocates the log of a generation that is not yet in use, as far as `bytes` bytes of rows will
-    /// reach. If space is allotted already, a sync waits for its own bytes alone, not for other metadata that
-    /// the file system writes. Only an optimisation: write errors are ignored.
-    fn lay_out(&self, directory: &Path, bytes: u64);
+    /// reach, until `is_wanted` says that the generation is wanted as it is. If space is allotted already, a
+    /// sync waits for its own bytes alone, not for other metadata that the file system writes. Only an
+    /// optimisation: write errors are ignored.
+    fn lay_out(&self, directory: &Path, bytes: u64, is_wanted: &dyn Fn() -> bool);
 
     /// A generation that was written before. What a crash left of writes that were not synced is cut
     /// off its log.
