@@ -282,11 +282,6 @@ fn values_are_converted() {
     check("string", r#""http://a.b/" | to_uri | to_string | index"#, r#""http://a.b/""#);
     check("double", r#""2.5" | to_float | to_double | attribute"#, "2.5");
     check("long", r#""-3" | to_long | attribute"#, "-3");
-    check(
-        "set",
-        "input title | to_wset create_if_non_existent remove_if_zero | attribute",
-        r#"{"Best  of Bob":1}"#,
-    );
     check("long", r#""ff" | hex_decode | attribute"#, "255");
     // The reference vector of SipHash-2-4 with the keys 00 to 0f: the bytes 00 to 0e.
     let bytes: String = (0..15).map(|byte| format!("\\x{byte:02x}")).collect();
