@@ -19,7 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::fjall::{FjallTails, copy_directory};
-pub(crate) use log_file::{LOG_NAME, LogCut, TailLogFile};
+pub(crate) use journal::LogEntry;
+pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
     KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, is_removal, row_key,
 };
@@ -79,9 +80,14 @@ pub(crate) enum AppendError {
 
 /// The marks that a generation keeps.
 pub(crate) fn marks_of(tail: &dyn TailRows) -> Result<Vec<DropMark>, Error> {
+    tail.marks()?.iter().map(|bytes| mark_of(bytes)).collect()
+}
+
+/// The mark that a generation keeps as these bytes.
+pub(crate) fn mark_of(bytes: &[u8]) -> Result<DropMark, Error> {
     let damaged =
         || Error::Tail { action: "read the marks of the tail", reason: "one is not a mark".to_owned() };
-    tail.marks()?.iter().map(|bytes| DropMark::decode(bytes).ok_or_else(damaged)).collect()
+    DropMark::decode(bytes).ok_or_else(damaged)
 }
 
 /// Makes, opens and drops generations.

@@ -235,7 +235,10 @@ impl TailSealer {
         *retired = kept;
         drop(retired);
         for generation in free {
-            let (directory, until) = (generation.directory.clone(), generation.newest());
+            // One without rows has marks, of drops until now.
+            let newest = Some(generation.newest()).filter(|newest| *newest > 0);
+            let until = newest.unwrap_or_else(|| self.shared.timestamps.now().0);
+            let directory = generation.directory.clone();
             drop(generation);
             let kept = logs::keep(&self.shared.options, &directory, until);
             self.shared
