@@ -1,7 +1,8 @@
 //! Joining of columns of words.
 //!
 //! Dictionaries are sorted, so they are merged: no word is hashed, and each is compared with a few others. A
-//! column may be the source of many parts, as where the rows of two chunks alternate; its words are read once.
+//! column may be the source of many parts, as where the rows of two chunks alternate; its words are read
+//! once.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -163,6 +163,9 @@ fn query(name: &str, value: &str) -> Result<String, String> {
     } else {
         parameters.insert("type".to_owned(), "yql".to_owned());
     }
+    if name.eq_ignore_ascii_case("wand.field") {
+        parameters.insert("wand.tokens".to_owned(), "{a:2}".to_owned());
+    }
     let query =
         Query::from_parameters(parameters, &QueryLimits::default()).map_err(|error| error.to_string())?;
     // The parameters as they were given are handed on too.

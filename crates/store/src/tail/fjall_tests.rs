@@ -236,3 +236,28 @@ fn a_log_says_how_much_of_it_was_synced() {
     let tail = FjallTails.open(&directory).expect("it opens");
     assert_eq!(rows(&*tail).len(), 5);
 }
+
+/// Bytes of the log that are allotted.
+fn allotted(directory: &Path) -> u64 {
+    let metadata = std::fs::metadata(directory.join(LOG_NAME)).expect("the log is there");
+    metadata.blocks() * 512
+}
+
+#[test]
+fn a_log_is_laid_out_until_it_is_wanted() {
+    let (_root, directory) = generation();
+    let tail = FjallTails.create(&directory).expect("made");
+    let before = allotted(&directory);
+    FjallTails.lay_out(&directory, 4 * FILLED_AT_ONCE, &|| true);
+    assert_eq!(allotted(&directory), before, "a full generation waits for it");
+    let asked = std::cell::Cell::new(0);
+    FjallTails.lay_out(&directory, 4 * FILLED_AT_ONCE, &|| asked.replace(asked.get() + 1) >= 2);
+    let half = allotted(&directory);
+    assert!(half > before && half < 3 * FILLED_AT_ONCE, "two pieces of four: {half}");
+    FjallTails.lay_out(&directory, 4 * FILLED_AT_ONCE, &|| false);
+    assert!(allotted(&directory) >= 4 * FILLED_AT_ONCE);
+    // The rows are where they belong, and no zeros before them.
+    append(&*tail, vec![row(1, 10)]).expect("appended");
+    drop(tail);
+    assert_eq!(rows(&*FjallTails.open(&directory).expect("opened")), [row(1, 10)]);
+}
