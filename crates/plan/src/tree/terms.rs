@@ -103,21 +103,26 @@ impl TreeBuilder<'_> {
         let matching = targets.first()?.matching().of_queries();
         let is_same =
             |target: &PredicateTarget<'_>| target.is_text() && target.matching().mode == matching.mode;
-        if composite == WordComposite::Phrase
-            || !matches!(matching.mode, MatchMode::Gram { .. })
-            || !targets.iter().all(is_same)
-        {
+        let MatchMode::Gram { size } = matching.mode else { return None };
+        if composite == WordComposite::Phrase || !targets.iter().all(is_same) {
             return None;
         }
-        let mut grams = Vec::new();
-        FieldAnalyzer::new(&matching, TextLanguage::Unknown).tokens(&text.text, |token| {
-            grams.push(QueryItem::Term {
-                field: field.clone(),
-                text: TermText::from(&text.text[token.range]),
-                matching: TermMatch::Word,
-                annotations: annotations.clone(),
-            });
+        let mut tokens: Vec<Range<usize>> = Vec::new();
+        FieldAnalyzer::new(&matching, TextLanguage::Unknown)
+            .tokens(&text.text, |token| tokens.push(token.range));
+        // In scripts without spaces each letter is a word: a gram is as many of them as follow one another.
+        let in_a_row = tokens.chunk_by(|word, next| word.end == next.start);
+        let ranges = in_a_row.flat_map(|words| {
+            let window = size.clamp(1, words.len());
+            words.windows(window).map(move |gram| gram[0].start..gram[window - 1].end)
         });
+        let gram = |range: Range<usize>| QueryItem::Term {
+            field: field.clone(),
+            text: TermText::from(&text.text[range]),
+            matching: TermMatch::Word,
+            annotations: annotations.clone(),
+        };
+        let grams: Vec<QueryItem> = ranges.map(gram).collect();
         (grams.len() > 1).then(|| composite.combine(field, grams))
     }
 
