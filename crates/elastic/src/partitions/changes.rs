@@ -188,11 +188,7 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
     }
     for partition in &dropped {
         let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
-        {
-            let change = door.catalog.change()?;
-            entry.keep(change.node)?;
-            index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
-        }
+        entry.keep(door.catalog.change()?.node)?;
         // Writes that began before it was closed.
         let mut state = partition.state.lock();
         while state.writers > 0 {
@@ -200,6 +196,10 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         }
         drop(state);
         entry.drop_documents(&door.node)?;
+        // Not before: a partition that is made meanwhile would get its number, and be dropped with it.
+        let change = door.catalog.change()?;
+        index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
+        drop(change);
     }
     Ok(dropped.len() as u64)
 }
