@@ -25,7 +25,8 @@ pub struct StoreOptions {
     pub tail_bytes: u64,
     /// Time without a write after which the tail is sealed, if that is worth it. Default: 2 seconds.
     pub seal_idle: Duration,
-    /// Threads that seal while that has fallen behind. Default: as many as there are cores, at most 8.
+    /// Threads that seal: they take one core together, and one each while that has fallen behind. Default: as
+    /// many as there are cores, at most 8.
     pub seal_threads: usize,
     /// Bytes that stay free on the disk: below it writes other than removes are refused. Default: 256 MB.
     pub disk_reserve: u64,

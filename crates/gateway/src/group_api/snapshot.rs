@@ -54,7 +54,7 @@ struct SnapshotFeed {
     newest: HashMap<String, (Timestamp, bool)>,
 }
 
-/// What is read of the group.
+/// Source of the documents of the group.
 #[derive(Clone)]
 enum FeedSubject {
     Snapshot(SnapshotName),
@@ -149,7 +149,7 @@ impl NeededNodes {
     }
 }
 
-/// What a request reads, and the nodes that have something of it.
+/// Documents that a request reads, and the nodes that have some of them.
 async fn sources(call: &GroupCall, group: &DocumentGroup, needed: NeededNodes) -> Result<FeedSources, Error> {
     // A snapshot has documents that were removed since.
     call.caller.check_right(&[AccessRight::Admin])?;

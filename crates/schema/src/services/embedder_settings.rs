@@ -78,7 +78,7 @@ static COMMON: EmbedderRows = settings! {
     "prepend", "<prepend><query>query: </query></prepend>", "Texts before those of queries and of documents.", prepend;
 };
 
-/// What every component may have inside.
+/// Elements that every component may have inside.
 static INSIDE: EmbedderRows = settings! {
     "config", "<config name='a.b'/>", "No effect: the settings of an embedder are its elements.",
         |given, _| { given.warn_of_no_effect("the settings of an embedder are its elements"); Ok(()) };

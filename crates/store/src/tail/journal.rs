@@ -224,7 +224,7 @@ impl<'a> Iterator for BatchItems<'a> {
     }
 }
 
-/// What a log has besides links.
+/// Entry of a log that is not a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogEntry<'a> {
     /// A row of the tail.

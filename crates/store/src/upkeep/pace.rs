@@ -3,8 +3,9 @@
 //! A seal or a merge needs a core for tenths of a second. Run without a pause, it takes slices of some
 //! milliseconds, and a write that passes from thread to thread waits for several of them; queries that need
 //! all cores fall behind. So it runs in portions with rests between them ([`millrace_env::pace`]): at first a
-//! quarter of one core, and more as it falls behind, up to all of it, so that the store keeps up with any
-//! feed. While no request waits for the store there are no rests.
+//! quarter of one core, and more as it falls behind, up to all of it, and for sealing up to one for each of
+//! its threads, so that the store keeps up with any feed. While no request waits for the store there are no
+//! rests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -256,7 +256,7 @@ fn enter_sealing(shared: &Arc<StoreContext>) {
     pace::keep(of_sealing(shared, shared.options.seal_threads));
 }
 
-/// Number of files that are written at the same time while sealing has fallen behind.
+/// Maximum number of files that are written at the same time.
 const FILES_AT_ONCE: usize = 2;
 
 /// Divisor of the space in which segments did not fit that gives what must be free beyond it.

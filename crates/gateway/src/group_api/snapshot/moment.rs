@@ -34,7 +34,7 @@ pub(super) fn wanted(parameters: &RequestParameters) -> Result<Option<Timestamp>
     microseconds.map(|microseconds| Some(Timestamp(microseconds))).ok_or_else(refused)
 }
 
-/// What a node has for a time.
+/// Snapshots and logs of a node, as far as they are of use for a time.
 struct ReachedNode {
     address: NodeAddress,
     /// Its name; none on a server that runs alone.
