@@ -297,7 +297,7 @@ fn nodes_have_all_writes_of_a_time_together_though_buckets_move() {
             if step == 20 || step == 90 {
                 nodes.stores.iter().for_each(|store| create(store, &format!("at{step}")));
             }
-            if step >= 20 && step % 7 == 0 {
+            if step >= 20 && step % 20 == 0 {
                 noted.push((step, now(&nodes.stores[0]), model.clone()));
             }
         }
@@ -312,7 +312,7 @@ fn nodes_have_all_writes_of_a_time_together_though_buckets_move() {
         }
         nodes.stores.into_iter().for_each(Store::close);
         let paths: Vec<&Path> = paths.iter().map(|path| &**path).collect();
-        for (step, time, expected) in noted.iter().step_by(6) {
+        for (step, time, expected) in noted.iter().step_by(3) {
             assert_eq!(restored(&paths, "at20", *time), *expected, "{seed} {step}");
         }
     }
