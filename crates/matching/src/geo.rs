@@ -1,35 +1,85 @@
 /// Mean radius of the earth in kilometres.
 const EARTH_RADIUS_KM: f64 = 6371.0088;
 
-/// Great-circle distance of two positions, in kilometres; the positions are in degrees.
-pub fn distance_km(from: (f64, f64), to: (f64, f64)) -> f64 {
-    let (latitude, longitude) = ((to.0 - from.0).to_radians(), (to.1 - from.1).to_radians());
-    let haversine = (latitude / 2.0).sin().powi(2)
-        + from.0.to_radians().cos() * to.0.to_radians().cos() * (longitude / 2.0).sin().powi(2);
+/// Position from which the distances of many others are measured.
+#[derive(Debug, Clone, Copy)]
+pub struct GeoCentre {
+    latitude: f64,
+    longitude: f64,
+    /// Cosine of the latitude.
+    cosine: f64,
+}
+
+impl GeoCentre {
+    /// Prepares a position; both are in degrees.
+    pub fn new(latitude: f64, longitude: f64) -> Self {
+        GeoCentre { latitude, longitude, cosine: latitude.to_radians().cos() }
+    }
+
+    /// Great-circle distance of a position in degrees, in kilometres.
+    pub fn distance_km(&self, latitude: f64, longitude: f64) -> f64 {
+        kilometres(self.of_latitude(latitude) + self.of_longitude(latitude, longitude))
+    }
+
+    /// Part of the difference of latitudes in the haversine, which is the square of half of the chord on a
+    /// sphere of radius 1 and grows with the distance.
+    fn of_latitude(&self, latitude: f64) -> f64 {
+        ((latitude - self.latitude).to_radians() / 2.0).sin().powi(2)
+    }
+
+    fn of_longitude(&self, latitude: f64, longitude: f64) -> f64 {
+        let half = (longitude - self.longitude).to_radians() / 2.0;
+        self.cosine * latitude.to_radians().cos() * half.sin().powi(2)
+    }
+}
+
+fn kilometres(haversine: f64) -> f64 {
     2.0 * EARTH_RADIUS_KM * haversine.sqrt().min(1.0).asin()
 }
 
 /// Positions within a distance of a centre.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GeoCircle {
-    pub(crate) latitude: f64,
-    pub(crate) longitude: f64,
-    pub(crate) radius_km: Option<f64>,
+    centre: GeoCentre,
+    /// Haversine of the radius; `None` if every position is within.
+    limit: Option<f64>,
 }
 
 impl GeoCircle {
-    /// Distance from the centre in kilometres.
-    pub(crate) fn distance_km(&self, latitude: f64, longitude: f64) -> f64 {
-        distance_km((self.latitude, self.longitude), (latitude, longitude))
+    /// The circle around a position in degrees; one without a radius contains every position.
+    pub(crate) fn new(latitude: f64, longitude: f64, radius_km: Option<f64>) -> Self {
+        let angle = radius_km.map(|radius| radius / (2.0 * EARTH_RADIUS_KM));
+        let limit =
+            angle.filter(|angle| *angle < std::f64::consts::FRAC_PI_2).map(|angle| match angle < 0.0 {
+                true => -1.0,
+                false => angle.sin().powi(2),
+            });
+        GeoCircle { centre: GeoCentre::new(latitude, longitude), limit }
     }
 
-    /// Distance of a stored position, in millionths of a degree, from the centre in kilometres.
-    pub(crate) fn distance_of(&self, latitude: i32, longitude: i32) -> f64 {
-        self.distance_km(f64::from(latitude) / 1e6, f64::from(longitude) / 1e6)
+    /// Haversine of a stored position, in millionths of a degree; infinite if its latitude alone is beyond the
+    /// radius.
+    pub(crate) fn haversine_of(&self, latitude: i32, longitude: i32) -> f64 {
+        self.haversine(f64::from(latitude) / 1e6, f64::from(longitude) / 1e6)
     }
 
+    /// Distance in kilometres of a position with this haversine; `None` if it is beyond the radius.
+    pub(crate) fn distance_within(&self, haversine: f64) -> Option<f64> {
+        (haversine <= self.limit.unwrap_or(f64::MAX)).then(|| kilometres(haversine))
+    }
+
+    fn haversine(&self, latitude: f64, longitude: f64) -> f64 {
+        let of_latitude = self.centre.of_latitude(latitude);
+        // Most positions outside are so by their latitude.
+        match self.limit {
+            Some(limit) if of_latitude > limit => f64::INFINITY,
+            _ => of_latitude + self.centre.of_longitude(latitude, longitude),
+        }
+    }
+
+    /// True if a position in degrees is not farther away than the radius.
     pub(crate) fn contains(&self, latitude: f64, longitude: f64) -> bool {
-        self.radius_km.is_none_or(|radius| self.distance_km(latitude, longitude) <= radius)
+        self.limit.is_none_or(|limit| self.haversine(latitude, longitude) <= limit)
     }
 }
 
@@ -56,12 +106,20 @@ mod tests {
     #[test]
     fn places_on_earth() {
         let (oslo, trondheim) = ((59.9139, 10.7522), (63.4305, 10.3951));
-        let distance = distance_km(oslo, trondheim);
+        let distance = GeoCentre::new(oslo.0, oslo.1).distance_km(trondheim.0, trondheim.1);
         assert!((distance - 391.5).abs() < 1.0, "{distance}");
-        let circle = |radius_km| GeoCircle { latitude: oslo.0, longitude: oslo.1, radius_km };
+        let circle = |radius_km| GeoCircle::new(oslo.0, oslo.1, radius_km);
         assert!(circle(Some(392.5)).contains(trondheim.0, trondheim.1));
         assert!(!circle(Some(390.0)).contains(trondheim.0, trondheim.1));
         assert!(circle(None).contains(-80.0, 170.0));
+        assert!(circle(Some(0.0)).contains(oslo.0, oslo.1));
+        assert!(!circle(Some(0.0)).contains(oslo.0, oslo.1 + 1e-6));
+        assert!(!circle(Some(-1.0)).contains(oslo.0, oslo.1));
+        assert!(
+            circle(Some(20_100.0)).contains(-oslo.0, oslo.1 - 180.0),
+            "half of the earth's circumference"
+        );
+        assert!(!circle(Some(19_900.0)).contains(-oslo.0, oslo.1 - 180.0));
         assert!(GeoBox([59.0, 10.0, 60.0, 11.0]).contains(oslo.0, oslo.1));
         assert!(!GeoBox([59.0, 10.0, 60.0, 11.0]).contains(trondheim.0, trondheim.1));
         assert!(GeoBox([-10.0, 170.0, 10.0, -170.0]).contains(0.0, -175.0));

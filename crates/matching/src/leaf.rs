@@ -93,11 +93,9 @@ impl ReadyLeaf {
                 }
                 LeafKind::Nearest(Box::new(NearestLeaf::new(target, *metric, *threshold)), *target_hits)
             }
-            Predicate::GeoCircle { latitude, longitude, radius_km } => LeafKind::Circle(GeoCircle {
-                latitude: *latitude,
-                longitude: *longitude,
-                radius_km: *radius_km,
-            }),
+            Predicate::GeoCircle { latitude, longitude, radius_km } => {
+                LeafKind::Circle(GeoCircle::new(*latitude, *longitude, *radius_km))
+            }
             Predicate::Number(_) if settings.is_value_word() => LeafKind::ValueWords,
             // In a field of one text, the only position of a match is 0: nothing has to be recorded.
             Predicate::Words(_) | Predicate::Value { .. }
@@ -467,27 +465,27 @@ impl ReadyLeaf {
             let nearest = match &encoded {
                 Some(leaves) if leaves.irregular().binary_search(&at).is_err() => {
                     let EncodedLeafValues::Positions(positions) = leaves.values() else { return None };
-                    let distances =
-                        positions[leaves.of_row(at)].iter().map(|[lat, lon]| circle.distance_of(*lat, *lon));
-                    distances.fold(f64::INFINITY, f64::min)
+                    let haversines =
+                        positions[leaves.of_row(at)].iter().map(|[lat, lon]| circle.haversine_of(*lat, *lon));
+                    haversines.fold(f64::INFINITY, f64::min)
                 }
                 _ => match stored_value(column, &self.field.data_type, usize::from(*row), self.paths)? {
                     ColumnValue::InPlace(value) => self.nearest_position(circle, value),
                     ColumnValue::Decoded(value) => self.nearest_position(circle, &value),
                 },
             };
-            (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some((*row, nearest))
+            Some((*row, circle.distance_within(nearest)?))
         };
         let (documents, distances) = rows.iter().enumerate().filter_map(nearest).unzip();
         LeafDistances { documents, distances }
     }
 
-    /// Distance of the nearest position of a value, in kilometres; infinite if it has none.
+    /// Haversine of the nearest position of a value; infinite if it has none.
     fn nearest_position(&self, circle: &GeoCircle, value: impl NestedValue) -> f64 {
         let mut nearest = f64::INFINITY;
         ValueElement::Value(value, 1).at(&self.field.path, &mut |value, _| {
             if let Some(ValueRef::Position { latitude, longitude }) = value.single() {
-                nearest = nearest.min(circle.distance_of(latitude, longitude));
+                nearest = nearest.min(circle.haversine_of(latitude, longitude));
             }
         });
         nearest

@@ -40,7 +40,7 @@ mod words;
 
 pub use elements::MatchedElements;
 pub use error::Error;
-pub use geo::distance_km;
+pub use geo::GeoCentre;
 pub use matches::{
     ChunkMatches, FieldStatistics, LeafMatches, MatchedDocuments, RankingDemands, TermStatistics,
     WordOccurrences,

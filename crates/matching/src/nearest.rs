@@ -9,7 +9,7 @@ use millrace_schema::DistanceMetric;
 use millrace_tensor::kernels::{self, KernelCell, KernelSum, WidenCell};
 use millrace_tensor::{CellType, Tensor, TensorCells, TensorType};
 
-use crate::geo;
+use crate::geo::GeoCentre;
 use crate::kernels::Bfloat16Query;
 
 /// A query vector, in a representation that rounds none of its cells.
@@ -20,7 +20,7 @@ enum QueryVector {
     /// Bits packed into bytes.
     Bits(Vec<i8>),
     /// A position in degrees.
-    Place(f64, f64),
+    Place(GeoCentre),
 }
 
 /// Target of a nearest-neighbour leaf.
@@ -38,10 +38,10 @@ impl NearestLeaf {
     pub(crate) fn new(target: &Tensor, metric: DistanceMetric, threshold: Option<f64>) -> Self {
         let doubles: Vec<f64> = target.cells().iter().collect();
         let query = match (metric, target.cells()) {
-            (DistanceMetric::GeoDegrees, _) => QueryVector::Place(
+            (DistanceMetric::GeoDegrees, _) => QueryVector::Place(GeoCentre::new(
                 doubles.first().copied().unwrap_or_default(),
                 doubles.get(1).copied().unwrap_or_default(),
-            ),
+            )),
             (DistanceMetric::Hamming, _) => {
                 QueryVector::Bits(doubles.iter().map(|cell| *cell as i8).collect())
             }
@@ -142,7 +142,7 @@ impl NearestLeaf {
                         kernels::hamming(query, &cells[usize::from(*number) * width..][..width]) as f64;
                 }
             }
-            (QueryVector::Double | QueryVector::Bits(_) | QueryVector::Place(..), _) => {
+            (QueryVector::Double | QueryVector::Bits(_) | QueryVector::Place(_), _) => {
                 self.double_rows(cells, rows, distances);
             }
         }
@@ -229,10 +229,8 @@ impl NearestLeaf {
 
     fn doubles_distance<C: WidenCell>(&self, cells: &[C]) -> f64 {
         match (&self.query, self.metric) {
-            (QueryVector::Place(latitude, longitude), _) => match cells {
-                [row_latitude, row_longitude] => {
-                    geo::distance_km((*latitude, *longitude), (row_latitude.widen(), row_longitude.widen()))
-                }
+            (QueryVector::Place(centre), _) => match cells {
+                [latitude, longitude] => centre.distance_km(latitude.widen(), longitude.widen()),
                 _ => f64::INFINITY,
             },
             (QueryVector::Bits(query), _) => {

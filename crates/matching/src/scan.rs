@@ -1,6 +1,7 @@
 //! Passes over columns with one value for each document.
 
 use millrace_column::{BytesColumn, Column, FixedColumn};
+use millrace_plan::NumberRange;
 use regex::Regex;
 
 use crate::bits::DocumentBits;
@@ -66,9 +67,104 @@ impl NumberPass for NumberWeights<'_> {
     }
 }
 
+/// Pass for the documents whose number is in a range.
+fn in_range(range: &NumberRange, column: &FixedColumn) -> DocumentBits {
+    use millrace_column::CellKind;
+    let closed = ClosedRange::new(range);
+    match column.cell() {
+        CellKind::Bool => integers(range, column.cells::<u8>(), |number| i64::from(*number != 0)),
+        CellKind::I8 => integers(range, column.cells::<i8>(), |number| i64::from(*number)),
+        CellKind::I32 => match range {
+            // Numbers of 32 bits are compared as such, twice as many at a time.
+            NumberRange::Integer { low, high } => {
+                let bound = |bound: i64| bound.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+                if *low > i32::MAX.into() || *high < i32::MIN.into() {
+                    return DocumentBits::NONE;
+                }
+                let (low, high) = (bound(*low), bound(*high));
+                marked(column.cells::<i32>(), |number| (*number >= low) & (*number <= high))
+            }
+            NumberRange::Float { .. } => integers(range, column.cells::<i32>(), |number| i64::from(*number)),
+        },
+        CellKind::I64 => integers(range, column.cells::<i64>(), |number| *number),
+        CellKind::U64 => {
+            integers(range, column.cells::<u64>(), |number| i64::try_from(*number).unwrap_or(i64::MAX))
+        }
+        CellKind::F32 => marked(column.cells::<f32>(), |number| closed.contains(f64::from(*number))),
+        CellKind::F64 => marked(column.cells::<f64>(), |number| closed.contains(*number)),
+        CellKind::BF16 => marked(column.cells::<half::bf16>(), |number| closed.contains(number.to_f64())),
+    }
+}
+
+fn integers<T>(range: &NumberRange, numbers: &[T], widened: impl Fn(&T) -> i64) -> DocumentBits {
+    match range {
+        NumberRange::Integer { low, high } => {
+            let (low, high) = (*low, *high);
+            marked(numbers, |number| (widened(number) >= low) & (widened(number) <= high))
+        }
+        NumberRange::Float { .. } => {
+            let closed = ClosedRange::new(range);
+            marked(numbers, |number| closed.contains(widened(number) as f64))
+        }
+    }
+}
+
+/// Range of floats with both bounds in it.
+#[derive(Clone, Copy)]
+struct ClosedRange {
+    low: f64,
+    high: f64,
+}
+
+impl ClosedRange {
+    fn new(range: &NumberRange) -> Self {
+        match *range {
+            NumberRange::Integer { low, high } => ClosedRange { low: low as f64, high: high as f64 },
+            NumberRange::Float { low, low_inclusive, high, high_inclusive } => {
+                // No number is above infinity: then nothing is in the range, as with a bound that is NaN.
+                let above = if low == f64::INFINITY { f64::NAN } else { low.next_up() };
+                let below = if high == f64::NEG_INFINITY { f64::NAN } else { high.next_down() };
+                ClosedRange {
+                    low: if low_inclusive { low } else { above },
+                    high: if high_inclusive { high } else { below },
+                }
+            }
+        }
+    }
+
+    /// False for NaN.
+    fn contains(self, number: f64) -> bool {
+        (number >= self.low) & (number <= self.high)
+    }
+}
+
+/// Numbers that hold, as bits. The loop over a block has no branch and makes a byte of each number, so that
+/// it is compiled to vector instructions.
+fn marked<T>(numbers: &[T], holds: impl Fn(&T) -> bool) -> DocumentBits {
+    let mut bits = DocumentBits::NONE;
+    for (index, block) in numbers.chunks(64).enumerate() {
+        let mut marks = [0_u8; 64];
+        for (mark, number) in marks.iter_mut().zip(block) {
+            *mark = u8::from(holds(number));
+        }
+        let mut word = 0;
+        for (at, eight) in marks.as_chunks::<8>().0.iter().enumerate() {
+            // The product moves the lowest bit of each byte to its place in the highest byte.
+            let packed = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            word |= packed << (at * 8);
+        }
+        bits.set_word(index, word);
+    }
+    bits
+}
+
 /// Documents whose number matches.
 pub(crate) fn numbers(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> DocumentBits {
-    pass_over(MatchingNumbers, test, column).and(&present(column).and(within))
+    let matching = match test.range() {
+        Some(range) => in_range(range, column),
+        None => pass_over(MatchingNumbers, test, column),
+    };
+    matching.and(&present(column).and(within))
 }
 
 /// The query's weights of the numbers that match.
@@ -183,4 +279,45 @@ fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
         (document, from) = (next, offsets[next] as usize);
     }
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_plan::NumberRange;
+
+    use super::{ClosedRange, integers, marked};
+
+    #[test]
+    fn a_closed_range_has_the_numbers_of_its_range() {
+        let numbers =
+            [f64::NEG_INFINITY, f64::MIN, -1.0, -0.0, 0.0, f64::MIN_POSITIVE, 1.0, f64::MAX, f64::INFINITY];
+        for (low, high) in numbers.iter().flat_map(|low| numbers.map(|high| (*low, high))) {
+            for (low_inclusive, high_inclusive) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let range = NumberRange::Float { low, low_inclusive, high, high_inclusive };
+                let closed = ClosedRange::new(&range);
+                for number in numbers.into_iter().chain([f64::NAN]) {
+                    let above = number > low || low_inclusive && number == low;
+                    let below = number < high || high_inclusive && number == high;
+                    assert_eq!(closed.contains(number), above && below, "{number} in {range:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn marks_are_at_the_places_of_their_numbers() {
+        let numbers: Vec<i64> = (0..200).map(|at| at * 37 % 101).collect();
+        for length in [0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 200] {
+            for (low, high) in [(0, 100), (50, 50), (20, 70), (101, 200), (i64::MIN, i64::MAX)] {
+                let range = NumberRange::Integer { low, high };
+                let found = integers(&range, &numbers[..length], |number| *number);
+                let expected: Vec<usize> =
+                    (0..length).filter(|at| (low..=high).contains(&numbers[*at])).collect();
+                assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{length} {range:?}");
+            }
+        }
+        assert_eq!(marked(&[true; 65], |mark| *mark).count(), 65);
+    }
 }

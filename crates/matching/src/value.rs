@@ -68,11 +68,9 @@ impl ValueTest {
             Predicate::Number(range) => ValueMatchKind::Range(*range),
             Predicate::NumberIn(numbers) => ValueMatchKind::NumberIn(ListedNumbers::new(numbers)),
             Predicate::Bool(wanted) => ValueMatchKind::Bool(*wanted),
-            Predicate::GeoCircle { latitude, longitude, radius_km } => ValueMatchKind::Circle(GeoCircle {
-                latitude: *latitude,
-                longitude: *longitude,
-                radius_km: *radius_km,
-            }),
+            Predicate::GeoCircle { latitude, longitude, radius_km } => {
+                ValueMatchKind::Circle(GeoCircle::new(*latitude, *longitude, *radius_km))
+            }
             Predicate::GeoBox(corners) => ValueMatchKind::Box(GeoBox(*corners)),
             Predicate::Conditions(attributes) => ValueMatchKind::Conditions(attributes.clone()),
             Predicate::Present => ValueMatchKind::Present,
@@ -233,6 +231,14 @@ impl ValueTest {
             }
         });
         place
+    }
+
+    /// The range of numbers, if the predicate is one.
+    pub(crate) fn range(&self) -> Option<&NumberRange> {
+        match &self.kind {
+            ValueMatchKind::Range(range) => Some(range),
+            _ => None,
+        }
     }
 
     /// Like [`ValueTest::value`].

@@ -1,9 +1,10 @@
 //! Tensors and dot products made from arrays and weighted sets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use millrace_column::{Column, ColumnKey, ColumnValue};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;

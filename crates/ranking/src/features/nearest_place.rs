@@ -4,7 +4,7 @@
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{SingleValue, SingleValueReader, SingleValueRef, distance_km};
+use millrace_matching::{GeoCentre, SingleValue, SingleValueReader, SingleValueRef};
 use millrace_plan::{Plan, Predicate};
 use millrace_schema::SchemaField;
 
@@ -127,11 +127,11 @@ struct FoundPlace {
     degrees: (f64, f64),
 }
 
-/// The places of a query in a field, in degrees; where it has none there, those in its other fields.
-fn places(plan: &Plan, field: &str) -> Vec<(f64, f64)> {
+/// The places of a query in a field; where it has none there, those in its other fields.
+fn places(plan: &Plan, field: &str) -> Vec<GeoCentre> {
     let places = plan.leaves.iter().filter_map(|leaf| match leaf.predicate {
         Predicate::GeoCircle { latitude, longitude, .. } => {
-            Some((*leaf.field == *field, (latitude, longitude)))
+            Some((*leaf.field == *field, GeoCentre::new(latitude, longitude)))
         }
         _ => None,
     });
@@ -151,7 +151,8 @@ impl RankFeature for NearestPlace {
             chunk.each_single(&self.values, column, |SingleValue { row, index, value, .. }| {
                 let Some(SingleValueRef::Position { latitude, longitude }) = value else { return };
                 let degrees = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
-                let away = places.iter().map(|place| distance_km(*place, degrees)).reduce(f64::min);
+                let away =
+                    places.iter().map(|place| place.distance_km(degrees.0, degrees.1)).reduce(f64::min);
                 if let Some(kilometres) = away
                     && best[row].is_none_or(|best| kilometres < best.kilometres)
                 {
