@@ -1,3 +1,5 @@
+//! Places on the earth: circles and boxes around them, and their distances.
+
 /// Mean radius of the earth in kilometres.
 const EARTH_RADIUS_KM: f64 = 6371.0088;
 
@@ -57,8 +59,8 @@ impl GeoCircle {
         GeoCircle { centre: GeoCentre::new(latitude, longitude), limit }
     }
 
-    /// Haversine of a stored position, in millionths of a degree; infinite if its latitude alone is beyond the
-    /// radius.
+    /// Haversine of a stored position, in millionths of a degree; infinite if its latitude alone is beyond
+    /// the radius.
     pub(crate) fn haversine_of(&self, latitude: i32, longitude: i32) -> f64 {
         self.haversine(f64::from(latitude) / 1e6, f64::from(longitude) / 1e6)
     }
