@@ -283,9 +283,78 @@ fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
 
 #[cfg(test)]
 mod tests {
-    use millrace_plan::NumberRange;
+    use millrace_column::{CellKind, FixedBuilder, FixedColumn};
+    use millrace_plan::{NumberRange, Predicate};
 
-    use super::{ClosedRange, integers, marked};
+    use super::{ClosedRange, integers, marked, number_weights, numbers};
+    use crate::bits::DocumentBits;
+    use crate::value::ValueTest;
+
+    const KINDS: [CellKind; 8] = [
+        CellKind::Bool,
+        CellKind::I8,
+        CellKind::I32,
+        CellKind::I64,
+        CellKind::U64,
+        CellKind::BF16,
+        CellKind::F32,
+        CellKind::F64,
+    ];
+
+    /// A column of 150 cells: small numbers of either sign, the ends of the type, and some that are absent.
+    fn column(kind: CellKind) -> FixedColumn {
+        let mut column = FixedBuilder::new(kind, 1);
+        for row in 0..150_i32 {
+            let small = row % 11 - 5;
+            let pick = |low: f64, high: f64| match row % 13 {
+                0 => low,
+                1 => high,
+                2 => f64::NAN,
+                _ => f64::from(small) / 2.0,
+            };
+            let floats = (pick(f64::MIN, f64::MAX), pick(f64::NEG_INFINITY, f64::INFINITY));
+            match kind {
+                _ if row % 7 == 3 => column.push_absent(),
+                CellKind::Bool => column.push(&[(row % 2) as u8]),
+                CellKind::I8 => column.push(&(pick(-128.0, 127.0) as i8).to_le_bytes()),
+                CellKind::I32 => column.push(&(pick(-3e9, 3e9) as i32).to_le_bytes()),
+                CellKind::I64 => column.push(&(pick(-1e19, 1e19) as i64).to_le_bytes()),
+                CellKind::U64 => column.push(&(pick(0.0, 2e19) as u64).to_le_bytes()),
+                CellKind::BF16 => column.push(&half::bf16::from_f64(floats.1).to_le_bytes()),
+                CellKind::F32 => column.push(&(floats.1 as f32).to_le_bytes()),
+                CellKind::F64 => column.push(&floats.0.to_le_bytes()),
+            }
+        }
+        column.finish()
+    }
+
+    #[test]
+    fn each_kind_of_cell_is_in_a_range_as_each_number_by_itself() {
+        let ends =
+            [i64::MIN, i64::from(i32::MIN) - 1, -128, -2, 0, 1, 127, i64::from(i32::MAX) + 1, i64::MAX];
+        let pairs = ends.into_iter().flat_map(|low| ends.map(|high| (low, high)));
+        let mut ranges: Vec<NumberRange> =
+            pairs.clone().map(|(low, high)| NumberRange::Integer { low, high }).collect();
+        for (low, high) in pairs {
+            for (low_inclusive, high_inclusive) in [(false, true), (true, false)] {
+                let (low, high) = (low as f64 / 2.0, high as f64 / 2.0);
+                ranges.push(NumberRange::Float { low, low_inclusive, high, high_inclusive });
+            }
+        }
+        for kind in KINDS {
+            let (column, all) = (column(kind), DocumentBits::first(150));
+            for range in &ranges {
+                let analyzer = || unreachable!("numbers are not analyzed");
+                let test = ValueTest::new("number", &Predicate::Number(*range), analyzer)
+                    .expect("the range is valid")
+                    .expect("a range is about single values");
+                let alone = number_weights(&test, &column, &all);
+                let alone: Vec<usize> = alone.into_iter().map(|(row, _)| usize::from(row)).collect();
+                let together: Vec<usize> = numbers(&test, &column, &all).iter().collect();
+                assert_eq!(together, alone, "{kind:?} {range:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_closed_range_has_the_numbers_of_its_range() {
