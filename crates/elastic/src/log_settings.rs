@@ -37,8 +37,8 @@ const LONG_WINDOW_MS: u64 = 24 * 3_600_000;
 /// Most shards of an index that names none.
 const SHARDS_BY_DEFAULT: u32 = 12;
 
-/// Shards of an index in `logs` mode that names none: as many as there are sets of nodes, so that each bulk has
-/// a choice.
+/// Shards of an index in `logs` mode that names none: as many as there are sets of nodes, so that each bulk
+/// has a choice.
 pub(crate) fn default_shards(node: &Node) -> Result<u32, Error> {
     Ok((shelf::spread_areas(node)?.len() as u32).min(SHARDS_BY_DEFAULT))
 }

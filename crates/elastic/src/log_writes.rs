@@ -222,8 +222,8 @@ impl PartitionShare {
         Ok(prepared)
     }
 
-    /// Ids of documents that the partition before this one has: a client that repeats a request may do so while
-    /// partitions change.
+    /// Ids of documents that the partition before this one has: a client that repeats a request may do so
+    /// while partitions change.
     fn earlier(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<HashSet<String>, Error> {
         let given: BTreeSet<&String> = self
             .documents

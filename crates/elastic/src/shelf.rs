@@ -3,12 +3,12 @@
 //!
 //! The type has a name that no schema can have, so that no deployment adds or removes it. The catalog and the
 //! documents of other indexes share the low bits of their locations, so that one node of a cluster owns them.
-//! Partitions are in several areas, each with low bits of its own, and so on several nodes; they differ in the
-//! bits above, so that each has files of its own.
+//! Partitions are in several areas, each with low bits of its own, and so on several nodes; they differ in
+//! the bits above, so that each has files of its own.
 //!
-//! In a cluster, documents are read where all of them are, by one cluster state before and after. Documents of
-//! partitions are written by their owners only for a node that acts by the same state: another one may have
-//! taken the catalog over, and dropped the partition.
+//! In a cluster, documents are read where all of them are, by one cluster state before and after. Documents
+//! of partitions are written by their owners only for a node that acts by the same state: another one may
+//! have taken the catalog over, and dropped the partition.
 
 mod areas;
 
@@ -351,8 +351,8 @@ fn read(
     Ok(answer)
 }
 
-/// Checks that nothing can be on nodes that are away: as long as fewer are than there are replicas, another one
-/// has it.
+/// Checks that nothing can be on nodes that are away: as long as fewer are than there are replicas, another
+/// one has it.
 ///
 /// # Errors
 /// As many are away.
@@ -474,8 +474,8 @@ pub(crate) struct AddedDocuments {
 pub(crate) type AddOutcome = Result<bool, Error>;
 
 /// Adds documents to groups, all at the same time, and waits until they are durable or refused; the outcomes
-/// have their order. Each group's owner takes them only if it acts by the cluster state `version`. The guard of
-/// a group is dropped when its outcomes are known.
+/// have their order. Each group's owner takes them only if it acts by the cluster state `version`. The guard
+/// of a group is dropped when its outcomes are known.
 pub(crate) fn add_all<G: Send + 'static>(
     node: &Arc<Node>,
     version: ClusterVersion,

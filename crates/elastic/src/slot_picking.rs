@@ -1,9 +1,9 @@
 //! Slots of the documents of a request: the one is taken whose slowest node costs less.
 //!
 //! The slots of an index in `logs` mode have their partitions on several sets of nodes, each of an owner and
-//! the other replicas. Of two drawn slots the cheaper one is picked, by the bytes that are on their way to its
-//! nodes and by the times that writes took there. One with a node that owes an answer for long is left out
-//! while others are there. What a set has cost is forgotten with time, so that a slow one is tried again.
+//! the other replicas. Of two drawn slots the cheaper one is picked, by the bytes that are on their way to
+//! its nodes and by the times that writes took there. One with a node that owes an answer for long is left
+//! out while others are there. What a set has cost is forgotten with time, so that a slow one is tried again.
 //!
 //! [`pick`] decides, by plain values.
 
@@ -42,8 +42,8 @@ pub(crate) struct SlotCandidate {
     pub(crate) is_overdue: bool,
 }
 
-/// Picks a slot: the cheaper of two, the first of which has its turn by the number `drawn`. `None` if there is
-/// none.
+/// Picks a slot: the cheaper of two, the first of which has its turn by the number `drawn`. `None` if there
+/// is none.
 pub(crate) fn pick(candidates: &[SlotCandidate], drawn: u64) -> Option<u32> {
     let timely: Vec<&SlotCandidate> = candidates.iter().filter(|candidate| !candidate.is_overdue).collect();
     let drawable = if timely.is_empty() { candidates.iter().collect() } else { timely };
@@ -224,8 +224,8 @@ impl SlotChoices {
         chosen
     }
 
-    /// Notes that the slot of an index has refused documents: the next choice is another one. False if as many
-    /// as are tried have refused, or all; from then on each may be tried again.
+    /// Notes that the slot of an index has refused documents: the next choice is another one. False if as
+    /// many as are tried have refused, or all; from then on each may be tried again.
     pub(crate) fn refuse(&mut self, index: u32, slots: u32) -> bool {
         let Some(ChosenSlot { slot, .. }) = self.chosen.remove(&index) else { return true };
         self.nodes = None;

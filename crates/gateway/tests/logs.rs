@@ -1,5 +1,5 @@
-//! Logs at Elasticsearch's interfaces of a cluster: partitions on several nodes, and bulks that avoid those which
-//! do not take them.
+//! Logs at Elasticsearch's interfaces of a cluster: partitions on several nodes, and bulks that avoid those
+//! which do not take them.
 
 mod support;
 

@@ -142,8 +142,8 @@ fn create(
     Ok(())
 }
 
-/// Area of the next partition of a shard: the shards of a slot are together, and slots that follow each other on
-/// different nodes.
+/// Area of the next partition of a shard: the shards of a slot are together, and slots that follow each other
+/// on different nodes.
 fn area_of(node: &Node, index: &OpenIndex, shard: u32) -> Result<u8, Error> {
     let areas = shelf::spread_areas(node)?;
     let slot = RoutingSlots::of_index(index).slot_of(shard);
@@ -205,7 +205,8 @@ pub(crate) fn load(node: &Node, entries: &mut CatalogEntries, partitions: Vec<Pa
     entries.dropping = dropping;
 }
 
-/// Drops all partitions of an index that takes no writes any more. What cannot be dropped now is dropped later.
+/// Drops all partitions of an index that takes no writes any more. What cannot be dropped now is dropped
+/// later.
 pub(crate) fn drop_all(change: &mut CatalogChange<'_>, index: &OpenIndex) {
     let all = std::mem::take(&mut *index.live.partitions.partitions.lock());
     let mut entries = all.iter().map(|partition| partition.state.lock().entry.clone()).collect();

@@ -43,8 +43,8 @@ pub(crate) fn keep_partitions_apart(node: &Node) {
     node.store().keep_apart(areas, APART_BYTES);
 }
 
-/// Areas with different nodes, so that those which follow each other have different owners. One on a node that
-/// runs alone, and in a cluster whose nodes do not all know others.
+/// Areas with different nodes, so that those which follow each other have different owners. One on a node
+/// that runs alone, and in a cluster whose nodes do not all know others.
 pub(crate) fn spread_areas(node: &Node) -> Result<Vec<u8>, Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(vec![0]) };
     let state = cluster.state()?;

@@ -216,8 +216,8 @@ impl SentOutcome {
 /// Answers a question about documents of this node.
 ///
 /// # Errors
-/// This node does not own the documents, or does not have them; the question is malformed; the store cannot be
-/// read.
+/// This node does not own the documents, or does not have them; the question is malformed; the store cannot
+/// be read.
 pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Result<DocumentsAnswer, Error> {
     let Some(cluster) = node.cluster().view()? else {
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
@@ -366,12 +366,12 @@ pub fn wait_for<F: Future>(future: F) -> F::Output {
     tokio::runtime::Handle::current().block_on(future)
 }
 
-/// Asks the owners of groups to write or drop documents of them, all at the same time, if the cluster state has
-/// this version; the answers have the order of the questions. The guard of a question is dropped when its
+/// Asks the owners of groups to write or drop documents of them, all at the same time, if the cluster state
+/// has this version; the answers have the order of the questions. The guard of a question is dropped when its
 /// answer is there.
 ///
-/// [`Error::Unsettled`], and [`Error::Unreachable`] that was not sent, mean that nothing was begun. After other
-/// errors the outcome may not be known.
+/// [`Error::Unsettled`], and [`Error::Unreachable`] that was not sent, mean that nothing was begun. After
+/// other errors the outcome may not be known.
 pub async fn ask_owners<G: Send + 'static>(
     node: &Arc<Node>,
     version: ClusterVersion,
