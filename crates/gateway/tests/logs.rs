@@ -157,9 +157,10 @@ fn bulks_avoid_a_node_that_is_gone() {
         let written = bulk(&nodes, number % 2, number);
         assert!(written.iter().all(|(_, status)| *status == 201), "{written:?}");
     }
+    // The store of the node is closed: the documents are in those of the others.
+    nodes.nodes.truncate(2);
     let after = stored(&nodes);
-    assert_eq!(after[2], before[2], "{after:?}");
-    assert_eq!(after.iter().sum::<usize>(), before.iter().sum::<usize>() + 12 * IN_BULK);
+    assert_eq!(after.iter().sum::<usize>(), before[..2].iter().sum::<usize>() + 12 * IN_BULK);
 }
 
 #[test]

@@ -85,7 +85,10 @@ mod tests {
             ),
             (DocumentsQuestion::Get { held, id: id.clone() }, "020a05070c69643a613a623a6e3d373a63"),
             (DocumentsQuestion::Exist { held, ids: vec![id] }, "030a0507010c69643a613a623a6e3d373a63"),
-            (DocumentsQuestion::Page { held, document_type, group, after: Some("z".to_owned()) }, "040a05070162026e3701017a"),
+            (
+                DocumentsQuestion::Page { held, document_type, group, after: Some("z".to_owned()) },
+                "040a05070162026e3701017a",
+            ),
         ] {
             assert_eq!(written(&question), kept, "{question:?}");
         }
@@ -94,11 +97,17 @@ mod tests {
         };
         let failed = SentOutcome::Failed(SentFailure::DiskFull, "no".to_owned());
         for (answer, kept) in [
-            (DocumentsAnswer::Written(vec![SentOutcome::Written, SentOutcome::Exists, failed]), "000300010202026e6f"),
+            (
+                DocumentsAnswer::Written(vec![SentOutcome::Written, SentOutcome::Exists, failed]),
+                "000300010202026e6f",
+            ),
             (DocumentsAnswer::Dropped, "01"),
             (DocumentsAnswer::Document(None), "0200"),
             (DocumentsAnswer::Exist(vec![true, false]), "03020100"),
-            (DocumentsAnswer::Page(vec![SentVersion::of(&document, Timestamp(9))], None), "04010c69643a613a623a6e3d373a630501017801010900"),
+            (
+                DocumentsAnswer::Page(vec![SentVersion::of(&document, Timestamp(9))], None),
+                "04010c69643a613a623a6e3d373a630501017801010900",
+            ),
         ] {
             assert_eq!(hex_of(&answer), kept, "{answer:?}");
         }
