@@ -35,8 +35,8 @@ pub enum Compression {
 const BLOCK_BYTES: usize = 16 << 10;
 /// Columns with fewer bytes stay plain: decompression would take longer than reading them.
 const BYTES_MIN: usize = 1 << 10;
-/// Level of Zstandard.
-const LEVEL: i32 = 3;
+/// Level of Zstandard. In blocks of this size level 3 takes 1.5 times as long for 1.6 % fewer bytes of mails.
+const LEVEL: i32 = 1;
 /// Maximum ratio of plain to compressed bytes that LZ4 can reach.
 const LZ4_RATIO_MAX: usize = 255;
 /// Whole columns with fewer bytes stay plain: they take two lines of a file at most.

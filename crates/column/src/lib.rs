@@ -18,6 +18,7 @@ mod compact_tokens;
 mod compression;
 mod error;
 mod fixed;
+mod joined_tokens;
 mod joining;
 mod layout;
 mod memory;
@@ -29,6 +30,7 @@ mod stored;
 mod tokens;
 mod values;
 mod view;
+mod words;
 
 use std::fmt;
 use std::ops::Range;
@@ -199,7 +201,7 @@ impl Column {
     ///
     /// # Errors
     /// The parts have different layouts or cell types.
-    pub fn concat(parts: &[(&Column, Range<usize>)]) -> Result<Self, Error> {
+    pub fn concat<'a>(parts: &[(&'a Column, Range<usize>)]) -> Result<Self, Error> {
         match parts.first() {
             Some((Column::Fixed(first), _)) => {
                 let mut builder = FixedBuilder::new(first.cell(), first.width());
@@ -221,12 +223,12 @@ impl Column {
                 Ok(Column::Bytes(builder.finish()))
             }
             Some((Column::Tokens(_), _)) => {
-                let mut builder = TokensBuilder::new();
-                for (column, range) in parts {
-                    let Column::Tokens(column) = column else { return Err(Error::Mixed) };
-                    builder.extend(column, range.clone());
-                }
-                Ok(Column::Tokens(builder.finish()))
+                let tokens = |(column, range): &(&'a Column, Range<usize>)| match column {
+                    Column::Tokens(column) => Ok((column, range.clone())),
+                    Column::Fixed(_) | Column::Bytes(_) => Err(Error::Mixed),
+                };
+                let parts = parts.iter().map(tokens).collect::<Result<Vec<_>, _>>()?;
+                Ok(Column::Tokens(joined_tokens::join(&parts)))
             }
             None => Err(Error::Mixed),
         }

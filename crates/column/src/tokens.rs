@@ -1,11 +1,9 @@
-use std::hash::BuildHasher;
 use std::ops::Range;
-
-use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fixed::u32_at;
 use crate::sorted::{SortedTexts, head};
 use crate::stems::{StemTable, StemsBuilder, StemsLayout};
+use crate::words::WordInterner;
 use crate::{AlignedBuffer, BufferBuilder, Error, TOKENS};
 
 /// Token number that separates the elements of an array; not used for words.
@@ -278,20 +276,28 @@ impl TokensColumn {
     }
 }
 
+/// Usual bytes of a word.
+const WORD_BYTES: usize = 8;
+
 /// Builder of a [`TokensColumn`] column, document by document.
-#[derive(Default)]
 pub struct TokensBuilder {
-    words: WordInterner,
+    words: Box<WordInterner>,
     starts: Vec<u32>,
     ids: Vec<u32>,
     /// Reusable buffer.
     stem: String,
 }
 
+impl Default for TokensBuilder {
+    fn default() -> Self {
+        TokensBuilder::new()
+    }
+}
+
 impl TokensBuilder {
     /// Creates a builder without documents.
     pub fn new() -> Self {
-        TokensBuilder { starts: vec![0], ..TokensBuilder::default() }
+        TokensBuilder { words: WordInterner::begin(), starts: vec![0], ids: Vec::new(), stem: String::new() }
     }
 
     /// Adds a word to the current document.
@@ -306,7 +312,8 @@ impl TokensBuilder {
     }
 
     /// Adds a word of the stemmer with this number, which is below 255. `stem` is called where the word is
-    /// new to it, and appends the stem; a word with an empty stem is left out.
+    /// new to it, and appends the stem; a word with an empty stem is left out. Stems are remembered from
+    /// column to column: a stemmer has one for each word.
     pub fn stemmed_by(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce(&mut String)) {
         let TokensBuilder { words, ids, stem: stemmed, .. } = self;
         let number = words.number_by(stemmer, word, || {
@@ -328,29 +335,6 @@ impl TokensBuilder {
             .push(u32::try_from(self.ids.len()).expect("chunks are cut before a column has 4 Gi tokens"));
     }
 
-    /// Appends the documents of `column` in `range`.
-    pub fn extend(&mut self, column: &TokensColumn, range: Range<usize>) {
-        let mut stems: Vec<Option<&[u8]>> = vec![None; column.words() + 1];
-        if let Some(of_column) = column.stems() {
-            of_column.each(|stem, number| stems[number as usize] = Some(stem));
-        }
-        let mut renumbered = vec![None; column.words() + 1];
-        for index in range {
-            for id in column.document(index).iter() {
-                match (id, renumbered[id as usize]) {
-                    (ELEMENT_BOUNDARY, _) => self.boundary(),
-                    (_, Some(known)) => self.ids.push(known),
-                    (_, None) => {
-                        let word = column.word(id);
-                        self.stemmed(word, stems[id as usize].unwrap_or(word));
-                        renumbered[id as usize] = self.ids.last().copied();
-                    }
-                }
-            }
-            self.end_document();
-        }
-    }
-
     /// Returns the column, with a sorted dictionary.
     pub fn finish(self) -> TokensColumn {
         let words = &self.words;
@@ -359,10 +343,10 @@ impl TokensBuilder {
         order.sort_unstable_by(|(head, id), (other_head, other)| {
             head.cmp(other_head).then_with(|| words.parts(*id).cmp(&words.parts(*other)))
         });
-        let width = if order.len() < usize::from(u16::MAX) { 2 } else { 4 };
+        let width = token_width(order.len());
         let mut sorted = vec![ELEMENT_BOUNDARY; order.len() + 1];
         let mut stems = StemsBuilder::default();
-        let mut bytes = Vec::with_capacity(words.bytes.len());
+        let mut bytes = Vec::with_capacity(order.len() * WORD_BYTES);
         let mut offsets = Vec::with_capacity(order.len() + 1);
         offsets.push(0u32);
         for ((_, id), number) in order.iter().zip(1..) {
@@ -383,8 +367,15 @@ impl TokensBuilder {
         };
         let encoded =
             EncodedTokens { offsets: &offsets, words: &bytes, starts: &self.starts, ids, width, stems };
-        TokensColumn::decode(encoded.finish()).expect("what was just encoded decodes")
+        let encoded = encoded.finish();
+        self.words.keep();
+        TokensColumn::decode(encoded).expect("what was just encoded decodes")
     }
+}
+
+/// Bytes of a token number in a column with a dictionary of this many words.
+pub(crate) fn token_width(words: usize) -> usize {
+    if words < usize::from(u16::MAX) { 2 } else { 4 }
 }
 
 /// The parts of a column, in the order of its bytes.
@@ -425,107 +416,5 @@ impl EncodedTokens<'_> {
         out.extend(self.ids);
         self.stems.write(words, &mut out);
         out.finish()
-    }
-}
-
-/// Distinct words with their stems, numbered from 1 in order of appearance.
-#[derive(Default)]
-struct WordInterner {
-    known: HashTable<InternedWord>,
-    hasher: DefaultHashBuilder,
-    /// Each word, followed by its stem if that differs.
-    bytes: Vec<u8>,
-    ends: Vec<InternedEnds>,
-}
-
-/// A number of a word, as one stemmer has it.
-struct InternedWord {
-    /// Hash of the word without its stem.
-    hash: u64,
-    number: u32,
-    /// [`ANY_STEMMER`] where the stem was given.
-    stemmer: u8,
-}
-
-/// Stemmer of words whose stem was given.
-const ANY_STEMMER: u8 = u8::MAX;
-
-/// Ends of a word and of its stem, which follows it.
-#[derive(Clone, Copy)]
-struct InternedEnds {
-    word: u32,
-    stem: u32,
-}
-
-impl WordInterner {
-    /// The number of a word with this stem.
-    fn number(&mut self, word: &[u8], stem: &[u8]) -> u32 {
-        let hash = self.hasher.hash_one(word);
-        let stem = if stem.is_empty() { word } else { stem };
-        self.find(hash, word, stem).unwrap_or_else(|| self.insert(hash, ANY_STEMMER, word, stem))
-    }
-
-    /// The number of a word of this stemmer; `stem` is called where it had the word not before. `None` if the
-    /// stem is empty.
-    fn number_by<'s>(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce() -> &'s [u8]) -> Option<u32> {
-        assert!(stemmer != ANY_STEMMER, "stemmers have numbers below 255");
-        let hash = self.hasher.hash_one(word);
-        let is_same = |known: &InternedWord| known.stemmer == stemmer && self.word(known.number) == word;
-        if let Some(known) = self.known.find(hash, is_same) {
-            return Some(known.number);
-        }
-        let stem = stem();
-        if stem.is_empty() {
-            return None;
-        }
-        Some(match self.find(hash, word, stem) {
-            Some(number) => {
-                self.remember(InternedWord { hash, number, stemmer });
-                number
-            }
-            None => self.insert(hash, stemmer, word, stem),
-        })
-    }
-
-    fn find(&self, hash: u64, word: &[u8], stem: &[u8]) -> Option<u32> {
-        let parts = (word, (stem != word).then_some(stem));
-        let known = self.known.find(hash, |known| self.parts(known.number) == parts)?;
-        Some(known.number)
-    }
-
-    fn insert(&mut self, hash: u64, stemmer: u8, word: &[u8], stem: &[u8]) -> u32 {
-        let end =
-            |bytes: &[u8]| u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
-        self.bytes.extend_from_slice(word);
-        let word_end = end(&self.bytes);
-        if stem != word {
-            self.bytes.extend_from_slice(stem);
-        }
-        self.ends.push(InternedEnds { word: word_end, stem: end(&self.bytes) });
-        let number = self.len();
-        self.remember(InternedWord { hash, number, stemmer });
-        number
-    }
-
-    fn remember(&mut self, known: InternedWord) {
-        self.known.insert_unique(known.hash, known, |known| known.hash);
-    }
-
-    fn word(&self, number: u32) -> &[u8] {
-        let index = number as usize - 1;
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].stem);
-        &self.bytes[start as usize..self.ends[index].word as usize]
-    }
-
-    /// The word of a number, and its stem if that differs.
-    fn parts(&self, number: u32) -> (&[u8], Option<&[u8]>) {
-        let InternedEnds { word, stem } = self.ends[number as usize - 1];
-        let stem = &self.bytes[word as usize..stem as usize];
-        (self.word(number), (!stem.is_empty()).then_some(stem))
-    }
-
-    /// Number of words.
-    fn len(&self) -> u32 {
-        self.ends.len() as u32
     }
 }

@@ -139,15 +139,25 @@ proptest! {
         prop_assert_eq!(texts(&remembering), texts(&plain));
     }
 
+    /// A joined column is the one that its documents have alone, however the rows of its parts alternate.
     #[test]
     fn joined_columns_hold_the_documents_of_both(
-        a in prop::collection::vec(text(), 1..10), b in prop::collection::vec(text(), 1..10), from in 0usize..10,
+        a in prop::collection::vec(text(), 1..10),
+        b in prop::collection::vec(text(), 1..10),
+        parts in prop::collection::vec((any::<bool>(), 0..10_usize, 0..4_usize), 1..12),
     ) {
-        let from = from.min(b.len());
         let (left, right) = (tokens(&a), tokens(&b));
-        let joined = Column::concat(&[(&left, 0..a.len()), (&right, from..b.len())]).expect("both are tokens");
-        let expected: Vec<Text> = a.iter().chain(&b[from..]).cloned().collect();
-        prop_assert_eq!(texts(&joined), expected);
+        let (mut expected, mut joined) = (Vec::new(), Vec::new());
+        for (is_left, from, count) in parts {
+            let (of, column) = if is_left { (&a, &left) } else { (&b, &right) };
+            let range = from.min(of.len())..(from + count).min(of.len()).max(from.min(of.len()));
+            expected.extend_from_slice(&of[range.clone()]);
+            joined.push((column, range));
+        }
+        let joined = Column::concat(&joined).expect("all are tokens");
+        prop_assert_eq!(texts(&joined), expected.clone());
+        let alone = tokens(&expected);
+        prop_assert_eq!(&joined.encoded()[..], &alone.encoded()[..]);
     }
 
     #[test]

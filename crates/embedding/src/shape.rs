@@ -166,6 +166,7 @@ mod tests {
             end: 102,
             query: 1,
             document: 2,
+            fills_query: true,
         });
         assert_eq!(shape(&vector, "tensor<float>(x[384])", false, &[]), Ok((None, 384, false)));
         assert_eq!(shape(&vector, "tensor<bfloat16>(x[128])", false, &[]), Ok((None, 128, false)));

@@ -89,12 +89,13 @@ impl BoundedTokenizer {
         Ok(TokenizedText { ids, ..TokenizedText::default() })
     }
 
-    /// A query in ColBERT's form: marked, and padded with mask tokens.
+    /// A query in ColBERT's form: marked, and padded with mask tokens if the model was trained to use them.
     pub fn colbert_query(&self, text: &str, tokens: &ColbertTokens) -> Result<TokenizedText, Error> {
         let mut ids = self.ids(text)?;
         ids.truncate(tokens.query_max.saturating_sub(3));
         let mut ids = marked(tokens, tokens.query, ids);
-        let unattended = tokens.query_max.saturating_sub(ids.len());
+        let missing = tokens.query_max.saturating_sub(ids.len());
+        let unattended = if tokens.fills_query { missing } else { 0 };
         ids.resize(ids.len() + unattended, tokens.mask);
         Ok(TokenizedText { ids, unattended, ..TokenizedText::default() })
     }

@@ -188,6 +188,9 @@ fn other_embedders_make_other_tensors() {
     assert_eq!(document.subspaces(), 8);
     let query = of("colbert-embedder", &colbert, "tensor<float>(token{},x[16])", SequencePurpose::Query);
     assert_eq!(query.subspaces(), 12);
+    let unfilled = format!("{colbert}<attend-to-expansion-tokens>false</attend-to-expansion-tokens>");
+    let query = of("colbert-embedder", &unfilled, "tensor<float>(token{},x[16])", SequencePurpose::Query);
+    assert!(query.subspaces() < 12);
 
     let splade =
         format!("{output}<transformer-token-type-ids/><term-score-threshold>0.2</term-score-threshold>");

@@ -16,6 +16,11 @@ use crate::InputMutator;
 use crate::schemas::mistakes;
 use crate::world::{application, services};
 
+/// Files that services.xml names.
+const SIGNIFICANCE: &str = r#"{"version": "1.0", "id": "x", "description": "y", "languages": {"en":
+    {"description": "", "document-count": 1, "document-frequencies": {"a": 1}}}}"#;
+const CERTIFICATE: &str = include_str!("../grammars/client.pem");
+
 /// Depth from which only the first alternative of a rule is taken, so that sentences end.
 const DEPTH_MAX: usize = 14;
 
@@ -42,8 +47,9 @@ impl SentenceRefusal {
 }
 
 /// All languages.
-pub const LANGUAGES: [SentenceLanguage; 5] = [
+pub const LANGUAGES: [SentenceLanguage; 6] = [
     SentenceLanguage { name: "schema", grammar: include_str!("../grammars/schema.txt"), check: schema },
+    SentenceLanguage { name: "services", grammar: include_str!("../grammars/services.txt"), check: package },
     SentenceLanguage { name: "yql", grammar: include_str!("../grammars/yql.txt"), check: yql },
     SentenceLanguage { name: "typed", grammar: include_str!("../grammars/typed.txt"), check: typed },
     SentenceLanguage { name: "grouping", grammar: include_str!("../grammars/grouping.txt"), check: grouping },
@@ -127,6 +133,20 @@ fn schema(text: &str) -> Result<(), SentenceRefusal> {
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
     let application = application(&files).map_err(SentenceRefusal::of)?;
     mistakes(&application).first().map_or(Ok(()), |mistake| Err(SentenceRefusal::of(mistake)))
+}
+
+/// Deploys services.xml, and the files after it, each of which begins with a line `--- PATH`.
+fn package(text: &str) -> Result<(), SentenceRefusal> {
+    let (services, others) = text.split_once("--- ").unwrap_or((text, ""));
+    let mut files = vec![
+        ("services.xml", services),
+        ("schemas/thing.sd", include_str!("../grammars/world.sd")),
+        ("models/significance.json", SIGNIFICANCE),
+        ("more/search/a.xml", "<search><chain id='included' inherits='vespa'/></search>"),
+        ("security/client.pem", CERTIFICATE),
+    ];
+    files.extend(others.split("--- ").filter_map(|file| file.split_once('\n')));
+    application(&files).map(drop).map_err(SentenceRefusal::of)
 }
 
 /// The schema that queries and selections are about.

@@ -57,6 +57,11 @@ fn schemas() {
 }
 
 #[test]
+fn services() {
+    check("services", 1000);
+}
+
+#[test]
 fn yql() {
     check("yql", 3000);
 }

@@ -189,7 +189,7 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
         (GroupTarget::One(name), "DELETE") => delete(&call, group_of(name, &call.parameters)?).await,
         (GroupTarget::Export(name), "POST") => {
             let group = group_of(name, &call.parameters)?;
-            match call.parameters.get("snapshot").is_some() {
+            match snapshot::is_wanted(&call) {
                 true => snapshot::export(&call, group).await,
                 false => export::answer(call, &group).await,
             }
@@ -197,7 +197,7 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
         (GroupTarget::Restore(name), "POST") => {
             let group = group_of(name, &call.parameters)?;
             let own = Arc::new(call.caller.within(group.clone())?);
-            if call.parameters.get("snapshot").is_some() {
+            if snapshot::is_wanted(&call) {
                 *request.body_mut() = snapshot::operations(&call, group).await?;
                 let headers = request.headers_mut();
                 headers.remove(CONTENT_ENCODING);

@@ -276,6 +276,12 @@ fn values_are_converted() {
     check("string", "1L | base64encode | index", r#""AQAAAAAAAAA=""#);
     check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
     check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
+    check("string", "255L | hexencode | index", r#""ff""#);
+    check("long", r#""ff" | hexdecode | attribute"#, "255");
+    check("double", r#""2.5" | to_double | attribute"#, "2.5");
+    check("string", r#""http://a.b/" | to_uri | to_string | index"#, r#""http://a.b/""#);
+    check("double", r#""2.5" | to_float | to_double | attribute"#, "2.5");
+    check("long", r#""-3" | to_long | attribute"#, "-3");
     check("long", r#""ff" | hex_decode | attribute"#, "255");
     // The reference vector of SipHash-2-4 with the keys 00 to 0f: the bytes 00 to 0e.
     let bytes: String = (0..15).map(|byte| format!("\\x{byte:02x}")).collect();

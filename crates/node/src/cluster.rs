@@ -58,8 +58,8 @@ pub use self::route::{
     AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
 };
 pub use self::snapshots::{
-    ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion, SnapshotVersionPage,
-    own_snapshots, snapshots_at, snapshots_of_all,
+    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
+    SnapshotVersionPage, own_snapshots, snapshots_at, snapshots_of_all,
 };
 pub use crate::metrics::MetricGauge;
 

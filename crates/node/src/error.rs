@@ -443,9 +443,11 @@ fn store_kind(error: &millrace_store::Error) -> ErrorKind {
     match error {
         Store::Overloaded => ErrorKind::Overloaded,
         Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
-        Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation | Store::SnapshotName { .. } => {
-            ErrorKind::BadRequest
-        }
+        Store::IdTooLong { .. }
+        | Store::Refused(_)
+        | Store::Continuation
+        | Store::SnapshotName { .. }
+        | Store::PointInTime { .. } => ErrorKind::BadRequest,
         Store::SnapshotExists { .. } => ErrorKind::Conflict,
         Store::Closed | Store::Poisoned { .. } => ErrorKind::Unavailable,
         Store::Corrupt { .. }

@@ -12,7 +12,7 @@ pub use text::parsed;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use millrace_query::{ItemAnnotations, Query, QueryItem, TermMatch};
+use millrace_query::{ItemAnnotations, Query, QueryItem, TermMatch, TermText};
 use millrace_schema::Schema;
 
 use crate::inputs::QueryInputs;
@@ -38,6 +38,8 @@ pub(crate) struct TreeBuilder<'a> {
     pub joined_ranges: Vec<String>,
     /// Error for the first unknown field in typed text.
     unknown: RefCell<Option<Error>>,
+    /// Fields and words that are ranked as they are written, beside the terms so far.
+    literals: Vec<(String, String)>,
 }
 
 /// Context of an item.
@@ -69,19 +71,24 @@ impl<'a> TreeBuilder<'a> {
             terms: Vec::new(),
             joined_ranges: Vec::new(),
             unknown,
+            literals: Vec::new(),
         }
     }
 
     /// Languages of query and documents.
     fn languages(&self) -> PlanLanguages<'a> {
-        PlanLanguages { query: self.query.language.as_deref(), of_documents: self.schema.sets_languages() }
+        PlanLanguages {
+            query: self.query.language.as_deref(),
+            of_documents: self.schema.sets_languages(),
+            unstemmed: self.query.unstemmed,
+        }
     }
 
     /// Builds the root of the query's items.
     pub fn root(&mut self) -> Result<PlanNode, Error> {
         let place = ItemPosition { element: None, typed: false };
-        match &self.query.recall {
-            None => self.needed(&self.query.root, place),
+        let root = match &self.query.recall {
+            None => self.needed(&self.query.root, place)?,
             Some(recall) => {
                 let annotations =
                     ItemAnnotations { ranked: false, filter: true, ..ItemAnnotations::default() };
@@ -92,9 +99,29 @@ impl<'a> TreeBuilder<'a> {
                     let root = self.query.root.clone();
                     millrace_query::simple::filtered(root, recall, &annotations, &ends, special)
                 });
-                self.needed(&item, place)
+                self.needed(&item, place)?
             }
+        };
+        self.with_literals(root, place)
+    }
+
+    /// The root, with the words of the query in the fields of `rank: literal`. They only count in ranking.
+    fn with_literals(&mut self, root: PlanNode, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
+        let mut words = Vec::new();
+        for (field, word) in std::mem::take(&mut self.literals) {
+            let item = QueryItem::Term {
+                field,
+                text: TermText::from(word.as_str()),
+                matching: TermMatch::Word,
+                annotations: ItemAnnotations::default(),
+            };
+            words.extend(self.node(&item, place)?);
         }
+        Ok(match root {
+            root if words.is_empty() => root,
+            PlanNode::Rank(first, others) => PlanNode::Rank(first, others.into_iter().chain(words).collect()),
+            root => PlanNode::Rank(Box::new(root), words),
+        })
     }
 
     /// The node of a required item.
@@ -116,7 +143,10 @@ impl<'a> TreeBuilder<'a> {
             }
             QueryItem::Not { positive, negatives } => {
                 let positive = self.node(positive, place)?.unwrap_or(PlanNode::True);
-                match self.nodes(negatives, place)? {
+                let literals = self.literals.len();
+                let negatives = self.nodes(negatives, place)?;
+                self.literals.truncate(literals);
+                match negatives {
                     None => positive,
                     Some(negatives) => PlanNode::AndNot(Box::new(positive), negatives),
                 }

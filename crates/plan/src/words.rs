@@ -22,6 +22,8 @@ pub(crate) struct WordPredicates<'t, 's> {
     language: TextLanguage,
     /// True if documents may be in another language than the query.
     mixed: bool,
+    /// False for words as they were written.
+    stems: bool,
 }
 
 /// Languages of query and documents.
@@ -31,6 +33,8 @@ pub(crate) struct PlanLanguages<'a> {
     pub query: Option<&'a str>,
     /// True if documents may be in several languages.
     pub of_documents: bool,
+    /// True if the words of the query have no stems.
+    pub unstemmed: bool,
 }
 
 impl<'t, 's> WordPredicates<'t, 's> {
@@ -43,7 +47,8 @@ impl<'t, 's> WordPredicates<'t, 's> {
         let tag = annotations.language.as_deref().or(languages.query);
         let language = tag.map_or(TextLanguage::Unknown, TextLanguage::from_tag);
         let mixed = languages.of_documents || language != TextLanguage::Unknown;
-        WordPredicates { target, annotations, matching, language, mixed }
+        let stems = annotations.stem && !languages.unstemmed;
+        WordPredicates { target, annotations, matching, language, mixed, stems }
     }
 
     /// Predicate of a term; `None` if nothing can match it.
@@ -202,7 +207,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
         }
         let analyzer = self.analyzer(stemmed);
         let mut patterns = Vec::new();
-        let is_stemmed = stemmed && self.annotations.stem && self.annotations.normalize_case;
+        let is_stemmed = stemmed && self.stems && self.annotations.normalize_case;
         if !is_stemmed || !analyzer.is_stemming() && !self.mixed {
             analyzer.tokens(text, |token| patterns.push(exact(token.written)));
             return patterns;
@@ -270,7 +275,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
 
     /// The analyzer with the settings of the term's annotations.
     fn annotated(&self, mut analyzer: FieldAnalyzer) -> FieldAnalyzer {
-        if !self.annotations.stem {
+        if !self.stems {
             analyzer = analyzer.without_stemming();
         }
         if !self.annotations.accent_drop {

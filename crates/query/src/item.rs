@@ -233,6 +233,34 @@ pub enum WordComposite {
     OrderedNear,
 }
 
+impl WordComposite {
+    /// Combines terms of a field, with the default number of hits and the default distance.
+    pub fn combine(self, field: &str, terms: Vec<QueryItem>) -> QueryItem {
+        let annotations = ItemAnnotations::default();
+        match self {
+            WordComposite::And => QueryItem::And(terms),
+            WordComposite::Or => QueryItem::Or(terms),
+            WordComposite::WeakAnd => QueryItem::WeakAnd { children: terms, target_hits: 100, annotations },
+            WordComposite::Phrase => {
+                let words = terms.into_iter().filter_map(|term| match term {
+                    QueryItem::Term { text, matching, .. } => Some(PhraseWord { text, matching }),
+                    _ => None,
+                });
+                QueryItem::Phrase { field: field.to_owned(), words: words.collect(), annotations }
+            }
+            WordComposite::Near | WordComposite::OrderedNear => QueryItem::Near {
+                field: field.to_owned(),
+                words: terms,
+                excluded: Vec::new(),
+                distance: 2,
+                exclusion_distance: 1,
+                ordered: self == WordComposite::OrderedNear,
+                annotations,
+            },
+        }
+    }
+}
+
 /// Special characters of typed text: `model.type.syntax`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TextSyntax {

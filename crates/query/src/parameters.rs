@@ -185,6 +185,8 @@ impl Query {
             tracing: reader.tracing()?,
             language: reader.text("model.locale").or_else(|| reader.text("model.language")),
             linguistics_profile: reader.text("model.type.profile"),
+            unstemmed: reader.truth("nostemming", false)?,
+            gram_match: reader.gram_match()?,
             federated,
             parameters: BTreeMap::new(),
         };
@@ -223,6 +225,26 @@ impl<'a> ParameterReader<'a> {
             false => format!("; there are {}", near.join(", ")),
         };
         Err(parameter(name, format!("the query API has no such parameter{hint}")))
+    }
+
+    /// Combination of the grams of a word.
+    fn gram_match(&self) -> Result<WordComposite, Error> {
+        let table = [
+            ("all", WordComposite::And),
+            ("any", WordComposite::Or),
+            ("weakAnd", WordComposite::WeakAnd),
+            ("phrase", WordComposite::Phrase),
+            ("near", WordComposite::Near),
+            ("onear", WordComposite::OrderedNear),
+        ];
+        let Some(text) = self.text("gram.match") else { return Ok(WordComposite::And) };
+        match table.iter().find(|(name, _)| *name == text) {
+            Some((_, composite)) => Ok(*composite),
+            None => {
+                let reason = format!("expected all, any, weakAnd, phrase, near or onear, found {text:?}");
+                Err(parameter("gram.match", reason))
+            }
+        }
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use millrace_tensor::json::TensorFormat;
 
-use crate::QueryItem;
+use crate::{QueryItem, WordComposite};
 
 /// A parsed query request; names are not yet validated against a schema.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +42,10 @@ pub struct Query {
     pub language: Option<String>,
     /// `model.type.profile`: the linguistics profile, if it is not the field's own.
     pub linguistics_profile: Option<String>,
+    /// `nostemming`: words are searched as they are written.
+    pub unstemmed: bool,
+    /// `gram.match`: combination of the grams of a word, in fields that are matched by n-grams.
+    pub gram_match: WordComposite,
     /// Names of all sources of the request, if the query was derived for some of them.
     pub federated: Option<Vec<String>>,
     /// All parameters as received, for code with its own parameters.

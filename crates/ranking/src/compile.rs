@@ -19,7 +19,7 @@ use serde::de::DeserializeSeed;
 
 use crate::Error;
 use crate::features::{
-    FeatureSetup, RankFeature, default_features, expand_foreach, modelled, normalized, set_up,
+    FeatureSetup, RankFeature, default_features, expand_derived, expand_foreach, modelled, normalized, set_up,
 };
 use crate::global::{HitNormalizer, NormalizationKind, RECIPROCAL_RANK_K};
 use crate::onnx::{self, ModelSource, ModelStep, RankModelEvaluation};
@@ -485,6 +485,9 @@ impl ProfileCompiler<'_> {
             "normalize_linear" | "reciprocal_rank" => return self.normalizer(name),
             "reciprocal_rank_fusion" => return fusion(name).map(expression::FeatureKind::Expression),
             _ => {}
+        }
+        if let Some(expression) = expand_derived(&self.setup, name) {
+            return expression.map(expression::FeatureKind::Expression);
         }
         if let Some(sequence) = tokens::sequence(name) {
             return sequence.map(expression::FeatureKind::TokenSequence);

@@ -7,6 +7,7 @@ mod bm25_tensors;
 mod boost;
 mod closest;
 mod comparison;
+mod derived;
 mod distance;
 mod distance_to_path;
 mod dump;
@@ -50,6 +51,7 @@ use millrace_tensor::{Tensor, TensorCells, TensorType};
 use crate::Error;
 use crate::properties::RankProperties;
 
+pub(crate) use derived::expand as expand_derived;
 pub(crate) use dump::default_features;
 pub(crate) use foreach::expand as expand_foreach;
 pub(crate) use phases::{HitsTogether, PerHit, modelled, normalized};

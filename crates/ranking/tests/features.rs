@@ -66,6 +66,24 @@ fn values_of_documents() {
 }
 
 #[test]
+fn building_blocks_are_expressions_of_other_features() {
+    check("double(value(3))", [6.0; 3]);
+    check("double(\" value( 2 ) \") + double(value(1), query(boost)).1", [10.0; 3]);
+    check("mysum(value(4), double(value(2)), query(boost))", [11.0; 3]);
+    check("mysum(value(4)).out + unbox(query(boost)) + unbox(value(1)).value", [8.0; 3]);
+    check("if (isNan(staticrank(price)), -1, staticrank(price))", [2.5, 10.0, -1.0]);
+    check("chain(basic,3,7)", [7.0; 3]);
+    refused("double(value(3)).1", "its outputs are the numbers from 0 to 0");
+    refused("double()", "write double(feature");
+    refused("mysum(value(1)).sum", "has the output out");
+    refused("chain(cycle,1,1)", "write double(feature");
+    refused("chain(basic,0,1)", "1 to 1000 links");
+    check("test_cfgvalue(b)", [15.0; 3]);
+    check("test_cfgvalue(b).1", [25.0; 3]);
+    refused("test_cfgvalue(a)", "needs the rank property test_cfgvalue(a).value");
+}
+
+#[test]
 fn values_of_the_request() {
     check("query(boost)", [3.0; 3]);
     check("query(unknown)", [0.0; 3]);

@@ -146,8 +146,10 @@ pub enum TokenPooling {
 /// Special tokens of a ColBERT model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColbertTokens {
-    /// Number of vectors of a query; shorter ones are padded with mask tokens.
+    /// Maximum number of vectors of a query.
     pub query_max: usize,
+    /// True to pad shorter queries with mask tokens.
+    pub fills_query: bool,
     /// Maximum number of vectors of a document.
     pub document_max: usize,
     /// Padding token of a query.

@@ -31,6 +31,8 @@ pub struct SchemaField {
     pub matching: FieldMatching,
     /// `rank: filter`.
     pub rank_filter: bool,
+    /// `rank: literal`: words that are searched in the field are ranked in the field [`literal_name`], too.
+    pub has_literal: bool,
     /// `rank-type`.
     pub rank_type: Option<String>,
     /// `weight`; 100 by default.
@@ -102,6 +104,11 @@ impl SchemaField {
             .chain(texts.map(|text| ColumnKey::tokens(&text.name)))
             .collect()
     }
+}
+
+/// Name of the field with the words of a field with `rank: literal` as they are written.
+pub fn literal_name(field: &str) -> String {
+    format!("{field}_literal")
 }
 
 /// True if values are numbers, or collections of numbers.

@@ -61,7 +61,7 @@ pub use error::{Error, SourcePosition};
 pub use federation::{FederatedSource, FederationConfig, FederationOptions, SourceChain, SourceTarget};
 pub use field::{
     AttributeSettings, DictionarySettings, DistanceMetric, IndexSettings, LinguisticsProfile, SchemaField,
-    SummaryMode,
+    SummaryMode, literal_name,
 };
 pub use index_service::{IndexConfig, IndexKeyConfig, IndexServiceConfig};
 pub use language::{

@@ -5,6 +5,7 @@
 mod alias;
 mod field;
 mod hybrid;
+mod literal;
 mod profile;
 mod sources;
 mod summary;
@@ -208,6 +209,7 @@ impl<'a> SchemaResolver<'a> {
         add_own(&mut structs, &own_structs, "struct", |decl| &decl.name, &mut faults);
         let mut outside_fields = base.map(|base| base.outside_fields.clone()).unwrap_or_default();
         add_own(&mut outside_fields, &decl.fields, "field", |field| &field.name, &mut faults);
+        literal::add_fields(&document_fields, &mut outside_fields, faults.findings);
 
         let stemming = decl.stemming.or(base.map(|base| base.schema.stemming)).unwrap_or(FieldStemming::Best);
         let fields = resolve_fields(decl, &document_fields, &outside_fields, &structs, stemming, &mut faults);

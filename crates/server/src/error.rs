@@ -33,6 +33,16 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
+    /// A node of a cluster is to be restored to a time, from no snapshot in particular.
+    #[error(
+        "{}: it is of a node of a cluster, and all its nodes have to be restored from one snapshot; name the latest one \
+         before that time that no node lacks, as `millrace snapshot list` shows",
+        path.display()
+    )]
+    UnnamedSnapshot {
+        /// Data directory of the node.
+        path: PathBuf,
+    },
     /// The settings file has an invalid entry.
     #[error("{}: {reason}", path.display())]
     Settings {

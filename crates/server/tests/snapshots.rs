@@ -227,16 +227,7 @@ fn a_time_between_snapshots_is_restored() {
     put(&server, "ann/1", "first");
     ran(server.millrace(&["snapshot", "create", "base"]));
     put(&server, "ann/1", "second");
-    let time = || -> String {
-        let now = millrace_env::unix_time();
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        let mut date = std::process::Command::new("date");
-        let shown = date.args(["-u", "-d", &format!("@{}.{:06}", now.as_secs(), now.subsec_micros())]);
-        let shown = shown.arg("+%Y-%m-%dT%H:%M:%S.%6NZ").output().expect("date runs");
-        text(&shown.stdout).trim().to_owned()
-    };
-    std::thread::sleep(std::time::Duration::from_millis(5));
-    let between = time();
+    let between = support::time_passed();
     put(&server, "ann/1", "third");
     assert_eq!(server.call(Method::DELETE, "/document/v1/n/note/group/ann/2", "").0, 200);
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -254,4 +245,67 @@ fn a_time_between_snapshots_is_restored() {
     );
     let restored = TestServer::start_in(directory, data, &[]);
     assert_eq!((title(&restored, "ann/1"), title(&server, "ann/1")), (json!("second"), json!("third")));
+}
+
+/// The group of a running server becomes what it was at times between snapshots, before and after removals
+/// and the removal of the whole group.
+#[test]
+fn a_group_is_restored_to_a_time_while_the_server_serves() {
+    let mut server = TestServer::start_with(&[("MILLRACE_KEEP_LOGS_S", "3600")]).deploy_notes();
+    put(&server, "ann/1", "first");
+    put(&server, "ann/3", "first");
+    let early = support::time_passed();
+    ran(server.millrace(&["snapshot", "create", "base"]));
+    put(&server, "ann/1", "second");
+    put(&server, "ann/2", "second");
+    put(&server, "bob/1", "second");
+    assert_eq!(server.call(Method::DELETE, "/document/v1/n/note/group/ann/3", "").0, 200);
+    let between = support::time_passed();
+    put(&server, "ann/1", "third");
+    assert_eq!(server.call(Method::DELETE, "/document/v1/n/note/group/ann/2", "").0, 200);
+    put(&server, "ann/3", "third");
+    put(&server, "bob/1", "third");
+    server.restart();
+    let full = support::time_passed();
+    assert_eq!(server.call(Method::DELETE, "/group/v1/ann", "").0, 200);
+    let empty = support::time_passed();
+    put(&server, "ann/4", "fourth");
+    let at = |time: &str, more: &[&str]| {
+        let arguments = ["snapshot", "restore", "--group", "ann", "--at", time];
+        server.millrace(&[&arguments, more].concat())
+    };
+    let shown = || ["ann/1", "ann/2", "ann/3", "ann/4", "bob/1"].map(|path| title(&server, path));
+    let titles = |expected: [Option<&str>; 5]| expected.map(|title| json!(title));
+    // Exported as of a time, without a change.
+    let lines = server.call(Method::POST, &format!("/group/v1/ann/export?at={full}"), "");
+    assert_eq!(lines.0, 200, "{}", lines.1);
+    assert_eq!(shown(), titles([None, None, None, Some("fourth"), Some("third")]));
+    let restored = ran(at(&between, &[]));
+    assert!(restored.contains(&format!("restored group ann as of {}", &between[..19])), "{restored}");
+    assert_eq!(shown(), titles([Some("second"), Some("second"), None, None, Some("third")]));
+    ran(at(&full, &["base"]));
+    assert_eq!(shown(), titles([Some("third"), None, Some("third"), None, Some("third")]));
+    // What does not exist comes back, and nothing else changes.
+    ran(at(&between, &["--missing"]));
+    assert_eq!(shown(), titles([Some("third"), Some("second"), Some("third"), None, Some("third")]));
+    ran(at(&empty, &[]));
+    assert_eq!(shown(), titles([None, None, None, None, Some("third")]));
+    let error = refused(at(&early, &[]));
+    assert!(error.contains("no snapshot is of a time before"), "{error}");
+    let error = refused(at("2100-01-01T00:00:00Z", &[]));
+    assert!(error.contains("has not passed yet"), "{error}");
+    let (status, answer) = server.call(Method::POST, "/group/v1/ann/restore?at=yesterday", "");
+    assert!(status == 400 && answer.to_string().contains("is not a time such as"), "{answer}");
+    let (status, answer) =
+        server.call(Method::POST, &format!("/group/v1/ann/restore?at={full}&snapshot=no"), "");
+    assert_eq!(status, 404, "{answer}");
+    // Without kept logs, a snapshot alone remains.
+    let mut server = server;
+    server.set_environment(&[("MILLRACE_KEEP_LOGS_S", "0")]);
+    server.restart();
+    let (status, answer) = server.call(Method::POST, &format!("/group/v1/ann/restore?at={full}"), "");
+    assert!(
+        status == 400 && answer.to_string().contains("the logs of writes after the snapshot"),
+        "{answer}"
+    );
 }

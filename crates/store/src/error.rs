@@ -67,6 +67,14 @@ pub enum Error {
         /// The error and its remedy.
         reason: String,
     },
+    /// A time cannot be restored from the snapshots and the kept logs of a data directory.
+    #[error("{path}: {reason}", path = path.display())]
+    PointInTime {
+        /// The data directory.
+        path: PathBuf,
+        /// The error and its remedy.
+        reason: String,
+    },
     /// The text is not a name of a snapshot.
     #[error(
         "'{name}' does not name a snapshot: take 1 to 64 letters, digits, '-' and '_', the first a letter or a digit"

@@ -64,8 +64,9 @@ pub use read::visit::{StoreVisit, ViewScope, VisitFilter, VisitPage, VisitedVers
 pub use replica::transfer::{ArrivedSegment, ExportParcel, ParcelBucket, SegmentImport};
 pub use replica::{StoredReplica, VersionKey, VersionPage};
 pub use snapshot::{
-    SnapshotAttachment, SnapshotDescription, SnapshotName, SnapshotReader, SnapshotSpace, StoredSnapshot,
-    restore_point, restore_snapshot,
+    DropOfGroup, DropPage, PointBase, PointPage, PointReach, PointReader, SnapshotAttachment,
+    SnapshotDescription, SnapshotName, SnapshotReader, SnapshotSpace, StoredSnapshot, restore_point,
+    restore_snapshot,
 };
 pub use status::StoreStatus;
 pub use store::Store;

@@ -104,6 +104,8 @@ pub(crate) struct StoreCounters {
     pub deferred_us_max: AtomicU64,
     /// Times to append a batch to the log and to sync it.
     pub sync_times: LatencyHistogram,
+    /// Rests of all threads that seal, of each as its share of their number.
+    pub seal_rested_ns: AtomicU64,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
     /// Time of the last write or read request, in microseconds since the store was opened.

@@ -10,6 +10,7 @@
 mod creating;
 pub(crate) mod logs;
 mod naming;
+mod points;
 mod reading;
 mod replaying;
 mod restoring;
@@ -31,6 +32,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::creating::SnapshotAttachment;
 pub use self::naming::SnapshotName;
+pub use self::points::{DropOfGroup, DropPage, PointBase, PointPage, PointReach, PointReader};
 pub use self::reading::SnapshotReader;
 pub use self::restoring::{restore_point, restore_snapshot};
 use crate::upkeep::erasing::has_group_of;

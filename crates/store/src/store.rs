@@ -21,7 +21,7 @@ use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::maintenance::StoreMaintenance;
-use crate::upkeep::pace::{of_merging, of_sealing};
+use crate::upkeep::pace::{of_merging, of_rolling, of_sealing};
 use crate::upkeep::rolling::TailRoller;
 use crate::upkeep::sealing::TailSealer;
 use crate::write::batch::RefusedBatch;
@@ -507,10 +507,10 @@ impl StoreThreads {
         threads.committer = Some(spawn("store-commit", Box::new(commit))?);
         let (of, roller) = (Arc::clone(shared), Arc::clone(roller));
         let make = "make a generation of the tail";
-        let roll = move || background(&of, of_sealing(&of), make, || roller.tend().map(|()| false));
+        let roll = move || background(&of, of_rolling(&of), make, || roller.tend().map(|()| false));
         threads.background.push(spawn("store-roll", Box::new(roll))?);
         let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
-        let seal = move || background(&of, of_sealing(&of), "seal", || sealer.tend().map(|()| false));
+        let seal = move || background(&of, of_sealing(&of, 1), "seal", || sealer.tend().map(|()| false));
         threads.background.push(spawn("store-seal", Box::new(seal))?);
         if shared.options.maintenance {
             let of = Arc::clone(shared);

@@ -19,7 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::fjall::{FjallTails, copy_directory};
-pub(crate) use log_file::{LOG_NAME, LogCut, TailLogFile};
+pub(crate) use journal::LogEntry;
+pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
     KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, is_removal, row_key,
 };
@@ -79,9 +80,14 @@ pub(crate) enum AppendError {
 
 /// The marks that a generation keeps.
 pub(crate) fn marks_of(tail: &dyn TailRows) -> Result<Vec<DropMark>, Error> {
+    tail.marks()?.iter().map(|bytes| mark_of(bytes)).collect()
+}
+
+/// The mark that a generation keeps as these bytes.
+pub(crate) fn mark_of(bytes: &[u8]) -> Result<DropMark, Error> {
     let damaged =
         || Error::Tail { action: "read the marks of the tail", reason: "one is not a mark".to_owned() };
-    tail.marks()?.iter().map(|bytes| DropMark::decode(bytes).ok_or_else(damaged)).collect()
+    DropMark::decode(bytes).ok_or_else(damaged)
 }
 
 /// Makes, opens and drops generations.
@@ -90,9 +96,10 @@ pub(crate) trait TailFactory: Send + Sync {
     fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
     /// Preallocates the log of a generation that is not yet in use, as far as `bytes` bytes of rows will
-    /// reach. If space is allotted already, a sync waits for its own bytes alone, not for other metadata that
-    /// the file system writes. Only an optimisation: write errors are ignored.
-    fn lay_out(&self, directory: &Path, bytes: u64);
+    /// reach, until `is_wanted` says that the generation is wanted as it is. If space is allotted already, a
+    /// sync waits for its own bytes alone, not for other metadata that the file system writes. Only an
+    /// optimisation: write errors are ignored.
+    fn lay_out(&self, directory: &Path, bytes: u64, is_wanted: &dyn Fn() -> bool);
 
     /// A generation that was written before. What a crash left of writes that were not synced is cut
     /// off its log.

@@ -19,7 +19,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 27] = [
     ("html2text", &["mail"]),
     ("hyper", &["remote", "gateway", "client", "coordination", "bench", "server"]),
     ("icu_segmenter", &["linguistics"]),
-    ("jiff", &["cluster", "grouping", "indexing", "schema", "elastic", "server"]),
+    ("jiff", &["cluster", "grouping", "indexing", "schema", "elastic", "gateway", "server"]),
     ("jsonwebtoken", &["access"]),
     ("libc", &["env", "model"]),
     ("mail-parser", &["mail"]),

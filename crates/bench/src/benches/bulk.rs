@@ -128,7 +128,10 @@ fn tail(settings: &Settings) -> Result<BenchReport, Error> {
     let local = LocalNode::start(directory.path())?;
     let clients = HttpClients::new(local.url())?;
     let (requests, bytes) = batches(PutBody::Line, BatchGroups::Many)?;
-    let (full, next) = clients.at_once(IN_FLIGHT, settings.time_per_case * 2, 0, &requests)?;
+    // At first the tail takes batches faster than they are sealed.
+    let time = settings.time_per_case * TAIL_TURNS / 2;
+    let (_, next) = clients.at_once(IN_FLIGHT, time, 0, &requests)?;
+    let (full, next) = clients.at_once(IN_FLIGHT, time, next, &requests)?;
     let store = local.node().store();
     store.seal().map_err(Error::failed)?;
     let rate = full.rate() / 2.0;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_node::Error;
 use millrace_node::cluster::{
-    ListedSnapshot, RemoteNode, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
-    SnapshotVersionPage, own_snapshots,
+    GroupMoment, ListedSnapshot, RemoteNode, SnapshotAnswer, SnapshotFigures, SnapshotQuestion,
+    SnapshotVersion, SnapshotVersionPage, own_snapshots,
 };
-use millrace_store::{SnapshotName, SnapshotSpace};
+use millrace_store::{DropOfGroup, SnapshotName, SnapshotSpace};
 use serde::{Deserialize, Serialize};
 
 use super::group_sizes::group_of_key;
@@ -29,6 +30,9 @@ pub(super) enum SnapshotQuestionMessage {
     Delete { name: String },
     Holding { group: String },
     Versions { name: String, group: String, after: Option<String> },
+    Reaching { until: u64 },
+    Drops { moment: MomentMessage, after: Option<String> },
+    Moment { moment: MomentMessage, after: Option<String> },
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +43,24 @@ pub(super) enum SnapshotAnswerMessage {
     Deleted(bool),
     Holding(Vec<String>),
     Versions { versions: Vec<VersionMessage>, next: Option<String> },
+    Reaching { snapshots: Vec<SnapshotMessage>, logs_since: Option<u64> },
+    Drops { drops: Vec<DropMessage>, next: Option<String> },
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct MomentMessage {
+    snapshot: String,
+    time: u64,
+    group: String,
+    until: u64,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct DropMessage {
+    document_type: Option<String>,
+    /// Used bits and bits of the bucket.
+    part: Option<(u8, u64)>,
+    timestamp: u64,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +94,13 @@ impl SnapshotQuestionMessage {
             SnapshotQuestion::Versions { name, group, after } => {
                 SnapshotQuestionMessage::Versions { name: name.to_string(), group: group.key(), after }
             }
+            SnapshotQuestion::Reaching(until) => SnapshotQuestionMessage::Reaching { until: until.0 },
+            SnapshotQuestion::Drops(moment, after) => {
+                SnapshotQuestionMessage::Drops { moment: MomentMessage::of(&moment), after }
+            }
+            SnapshotQuestion::Moment(moment, after) => {
+                SnapshotQuestionMessage::Moment { moment: MomentMessage::of(&moment), after }
+            }
         }
     }
 
@@ -87,7 +116,44 @@ impl SnapshotQuestionMessage {
                 let (name, group) = (SnapshotName::parse(&name)?, group_of_key(&group)?);
                 SnapshotQuestion::Versions { name, group, after }
             }
+            SnapshotQuestionMessage::Reaching { until } => SnapshotQuestion::Reaching(Timestamp(until)),
+            SnapshotQuestionMessage::Drops { moment, after } => {
+                SnapshotQuestion::Drops(moment.moment()?, after)
+            }
+            SnapshotQuestionMessage::Moment { moment, after } => {
+                SnapshotQuestion::Moment(moment.moment()?, after)
+            }
         })
+    }
+}
+
+impl MomentMessage {
+    fn of(moment: &GroupMoment) -> Self {
+        let GroupMoment { snapshot, time, group, until } = moment;
+        MomentMessage { snapshot: snapshot.to_string(), time: time.0, group: group.key(), until: until.0 }
+    }
+
+    fn moment(self) -> Result<GroupMoment, Error> {
+        let MomentMessage { snapshot, time, group, until } = self;
+        Ok(GroupMoment {
+            snapshot: SnapshotName::parse(&snapshot)?,
+            time: Timestamp(time),
+            group: group_of_key(&group)?,
+            until: Timestamp(until),
+        })
+    }
+}
+
+impl DropMessage {
+    fn of(drop: DropOfGroup) -> Self {
+        let part = drop.part.map(|part| (part.used_bits(), part.bits()));
+        DropMessage { document_type: drop.document_type, part, timestamp: drop.timestamp.0 }
+    }
+
+    fn drop(self) -> Result<DropOfGroup, Error> {
+        let unknown = || Error::BadRequest("a drop has a bucket that is none".to_owned());
+        let part = self.part.map(BucketId::try_from).transpose().map_err(|_| unknown())?;
+        Ok(DropOfGroup { document_type: self.document_type, part, timestamp: Timestamp(self.timestamp) })
     }
 }
 
@@ -128,6 +194,13 @@ impl SnapshotAnswerMessage {
                     next,
                 }
             }
+            SnapshotAnswer::Reaching(snapshots, logs_since) => SnapshotAnswerMessage::Reaching {
+                snapshots: snapshots.into_iter().map(SnapshotMessage::of).collect(),
+                logs_since: logs_since.map(|since| since.0),
+            },
+            SnapshotAnswer::Drops(drops, next) => {
+                SnapshotAnswerMessage::Drops { drops: drops.into_iter().map(DropMessage::of).collect(), next }
+            }
         }
     }
 
@@ -152,6 +225,14 @@ impl SnapshotAnswerMessage {
                 };
                 let versions = versions.into_iter().map(version).collect();
                 SnapshotAnswer::Versions(SnapshotVersionPage { versions, next })
+            }
+            SnapshotAnswerMessage::Reaching { snapshots, logs_since } => {
+                let listed = snapshots.into_iter().map(SnapshotMessage::listed);
+                SnapshotAnswer::Reaching(listed.collect::<Result<_, _>>()?, logs_since.map(Timestamp))
+            }
+            SnapshotAnswerMessage::Drops { drops, next } => {
+                let drops = drops.into_iter().map(DropMessage::drop);
+                SnapshotAnswer::Drops(drops.collect::<Result<_, _>>()?, next)
             }
         })
     }
@@ -197,6 +278,8 @@ mod tests {
     fn snapshots_are_asked_about_and_told_as_ever() {
         let name = || SnapshotName::parse("s").expect("it is a name");
         let group = || DocumentGroup::Name("ann".to_owned());
+        let moment =
+            || GroupMoment { snapshot: name(), time: Timestamp(5), group: group(), until: Timestamp(7) };
         for (question, kept) in [
             (SnapshotQuestion::List, ["646c697374", "00"]),
             (
@@ -215,6 +298,27 @@ mod tests {
                     "0401730467616e6e00",
                 ],
             ),
+            (SnapshotQuestion::Reaching(Timestamp(7)), ["a1687265616368696e67a165756e74696c07", "0507"]),
+            (
+                SnapshotQuestion::Drops(moment(), None),
+                [
+                    concat!(
+                        "a16564726f7073a2666d6f6d656e74a468736e617073686f7461736474696d65056567726f7570",
+                        "6467616e6e65756e74696c07656166746572f6"
+                    ),
+                    "060173050467616e6e0700",
+                ],
+            ),
+            (
+                SnapshotQuestion::Moment(moment(), Some("n".to_owned())),
+                [
+                    concat!(
+                        "a1666d6f6d656e74a2666d6f6d656e74a468736e617073686f7461736474696d65056567726f75",
+                        "706467616e6e65756e74696c07656166746572616e"
+                    ),
+                    "070173050467616e6e0701016e",
+                ],
+            ),
         ] {
             let message = SnapshotQuestionMessage::of(question.clone());
             check_kept(&message, kept);
@@ -225,6 +329,8 @@ mod tests {
         let space = SnapshotSpace { snapshots: 1, held_bytes: 6, log_bytes: 8 };
         let version =
             SnapshotVersion { id: "i".to_owned(), timestamp: Timestamp(9), fields: Some("{}".to_owned()) };
+        let part = Some(BucketId::new(34, 0x3_0000_0007));
+        let drop = DropOfGroup { document_type: Some("t".to_owned()), part, timestamp: Timestamp(9) };
         let page = SnapshotVersionPage { versions: vec![version], next: Some("n".to_owned()) };
         for (answer, kept) in [
             (
@@ -258,6 +364,27 @@ mod tests {
                         "69656c6473627b7d646e657874616e"
                     ),
                     "040101690901027b7d01016e",
+                ],
+            ),
+            (
+                SnapshotAnswer::Reaching(vec![listed(figures, None)], Some(Timestamp(6))),
+                [
+                    concat!(
+                        "a1687265616368696e67a269736e617073686f747381a8646e616d656173647061746861706566",
+                        "61756c74f66474696d650169646f63756d656e747302656279746573036566696c6573046b6170",
+                        "706c69636174696f6e056a6c6f67735f73696e636506"
+                    ),
+                    "0501017301700001020304050106",
+                ],
+            ),
+            (
+                SnapshotAnswer::Drops(vec![drop], None),
+                [
+                    concat!(
+                        "a16564726f7073a26564726f707381a36d646f63756d656e745f74797065617464706172748218",
+                        "221b00000003000000076974696d657374616d7009646e657874f6"
+                    ),
+                    "0601010174012287808080300900",
                 ],
             ),
         ] {

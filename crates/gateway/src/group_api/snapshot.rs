@@ -1,7 +1,12 @@
-//! The documents of a group in a snapshot: exported, or made operations that restore the group.
+//! The documents of a group in a snapshot, or at a time after it: exported, or made operations that restore
+//! the group.
 //!
 //! In a cluster each node has a snapshot of its own replicas. All are read, one after another, and of each
-//! document the newest version counts.
+//! document the newest version counts. For a time the nodes have logs, too: a write that was acknowledged is
+//! in the log of each node that took it, wherever its bucket is by now. Drops are collected first, since the
+//! node that has a document in its snapshot need not be one that took the drop.
+
+mod moment;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,13 +18,13 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use millrace_access::{AccessRight, WantedGroups};
-use millrace_document::{DocumentGroup, Timestamp};
+use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 use millrace_node::Error;
 use millrace_node::cluster::{
-    NodeAddress, SnapshotAnswer, SnapshotQuestion, SnapshotVersion, SnapshotVersionPage, snapshots_at,
-    snapshots_of_all,
+    GroupMoment, NodeAddress, SnapshotAnswer, SnapshotQuestion, SnapshotVersion, SnapshotVersionPage,
+    snapshots_at, snapshots_of_all,
 };
-use millrace_store::SnapshotName;
+use millrace_store::{DropOfGroup, SnapshotName};
 use serde_json::Value;
 
 use super::{GroupCall, LINES, export};
@@ -38,13 +43,40 @@ enum LiveDocuments {
 /// A group of a snapshot on the way to a client, or to the store.
 struct SnapshotFeed {
     node: Arc<GatewayState>,
-    name: SnapshotName,
+    subject: FeedSubject,
     group: DocumentGroup,
-    /// Nodes that have the snapshot.
+    /// Nodes that have something of it.
     sources: Vec<NodeAddress>,
     live: LiveDocuments,
+    /// Drops until the time.
+    drops: Vec<DropOfGroup>,
     /// Time of the newest version of each document, and if that is not a removal.
     newest: HashMap<String, (Timestamp, bool)>,
+}
+
+/// What is read of the group.
+#[derive(Clone)]
+enum FeedSubject {
+    Snapshot(SnapshotName),
+    Moment(GroupMoment),
+}
+
+/// Documents to be read, and the nodes that have something of them.
+struct FeedSources {
+    subject: FeedSubject,
+    nodes: Vec<NodeAddress>,
+}
+
+/// Nodes that have to answer.
+#[derive(Clone, Copy)]
+enum NeededNodes {
+    /// Those that have the documents.
+    Any,
+    /// Every node of the cluster.
+    Every {
+        /// Consequence of reading without one.
+        otherwise: &'static str,
+    },
 }
 
 /// Reason why the documents end before their end.
@@ -55,7 +87,12 @@ enum FeedEnd {
     Failed(String),
 }
 
-/// Answers with the documents of a group in a snapshot, as JSON lines.
+/// Returns true if a request is about a snapshot, or a time after one.
+pub(super) fn is_wanted(call: &GroupCall) -> bool {
+    ["snapshot", moment::PARAMETER].iter().any(|name| call.parameters.get(name).is_some())
+}
+
+/// Answers with the documents of a group in a snapshot, or at a time after it, as JSON lines.
 ///
 /// # Errors
 /// The caller may not administer; there is no such snapshot.
@@ -66,8 +103,14 @@ pub(super) async fn export(call: &GroupCall, group: DocumentGroup) -> Result<Res
         let reason = "goes without type and without a table: all documents of the group come as lines";
         return Err(Error::parameter("snapshot", reason.to_owned()));
     }
-    let sources = sources(call, &group, false).await?;
-    let mut response = Response::new(begin(call, group, sources, LiveDocuments::Ignored)?);
+    let needed = match call.parameters.get(moment::PARAMETER) {
+        None => NeededNodes::Any,
+        Some(_) => {
+            NeededNodes::Every { otherwise: "documents that only it has would be missing; bring it back" }
+        }
+    };
+    let sources = sources(call, &group, needed).await?;
+    let mut response = Response::new(begin(call, group, sources, LiveDocuments::Ignored));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
     Ok(response)
 }
@@ -79,62 +122,81 @@ pub(super) async fn export(call: &GroupCall, group: DocumentGroup) -> Result<Res
 /// As [`export`]; a node of the cluster does not answer, and documents would be removed because of it.
 pub(super) async fn operations(call: &GroupCall, group: DocumentGroup) -> Result<Body, Error> {
     let is_missing = call.parameters.flag("missing")?.unwrap_or(false);
-    let sources = sources(call, &group, !is_missing).await?;
+    let otherwise = "documents that only it has would be removed; bring it back, or restore with missing=true, which \
+                     removes nothing";
+    let needed = if is_missing { NeededNodes::Any } else { NeededNodes::Every { otherwise } };
+    let sources = sources(call, &group, needed).await?;
     let caller = Arc::new(call.caller.within(group.clone())?);
     let live = export::ids(Arc::clone(&call.node), caller, call.headers.clone()).await?;
     let live = if is_missing { LiveDocuments::Kept(live) } else { LiveDocuments::Replaced(live) };
-    begin(call, group, sources, live)
+    Ok(begin(call, group, sources, live))
 }
 
-fn wanted(call: &GroupCall) -> Result<SnapshotName, Error> {
-    Ok(SnapshotName::parse(call.parameters.get("snapshot").unwrap_or_default())?)
+fn missing(name: &SnapshotName) -> Error {
+    Error::NotFound(format!("the snapshot '{name}' does not exist; millrace snapshot list shows all"))
 }
 
-/// Nodes that have the snapshot of a request. With `all`, every node has to answer.
-async fn sources(call: &GroupCall, group: &DocumentGroup, all: bool) -> Result<Vec<NodeAddress>, Error> {
+impl NeededNodes {
+    /// Returns an error if the answer of a node is needed that has not answered.
+    fn without(self, name: &str, error: &Error) -> Result<(), Error> {
+        match self {
+            NeededNodes::Any => Ok(()),
+            NeededNodes::Every { otherwise } => {
+                let reason = error.message();
+                Err(Error::Unsettled(format!("node {name} does not answer ({reason}), and {otherwise}")))
+            }
+        }
+    }
+}
+
+/// What a request reads, and the nodes that have something of it.
+async fn sources(call: &GroupCall, group: &DocumentGroup, needed: NeededNodes) -> Result<FeedSources, Error> {
     // A snapshot has documents that were removed since.
     call.caller.check_right(&[AccessRight::Admin])?;
     call.caller.permit(WantedGroups::These(std::slice::from_ref(group)))?;
-    let name = wanted(call)?;
-    let missing =
-        || Error::NotFound(format!("the snapshot '{name}' does not exist; millrace snapshot list shows all"));
+    let name = call.parameters.get("snapshot").map(SnapshotName::parse).transpose()?;
+    match (moment::wanted(&call.parameters)?, name) {
+        (Some(until), name) => moment::sources(call, group, name.as_ref(), until, needed).await,
+        (None, Some(name)) => {
+            let nodes = nodes_with(call, &name, needed).await?;
+            Ok(FeedSources { subject: FeedSubject::Snapshot(name), nodes })
+        }
+        (None, None) => Err(Error::parameter("snapshot", "is missing".to_owned())),
+    }
+}
+
+/// Nodes that have a snapshot.
+async fn nodes_with(
+    call: &GroupCall,
+    name: &SnapshotName,
+    needed: NeededNodes,
+) -> Result<Vec<NodeAddress>, Error> {
     let node = call.node.node();
     let Some(cluster) = call.node.cluster().view()? else {
-        let there = node.store().snapshot(&name)?;
-        return there.map(|_| vec![NodeAddress::Here]).ok_or_else(missing);
+        let there = node.store().snapshot(name)?;
+        return there.map(|_| vec![NodeAddress::Here]).ok_or_else(|| missing(name));
     };
     let mut sources = Vec::new();
     for (listed, answer) in snapshots_of_all(node, cluster, &SnapshotQuestion::List, call.deadline).await? {
         match answer {
             Ok(SnapshotAnswer::Listed(snapshots, _)) => {
-                if snapshots.iter().any(|snapshot| snapshot.name == name) {
+                if snapshots.iter().any(|snapshot| snapshot.name == *name) {
                     sources.push(cluster.place(listed.key)?);
                 }
             }
             Ok(_) => return Err(Error::Internal("a list of snapshots has another form".to_owned())),
-            Err(error) if all => {
-                let reason = error.message();
-                return Err(Error::Unsettled(format!(
-                    "node {} does not answer ({reason}), and documents that only its snapshot has would be removed; bring it \
-                     back, or restore with missing=true, which removes nothing",
-                    listed.name
-                )));
-            }
-            Err(_) => {}
+            Err(error) => needed.without(&listed.name, &error)?,
         }
     }
-    if sources.is_empty() { Err(missing()) } else { Ok(sources) }
+    if sources.is_empty() { Err(missing(name)) } else { Ok(sources) }
 }
 
 /// Begins to read the documents, as a body of operations.
-fn begin(
-    call: &GroupCall,
-    group: DocumentGroup,
-    sources: Vec<NodeAddress>,
-    live: LiveDocuments,
-) -> Result<Body, Error> {
-    let (node, name) = (Arc::clone(&call.node), wanted(call)?);
-    let mut feed = SnapshotFeed { node, name, group, sources, live, newest: HashMap::new() };
+fn begin(call: &GroupCall, group: DocumentGroup, sources: FeedSources, live: LiveDocuments) -> Body {
+    let node = Arc::clone(&call.node);
+    let FeedSources { subject, nodes: sources } = sources;
+    let (drops, newest) = (Vec::new(), HashMap::new());
+    let mut feed = SnapshotFeed { node, subject, group, sources, live, drops, newest };
     let (mut sender, body) = Channel::<Bytes, io::Error>::new(2);
     tokio::spawn(async move {
         if let Err(FeedEnd::Failed(reason)) = feed.run(&mut sender).await {
@@ -142,16 +204,27 @@ fn begin(
             sender.abort(io::Error::other(reason));
         }
     });
-    Ok(Body::new(body))
+    Body::new(body)
 }
 
 impl SnapshotFeed {
     async fn run(&mut self, sender: &mut Sender<Bytes, io::Error>) -> Result<(), FeedEnd> {
+        if let FeedSubject::Moment(moment) = &self.subject {
+            let failed = |error: Error| FeedEnd::Failed(error.message());
+            for source in &self.sources {
+                let drops = moment::drops_at(&self.node, source, moment).await.map_err(failed)?;
+                self.drops.extend(drops);
+            }
+        }
         for source in std::mem::take(&mut self.sources) {
             let mut after = None;
             loop {
-                let (name, group) = (self.name.clone(), self.group.clone());
-                let question = SnapshotQuestion::Versions { name, group, after };
+                let question = match self.subject.clone() {
+                    FeedSubject::Snapshot(name) => {
+                        SnapshotQuestion::Versions { name, group: self.group.clone(), after }
+                    }
+                    FeedSubject::Moment(moment) => SnapshotQuestion::Moment(moment, after),
+                };
                 let answer = snapshots_at(self.node.node(), source.clone(), question).await;
                 let page = match answer {
                     Ok(SnapshotAnswer::Versions(page)) => page,
@@ -180,7 +253,11 @@ impl SnapshotFeed {
     /// Operations for versions that are newer than those before.
     fn lines(&mut self, versions: Vec<SnapshotVersion>) -> Vec<u8> {
         let mut lines = Vec::new();
-        for SnapshotVersion { id, timestamp, fields } in versions {
+        for SnapshotVersion { id, mut timestamp, mut fields } in versions {
+            let dropped = self.dropped(&id);
+            if timestamp <= dropped {
+                (timestamp, fields) = (dropped, None);
+            }
             let before = self.newest.get(&id).copied();
             if before.is_some_and(|(known, _)| known >= timestamp) {
                 continue;
@@ -199,6 +276,15 @@ impl SnapshotFeed {
             self.newest.insert(id, (timestamp, fields.is_some()));
         }
         lines
+    }
+
+    /// The time until which versions of a document were dropped; 0: none were.
+    fn dropped(&self, id: &str) -> Timestamp {
+        let parsed = || DocumentId::parse(id).ok();
+        // Most groups were never dropped.
+        let Some(id) = (!self.drops.is_empty()).then(parsed).flatten() else { return Timestamp(0) };
+        let of_id = self.drops.iter().filter(|drop| drop.reaches(id.document_type(), id.location()));
+        of_id.map(|drop| drop.timestamp).max().unwrap_or(Timestamp(0))
     }
 }
 

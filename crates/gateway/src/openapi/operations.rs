@@ -141,6 +141,7 @@ const fn flag(name: &'static str, description: &'static str) -> ApiParameter {
 
 /// All parameters in queries of URLs.
 pub(super) const PARAMETERS: &[ApiParameter] = &[
+    text("at", "Time after the snapshot as of which the documents are taken, such as 2026-01-31T12:00:00Z"),
     text("bucketSpace", "Bucket space: default"),
     text("cluster", "Content cluster of the documents"),
     text("clusterId", "Content clusters, with commas between them"),
@@ -171,7 +172,7 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("kind", "Kind of the group in the path: name (default) or number"),
     text("model.restrict", "Schemas to search, with commas between them"),
     text("model.sources", "Content clusters to search, with commas between them"),
-    flag("missing", "With snapshot: writes only documents that are missing, and removes none"),
+    flag("missing", "With snapshot or at: writes only documents that are missing, and removes none"),
     text("name", "Name of the snapshot: letters, digits, - and _"),
     text("namespace", "Namespace of the rows of a table; the document type by default"),
     number("offset", "Number of hits to skip"),
@@ -328,10 +329,10 @@ const GROUPS: &[ApiOperation] = &[
     data("DELETE", "/group/v1/{group}", "Removes all documents of a group")
         .takes(&["kind", "within", "erase", "timeout"]),
     data("POST", "/group/v1/{group}/export", "Returns the documents of a group as JSON lines")
-        .takes(&["kind", "type", "snapshot"])
+        .takes(&["kind", "type", "snapshot", "at"])
         .answers(LINES),
     data("POST", "/group/v1/{group}/restore", "Executes a stream of operations for documents of a group")
-        .takes(&["kind", "timeout", "type", "namespace", "id", "snapshot", "missing"])
+        .takes(&["kind", "timeout", "type", "namespace", "id", "snapshot", "at", "missing"])
         .body(LINES)
         .answers(LINES),
 ];

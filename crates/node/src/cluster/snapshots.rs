@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_document::{DocumentGroup, Timestamp};
-use millrace_store::{SnapshotDescription, SnapshotName, SnapshotSpace};
+use millrace_store::{
+    DropOfGroup, DropPage, PointReach, SnapshotDescription, SnapshotName, SnapshotSpace, StoredSnapshot,
+};
 
 use super::everyone::{ListedAnswer, QuestionWords, ask_all};
 use super::{ClusterView, NodeAddress};
@@ -30,6 +32,25 @@ pub enum SnapshotQuestion {
         /// Continuation of the page before; `None` for the first page.
         after: Option<String>,
     },
+    /// Lists them for a time that is to be restored: those from which it cannot be have the reason as fault.
+    Reaching(Timestamp),
+    /// Lists drops of documents of a group until a time, from a continuation on.
+    Drops(GroupMoment, Option<String>),
+    /// Reads versions of the documents of a group until a time, from a continuation on.
+    Moment(GroupMoment, Option<String>),
+}
+
+/// A group at a time after a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupMoment {
+    /// Snapshot. A node without it has its logs alone.
+    pub snapshot: SnapshotName,
+    /// Time of the snapshot.
+    pub time: Timestamp,
+    /// Group.
+    pub group: DocumentGroup,
+    /// The time.
+    pub until: Timestamp,
 }
 
 /// Answer of a node about its snapshots.
@@ -43,8 +64,12 @@ pub enum SnapshotAnswer {
     Deleted(bool),
     /// Answer to [`SnapshotQuestion::Holding`].
     Holding(Vec<SnapshotName>),
-    /// Answer to [`SnapshotQuestion::Versions`].
+    /// Answer to [`SnapshotQuestion::Versions`] and [`SnapshotQuestion::Moment`].
     Versions(SnapshotVersionPage),
+    /// Answer to [`SnapshotQuestion::Reaching`], with the time since which the node's logs have every write.
+    Reaching(Vec<ListedSnapshot>, Option<Timestamp>),
+    /// Answer to [`SnapshotQuestion::Drops`], with the start of the next page; `None` at the end.
+    Drops(Vec<DropOfGroup>, Option<String>),
 }
 
 /// A snapshot of a node.
@@ -95,6 +120,17 @@ pub struct SnapshotVersion {
     pub fields: Option<String>,
 }
 
+impl From<StoredSnapshot> for ListedSnapshot {
+    fn from(snapshot: StoredSnapshot) -> Self {
+        ListedSnapshot {
+            name: snapshot.name,
+            path: snapshot.path.display().to_string(),
+            figures: snapshot.description.as_ref().map(SnapshotFigures::from).unwrap_or_default(),
+            fault: snapshot.description.err().map(|error| error.to_string()),
+        }
+    }
+}
+
 impl From<&SnapshotDescription> for SnapshotFigures {
     fn from(description: &SnapshotDescription) -> Self {
         let SnapshotDescription { time, documents, bytes, files, application, .. } = *description;
@@ -112,13 +148,7 @@ pub async fn own_snapshots(node: &Arc<Node>, question: SnapshotQuestion) -> Resu
         Ok(match question {
             SnapshotQuestion::List => {
                 let (snapshots, space) = (node.store().snapshots()?, node.store().snapshot_space());
-                let listed = snapshots.into_iter().map(|snapshot| ListedSnapshot {
-                    name: snapshot.name,
-                    path: snapshot.path.display().to_string(),
-                    figures: snapshot.description.as_ref().map(SnapshotFigures::from).unwrap_or_default(),
-                    fault: snapshot.description.err().map(|error| error.to_string()),
-                });
-                SnapshotAnswer::Listed(listed.collect(), space)
+                SnapshotAnswer::Listed(snapshots.into_iter().map(ListedSnapshot::from).collect(), space)
             }
             SnapshotQuestion::Create(name, time) => {
                 let description = node.create_snapshot(&name, time)?;
@@ -132,6 +162,21 @@ pub async fn own_snapshots(node: &Arc<Node>, question: SnapshotQuestion) -> Resu
             }
             SnapshotQuestion::Versions { name, group, after } => {
                 SnapshotAnswer::Versions(node.snapshot_versions(&name, &group, after)?)
+            }
+            SnapshotQuestion::Reaching(until) => {
+                let PointReach { snapshots, logs_since } = node.store().reach(until)?;
+                let listed = snapshots.into_iter().map(|(snapshot, fault)| ListedSnapshot {
+                    fault: fault.map(|error| error.to_string()),
+                    ..ListedSnapshot::from(snapshot)
+                });
+                SnapshotAnswer::Reaching(listed.collect(), logs_since)
+            }
+            SnapshotQuestion::Drops(moment, after) => {
+                let DropPage { drops, continuation } = node.drops_until(&moment, after.as_deref())?;
+                SnapshotAnswer::Drops(drops, continuation)
+            }
+            SnapshotQuestion::Moment(moment, after) => {
+                SnapshotAnswer::Versions(node.versions_until(&moment, after)?)
             }
         })
     };

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use millrace_linguistics::segments;
-use millrace_query::{ItemAnnotations, QueryItem, TermMatch, TermText};
-use millrace_schema::MatchMode;
+use millrace_linguistics::{FieldAnalyzer, TextLanguage, segments};
+use millrace_query::{ItemAnnotations, QueryItem, TermMatch, TermText, WordComposite};
+use millrace_schema::{MatchMode, literal_name};
 
 use super::{ItemPosition, TreeBuilder, or, single, wrong};
 use crate::target::PredicateTarget;
@@ -32,6 +32,10 @@ impl TreeBuilder<'_> {
                 return Ok(PlanNode::And(nodes));
             }
         }
+        if let Some(grams) = self.grams(item, &targets) {
+            return self.needed(&grams, place);
+        }
+        self.note_literals(item, field, &targets, place);
         let languages = self.languages();
         let number = self.terms.len();
         let predicates = |target: &PredicateTarget<'_>| predicates(item, target, languages);
@@ -49,6 +53,9 @@ impl TreeBuilder<'_> {
             return Ok(PlanNode::False);
         };
         let targets = self.targets(field, place)?;
+        for word in words {
+            self.note_literals(word, field, &targets, place);
+        }
         let is_one = targets.len() == 1;
         let terms: Vec<Option<TermId>> =
             words.iter().map(|word| self.new_term(&text(word), annotations(word))).collect();
@@ -84,6 +91,51 @@ impl TreeBuilder<'_> {
             }
         }
         Ok(or(nodes))
+    }
+
+    /// The grams of a word in fields that are matched by n-grams, combined as the request says; `None` for
+    /// other fields, for a single gram, and for a phrase, which one predicate can look for.
+    fn grams(&self, item: &QueryItem, targets: &[PredicateTarget<'_>]) -> Option<QueryItem> {
+        let composite = self.query.gram_match;
+        let QueryItem::Term { field, text, matching: TermMatch::Word, annotations } = item else {
+            return None;
+        };
+        let matching = targets.first()?.matching().of_queries();
+        let is_same =
+            |target: &PredicateTarget<'_>| target.is_text() && target.matching().mode == matching.mode;
+        if composite == WordComposite::Phrase
+            || !matches!(matching.mode, MatchMode::Gram { .. })
+            || !targets.iter().all(is_same)
+        {
+            return None;
+        }
+        let mut grams = Vec::new();
+        FieldAnalyzer::new(&matching, TextLanguage::Unknown).tokens(&text.text, |token| {
+            grams.push(QueryItem::Term {
+                field: field.clone(),
+                text: TermText::from(&text.text[token.range]),
+                matching: TermMatch::Word,
+                annotations: annotations.clone(),
+            });
+        });
+        (grams.len() > 1).then(|| composite.combine(field, grams))
+    }
+
+    /// Notes the words of a term that is searched in a field with `rank: literal`, but not in a fieldset.
+    fn note_literals(
+        &mut self,
+        item: &QueryItem,
+        field: &str,
+        targets: &[PredicateTarget<'_>],
+        place: ItemPosition<'_>,
+    ) {
+        let [target] = targets else { return };
+        if target.field.has_literal && place.element.is_none() && !self.schema.fieldsets.contains_key(field) {
+            let literal = literal_name(&target.field.name);
+            let mut words = Vec::new();
+            written_words(item, &mut words);
+            self.literals.extend(words.into_iter().map(|word| (literal.clone(), word)));
+        }
     }
 
     /// The leaf of a word in a proximity condition; `None` if nothing can match it.
@@ -150,6 +202,20 @@ fn segmented(item: &QueryItem) -> Vec<QueryItem> {
         annotations: annotations.clone(),
     };
     segments(&text.text).unwrap_or_default().into_iter().map(term).collect()
+}
+
+/// Collects the words of a term, in lower case.
+fn written_words(item: &QueryItem, words: &mut Vec<String>) {
+    match item {
+        QueryItem::Term { text, .. } => words.push(text.text.to_lowercase()),
+        QueryItem::Phrase { words: parts, .. } => {
+            words.extend(parts.iter().map(|word| word.text.text.to_lowercase()));
+        }
+        QueryItem::Equiv { words: equivalents, .. } => {
+            equivalents.iter().for_each(|word| written_words(word, words));
+        }
+        _ => {}
+    }
 }
 
 /// Combines predicates of single words into one predicate of any of them.

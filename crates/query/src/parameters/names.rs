@@ -67,6 +67,7 @@ const NAMES: &[&str] = &[
     "dispatch.docsumRetryFactor",
     "dispatch.docsumRetryLimit",
     "dispatch.topKProbability",
+    "gram.match",
     "grouping.defaultMaxGroups",
     "grouping.defaultMaxHits",
     "grouping.defaultPrecisionFactor",
@@ -92,6 +93,7 @@ const NAMES: &[&str] = &[
     "model.type.syntax",
     "model.type.tokenization",
     "noCache",
+    "nostemming",
     "offset",
     "pos.attribute",
     "pos.bb",
@@ -161,8 +163,11 @@ const NAMES: &[&str] = &[
     "select.fields",
     "select.grouping",
     "select.where",
+    "sorting.degrading",
     "streaming.groupname",
     "streaming.groupnames",
+    "streaming.maxbucketspervisitor",
+    "streaming.priority",
     "streaming.selection",
     "streaming.userid",
     "timeout",
@@ -181,8 +186,11 @@ const NAMES: &[&str] = &[
     "wand.heapSize",
     "wand.hits",
     "wand.scoreThreshold",
+    "wand.thresholdBoostFactor",
     "wand.tokens",
     "wand.type",
+    "weakAnd.opportunistic.and",
+    "weakAnd.opportunistic.factor",
     "weakAnd.replace",
 ];
 
@@ -218,7 +226,7 @@ const FAMILIES: &[&str] = &[
 ];
 
 /// Families whose names are all in the tables: another name of theirs is a slip.
-const CLOSED_FAMILIES: &[&str] = &["model", "presentation", "ranking", "select", "trace"];
+const CLOSED_FAMILIES: &[&str] = &["model", "presentation", "ranking", "select", "streaming", "trace"];
 
 /// Prefixes of names that go on with a name of the application, such as that of a rank feature.
 const OPEN_PREFIXES: &[&str] = &["ranking.elementGap.", "ranking.features.", "ranking.properties."];

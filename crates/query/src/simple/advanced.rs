@@ -3,11 +3,11 @@
 //! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR`, `EQUIV` and `WEAKAND` (or `WAND`) are infix operators, in
 //! any case; `NEAR(n)` and `ONEAR(n)` have a distance, `WEAKAND(n)` a number of hits. They are
 //! left-associative with equal precedence; parentheses group. A term without an operator before it is one
-//! more of the last operator, or of the parentheses before it; without either, all terms must match. An
-//! operator name in the position of a term is a term.
+//! more of the last operator, of the parentheses or of the phrase before it; without these, all terms must
+//! match. An operator name in the position of a term is a term.
 
 use super::reader::SimpleReader;
-use crate::{ItemAnnotations, QueryItem};
+use crate::{ItemAnnotations, PhraseWord, QueryItem};
 
 /// Maximum nesting of parentheses; deeper ones are ignored.
 const DEPTH_MAX: usize = 100;
@@ -112,11 +112,17 @@ fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
     Some(operator)
 }
 
-/// Adds an operand to what an operator or parentheses made before it. If that is a term, or does not take
-/// the operand, both must match, and the last operator is `AND`.
+/// Adds an operand to what an operator, parentheses or quotes made before it: words and phrases after a
+/// phrase go on with it. If that is a word, or does not take the operand, both must match, and the last
+/// operator is `AND`.
 fn adjoin(mut left: QueryItem, right: QueryItem, last: &mut Option<AdvancedOperator>) -> QueryItem {
     let is_term = matches!(right, QueryItem::Term { .. } | QueryItem::Phrase { .. });
     match &mut left {
+        QueryItem::Phrase { words, .. } if is_term => match right {
+            QueryItem::Term { text, matching, .. } => words.push(PhraseWord { text, matching }),
+            QueryItem::Phrase { words: more, .. } => words.extend(more),
+            _ => {}
+        },
         QueryItem::And(items)
         | QueryItem::Or(items)
         | QueryItem::Rank(items)

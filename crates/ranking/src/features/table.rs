@@ -30,7 +30,7 @@ macro_rules! features {
 
 /// All rank features by name. Not listed are the features that are part of compiling an expression:
 /// `constant`, `firstPhase`, `secondPhase`, `relevanceScore`, `foreach`, `rankingExpression`, those of models
-/// (`xgboost`, `lightgbm`, `onnx`) and those of tokens (`tokenInputIds`, …).
+/// (`xgboost`, `lightgbm`, `onnx`), those of tokens (`tokenInputIds`, …) and those of `derived`.
 #[rustfmt::skip]
 pub static FEATURES: &[FeatureInfo] = features! {
     "age", "age(field)", "Seconds since the time in a field.", time::age;

@@ -86,7 +86,13 @@ pub fn profile(first_phase: &str) -> RankProfile {
             ("user".to_owned(), input("tensor<float>(x[2])")),
         ]),
         first_phase: RankPhase { expression: Some(sourced(first_phase)), ..RankPhase::default() },
-        properties: vec![("freshness(sent).maxAge".to_owned(), "100".to_owned())],
+        properties: [
+            ("freshness(sent).maxAge", "100"),
+            ("test_cfgvalue(b).value", "15"),
+            ("test_cfgvalue(b).value", "25"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec(),
         place: SourcePosition { file: "schemas/test.sd".to_owned(), line: 8, column: 3 },
         ..RankProfile::default()
     }

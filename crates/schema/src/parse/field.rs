@@ -70,22 +70,10 @@ pub(super) static FIELD_RANK: KeywordTable<FieldDecl> = KeywordTable {
             |cursor, word, _| cursor.number::<f64>(&word, "a number between 0 and 1").map(drop);
         unlisted:
         "identity", "identity", "No effect.", |_, _, _| Ok(());
-        "literal", "literal", "No effect: declare a field with the words as they are written, and rank by it.",
-            literal;
+        "literal", "literal", "Words of queries are also ranked as they are written, in a field with `_literal` after its name.",
+            |_, word, field| { field.literal = Some(word.place); Ok(()) };
     },
 };
-
-/// Reads `literal`, which asks for a further field with the words as they are written. It is without effect,
-/// since the field counts only in profiles that name it: these can declare it.
-fn literal(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
-    let name = &field.name.value;
-    let message = format!(
-        "rank: literal has no effect: to rank by words as they are written, declare a field '{name}_literal' beside \
-         the document, with 'indexing: input {name} | index' and 'stemming: none'"
-    );
-    cursor.warn(&word.place, &message);
-    Ok(())
-}
 
 pub(super) static WEIGHTED_SET: KeywordTable<FieldDecl> = KeywordTable {
     block: "weightedset",

@@ -70,6 +70,8 @@ pub(crate) struct FieldDecl {
     pub bolding: Option<SourcedText<bool>>,
     /// True for `rank: filter`, false for `rank: normal`.
     pub rank_filter: Option<bool>,
+    /// Place of `rank: literal`.
+    pub literal: Option<SourcePosition>,
     pub rank_type: Option<String>,
     pub weight: Option<i32>,
     pub create_if_nonexistent: bool,
@@ -101,6 +103,7 @@ impl FieldDecl {
             normalizing: None,
             bolding: None,
             rank_filter: None,
+            literal: None,
             rank_type: None,
             weight: None,
             create_if_nonexistent: false,

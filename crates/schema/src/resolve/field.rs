@@ -186,6 +186,7 @@ fn with_type(
         weight: decl.weight.unwrap_or(100),
         linguistics: decl.linguistics.clone(),
         query_commands: decl.query_commands.clone(),
+        has_literal: super::literal::is_wanted(decl),
         aliases: aliases(decl, shared),
         struct_fields: Vec::new(),
         place: place.clone(),

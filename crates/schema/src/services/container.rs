@@ -142,7 +142,7 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Em
                 format!("unknown component type '{component_type}': expected {known}"),
             );
         };
-        return embedder::read(node, component_type, means).map(Some);
+        return embedder::read(node, component_type, means, warnings).map(Some);
     }
     let class = node.attribute("class").unwrap_or(id);
     if class == ASSISTANTS_SEARCH {

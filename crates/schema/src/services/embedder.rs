@@ -53,13 +53,14 @@ pub(super) fn read(
     node: Node<'_, '_>,
     component_type: &str,
     means: &EmbedderType,
+    warnings: &mut Vec<String>,
 ) -> Result<EmbedderConfig, Error> {
     let Some(id) = node.attribute("id") else {
         return xml::invalid(FILE, node, "an embedder needs an id, which statements and queries call it by");
     };
     let mut parts = EmbedderParts::default();
     let unknown = |name: &str, hint: &str| format!("a {component_type} has no setting <{name}>{hint}");
-    means.settings.read_elements(node, &mut parts, &mut Vec::new(), unknown)?;
+    means.settings.read_elements(node, &mut parts, warnings, unknown)?;
     let prepend = std::mem::take(&mut parts.prepend);
     Ok(EmbedderConfig {
         id: id.to_owned(),
@@ -169,6 +170,7 @@ fn colbert(node: Node<'_, '_>, parts: EmbedderParts) -> Result<EmbedderImplement
             end: parts.end_token.unwrap_or(END_TOKEN),
             query: parts.query_token.unwrap_or(1),
             document: parts.document_token.unwrap_or(2),
+            fills_query: parts.fills_query.unwrap_or(true),
         })
     })
 }

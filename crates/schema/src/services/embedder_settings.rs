@@ -28,6 +28,7 @@ pub(super) struct EmbedderParts {
     pub query_token: Option<i64>,
     pub document_token: Option<i64>,
     pub query_tokens_max: Option<usize>,
+    pub fills_query: Option<bool>,
     pub document_tokens_max: Option<usize>,
     pub threshold: Option<f32>,
     /// Name of the model in an external service.
@@ -59,13 +60,30 @@ static COMMON: EmbedderRows = settings! {
         |given, parts| { parts.output = Some(given.text.to_owned()); Ok(()) };
     "onnx-execution-mode", "<onnx-execution-mode>parallel</onnx-execution-mode>", "`sequential` or `parallel` operators.",
         |given, parts| execution_mode(given, &mut parts.execution);
-    "onnx-interop-threads", "<onnx-interop-threads>1</onnx-interop-threads>", "Threads for parallel operators.",
+    "onnx-interop-threads", "<onnx-interop-threads>1</onnx-interop-threads>", "Threads for parallel operators; the node chooses where it is negative.",
         |given, parts| interop_threads(given, &mut parts.execution);
-    "onnx-intraop-threads", "<onnx-intraop-threads>2</onnx-intraop-threads>", "Threads of one operator.",
+    "onnx-intraop-threads", "<onnx-intraop-threads>2</onnx-intraop-threads>", "Threads of one operator; the node chooses where it is negative.",
         |given, parts| intraop_threads(given, &mut parts.execution);
     "onnx-gpu-device", "<onnx-gpu-device>0</onnx-gpu-device>", "Number of the GPU; the CPU is used where it is negative.",
         |given, parts| gpu_device(given, &mut parts.execution);
+    "onnx-optimize-model", "<onnx-optimize-model>true</onnx-optimize-model>", "No effect: models are always optimized.",
+        |given, _| given.one_of(&[("false", ()), ("true", ())]).map(drop);
+    "batching", "<batching max-size='8' max-delay='5ms'/>",
+        "No effect: texts that wait for a model are given to it together, and none waits for others.", |_, _| Ok(());
+    "concurrency", "<concurrency type='relative'>1.0</concurrency>",
+        "No effect: all models of a node share its cores.", |given, _| given.number::<f64>().map(drop);
+    "model-config-override", "<model-config-override>config.pbtxt</model-config-override>",
+        "No effect: it is for models in a server of their own.",
+        |given, _| { given.warn_of_no_effect("models run inside the node"); Ok(()) };
     "prepend", "<prepend><query>query: </query></prepend>", "Texts before those of queries and of documents.", prepend;
+};
+
+/// What every component may have inside.
+static INSIDE: EmbedderRows = settings! {
+    "config", "<config name='a.b'/>", "No effect: the settings of an embedder are its elements.",
+        |given, _| { given.warn_of_no_effect("the settings of an embedder are its elements"); Ok(()) };
+    "component", "<component id='a.B'/>", "No effect: components inside an embedder are Java.",
+        |given, _| { given.warn_of_no_effect("components inside an embedder are Java"); Ok(()) };
 };
 
 static TOKENIZER_MODEL: EmbedderRows = settings! {
@@ -92,6 +110,7 @@ pub(super) static HUGGING_FACE: EmbedderSettings = SettingTable {
     block: "Settings of hugging-face-embedder",
     rows: &[
         COMMON,
+        INSIDE,
         TOKENIZER_MODEL,
         TOKEN_TYPES,
         settings! {
@@ -118,6 +137,7 @@ pub(super) static BERT: EmbedderSettings = SettingTable {
     block: "Settings of bert-embedder",
     rows: &[
         COMMON,
+        INSIDE,
         settings! {
             "tokenizer-vocab", "<tokenizer-vocab path='models/vocab.txt'/>", "The file of the vocabulary.",
                 |given, parts| { parts.tokenizer = Some(file(given)?); Ok(()) };
@@ -140,6 +160,7 @@ pub(super) static COLBERT: EmbedderSettings = SettingTable {
     block: "Settings of colbert-embedder",
     rows: &[
         COMMON,
+        INSIDE,
         TOKENIZER_MODEL,
         settings! {
             "max-query-tokens", "<max-query-tokens>32</max-query-tokens>", "Maximum number of tokens of a query.",
@@ -159,6 +180,12 @@ pub(super) static COLBERT: EmbedderSettings = SettingTable {
                 |given, parts| { parts.query_token = given.number()?; Ok(()) };
             "document-token-id", "<document-token-id>2</document-token-id>", "Token that marks a document.",
                 |given, parts| { parts.document_token = given.number()?; Ok(()) };
+            "attend-to-expansion-tokens", "<attend-to-expansion-tokens>false</attend-to-expansion-tokens>",
+                "The tokens that fill up a query have vectors, too.",
+                |given, parts| {
+                    parts.fills_query = given.one_of(&[("false", false), ("true", true)])?;
+                    Ok(())
+                };
         },
     ],
 };
@@ -167,6 +194,7 @@ pub(super) static SPLADE: EmbedderSettings = SettingTable {
     block: "Settings of splade-embedder",
     rows: &[
         COMMON,
+        INSIDE,
         TOKENIZER_MODEL,
         TOKEN_TYPES,
         settings! {
@@ -179,10 +207,20 @@ pub(super) static SPLADE: EmbedderSettings = SettingTable {
 
 pub(super) static TOKENIZER: EmbedderSettings = SettingTable {
     block: "Settings of hugging-face-tokenizer",
-    rows: &[settings! {
-        "model", "<model path='models/tokenizer.json'/>", "The file of the tokenizer.",
-            |given, parts| { parts.tokenizer = Some(file(given)?); Ok(()) };
-    }],
+    rows: &[
+        settings! {
+            "model", "<model path='models/tokenizer.json'/>", "The file of the tokenizer.",
+                |given, parts| {
+                    let mut others = given.node.next_siblings().skip(1);
+                    if others.any(|other| other.tag_name() == given.node.tag_name()) {
+                        given.warn_of_no_effect("a tokenizer has one model, the first, for all languages");
+                    }
+                    parts.tokenizer = Some(file(given)?);
+                    Ok(())
+                };
+        },
+        INSIDE,
+    ],
 };
 
 /// Settings of all embedders of external services.
@@ -223,6 +261,7 @@ pub(super) static OPENAI: EmbedderSettings = SettingTable {
     block: "Settings of openai-embedder",
     rows: &[
         REMOTE,
+        INSIDE,
         ENDPOINT,
         settings! {
             "prepend", "<prepend><document>passage: </document></prepend>",
@@ -235,6 +274,7 @@ pub(super) static VOYAGE: EmbedderSettings = SettingTable {
     block: "Settings of voyage-ai-embedder",
     rows: &[
         REMOTE,
+        INSIDE,
         ENDPOINT,
         settings! {
             "truncate", "<truncate>false</truncate>", "Texts that are too long are truncated; else they are errors.",
@@ -248,7 +288,7 @@ pub(super) static VOYAGE: EmbedderSettings = SettingTable {
 };
 
 pub(super) static MISTRAL: EmbedderSettings =
-    SettingTable { block: "Settings of mistral-embedder", rows: &[REMOTE, QUANTIZATION] };
+    SettingTable { block: "Settings of mistral-embedder", rows: &[REMOTE, INSIDE, QUANTIZATION] };
 
 /// Tables of all types of embedders.
 pub(super) static TABLES: [&EmbedderSettings; 8] =
@@ -260,9 +300,11 @@ pub(super) static EXECUTION: SettingTable<SettingReader<ModelExecution>> = Setti
     rows: &[settings! {
         "execution-mode", "<execution-mode>parallel</execution-mode>", "`sequential` or `parallel` operators.",
             execution_mode;
-        "interop-threads", "<interop-threads>1</interop-threads>", "Threads for parallel operators.", interop_threads;
-        "intraop-threads", "<intraop-threads>2</intraop-threads>", "Threads of one operator.", intraop_threads;
+        "interop-threads", "<interop-threads>1</interop-threads>", "Threads for parallel operators; the node chooses where it is negative.", interop_threads;
+        "intraop-threads", "<intraop-threads>2</intraop-threads>", "Threads of one operator; the node chooses where it is negative.", intraop_threads;
         "gpu-device", "<gpu-device>0</gpu-device>", "Number of the GPU; the CPU is used where it is negative.", gpu_device;
+        "optimize-model", "<optimize-model>true</optimize-model>", "No effect: models are always optimized.",
+            |given, _| given.one_of(&[("false", ()), ("true", ())]).map(drop);
     }],
 };
 
@@ -287,7 +329,7 @@ fn interop_threads(
     given: &mut GivenSetting<'_, '_, '_>,
     execution: &mut ModelExecution,
 ) -> Result<(), Error> {
-    execution.inter_op_threads = given.number()?;
+    execution.inter_op_threads = threads(given)?;
     Ok(())
 }
 
@@ -295,8 +337,14 @@ fn intraop_threads(
     given: &mut GivenSetting<'_, '_, '_>,
     execution: &mut ModelExecution,
 ) -> Result<(), Error> {
-    execution.intra_op_threads = given.number()?;
+    execution.intra_op_threads = threads(given)?;
     Ok(())
+}
+
+/// A number of threads; `None` if the node chooses it, which negative numbers and zero ask for.
+fn threads(given: &GivenSetting<'_, '_, '_>) -> Result<Option<usize>, Error> {
+    let count: Option<i32> = given.number()?;
+    Ok(count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0))
 }
 
 fn gpu_device(given: &mut GivenSetting<'_, '_, '_>, execution: &mut ModelExecution) -> Result<(), Error> {

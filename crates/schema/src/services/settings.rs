@@ -93,10 +93,10 @@ pub(super) struct GivenSetting<'a, 'i, 'w> {
 }
 
 /// Entries of a list in a config definition: each `<item>`, or the element itself, which stands for one entry
-/// with `operation='append'`.
+/// with `operation='append'`; an empty element has none.
 pub(super) fn entries<'a, 'i>(list: Node<'a, 'i>) -> Vec<Node<'a, 'i>> {
     let items: Vec<Node<'_, '_>> = xml::named(list, "item").collect();
-    if items.is_empty() { vec![list] } else { items }
+    if items.is_empty() && xml::elements(list).next().is_some() { vec![list] } else { items }
 }
 
 /// Function that reads one setting into the parts of its block.

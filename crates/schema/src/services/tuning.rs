@@ -11,6 +11,8 @@ const BUCKET_BYTES_MIN: u64 = 1 << 20;
 /// Each bucket has an entry in the store's manifest, even if it has few documents.
 const BUCKET_BITS_MAX: u8 = 12;
 
+/// Maximum age and interval in seconds: three thousand years.
+const SECONDS_MAX: f64 = 1e11;
 /// Maximum `query-timeout` in seconds.
 const QUERY_TIMEOUT_MAX_S: f64 = 600.0;
 
@@ -32,7 +34,8 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
     }
     let prune = xml::at_path(node, "engine/proton/tuning/searchnode/removed-db/prune");
     let seconds = |name: &str| {
-        prune.and_then(|prune| xml::child(prune, name)).map(|element| number(element, xml::content(element)))
+        let element = prune.and_then(|prune| xml::child(prune, name))?;
+        Some(whole_seconds(element))
     };
     tuning.removed_age_s = seconds("age").transpose()?;
     tuning.removed_prune_interval_s = seconds("interval").transpose()?;
@@ -47,6 +50,17 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         tuning.query_timeout_s = Some(seconds);
     }
     Ok(tuning)
+}
+
+/// A number of seconds, which may have a fraction, as a whole number.
+fn whole_seconds(element: Node<'_, '_>) -> Result<u64, Error> {
+    let seconds: f64 = number(element, xml::content(element))?;
+    if !(0.0..=SECONDS_MAX).contains(&seconds) {
+        let reason =
+            format!("<{}> is a number of seconds from 0 to {SECONDS_MAX}", element.tag_name().name());
+        return xml::invalid(FILE, element, reason);
+    }
+    Ok(seconds.round() as u64)
 }
 
 fn splitting_limits(

@@ -77,7 +77,7 @@ pub struct SnapshotRestoration {
     pub data_dir: Option<PathBuf>,
     /// Restore the documents as of this time: from the snapshot and the logs that were kept after it
     /// (--keep-logs-s). UTC, as 2026-01-31T12:00:00Z, or with another offset.
-    #[arg(long, requires = "from", value_name = "TIME", value_parser = instant)]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
     pub at: Option<Timestamp>,
     /// Seconds that the node may stay silent.
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use millrace_document::Timestamp;
 use millrace_env::unix_time;
 use millrace_store::{SnapshotName, restore_point, restore_snapshot};
 use serde_json::{Value, json};
 
 use crate::cli::{NodeArguments, SnapshotCommand, SnapshotCreation, SnapshotRestoration};
+use crate::cluster::CLUSTER_DIRECTORY;
 use crate::commands::group::{date, time};
 use crate::error::Error;
 use crate::output::{CommandOutput, print_all};
@@ -155,6 +157,9 @@ fn restore_all(
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let name = restoration.name.as_deref().map(SnapshotName::parse).transpose()?;
+    if name.is_none() && from.join(CLUSTER_DIRECTORY).is_dir() {
+        return Err(Error::UnnamedSnapshot { path: from.to_owned() });
+    }
     let to = restoration.data_dir.as_deref().expect("--from requires --data-dir");
     let description = match (restoration.at, &name) {
         (Some(until), name) => restore_point(from, name.as_ref(), to, until)?,
@@ -189,6 +194,12 @@ fn restore_all(
     Ok(ExitCode::SUCCESS)
 }
 
+/// A time, as the server reads it.
+fn shown(time: Timestamp) -> String {
+    let instant = i64::try_from(time.0).ok().and_then(|time| jiff::Timestamp::from_microsecond(time).ok());
+    instant.expect("an argument that was parsed as a time is one").to_string()
+}
+
 /// Restores one group on a running server. The exit status is 1 if an operation failed.
 async fn restore_group(
     node: &NodeArguments,
@@ -198,8 +209,16 @@ async fn restore_group(
 ) -> Result<ExitCode, Error> {
     let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(restoration.timeout);
     let path = format!("/group/v1/{}/restore", millrace_client::encoded(group));
-    let name = restoration.name.as_deref().unwrap_or_default();
-    let mut request = OutgoingRequest::new(Method::POST, path).parameter("snapshot", name);
+    let mut request = OutgoingRequest::new(Method::POST, path);
+    let mut subject = format!("group {group}");
+    if let Some(name) = &restoration.name {
+        request = request.parameter("snapshot", name);
+        subject.push_str(&format!(" of snapshot {name}"));
+    }
+    if let Some(at) = restoration.at {
+        request = request.parameter("at", &shown(at));
+        subject.push_str(&format!(" as of {}", shown(at)));
+    }
     if restoration.number {
         request = request.parameter("kind", "number");
     }
@@ -214,7 +233,7 @@ async fn restore_group(
     let failures = lines.iter().filter(|line| line["operation"].is_u64() && line["status"].is_u64());
     let text = || {
         let mut text = format!(
-            "restored group {group} of snapshot {name}: {} operations, {} failed",
+            "restored {subject}: {} operations, {} failed",
             number(&total["operations"]),
             number(&total["failed"])
         );

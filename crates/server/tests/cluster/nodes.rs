@@ -1,6 +1,7 @@
 //! Nodes of one cluster, as processes, with a real etcd.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,9 +65,22 @@ pub fn node(etcd: &TestEtcd, name: &str) -> TestServer {
 
 /// Starts a node with more settings.
 pub fn node_with(etcd: &TestEtcd, name: &str, more: &[(&str, &str)]) -> TestServer {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data_dir = directory.path().join("data");
+    node_in(etcd, name, directory, data_dir, more)
+}
+
+/// Starts a node over a data directory, which is in `directory`.
+pub fn node_in(
+    etcd: &TestEtcd,
+    name: &str,
+    directory: tempfile::TempDir,
+    data_dir: PathBuf,
+    more: &[(&str, &str)],
+) -> TestServer {
     let peer_port = free_port().to_string();
     let own = [("MILLRACE_CLUSTER", &*etcd.url), ("MILLRACE_NAME", name), ("MILLRACE_PEER_PORT", &peer_port)];
-    TestServer::start_with(&[&own, more].concat())
+    TestServer::start_in(directory, data_dir, &[&own, more].concat())
 }
 
 /// Content of services.xml of the test application, with this redundancy.

@@ -61,6 +61,15 @@ pub fn file_of(path: &str) -> Vec<u8> {
     std::fs::read(crates.join(path)).expect("a file of the repository")
 }
 
+/// A time between what was done before and what is done after, as options and parameters have it.
+pub fn time_passed() -> String {
+    let pause = || std::thread::sleep(Duration::from_millis(5));
+    pause();
+    let now = i64::try_from(millrace_env::unix_time().as_micros()).expect("the clock is right");
+    pause();
+    jiff::Timestamp::from_microsecond(now).expect("the clock is right").to_string()
+}
+
 /// The schema of the test application.
 pub const NOTE: &str = "schema note {
   document note {
@@ -157,6 +166,12 @@ impl TestServer {
     pub fn set_environment(&mut self, environment: &[(&str, &str)]) {
         self.environment =
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    }
+
+    /// Changes one variable of the environment of the next start.
+    pub fn set_environment_of(&mut self, variable: &str, value: &str) {
+        self.environment.retain(|(name, _)| name != variable);
+        self.environment.push((variable.to_owned(), value.to_owned()));
     }
 
     /// Kills the process, and starts it again over the same data.

@@ -34,9 +34,13 @@ pub fn restore_snapshot(from: &Path, to: &Path) -> Result<SnapshotDescription, E
 /// Makes a data directory with the documents of a point in time: those of the latest snapshot before it, or
 /// of the one of this name, with the writes of kept logs until then. The application is that of the snapshot.
 ///
+/// Of a node of a cluster, the directory has what this node had in the snapshot and has taken since, except
+/// for documents that came to it as files: those are in the snapshot or the logs of the node that they came
+/// from. So all nodes have to be restored, from snapshots of one name, which the caller names; their replicas
+/// are compared then, and of each document the newest version counts.
+///
 /// # Errors
-/// As [`restore_snapshot`]; there is no snapshot before that time; the logs after it are not kept any more;
-/// the data directory has replicas of a cluster, whose documents also come without a log.
+/// As [`restore_snapshot`]; there is no snapshot before that time; the logs after it are not kept any more.
 pub fn restore_point(
     data_dir: &Path,
     name: Option<&SnapshotName>,
@@ -52,7 +56,7 @@ pub fn restore_point(
     let Some(snapshot) = latest else {
         let reason =
             "it has no such snapshot of a time before; `millrace snapshot list` shows the times".to_owned();
-        return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
+        return Err(Error::PointInTime { path: data_dir.to_owned(), reason });
     };
     let description = SnapshotDescription::read(&snapshot.path)?;
     let logs = LogsAfter::of(data_dir, description.first_log)?;
@@ -155,11 +159,10 @@ impl DirectoryRestoration<'_> {
         }
         RealDisk.sync_directory(&segments).map_err(|error| self.failed(&error))?;
         if let Some((logs, until)) = self.point {
-            if !decoded.replicas.is_empty() {
-                let reason = "it is of a node of a cluster, whose documents also come as files, without a log; restore \
-                              the snapshot without a time";
-                return Err(Error::DataDirectory { path: self.from.to_owned(), reason: reason.to_owned() });
-            }
+            // Each may have what the others lack: so all are read until they are equal, and none counts as
+            // one that is being filled.
+            decoded.replicas.iter_mut().for_each(|(_, is_complete)| *is_complete = true);
+            decoded.marks.extend(logs.marks(until).cloned());
             decoded.generations = logs.replay(self.to, until)?;
             let next = decoded.generations.iter().max().map_or(0, |number| number + 1);
             decoded.next_number = decoded.next_number.max(next);

@@ -17,6 +17,15 @@ pub(crate) struct DropMark {
     pub given: bool,
 }
 
+impl DropMark {
+    /// Returns true if the drop is one of the operations until a time. Other replicas learn of a drop later,
+    /// but all know it by the same timestamp.
+    pub fn is_of(&self, until: Timestamp) -> bool {
+        let taken = if self.given { self.timestamp } else { self.since };
+        taken <= until.0
+    }
+}
+
 /// The time up to which a mark drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkTime {

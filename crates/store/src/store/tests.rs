@@ -25,8 +25,8 @@ impl TailFactory for MoodyTails {
         Ok(Arc::new(MoodyTail(FjallTails.create(directory)?, Arc::clone(&self.0))))
     }
 
-    fn lay_out(&self, directory: &Path, bytes: u64) {
-        FjallTails.lay_out(directory, bytes);
+    fn lay_out(&self, directory: &Path, bytes: u64, is_wanted: &dyn Fn() -> bool) {
+        FjallTails.lay_out(directory, bytes, is_wanted);
     }
 
     fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {

@@ -48,9 +48,9 @@ impl TailFactory for FjallTails {
         })
     }
 
-    fn lay_out(&self, directory: &Path, bytes: u64) {
+    fn lay_out(&self, directory: &Path, bytes: u64, is_wanted: &dyn Fn() -> bool) {
         // Only an optimisation: errors are ignored.
-        let _ = fill_holes(directory, bytes);
+        let _ = fill_holes(directory, bytes, is_wanted);
     }
 
     fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
@@ -165,8 +165,9 @@ fn make_empty(directory: &Path) -> io::Result<()> {
 /// Number of bytes in which logs are filled at once, so that no sync waits for more.
 const FILLED_AT_ONCE: u64 = 256 << 10;
 
-/// Writes zeros where the logs of a directory have none yet: they are made long at once, but as holes.
-fn fill_holes(directory: &Path, bytes: u64) -> io::Result<()> {
+/// Writes zeros where the logs of a directory have none yet, until they are wanted: they are made long at
+/// once, but as holes.
+fn fill_holes(directory: &Path, bytes: u64, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
     let zeros = vec![0; FILLED_AT_ONCE as usize];
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -176,7 +177,7 @@ fn fill_holes(directory: &Path, bytes: u64) -> io::Result<()> {
         let file = File::options().read(true).write(true).open(path)?;
         let end = bytes.min(file.metadata()?.len());
         let mut at = rustix::fs::seek(&file, SeekFrom::Hole(0))?;
-        while at < end {
+        while at < end && !is_wanted() {
             pace::step();
             let piece = FILLED_AT_ONCE.min(end - at);
             file.write_all_at(&zeros[..piece as usize], at)?;

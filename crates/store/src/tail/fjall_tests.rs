@@ -1,4 +1,5 @@
 use super::*;
+use crate::tail::LogEntry;
 use crate::tail::beside::directories_of;
 
 fn row(number: u64, length: usize) -> KeyValue {
@@ -55,6 +56,15 @@ fn the_embedded_store_writes_logs_as_they_are_read_here() {
         ends.push(log.check().expect("whole").0.end);
     }
     assert!(ends.is_sorted_by(|before, after| before.bytes < after.bytes && before.salt == after.salt));
+    let (mut found, mut marks) = (Vec::new(), 0);
+    for entry in log.read().expect("whole").entries() {
+        match entry.expect("the store writes nothing else") {
+            LogEntry::Row { key, value } => found.push((key.to_vec(), value.to_vec())),
+            LogEntry::Mark(mark) => marks += usize::from(mark == [1; 20]),
+        }
+    }
+    found.sort();
+    assert_eq!((found, marks), (rows(&*tail), 5));
     let bytes = std::fs::read(directory.join(LOG_NAME)).expect("read");
     let end = ends.last().expect("there are some").bytes as usize;
     assert_eq!(&bytes[end - 4..end], b"FJL\x03", "the log's magic");

@@ -191,13 +191,67 @@ impl LogKeys {
 
     /// The keys of a whole batch.
     fn add(&mut self, bytes: &[u8], items: std::ops::Range<usize>) {
-        let mut items = &bytes[items];
-        while let Some((header, rest)) = items.split_at_checked(ITEM_HEADER) {
-            let header = ItemHeader::read(header).expect("the items of a whole batch have headers");
-            self.0.entry(header.keyspace).or_default().insert(xxh3_64(&rest[..header.key]));
-            items = &rest[header.key + header.value..];
+        for item in (BatchItems { rest: &bytes[items] }) {
+            self.0.entry(item.keyspace).or_default().insert(xxh3_64(item.key));
         }
     }
+}
+
+/// An item of a batch.
+struct BatchItem<'a> {
+    keyspace: u64,
+    /// The value is the item's, as it is.
+    is_plain: bool,
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+/// The items of a whole batch.
+struct BatchItems<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for BatchItems<'a> {
+    type Item = BatchItem<'a>;
+
+    fn next(&mut self) -> Option<BatchItem<'a>> {
+        let (bytes, rest) = self.rest.split_at_checked(ITEM_HEADER)?;
+        let header = ItemHeader::read(bytes).expect("the items of a whole batch have headers");
+        let (key, rest) = rest.split_at(header.key);
+        let (value, rest) = rest.split_at(header.value);
+        self.rest = rest;
+        Some(BatchItem { keyspace: header.keyspace, is_plain: bytes[1..3] == [0, 0], key, value })
+    }
+}
+
+/// What a log has besides links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogEntry<'a> {
+    /// A row of the tail.
+    Row { key: &'a [u8], value: &'a [u8] },
+    /// A mark of a drop.
+    Mark(&'a [u8]),
+}
+
+/// Bytes of a mark's key, its time. The key of a row is longer, and that of a link shorter.
+const MARK_KEY_BYTES: usize = 8;
+
+/// The rows and marks of whole batches, in the order in which they were written. `None` stands for an item
+/// that the store does not write.
+pub(crate) fn entries(batches: &[u8]) -> impl Iterator<Item = Option<LogEntry<'_>>> {
+    let mut at = 0;
+    let items = std::iter::from_fn(move || {
+        let frame = BatchFrame::at(batches, at)?;
+        at = frame.items.end + BATCH_END;
+        Some(BatchItems { rest: &batches[frame.items] })
+    });
+    items.flatten().filter(|item| item.key != LINK_KEY).map(
+        |BatchItem { is_plain, key, value, .. }| match key.len() {
+            _ if !is_plain => None,
+            MARK_KEY_BYTES => Some(LogEntry::Mark(value)),
+            _ => Some(LogEntry::Row { key, value }),
+        },
+    )
 }
 
 /// Header before the key and the value of an item.

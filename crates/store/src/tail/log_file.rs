@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{SeekFrom, seek};
 
-use super::journal::{LogEnd, LogKeys, LogTailState, LogVerdict, judge};
+use super::journal::{LogEnd, LogEntry, LogKeys, LogTailState, LogVerdict, entries, judge};
 use crate::Error;
 use crate::error::is_no_space;
 
@@ -47,6 +47,25 @@ pub(crate) struct LogContent {
     pub keys: LogKeys,
 }
 
+/// The whole batches of a log, in memory.
+pub(crate) struct LogBatches {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl LogBatches {
+    /// Its rows and marks, in the order in which they were written.
+    pub fn entries(&self) -> impl Iterator<Item = Result<LogEntry<'_>, Error>> {
+        entries(&self.bytes).map(|entry| {
+            entry.ok_or_else(|| Error::Corrupt {
+                path: self.path.clone(),
+                offset: 0,
+                reason: "it has an item that is neither a row nor a mark".to_owned(),
+            })
+        })
+    }
+}
+
 /// The log of a generation.
 pub(crate) struct TailLogFile {
     path: PathBuf,
@@ -56,6 +75,27 @@ pub(crate) struct TailLogFile {
 impl TailLogFile {
     pub fn of(directory: &Path) -> Self {
         TailLogFile { path: directory.join(LOG_NAME), directory: directory.to_owned() }
+    }
+
+    /// A log that was moved out of its generation, under another name.
+    pub fn moved(path: &Path) -> Self {
+        let directory = path.parent().unwrap_or(Path::new(".")).to_owned();
+        TailLogFile { path: path.to_owned(), directory }
+    }
+
+    /// Reads the whole batches of the log. Changes nothing; what a crash left after them is left out.
+    ///
+    /// # Errors
+    /// As [`TailLogFile::check`].
+    pub fn read(&self) -> Result<LogBatches, Error> {
+        let (verdict, mut bytes) = self.judge()?;
+        if let LogTailState::Damaged(reason) = verdict.rest {
+            let (path, offset) = (self.path.clone(), verdict.end.bytes);
+            return Err(Error::Corrupt { path, offset, reason: reason.to_owned() });
+        }
+        let end = usize::try_from(verdict.end.bytes);
+        bytes.truncate(end.expect("a log in memory is shorter than the address space"));
+        Ok(LogBatches { path: self.path.clone(), bytes })
     }
 
     /// Reads and judges the log. Changes nothing.
@@ -112,11 +152,12 @@ impl TailLogFile {
     /// The log cannot be read, copied or cut.
     pub fn cut_damaged_end(&self, copies: &Path) -> Result<Option<LogCut>, Error> {
         self.apply_end_marker()?;
-        let (verdict, written) = self.judge()?;
+        let (verdict, bytes) = self.judge()?;
         if !matches!(verdict.rest, LogTailState::Damaged(_)) {
             return Ok(None);
         }
-        let end = verdict.end.bytes;
+        let (written, end) = (bytes.len() as u64, verdict.end.bytes);
+        drop(bytes);
         let mut cut = self.cut_at(end, written - end);
         cut.copy = Some(self.copy_end(&cut, copies)?);
         self.truncate(end)?;
@@ -163,12 +204,12 @@ impl TailLogFile {
     }
 
     /// The verdict, and the bytes up to the last one that is not zero.
-    fn judge(&self) -> Result<(LogVerdict, u64), Error> {
+    fn judge(&self) -> Result<(LogVerdict, Vec<u8>), Error> {
         let mut bytes = read_written(&self.path).map_err(|error| self.failed("read", &error))?;
         let markers = self.end_markers().map_err(|error| self.failed("read", &error))?;
         let end = markers.iter().map(|(end, _)| *end).min().unwrap_or(u64::MAX);
         bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-        Ok((judge(&bytes), bytes.len() as u64))
+        Ok((judge(&bytes), bytes))
     }
 
     fn cut_at(&self, end: u64, bytes: u64) -> LogCut {

@@ -15,17 +15,34 @@ use millrace_env::pace::Rest;
 use crate::shared::StoreContext;
 
 /// Share of a core for work that is on time.
-const SHARE_MIN: f64 = 0.25;
+pub(crate) const SHARE_MIN: f64 = 0.25;
 /// Maximum duration of a step that counts for the rest after it; a longer step may have waited for a core
 /// itself.
 const STEP_MAX: Duration = Duration::from_millis(1);
 
-/// Pace of sealing, and of creating the next generation.
-pub(crate) fn of_sealing(shared: &Arc<StoreContext>) -> Rest {
-    rest(shared, |shared| {
+/// Pace of one of `threads` that seal together. Their rests are counted.
+pub(crate) fn of_sealing(shared: &Arc<StoreContext>, threads: usize) -> Rest {
+    let rest = of_tail(shared, threads);
+    let shared = Arc::clone(shared);
+    Box::new(move |worked| {
+        let rest = rest(worked);
+        let of_one = rest.as_nanos() as u64 / threads.max(1) as u64;
+        shared.counters.seal_rested_ns.fetch_add(of_one, Ordering::Relaxed);
+        rest
+    })
+}
+
+/// Pace of creating the next generation: that of one thread that seals.
+pub(crate) fn of_rolling(shared: &Arc<StoreContext>) -> Rest {
+    of_tail(shared, 1)
+}
+
+fn of_tail(shared: &Arc<StoreContext>, threads: usize) -> Rest {
+    rest(shared, move |shared| {
         let state = shared.state();
         let filled = state.generations[0].bytes.load(Ordering::Relaxed) as f64;
-        sealing_share(state.generations.len() - 1, filled / shared.options.tail_bytes.max(1) as f64)
+        let filled = filled / shared.options.tail_bytes.max(1) as f64;
+        sealing_share(state.generations.len() - 1, filled, threads)
     })
 }
 
@@ -44,10 +61,14 @@ fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'stat
     })
 }
 
-/// Share of a core, from the number of generations that wait to be sealed and the fill level of the one that
-/// takes the writes (1: full): one should be sealed when the next is full.
-fn sealing_share(waiting: usize, filled: f64) -> f64 {
-    if waiting > 1 { 1.0 } else { SHARE_MIN + (1.0 - SHARE_MIN) * filled.clamp(0.0, 1.0) }
+/// Share of a core for each of the threads that seal, from the number of generations that wait to be sealed
+/// and the fill level of the one that takes the writes (1: full). One should be sealed when the next is full;
+/// until then the threads take a core together. Beyond it each takes its own.
+fn sealing_share(waiting: usize, filled: f64, threads: usize) -> f64 {
+    if waiting > 1 {
+        return 1.0;
+    }
+    (SHARE_MIN + (1.0 - SHARE_MIN) * filled.clamp(0.0, 1.0)) / threads.max(1) as f64
 }
 
 /// Share of a core for a merge of this many segments: an excess over the minimum accumulated during the
@@ -63,10 +84,20 @@ mod tests {
 
     #[test]
     fn shares_grow_with_what_waits() {
-        for (waiting, filled, share) in
-            [(1, 0.0, 0.25), (1, 0.5, 0.625), (1, 1.0, 1.0), (1, 1.7, 1.0), (2, 0.0, 1.0), (0, 0.0, 0.25)]
-        {
-            assert_eq!(sealing_share(waiting, filled), share, "{waiting} wait, filled {filled}");
+        for (waiting, filled, threads, share) in [
+            (1, 0.0, 1, 0.25),
+            (1, 0.5, 1, 0.625),
+            (1, 1.0, 1, 1.0),
+            (1, 1.7, 1, 1.0),
+            (2, 0.0, 1, 1.0),
+            (0, 0.0, 1, 0.25),
+            (1, 0.0, 2, 0.125),
+            (1, 1.0, 2, 0.5),
+            (2, 0.0, 2, 1.0),
+            (3, 1.0, 8, 1.0),
+        ] {
+            let found = sealing_share(waiting, filled, threads);
+            assert_eq!(found, share, "{waiting} wait, filled {filled}, {threads} threads");
         }
         for (segments, share) in [(1, 0.25), (4, 0.25), (5, 0.5), (6, 0.75), (7, 1.0), (40, 1.0)] {
             assert_eq!(merging_share(segments), share, "{segments} segments");

@@ -74,8 +74,10 @@ impl TailRoller {
         let log = shared.options.tail_bytes;
         let free = shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0);
         if free / FREE_LOGS_MIN > log {
-            // Before the first write to it.
-            shared.tails.lay_out(&directory, log + log / LOG_MARGIN);
+            // Before the first write to it. Where writes fill a generation faster than this goes, they are
+            // large, and their syncs hardly notice; but the full generation could not be sealed meanwhile.
+            let is_wanted = || shared.state().generations[0].bytes.load(Ordering::Relaxed) >= log;
+            shared.tails.lay_out(&directory, log + log / LOG_MARGIN, &is_wanted);
         }
         let spare = Arc::new(TailGeneration::new(number, directory.clone(), tail));
         let published = shared.try_publish(|state| {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_column::{ColumnForm, ColumnKey, Compression};
@@ -30,7 +30,7 @@ use crate::tail::chunk;
 use crate::tail::{RowKey, TailRow, TailSnapshot, is_removal};
 use crate::upkeep::new_segments::NewSegments;
 use crate::upkeep::ordered::OrderedThreads;
-use crate::upkeep::pace::of_sealing;
+use crate::upkeep::pace::{SHARE_MIN, of_sealing};
 use crate::upkeep::rolling::TailRoller;
 use crate::{Error, StoreLayout};
 
@@ -115,12 +115,17 @@ impl TailSealer {
     fn seal_older(&self, number: u64) -> Result<(), Error> {
         let outcome = loop {
             let Some((turn, oldest)) = self.turn(number) else { break Ok(()) };
-            let began = Instant::now();
+            let rested = || Duration::from_nanos(self.shared.counters.seal_rested_ns.load(Ordering::Relaxed));
+            let (began, rested_before) = (Instant::now(), rested());
             let sealed = self.shared.health.guard("seal the tail", || self.seal_generation(&oldest));
             if let Err(error) = sealed {
                 break Err(error);
             }
-            self.shared.backlog.sealed(oldest.bytes.load(Ordering::Relaxed), began.elapsed());
+            // Without rests, as sealing goes when it has fallen behind: a rate with them would hold writers
+            // back, which would make for longer rests.
+            let took = began.elapsed();
+            let worked = took.saturating_sub(rested() - rested_before).max(took.mul_f64(SHARE_MIN));
+            self.shared.backlog.sealed(oldest.bytes.load(Ordering::Relaxed), worked);
             self.retired.lock().push(oldest);
             self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
             // A thread that waits for the rows to be sealed need not wait for the deletion of their files.
@@ -191,17 +196,18 @@ impl TailSealer {
         let (state, applied) = shared.settled_state();
         let files = NewSegments::new(shared);
         let mut written: Vec<(BucketId, BucketSegment)> = Vec::new();
-        // One generation is sealed while the next is filled; more of them wait if that takes too long.
-        let threads = if state.generations.len() > 2 { shared.options.seal_threads } else { 1 };
+        // Their pace makes them one core together, and more where generations wait.
+        let threads = shared.options.seal_threads;
         let begin = || enter_sealing(shared);
-        // While one file is synced, the next is made.
-        let at_once = OrderedThreads { name: "store-seal", count: threads.min(FILES_AT_ONCE), begin: &begin };
+        let runs = runs(&state.buckets, &*snapshot)?;
+        // While one file is synced, the next is made. A store of few buckets has one file.
+        let files_at_once = threads.min(runs.len().clamp(1, FILES_AT_ONCE)).max(1);
+        let at_once = OrderedThreads { name: "store-seal", count: files_at_once, begin: &begin };
         let seal = |run: BucketRun| {
             let (layout, snapshot, marks) = (&*layout, &*snapshot, &state.marks);
-            let threads = threads / FILES_AT_ONCE;
+            let threads = threads / files_at_once;
             SealRun { shared, threads, layout, snapshot, run: &run, marks }.run(applied, &files)
         };
-        let runs = runs(&state.buckets, &*snapshot)?;
         at_once.map(
             &seal,
             |next| runs.into_iter().try_for_each(next),
@@ -229,7 +235,10 @@ impl TailSealer {
         *retired = kept;
         drop(retired);
         for generation in free {
-            let (directory, until) = (generation.directory.clone(), generation.newest());
+            // One without rows has marks, of drops until now.
+            let newest = Some(generation.newest()).filter(|newest| *newest > 0);
+            let until = newest.unwrap_or_else(|| self.shared.timestamps.now().0);
+            let directory = generation.directory.clone();
             drop(generation);
             let kept = logs::keep(&self.shared.options, &directory, until);
             self.shared
@@ -244,7 +253,7 @@ impl TailSealer {
 /// Makes the calling thread one that seals.
 fn enter_sealing(shared: &Arc<StoreContext>) {
     ThreadClass::Background.enter();
-    pace::keep(of_sealing(shared));
+    pace::keep(of_sealing(shared, shared.options.seal_threads));
 }
 
 /// Number of files that are written at the same time while sealing has fallen behind.

@@ -18,6 +18,7 @@ mod groups;
 mod isolation;
 mod late;
 mod model;
+mod points;
 mod power;
 mod recent;
 mod replica;

@@ -48,7 +48,7 @@ impl Store {
         shared.check_open()?;
         // Writes have precedence: sealed at once, the tail would keep a core from them for tenths of a
         // second.
-        pace::during(of_sealing(shared), || seal_buckets(shared, self.sealer(), buckets))?;
+        pace::during(of_sealing(shared, 1), || seal_buckets(shared, self.sealer(), buckets))?;
         plan(shared, buckets)
     }
 }
