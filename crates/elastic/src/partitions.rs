@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
@@ -98,9 +99,10 @@ impl PartitionEntry {
         shelf::put(node, ShelfGroup::CATALOG, &self.key(), Some(&text))
     }
 
-    /// Drops the documents and then the entry.
-    fn drop_documents(&self, node: &Arc<Node>) -> Result<(), Error> {
-        shelf::drop_group(node, self.group())?;
+    /// Drops the documents and then the entry, if the cluster state is the one that the catalog was read
+    /// under: by a later one, another partition may have the number already.
+    fn drop_documents(&self, node: &Arc<Node>, version: ClusterVersion) -> Result<(), Error> {
+        shelf::drop_group_by(node, self.group(), version)?;
         shelf::put(node, ShelfGroup::CATALOG, &self.key(), None)
     }
 }

@@ -527,10 +527,22 @@ fn add_here(node: &Arc<Node>, added: Vec<AddedDocuments>) -> Vec<Vec<AddOutcome>
 /// # Errors
 /// The owner cannot be reached, or the drop fails.
 pub(crate) fn drop_group(node: &Arc<Node>, group: ShelfGroup) -> Result<(), Error> {
-    let Some(cluster) = node.cluster().view()? else {
-        return Ok(node.store().drop_group(Some(DOOR_TYPE), &group.group())?);
+    let version = match node.cluster().view()? {
+        None => ClusterVersion::NONE,
+        Some(cluster) => cluster.state()?.version(),
     };
-    let version = cluster.state()?.version();
+    drop_group_by(node, group, version)
+}
+
+/// [`drop_group`], and an error if the cluster state does not have this version.
+pub(crate) fn drop_group_by(
+    node: &Arc<Node>,
+    group: ShelfGroup,
+    version: ClusterVersion,
+) -> Result<(), Error> {
+    if node.cluster().is_alone() {
+        return Ok(node.store().drop_group(Some(DOOR_TYPE), &group.group())?);
+    }
     let question = DocumentsQuestion::Drop {
         version,
         document_type: DOOR_TYPE.to_owned(),

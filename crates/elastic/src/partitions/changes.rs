@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 
 use super::{LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
@@ -209,11 +210,17 @@ pub(crate) fn load(node: &Node, entries: &mut CatalogEntries, partitions: Vec<Pa
 /// later.
 pub(crate) fn drop_all(change: &mut CatalogChange<'_>, index: &OpenIndex) {
     let all = std::mem::take(&mut *index.live.partitions.partitions.lock());
-    let mut entries = all.iter().map(|partition| partition.state.lock().entry.clone()).collect();
-    if let Err(error) = drop_each(change.node, &mut entries) {
-        tracing::debug!(%error, index = %index.entry.name, "partitions of a deleted index wait to be dropped");
-        change.dropping_mut().append(&mut entries);
+    let version = change.version();
+    let mut entries: Vec<PartitionEntry> =
+        all.iter().map(|partition| partition.state.lock().entry.clone()).collect();
+    while let Some(entry) = entries.last() {
+        if let Err(error) = entry.drop_documents(change.node, version) {
+            tracing::debug!(%error, index = %index.entry.name, "partitions of a deleted index wait to be dropped");
+            break;
+        }
+        entries.pop();
     }
+    change.dropping_mut().append(&mut entries);
 }
 
 /// Completes the drops of partitions that are under way.
@@ -221,23 +228,18 @@ pub(crate) fn drop_all(change: &mut CatalogChange<'_>, index: &OpenIndex) {
 /// # Errors
 /// One cannot be completed now, nor are those after it.
 pub(crate) fn complete_drops(door: &ElasticDoor) -> Result<(), Error> {
-    let mut entries = match door.catalog.read()?.dropping.is_empty() {
-        true => return Ok(()),
-        false => std::mem::take(door.catalog.change()?.dropping_mut()),
+    let (entries, version) = {
+        let entries = door.catalog.read()?;
+        (entries.dropping.clone(), entries.version())
     };
-    let outcome = drop_each(&door.node, &mut entries);
-    if !entries.is_empty() {
-        door.catalog.change()?.dropping_mut().append(&mut entries);
-    }
-    outcome
+    entries.iter().try_for_each(|entry| complete_drop(door, entry, version))
 }
 
-/// Drops partitions one after another, and takes them out of the list.
-fn drop_each(node: &Arc<Node>, entries: &mut Vec<PartitionEntry>) -> Result<(), Error> {
-    while let Some(entry) = entries.last() {
-        entry.drop_documents(node)?;
-        entries.pop();
-    }
+/// Completes the drop of a partition. The list of drops has it until then, so that no other partition gets its
+/// number meanwhile, which would be dropped with it.
+fn complete_drop(door: &ElasticDoor, entry: &PartitionEntry, version: ClusterVersion) -> Result<(), Error> {
+    entry.drop_documents(&door.node, version)?;
+    door.catalog.change()?.dropping_mut().retain(|other| other.number != entry.number);
     Ok(())
 }
 
@@ -264,20 +266,21 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
     }
     for partition in &dropped {
         let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
-        {
-            let change = door.catalog.change()?;
+        let version = {
+            let mut change = door.catalog.change()?;
             entry.keep(change.node)?;
             index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
-        }
+            change.dropping_mut().push(entry.clone());
+            change.version()
+        };
         // Writes that began before it was closed.
         let mut state = partition.state.lock();
         while state.writers > 0 {
             partition.is_idle.wait(&mut state);
         }
         drop(state);
-        if let Err(error) = entry.drop_documents(&door.node) {
+        if let Err(error) = complete_drop(door, &entry, version) {
             tracing::debug!(%error, "the drop of a partition waits");
-            door.catalog.change()?.dropping_mut().push(entry);
         }
     }
     Ok(dropped.len() as u64)
