@@ -3,7 +3,9 @@
 
 mod support;
 
-use std::sync::atomic::Ordering;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -161,6 +163,47 @@ fn bulks_avoid_a_node_that_is_gone() {
     nodes.nodes.truncate(2);
     let after = stored(&nodes);
     assert_eq!(after.iter().sum::<usize>(), before[..2].iter().sum::<usize>() + 12 * IN_BULK);
+}
+
+/// Takes the place of a node: the first documents of each connection of HTTP/2 are answered with what is no
+/// answer. Returns how many were.
+fn unread_answers(nodes: &TestNodes, node: usize) -> Arc<AtomicUsize> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    nodes.world.addresses.lock()[node] = listener.local_addr().expect("it is bound").to_string();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&answered);
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(mut stream) = connection else { return };
+            // An empty SETTINGS frame.
+            stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("it reads");
+            let (mut read, mut came) = ([0; 4096], Vec::new());
+            while !came.windows(4).any(|bytes| bytes == b"bulk") {
+                let length = stream.read(&mut read).expect("it sends");
+                came.extend_from_slice(&read[..length]);
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+            // Status 200, and a body of one byte.
+            let answer = [0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88, 0, 0, 1, 0, 1, 0, 0, 0, 1, b'x'];
+            stream.write_all(&answer).expect("it reads");
+            stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+            while stream.read(&mut read).is_ok_and(|length| length > 0) {}
+        }
+    });
+    answered
+}
+
+#[test]
+fn what_may_have_been_written_is_written_nowhere_else() {
+    let nodes = with_template(3);
+    bulks(&nodes, 0..6);
+    let answered = unread_answers(&nodes, 2);
+    let is_failed =
+        |number: &usize| bulk(&nodes, number % 2, *number).iter().all(|(_, status)| *status == 503);
+    let failed = (6..18).filter(is_failed).count();
+    let answered = answered.load(Ordering::SeqCst);
+    assert!(answered > 0, "a bulk goes to the node");
+    assert!(failed >= answered, "{failed} of {answered} bulks have failed");
 }
 
 #[test]

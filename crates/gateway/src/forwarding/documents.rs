@@ -18,13 +18,20 @@ pub(crate) const DOCUMENTS_PATH: &str = "/state/v1/cluster/documents";
 ///
 /// # Errors
 /// The node cannot be reached, does not own or have the documents, or is of an older version without the
-/// question.
+/// question. [`Error::Unknown`]: its answer to a write or a drop is lost.
 pub(super) async fn ask(
     forwarder: &NodeForwarder,
     remote: &RemoteNode,
     question: DocumentsQuestion,
 ) -> Result<DocumentsAnswer, Error> {
-    let answer = question::ask(forwarder, remote, DOCUMENTS_PATH, &question).await;
+    // Documents that are written elsewhere after an answer was lost would be there twice.
+    let unread = match &question {
+        DocumentsQuestion::Write { .. } | DocumentsQuestion::Drop { .. } => Error::Unknown,
+        DocumentsQuestion::Get { .. } | DocumentsQuestion::Exist { .. } | DocumentsQuestion::Page { .. } => {
+            Error::Unsettled
+        }
+    };
+    let answer = question::ask_or(forwarder, remote, DOCUMENTS_PATH, &question, unread).await;
     answer.map_err(|error| match error {
         // An older version without the path: another node is looked for.
         Error::Remote { kind: ErrorKind::NotFound, message } => Error::Unsettled(message),

@@ -22,8 +22,9 @@ use crate::{Error, Node};
 /// Bytes of documents after which a page ends.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Documents that are read at a time for a page.
+/// Most documents that are read at a time for a page, and as many as are read first: their size is not known.
 const PAGE_STEP: usize = 64;
+const FIRST_STEP: usize = 4;
 
 /// Time beyond the limit of a write after which no outcome will come.
 const GRACE: Duration = Duration::from_secs(2);
@@ -340,7 +341,7 @@ fn page(
 ) -> Result<(Vec<SentVersion>, Option<String>), Error> {
     let mut pass = StoreVisit {
         scope: ViewScope::GroupsIn(vec![group], vec![bucket]),
-        wanted: PAGE_STEP,
+        wanted: FIRST_STEP,
         continuation: after,
         ..StoreVisit::all(&[document_type])
     };
@@ -355,7 +356,11 @@ fn page(
             }
         }
         match step.continuation {
-            Some(next) if bytes < PAGE_BYTES => pass.continuation = Some(next),
+            Some(next) if bytes < PAGE_BYTES => {
+                let each = bytes / documents.len().max(1);
+                pass.wanted = ((PAGE_BYTES - bytes) / each.max(1)).clamp(1, PAGE_STEP);
+                pass.continuation = Some(next);
+            }
             next => return Ok((documents, next)),
         }
     }
