@@ -151,7 +151,7 @@ fn load_of(placed: &PlacedWrite) -> PartitionLoad {
 }
 
 /// Documents of a partition that are ready to be added.
-struct PreparedShare {
+struct PreparedAddition {
     added: AddedDocuments,
     /// Positions and results of these, if they are written.
     results: Vec<(usize, WriteResult)>,
@@ -181,10 +181,10 @@ impl PartitionShare {
         loads.fold(PartitionLoad::default(), PartitionLoad::with)
     }
 
-    fn prepare(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<PreparedShare, Error> {
+    fn prepare(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<PreparedAddition, Error> {
         let group = self.hold.group();
         let earlier = self.earlier(door, placed)?;
-        let mut prepared = PreparedShare {
+        let mut prepared = PreparedAddition {
             added: AddedDocuments { group, documents: Vec::with_capacity(self.documents.len()) },
             results: Vec::with_capacity(self.documents.len()),
             refused: Vec::new(),

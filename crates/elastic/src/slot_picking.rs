@@ -69,12 +69,12 @@ struct SetLoad {
     next: u64,
     /// Beginnings and bytes of writes under way, by their numbers: the oldest first.
     running: BTreeMap<u64, (Instant, u64)>,
-    times: Option<WriteTimes>,
+    times: Option<SetTimes>,
 }
 
 /// Averages over the writes to a set.
 #[derive(Debug, Clone, Copy)]
-struct WriteTimes {
+struct SetTimes {
     seconds: f64,
     bytes: f64,
     last: Instant,
@@ -151,8 +151,8 @@ impl Drop for WriteUnderWay {
         let Some(set) = sets.get_mut(&self.nodes) else { return };
         let Some((began, bytes)) = set.running.remove(&self.number) else { return };
         let (took_s, bytes) = (now.saturating_duration_since(began).as_secs_f64(), bytes as f64);
-        let before = set.times.unwrap_or(WriteTimes { seconds: took_s, bytes, last: now });
-        set.times = Some(WriteTimes {
+        let before = set.times.unwrap_or(SetTimes { seconds: took_s, bytes, last: now });
+        set.times = Some(SetTimes {
             seconds: before.seconds + WEIGHT * (took_s - before.seconds),
             bytes: before.bytes + WEIGHT * (bytes - before.bytes),
             last: now,
@@ -286,7 +286,7 @@ mod tests {
     fn costs_are_those_of_the_busiest_node_and_are_forgotten() {
         let loads = Arc::new(WriteLoads::default());
         let now = Instant::now();
-        let times = |seconds| Some(WriteTimes { seconds, bytes: 1_000.0, last: now });
+        let times = |seconds| Some(SetTimes { seconds, bytes: 1_000.0, last: now });
         let set = |nodes: &[u16], seconds| {
             let load = SetLoad { times: times(seconds), ..SetLoad::default() };
             loads.0.lock().insert(nodes.to_vec(), load);

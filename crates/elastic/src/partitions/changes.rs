@@ -235,8 +235,8 @@ pub(crate) fn complete_drops(door: &ElasticDoor) -> Result<(), Error> {
     entries.iter().try_for_each(|entry| complete_drop(door, entry, version))
 }
 
-/// Completes the drop of a partition. The list of drops has it until then, so that no other partition gets its
-/// number meanwhile, which would be dropped with it.
+/// Completes the drop of a partition. The list of drops has it until then, so that no other partition gets
+/// its number meanwhile, which would be dropped with it.
 fn complete_drop(door: &ElasticDoor, entry: &PartitionEntry, version: ClusterVersion) -> Result<(), Error> {
     entry.drop_documents(&door.node, version)?;
     door.catalog.change()?.dropping_mut().retain(|other| other.number != entry.number);
