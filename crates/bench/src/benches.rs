@@ -3,6 +3,7 @@
 mod bulk;
 mod bulk_beside;
 mod bulk_elastic;
+mod bulk_logs;
 mod bulk_nodes;
 mod bytes;
 mod cliffs;
@@ -157,6 +158,9 @@ pub const BENCHES: &[Benchmark] = &[
     bulk_beside::MEMORY,
     bulk_nodes::BENCH,
     bulk_elastic::BENCH,
+    bulk_logs::RETENTION,
+    bulk_logs::LOGS,
+    bulk_logs::ASYNC,
     visible::BENCH,
     fair::BENCH,
     bytes::BENCH,

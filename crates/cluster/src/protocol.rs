@@ -11,7 +11,7 @@
 /// has that number or a higher one. A program refuses to read a state of a protocol that it does not speak,
 /// and so takes no part in it. Kept bytes of each protocol (`tests/protocol-N.txt` of the crates that write
 /// them) show that programs still write and read it.
-pub const PROTOCOL: u16 = 2;
+pub const PROTOCOL: u16 = 3;
 
 /// The first protocol in which segments can have compressed columns.
 pub const COMPRESSED_SEGMENTS: u16 = 2;
@@ -19,6 +19,10 @@ pub const COMPRESSED_SEGMENTS: u16 = 2;
 /// The first protocol in which everything that nodes say to each other is serialized by `serde`, and in
 /// which a connection names the run of the process that it is for.
 pub const SERIALIZED_MESSAGES: u16 = 2;
+
+/// The first protocol in which nodes write and read documents for each other, so that the partitions of logs
+/// can have any owner.
+pub const SPREAD_PARTITIONS: u16 = 3;
 
 /// Protocol of a node that reports none.
 pub(crate) fn first() -> u16 {

@@ -14,11 +14,12 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Error;
 use crate::lifecycle::StreamLifecycle;
+use crate::partitions::{self, PartitionEntry};
 use crate::shelf::{self, ShelfGroup, StoredSource};
 use crate::typed::{self, TypeBinding};
 use crate::unflushed::UnflushedState;
-use crate::{Error, partitions};
 
 /// Sequence numbers that are reserved with one write of the catalog.
 const SEQ_NO_STEP: i64 = 1 << 20;
@@ -182,11 +183,18 @@ pub(crate) struct CatalogEntries {
     types: BTreeMap<String, OpenIndex>,
     /// Application that has the types.
     application: Option<Arc<CompiledApplication>>,
+    /// Partitions whose drop is under way.
+    pub(crate) dropping: Vec<PartitionEntry>,
     /// Cluster state that they were read under; `None` if they were not read yet.
     read_under: Option<ClusterVersion>,
 }
 
 impl CatalogEntries {
+    /// Version of the cluster state that they were read under.
+    pub(crate) fn version(&self) -> ClusterVersion {
+        self.read_under.unwrap_or(ClusterVersion::NONE)
+    }
+
     /// Object of a kind by name.
     pub(crate) fn named(&self, kind: NamedKind, name: &str) -> Option<&Value> {
         self.named.get(&(kind, name.to_owned()))
@@ -249,7 +257,7 @@ pub(crate) struct DoorCatalog {
 
 /// The catalog while it is changed.
 pub(crate) struct CatalogChange<'c> {
-    pub(crate) node: &'c Node,
+    pub(crate) node: &'c Arc<Node>,
     entries: RwLockWriteGuard<'c, CatalogEntries>,
 }
 
@@ -258,11 +266,16 @@ impl DoorCatalog {
         DoorCatalog { node, entries: RwLock::default() }
     }
 
-    /// Version of the cluster state; none on a node that is alone.
+    /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone.
+    ///
+    /// # Errors
+    /// Another node owns it, or none does now.
     fn state_version(&self) -> Result<ClusterVersion, Error> {
-        match self.node.cluster().view()? {
-            None => Ok(ClusterVersion::NONE),
-            Some(cluster) => Ok(cluster.owners(Some(&[shelf::home()]))?.version),
+        let Some(cluster) = self.node.cluster().view()? else { return Ok(ClusterVersion::NONE) };
+        let owners = cluster.owners(Some(&[shelf::home()]))?;
+        match owners.nodes.as_slice() {
+            [(owner, _)] if *owner == cluster.own().key => Ok(owners.version),
+            _ => Err(Error::NotBegun("another node of the cluster answers this request now".to_owned())),
         }
     }
 
@@ -306,9 +319,9 @@ impl DoorCatalog {
 }
 
 /// Reads all entries, and completes the deletions that were under way.
-fn load(node: &Node) -> Result<CatalogEntries, Error> {
+fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     let mut entries = CatalogEntries::default();
-    let (mut deleted, mut partitions) = (Vec::new(), Vec::new());
+    let (mut deleted, mut partitions, mut count) = (Vec::new(), Vec::new(), 0_u64);
     shelf::scan(node, ShelfGroup::CATALOG, |stored| {
         let damaged = |error: serde_json::Error| {
             Error::Internal(format!("the entry {} of the catalog is damaged: {error}", stored.id))
@@ -333,15 +346,20 @@ fn load(node: &Node) -> Result<CatalogEntries, Error> {
                 }
             }
         }
+        count += 1;
         Ok(ControlFlow::Continue(()))
     })?;
+    if count == 0 {
+        // An empty catalog would be filled anew, and hide the one that is there.
+        shelf::check_all_there(node)?;
+    }
     for number in deleted {
         if entries.indexes.values().all(|index| index.entry.number != number) {
             shelf::drop_group(node, ShelfGroup::of_index(number))?;
         }
         shelf::put(node, ShelfGroup::CATALOG, &format!("deleted/{number}"), None)?;
     }
-    partitions::load(node, &entries, partitions)?;
+    partitions::load(node, &mut entries, partitions);
     Ok(entries)
 }
 
@@ -387,6 +405,11 @@ impl CatalogChange<'_> {
         Ok(index)
     }
 
+    /// Partitions whose drop is under way.
+    pub(crate) fn dropping_mut(&mut self) -> &mut Vec<PartitionEntry> {
+        &mut self.entries.dropping
+    }
+
     /// Deletes an index and its documents. A deletion that is broken off is completed later.
     pub(crate) fn delete_index(&mut self, name: &str) -> Result<(), Error> {
         if self.types.contains_key(name) {
@@ -399,7 +422,7 @@ impl CatalogChange<'_> {
         self.entries.indexes.remove(name);
         // Writes that are under way are done before the drop, which then covers them.
         index.live.delete();
-        partitions::drop_all(self.node, &index)?;
+        partitions::drop_all(self, &index);
         shelf::drop_group(self.node, index.group())?;
         shelf::put(self.node, ShelfGroup::CATALOG, &mark, None)
     }

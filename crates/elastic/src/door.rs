@@ -11,6 +11,7 @@ use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::names::NameOptions;
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
 use crate::scrolls::OpenScrolls;
+use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
 use crate::{index_admin, names, otlp, parameters, routes, shelf, templates};
 
@@ -20,6 +21,7 @@ pub struct ElasticDoor {
     pub(crate) node: Arc<Node>,
     pub(crate) catalog: Arc<DoorCatalog>,
     pub(crate) scrolls: Arc<OpenScrolls>,
+    pub(crate) loads: Arc<WriteLoads>,
     /// Sender of the request under way: each is answered by a copy of the door.
     pub(crate) caller: DoorCaller,
 }
@@ -28,7 +30,23 @@ impl ElasticDoor {
     /// Creates the door of a node. Nothing is read before the first request.
     pub fn new(node: Arc<Node>) -> Self {
         let catalog = Arc::new(DoorCatalog::new(Arc::clone(&node)));
-        ElasticDoor { node, catalog, scrolls: Arc::default(), caller: DoorCaller::default() }
+        let caller = DoorCaller::default();
+        ElasticDoor { node, catalog, scrolls: Arc::default(), loads: Arc::default(), caller }
+    }
+
+    /// Checks that this node can answer a request: it owns the catalog, and has read it. Blocks.
+    ///
+    /// # Errors
+    /// [`millrace_node::Error::Unsettled`]: another node answers, or none does now.
+    pub fn check_ready(&self) -> Result<(), millrace_node::Error> {
+        match self.catalog.read() {
+            Err(Error::NotBegun(reason)) => {
+                let reason = reason.trim_end_matches("; try again in a moment").to_owned();
+                Err(millrace_node::Error::Unsettled(reason))
+            }
+            // The answer has other errors.
+            _ => Ok(()),
+        }
     }
 
     /// Answers a request. Blocks until writes are durable.

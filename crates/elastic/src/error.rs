@@ -119,6 +119,9 @@ pub enum Error {
     /// The disk is full. Removals go on.
     #[error("{0}")]
     DiskFull(String),
+    /// No node can answer now. Nothing was begun.
+    #[error("{0}")]
+    NotBegun(String),
     /// The outcome is not known, or no node can answer now.
     #[error("{0}")]
     Unavailable(String),
@@ -190,7 +193,7 @@ impl Error {
             Error::Forbidden(_) => "security_exception",
             Error::Rejected(_) => "es_rejected_execution_exception",
             Error::DiskFull(_) => "cluster_block_exception",
-            Error::Unavailable(_) => "unavailable_shards_exception",
+            Error::NotBegun(_) | Error::Unavailable(_) => "unavailable_shards_exception",
             Error::Method { .. } => "method_not_allowed_exception",
             Error::MediaType(_) => "media_type_header_exception",
             Error::TooLarge(_) => "content_too_long_exception",
@@ -224,7 +227,7 @@ impl Error {
             Error::TooLarge(_) => 413,
             Error::MediaType(_) => 415,
             Error::Rejected(_) | Error::DiskFull(_) => 429,
-            Error::Unavailable(_) => 503,
+            Error::NotBegun(_) | Error::Unavailable(_) => 503,
             Error::Internal(_) => 500,
         }
     }
@@ -296,6 +299,7 @@ impl From<millrace_node::Error> for Error {
     fn from(error: millrace_node::Error) -> Self {
         let message = error.message();
         match error.kind() {
+            _ if error.changed_nothing() => Error::NotBegun(message),
             ErrorKind::BadRequest | ErrorKind::MethodNotAllowed | ErrorKind::Conflict => {
                 Error::IllegalArgument(message)
             }

@@ -88,11 +88,12 @@ pub(crate) fn create_of(
     }
     check_settings(&settings)?;
     settings.retain(|_, value| !value.is_null());
-    for (setting, value) in [("index.number_of_shards", "1"), ("index.number_of_replicas", "1")] {
-        settings.entry(setting.to_owned()).or_insert_with(|| value.into());
+    let is_log = log_settings::is_logs_mode(&settings)?;
+    let shards = if is_log { log_settings::default_shards(change.node)? } else { 1 };
+    for (setting, value) in [("index.number_of_shards", shards), ("index.number_of_replicas", 1)] {
+        settings.entry(setting.to_owned()).or_insert_with(|| value.to_string().into());
     }
     check_write_aliases(change, name, &aliases)?;
-    let is_log = log_settings::is_logs_mode(&settings)?;
     if is_log && time_field.is_none() {
         return Err(Error::IllegalArgument(format!(
             "[index.mode] of [{name}] is that of logs, which are in data streams here; put it into the template of a data stream"

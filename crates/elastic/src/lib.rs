@@ -59,6 +59,7 @@ mod search;
 mod search_request;
 mod shelf;
 mod single;
+mod slot_picking;
 mod sorting;
 mod source;
 mod templates;

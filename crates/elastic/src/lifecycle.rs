@@ -9,7 +9,7 @@ use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::duration_of;
-use crate::{Error, partitions};
+use crate::{Error, partitions, shelf};
 
 /// Lifecycle of a data stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +152,11 @@ impl ElasticDoor {
     /// The catalog cannot be read or changed, or something cannot be dropped.
     pub fn apply_lifecycles(&self) -> Result<u64, Error> {
         if !self.owns_home()? {
+            shelf::keep_partitions_apart(&self.node);
             return Ok(0);
+        }
+        if let Err(error) = partitions::complete_drops(self) {
+            tracing::debug!(%error, "the drops of partitions wait");
         }
         let mut dropped = 0;
         let streams: Vec<StreamEntry> = self.catalog.read()?.streams.values().cloned().collect();

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use millrace_node::Node;
 use serde_json::Value;
 
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::scan_limit::duration_of;
+use crate::shelf;
+use crate::slot_picking::ChosenSlot;
 
 /// Setting that names the mode of an index.
 const MODE: &str = "index.mode";
@@ -30,6 +33,15 @@ const WINDOW_BYTES: u64 = 1 << 20;
 
 /// Time for which a smaller one is.
 const LONG_WINDOW_MS: u64 = 24 * 3_600_000;
+
+/// Most shards of an index that names none.
+const SHARDS_BY_DEFAULT: u32 = 12;
+
+/// Shards of an index in `logs` mode that names none: as many as there are sets of nodes, so that each bulk
+/// has a choice.
+pub(crate) fn default_shards(node: &Node) -> Result<u32, Error> {
+    Ok((shelf::spread_areas(node)?.len() as u32).min(SHARDS_BY_DEFAULT))
+}
 
 /// True if settings ask for the `logs` mode.
 ///
@@ -133,20 +145,36 @@ impl RoutingSlots {
         RoutingSlots::of(|name| index.setting(name))
     }
 
-    fn slots(self) -> u32 {
+    /// Number of slots.
+    pub(crate) fn slots(self) -> u32 {
         (self.shards / self.routing_size).max(1)
     }
 
-    /// Shard of a document, in the slot that the number `drawn` of its request stands for. A document with an
-    /// id of its client, and without a routing value, has the same one for good.
-    pub(crate) fn shard(self, drawn: u64, routing: Option<&str>, id: Option<&str>) -> u32 {
-        let slots = u64::from(self.slots());
-        let slot = (drawn % slots) as u32;
+    /// Slot of a shard.
+    pub(crate) fn slot_of(self, shard: u32) -> u32 {
+        shard / self.routing_size
+    }
+
+    /// Shards of a slot.
+    pub(crate) fn shards_of(self, slot: u32) -> std::ops::Range<u32> {
+        self.routing_size * slot..self.routing_size * (slot + 1)
+    }
+
+    /// Shard of a document, in the slot of its request. A document with an id of its client, and without a
+    /// routing value, has the same one for good.
+    pub(crate) fn shard(self, chosen: ChosenSlot, routing: Option<&str>, id: Option<&str>) -> u32 {
+        let ChosenSlot { slot, drawn } = chosen;
+        let turn = drawn / u64::from(self.slots()) % u64::from(self.routing_size);
         match (routing, id) {
             (Some(routing), _) => self.within(routing) + self.routing_size * slot,
             (None, Some(id)) => self.of_id(id),
-            (None, None) => (drawn / slots % u64::from(self.routing_size)) as u32 + self.routing_size * slot,
+            (None, None) => turn as u32 + self.routing_size * slot,
         }
+    }
+
+    /// True if a document can go to another slot than the one that was chosen.
+    pub(crate) fn can_move(routing: Option<&str>, id: Option<&str>) -> bool {
+        routing.is_some() || id.is_none()
     }
 
     fn within(self, routing: &str) -> u32 {
@@ -206,7 +234,9 @@ mod tests {
             let own: Vec<u32> = (0..12).filter(|shard| set.has(*shard)).collect();
             assert_eq!(own, [0, 1, 2, 3].map(|slot| own[0] + 3 * slot), "{value}");
             for drawn in 0..40 {
-                let shard = slots.shard(drawn, Some(value), Some("id"));
+                let chosen = ChosenSlot { slot: (drawn % 4) as u32, drawn };
+                let shard = slots.shard(chosen, Some(value), Some("id"));
+                assert_eq!(slots.slot_of(shard), chosen.slot);
                 assert_eq!(u64::from(shard / 3), drawn % 4, "all of a request are in one slot");
                 assert!(set.has(shard), "{value}: {shard}");
             }
@@ -218,10 +248,12 @@ mod tests {
     #[test]
     fn documents_without_a_routing_value_are_spread() {
         let slots = RoutingSlots { shards: 6, routing_size: 2 };
-        let used: BTreeSet<u32> = (0..6).map(|drawn| slots.shard(drawn, None, None)).collect();
+        let chosen = |drawn: u64| ChosenSlot { slot: (drawn % 3) as u32, drawn };
+        let used: BTreeSet<u32> = (0..6).map(|drawn| slots.shard(chosen(drawn), None, None)).collect();
         assert_eq!(used, (0..6).collect(), "each shard has its turn");
-        let shard = slots.shard(0, None, Some("a"));
-        assert!((1..9).all(|drawn| slots.shard(drawn, None, Some("a")) == shard));
+        let shard = slots.shard(chosen(0), None, Some("a"));
+        assert!((1..9).all(|drawn| slots.shard(chosen(drawn), None, Some("a")) == shard));
+        assert_eq!(slots.shards_of(2), 4..6);
         assert!(slots.of_document("a", None).has(shard));
     }
 

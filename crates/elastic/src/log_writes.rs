@@ -1,50 +1,258 @@
-//! Writes in `logs` mode on their way to a partition.
+//! Writes in `logs` mode: documents are added to partitions, all of a request to one slot.
+//!
+//! The owner of a partition that does not take documents on makes them try another slot, before anything of
+//! them is written anywhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
 
 use crate::Error;
+use crate::catalog::OpenIndex;
 use crate::door::ElasticDoor;
-use crate::partitions::{self, PartitionHold, PartitionLoad, TimeSpan};
+use crate::log_settings::RoutingSlots;
+use crate::partitions::{self, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
 use crate::placing::PlacedWrite;
+use crate::shelf::{self, AddOutcome, AddedDocuments, StoredSource};
+use crate::slot_picking::SlotChoices;
+use crate::writing::{HeldIndexes, PATIENCE, PAUSES, WriteResult};
 
 /// Place of a document in `logs` mode.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogPlace {
-    pub(crate) shard: u32,
     /// Times of the document.
     pub(crate) times: Option<TimeSpan>,
 }
 
-/// Partitions of writes that are done together, one for each shard.
-pub(crate) struct PartitionHolds(HashMap<(u32, u32), Result<PartitionHold, Error>>);
+/// Documents of one partition, by their positions in the request.
+struct PartitionShare {
+    hold: PartitionHold,
+    /// Positions, and the ids that the documents get.
+    documents: Vec<(usize, String)>,
+}
 
-impl PartitionHolds {
-    /// Finds the partitions of writes, and has their drop wait.
-    pub(crate) fn begin(door: &ElasticDoor, placed: &[PlacedWrite]) -> Self {
-        let mut loads: HashMap<(u32, u32), (&PlacedWrite, PartitionLoad)> = HashMap::new();
-        for placed in placed {
-            let Some(place) = placed.log else { continue };
-            let load =
-                PartitionLoad { documents: 1, bytes: placed.write.source.len() as u64, times: place.times };
-            let known = loads.entry((placed.index.entry.number, place.shard));
-            known.and_modify(|(_, sum)| *sum = sum.with(load)).or_insert((placed, load));
+/// Writes documents, and waits until all are durable or refused; the results have their order.
+pub(crate) fn write_all(
+    door: &ElasticDoor,
+    placed: &[&PlacedWrite],
+    slots: &mut SlotChoices,
+) -> Vec<Result<WriteResult, Error>> {
+    let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
+    let (mut deadline, mut pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+    loop {
+        let waiting: Vec<usize> = (0..placed.len()).filter(|at| results[*at].is_none()).collect();
+        if waiting.is_empty() {
+            return results.into_iter().flatten().collect();
         }
-        let begun = |((number, shard), (placed, load)): (_, (&PlacedWrite, _))| {
-            ((number, shard), partitions::begin_write(door, &placed.index, shard, load))
-        };
-        PartitionHolds(loads.into_iter().map(begun).collect())
+        let tried = waiting.len();
+        let is_over = Instant::now() >= deadline;
+        let mut refused: BTreeMap<u32, &OpenIndex> = BTreeMap::new();
+        let (mut left, mut is_stuck) = (0, false);
+        for (at, result) in write_once(door, placed, waiting, slots) {
+            match result {
+                Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
+                    let PlacedWrite { index, write, .. } = placed[at];
+                    is_stuck |= !RoutingSlots::can_move(write.routing.as_deref(), write.id.as_deref());
+                    refused.insert(index.entry.number, index);
+                    left += 1;
+                }
+                result => results[at] = Some(result),
+            }
+        }
+        if left < tried {
+            (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+        }
+        let mut has_others = true;
+        for (number, index) in refused {
+            has_others &= slots.refuse(number, RoutingSlots::of_index(index).slots());
+        }
+        if left > 0 && (is_stuck || !has_others) {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+}
+
+/// Writes documents once; an outcome for each.
+fn write_once(
+    door: &ElasticDoor,
+    placed: &[&PlacedWrite],
+    waiting: Vec<usize>,
+    slots: &mut SlotChoices,
+) -> Vec<(usize, Result<WriteResult, Error>)> {
+    let mut outcomes = Vec::with_capacity(waiting.len());
+    let mut shares = Vec::new();
+    for ((number, shard), positions) in by_shard(door, placed, waiting, slots) {
+        let index = &placed[positions[0]].index;
+        match PartitionShare::begin(door, index, shard, placed, &positions) {
+            Ok(share) => shares.push((number, share)),
+            Err(error) => outcomes.extend(positions.into_iter().map(|at| (at, Err(error.clone())))),
+        }
+    }
+    let held = HeldIndexes::hold(door, placed);
+    let (mut added, mut sent, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    for (_, share) in shares {
+        match held.check(&placed[share.documents[0].0].index).and_then(|()| share.prepare(door, placed)) {
+            Ok(prepared) => {
+                outcomes.extend(prepared.refused.into_iter().map(|(at, error)| (at, Err(error))));
+                let nodes = shelf::nodes_of(&door.node, share.hold.group()).unwrap_or_default();
+                let bytes = share.load(placed).bytes;
+                added.push((prepared.added, door.loads.begin(&nodes, bytes)));
+                results.push(prepared.results);
+                sent.push(share);
+            }
+            Err(error) => {
+                share.hold.give_back(share.load(placed));
+                outcomes.extend(share.documents.iter().map(|(at, _)| (*at, Err(error.clone()))));
+            }
+        }
+    }
+    let written = shelf::add_all(&door.node, held.version(), added);
+    drop(held);
+    for ((share, results), written) in sent.into_iter().zip(results).zip(written) {
+        let mut unwritten = PartitionLoad::default();
+        for ((at, result), outcome) in results.into_iter().zip(written) {
+            if !matches!(outcome, Ok(true)) {
+                unwritten = unwritten.with(load_of(placed[at]));
+            }
+            outcomes.push((at, settled(result, outcome)));
+        }
+        share.hold.give_back(unwritten);
+    }
+    outcomes
+}
+
+/// Positions of documents by their index and shard.
+fn by_shard(
+    door: &ElasticDoor,
+    placed: &[&PlacedWrite],
+    waiting: Vec<usize>,
+    slots: &mut SlotChoices,
+) -> BTreeMap<(u32, u32), Vec<usize>> {
+    let mut shards: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+    for at in waiting {
+        let PlacedWrite { index, write, .. } = placed[at];
+        let of_index = RoutingSlots::of_index(index);
+        let number = index.entry.number;
+        let chosen = slots.chosen(number).unwrap_or_else(|| {
+            let nodes = SlotNodes::of(&door.node, index);
+            let drawn = index.live.partitions.draw();
+            slots.choose(number, of_index.slots(), drawn, |slot| nodes.of_slot(slot), &door.loads)
+        });
+        let shard = of_index.shard(chosen, write.routing.as_deref(), write.id.as_deref());
+        shards.entry((number, shard)).or_default().push(at);
+    }
+    shards
+}
+
+fn load_of(placed: &PlacedWrite) -> PartitionLoad {
+    let times = placed.log.and_then(|place| place.times);
+    PartitionLoad { documents: 1, bytes: placed.write.source.len() as u64, times }
+}
+
+/// Documents of a partition that are ready to be added.
+struct PreparedAddition {
+    added: AddedDocuments,
+    /// Positions and results of these, if they are written.
+    results: Vec<(usize, WriteResult)>,
+    /// Documents that exist already.
+    refused: Vec<(usize, Error)>,
+}
+
+impl PartitionShare {
+    /// Finds the partition of a shard that takes documents, and has its drop wait.
+    fn begin(
+        door: &ElasticDoor,
+        index: &OpenIndex,
+        shard: u32,
+        placed: &[&PlacedWrite],
+        positions: &[usize],
+    ) -> Result<Self, Error> {
+        let loads = positions.iter().map(|at| load_of(placed[*at]));
+        let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
+        let hold = partitions::begin_write(door, index, shard, load)?;
+        let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
+        let documents = positions.iter().map(name).collect();
+        Ok(PartitionShare { hold, documents })
     }
 
-    /// Partition of a write; `None` if its index has none.
-    ///
-    /// # Errors
-    /// The partition could not be found or made.
-    pub(crate) fn of(&self, placed: &PlacedWrite) -> Result<Option<&PartitionHold>, Error> {
-        let Some(place) = placed.log else { return Ok(None) };
-        let found = self.0.get(&(placed.index.entry.number, place.shard));
-        match found.expect("each shard of the writes has a partition") {
-            Ok(hold) => Ok(Some(hold)),
-            Err(error) => Err(error.clone()),
+    fn load(&self, placed: &[&PlacedWrite]) -> PartitionLoad {
+        let loads = self.documents.iter().map(|(at, _)| load_of(placed[*at]));
+        loads.fold(PartitionLoad::default(), PartitionLoad::with)
+    }
+
+    fn prepare(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<PreparedAddition, Error> {
+        let group = self.hold.group();
+        let earlier = self.earlier(door, placed)?;
+        let mut prepared = PreparedAddition {
+            added: AddedDocuments { group, documents: Vec::with_capacity(self.documents.len()) },
+            results: Vec::with_capacity(self.documents.len()),
+            refused: Vec::new(),
+        };
+        let mut unwritten = PartitionLoad::default();
+        for (at, id) in &self.documents {
+            let PlacedWrite { index, write, .. } = placed[*at];
+            if earlier.contains(id) {
+                prepared.refused.push((*at, exists(&index.entry.name, id)));
+                unwritten = unwritten.with(load_of(placed[*at]));
+                continue;
+            }
+            let stored = StoredSource {
+                id: id.clone(),
+                source: Arc::clone(&write.source),
+                version: 1,
+                seq_no: index.live.next_seq_no(),
+                routing: write.routing.clone(),
+            };
+            prepared.results.push((
+                *at,
+                WriteResult {
+                    index: index.entry.name.clone(),
+                    id: id.clone(),
+                    version: 1,
+                    seq_no: stored.seq_no,
+                    result: "created",
+                    status: 201,
+                    get: None,
+                },
+            ));
+            prepared.added.documents.push((stored.document(group.id(id)?), write.id.is_some()));
         }
+        self.hold.give_back(unwritten);
+        Ok(prepared)
+    }
+
+    /// Ids of documents that the partition before this one has: a client that repeats a request may do so
+    /// while partitions change.
+    fn earlier(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<HashSet<String>, Error> {
+        let given: BTreeSet<&String> = self
+            .documents
+            .iter()
+            .filter(|(at, _)| placed[*at].write.id.is_some())
+            .map(|(_, id)| id)
+            .collect();
+        let index = &placed[self.documents[0].0].index;
+        match index.live.partitions.before(&self.hold).filter(|_| !given.is_empty()) {
+            Some(before) => shelf::existing(&door.node, before, given.into_iter().cloned().collect()),
+            None => Ok(HashSet::new()),
+        }
+    }
+}
+
+/// Error of the addition of a document whose id is taken.
+fn exists(index: &str, id: &str) -> Error {
+    Error::VersionConflict {
+        id: id.to_owned(),
+        reason: "document already exists (current version [1])".to_owned(),
+        index: index.to_owned(),
+    }
+}
+
+/// Result of a document that was to be added.
+fn settled(result: WriteResult, outcome: AddOutcome) -> Result<WriteResult, Error> {
+    match outcome {
+        Ok(true) => Ok(result),
+        Ok(false) => Err(exists(&result.index, &result.id)),
+        Err(error) => Err(error),
     }
 }

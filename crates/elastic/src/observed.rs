@@ -66,7 +66,7 @@ impl OpenIndex {
     ///
     /// # Errors
     /// Documents cannot be read.
-    pub(crate) fn with_observed(self, node: &Node) -> Result<OpenIndex, Error> {
+    pub(crate) fn with_observed(self, node: &Arc<Node>) -> Result<OpenIndex, Error> {
         if !self.is_log() {
             return Ok(self);
         }

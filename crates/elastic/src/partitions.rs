@@ -11,16 +11,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::changes::{begin_write, drop_all, expire, load};
+pub(crate) use self::changes::{SlotNodes, begin_write, complete_drops, drop_all, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, random_text};
 use crate::door::ElasticDoor;
 use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
-use crate::shelf::{self, ShelfGroup, StoredSource};
+use crate::shelf::{self, PartitionPlace, ShelfGroup, StoredSource};
 
 /// Partitions that there may be, of all indexes. From then on those that take writes grow on.
 const PARTITIONS_MAX: usize = 20_000;
@@ -70,7 +71,8 @@ impl PartitionLoad {
 pub(crate) struct PartitionEntry {
     /// Number, unique among all partitions.
     number: u32,
-    place: u16,
+    #[serde(flatten)]
+    place: PartitionPlace,
     /// Number of its index.
     index: u32,
     shard: u32,
@@ -92,14 +94,15 @@ impl PartitionEntry {
         ShelfGroup::of_partition(self.number, self.place)
     }
 
-    fn keep(&self, node: &Node) -> Result<(), Error> {
+    fn keep(&self, node: &Arc<Node>) -> Result<(), Error> {
         let text = serde_json::to_string(self).expect("an entry has names for keys");
         shelf::put(node, ShelfGroup::CATALOG, &self.key(), Some(&text))
     }
 
-    /// Drops the documents and then the entry.
-    fn drop_documents(&self, node: &Node) -> Result<(), Error> {
-        shelf::drop_group(node, self.group())?;
+    /// Drops the documents and then the entry, if the cluster state is the one that the catalog was read
+    /// under: by a later one, another partition may have the number already.
+    fn drop_documents(&self, node: &Arc<Node>, version: ClusterVersion) -> Result<(), Error> {
+        shelf::drop_group_by(node, self.group(), version)?;
         shelf::put(node, ShelfGroup::CATALOG, &self.key(), None)
     }
 }
@@ -138,6 +141,13 @@ impl PartitionHold {
     /// Group of the partition.
     pub(crate) fn group(&self) -> ShelfGroup {
         self.0.group
+    }
+
+    /// Takes documents that were refused out of what the partition has. Its times stay as they are.
+    pub(crate) fn give_back(&self, load: PartitionLoad) {
+        let held = &mut self.0.state.lock().held;
+        held.documents = held.documents.saturating_sub(load.documents);
+        held.bytes = held.bytes.saturating_sub(load.bytes);
     }
 
     /// New id of a document, which names the partition.
@@ -261,7 +271,7 @@ pub(crate) struct PartitionTable {
 }
 
 impl PartitionTable {
-    /// A number that differs from request to request, for the slots of their documents.
+    /// A number that is one more with each request, for the slots of its documents.
     pub(crate) fn draw(&self) -> u64 {
         self.drawn.fetch_add(1, Ordering::Relaxed)
     }
@@ -365,7 +375,7 @@ pub(crate) fn find(
 
 /// Calls `visit` with each document of the partitions that took writes at the end of an earlier run.
 pub(crate) fn scan_last(
-    node: &Node,
+    node: &Arc<Node>,
     index: &OpenIndex,
     mut visit: impl FnMut(StoredSource) -> Result<(), Error>,
 ) -> Result<(), Error> {

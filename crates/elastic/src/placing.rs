@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use crate::catalog::{IndexEntry, OpenIndex};
 use crate::door::ElasticDoor;
-use crate::log_settings::RoutingSlots;
 use crate::log_writes::LogPlace;
 use crate::mapping::LenientFit;
 use crate::writing::{self, SingleWrite, WriteAction};
@@ -29,8 +28,6 @@ pub(crate) struct WritePlacer<'d> {
     door: &'d ElasticDoor,
     found: HashMap<WrittenName, OpenIndex>,
     fitted: HashMap<String, FittedMapping>,
-    /// Number that decides the slot of the documents of an index, by its number.
-    drawn: HashMap<u32, u64>,
 }
 
 /// Name in a write, with what decides which index it means.
@@ -49,7 +46,7 @@ struct FittedMapping {
 impl<'d> WritePlacer<'d> {
     /// Creates a placer that has found nothing yet.
     pub(crate) fn new(door: &'d ElasticDoor) -> Self {
-        WritePlacer { door, found: HashMap::new(), fitted: HashMap::new(), drawn: HashMap::new() }
+        WritePlacer { door, found: HashMap::new(), fitted: HashMap::new() }
     }
 
     /// Checks a write, fits its document to the mapping of its index, and adds new fields to it.
@@ -94,7 +91,7 @@ impl<'d> WritePlacer<'d> {
             None => {
                 let document = parsed(&write.source)?;
                 if index.is_log() {
-                    let (log, _) = self.place_log(&index, &document, &write);
+                    let (log, _) = self.place_log(&index, &document);
                     self.remember(written, &index);
                     return Ok(PlacedWrite { index, write, log: Some(log) });
                 }
@@ -107,12 +104,7 @@ impl<'d> WritePlacer<'d> {
 
     /// Place of a document in `logs` mode, and the reason for which a field is ignored, if one is. Such
     /// documents are counted, and none is refused.
-    fn place_log(
-        &mut self,
-        index: &OpenIndex,
-        document: &Map<String, Value>,
-        write: &SingleWrite,
-    ) -> (LogPlace, Option<String>) {
+    fn place_log(&mut self, index: &OpenIndex, document: &Map<String, Value>) -> (LogPlace, Option<String>) {
         let mut fitted = self.copy_of(index, || index.live.observed.entry(&index.entry).mappings.clone());
         let LenientFit { is_changed, ignored } = mapping::observe(&mut fitted.mappings, document);
         if is_changed {
@@ -123,10 +115,7 @@ impl<'d> WritePlacer<'d> {
             self.door.node.metrics().count(CountedMetric::LogDocumentsIgnored);
         }
         let reason = ignored.into_iter().map(|(_, reason)| reason).next();
-        let drawn = *self.drawn.entry(index.entry.number).or_insert_with(|| index.live.partitions.draw());
-        let slots = RoutingSlots::of_index(index);
-        let shard = slots.shard(drawn, write.routing.as_deref(), write.id.as_deref());
-        (LogPlace { shard, times: time_bounds::of_document(index, document) }, reason)
+        (LogPlace { times: time_bounds::of_document(index, document) }, reason)
     }
 
     /// Copy of the mapping of an index, the one that is there or a new one.
@@ -150,7 +139,7 @@ impl<'d> WritePlacer<'d> {
         let written = WrittenName::RecordStream(stream.to_owned());
         let index = self.index(&written)?;
         if index.is_log() {
-            let (log, ignored) = self.place_log(&index, fields, &write);
+            let (log, ignored) = self.place_log(&index, fields);
             self.remember(written, &index);
             return Ok((PlacedWrite { index, write, log: Some(log) }, ignored.map(Error::mapping)));
         }

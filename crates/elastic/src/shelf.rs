@@ -1,24 +1,38 @@
 //! The documents of the door in the store: one document type of its own, a group for each index, and for each
 //! partition of an index in `logs` mode.
 //!
-//! The type has a name that no schema can have, so that no deployment adds or removes it. All groups share
-//! the low bits of their locations, so that one node of a cluster owns them. Partitions differ in the bits
-//! above, so that each has files of its own.
+//! The type has a name that no schema can have, so that no deployment adds or removes it. The catalog and the
+//! documents of other indexes share the low bits of their locations, so that one node of a cluster owns them.
+//! Partitions are in several areas, each with low bits of its own, and so on several nodes; they differ in
+//! the bits above, so that each has files of its own.
+//!
+//! In a cluster, documents are read where all of them are, by one cluster state before and after. Documents
+//! of partitions are written by their owners only for a node that acts by the same state: another one may
+//! have taken the catalog over, and dropped the partition.
 
+mod areas;
+
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
+use millrace_cluster::{ClusterVersion, NodeState};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Location, Timestamp};
 use millrace_node::Node;
-use millrace_node::cluster::{BatchedWrite, ClusterError, GroupDropRequest};
+use millrace_node::cluster::{
+    BatchedWrite, ClusterError, DocumentsAnswer, DocumentsQuestion, HeldBucket, SentDocument,
+};
+use millrace_node::cluster::{ask_owners, read_bucket, wait_for};
 use millrace_store::{
-    CommittedWrite, DocumentWrite, StoreChange, StoreVisit, ViewScope, VisitedVersion, WriteDurability,
-    WriterId,
+    CommittedWrite, DocumentWrite, StoreChange, StoreModification, StoreVisit, ViewScope, VisitedVersion,
+    WriteDurability, WriterId,
 };
 
+use self::areas::area_bits;
+pub(crate) use self::areas::{PartitionPlace, keep_partitions_apart, nodes_of, nodes_of_area, spread_areas};
 use crate::Error;
 
 /// Document type of the door. A name with a dot is not valid in a schema.
@@ -33,23 +47,23 @@ const HOME: u32 = 0x00e1_a571;
 /// Low bits of the locations of all documents of the door: as many as the buckets of a cluster can have.
 const HOME_BITS: u8 = 20;
 
-/// Places of partitions, each with locations of its own.
+/// Places of partitions in an area, each with locations of its own.
 pub(crate) const PLACES: u16 = 1 << (32 - HOME_BITS);
 
 /// Place that has the documents of other indexes.
 const PLACE_OF_INDEXES: u16 = (HOME >> HOME_BITS) as u16;
 
-/// Bytes above which a bucket of several places is split, so that they get files of their own.
-const APART_BYTES: u64 = 16 << 20;
-
 /// Time limit of a write.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time limit of a read, while the nodes of a cluster agree on who has the documents.
+const READ_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Time beyond that limit after which no outcome will come.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Documents read in one step of a scan.
-pub(crate) const PAGE: usize = 1024;
+const PAGE: usize = 1024;
 
 /// Number of a group of the door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +78,14 @@ impl ShelfGroup {
         ShelfGroup((number as u64) << 32 | HOME as u64)
     }
 
-    /// Group of a partition, by a number that is unique among the partitions, at a place below [`PLACES`].
-    pub(crate) const fn of_partition(number: u32, place: u16) -> Self {
-        let low = HOME & ((1 << HOME_BITS) - 1) | (place as u32) << HOME_BITS;
+    /// Group of a partition, by a number that is unique among the partitions.
+    pub(crate) const fn of_partition(number: u32, place: PartitionPlace) -> Self {
+        let low = area_bits(place.area) | (place.place as u32) << HOME_BITS;
         ShelfGroup((number as u64) << 32 | low as u64)
+    }
+
+    fn low_bits(self) -> u32 {
+        self.0 as u32
     }
 
     /// Group in the store.
@@ -98,11 +116,6 @@ impl ShelfGroup {
 /// True if partitions may be at a place.
 pub(crate) fn is_free_place(place: u16) -> bool {
     place < PLACES && place != PLACE_OF_INDEXES
-}
-
-/// Has the store keep partitions in files of their own, so that their drop is the removal of files.
-pub(crate) fn keep_partitions_apart(node: &Node) {
-    node.store().keep_apart(BucketId::new(HOME_BITS, u64::from(HOME)), APART_BYTES);
 }
 
 /// Group of any document of the door, for routing in a cluster.
@@ -272,27 +285,173 @@ pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&st
 }
 
 /// Reads a document.
-pub(crate) fn get(node: &Node, group: ShelfGroup, name: &str) -> Result<Option<StoredSource>, Error> {
-    let found = node.store().get(&group.id(name)?)?;
+///
+/// # Errors
+/// No node has all of the group now; the store cannot be read.
+pub(crate) fn get(node: &Arc<Node>, group: ShelfGroup, name: &str) -> Result<Option<StoredSource>, Error> {
+    let found = get_document(node, &group.id(name)?)?;
     Ok(found.map(|(document, _)| StoredSource::of(&document)))
 }
 
+/// Reads a document of any type, with the time of its write.
+///
+/// # Errors
+/// As for [`get`].
+pub(crate) fn get_document(
+    node: &Arc<Node>,
+    id: &DocumentId,
+) -> Result<Option<(Document, Timestamp)>, Error> {
+    let Some(cluster) = node.cluster().view()? else { return Ok(node.store().get(id)?) };
+    let bucket = cluster.bucket(id.location())?;
+    match read(node, (id.group(), bucket), |held| DocumentsQuestion::Get { held, id: id.clone() })? {
+        None | Some(DocumentsAnswer::Document(None)) => Ok(None),
+        Some(DocumentsAnswer::Document(Some(sent))) => Ok(Some(sent.document()?)),
+        Some(other) => Err(misunderstood(&other)),
+    }
+}
+
+/// Names of a group that documents have, of those that are asked for.
+///
+/// # Errors
+/// As for [`get`].
+pub(crate) fn existing(
+    node: &Arc<Node>,
+    group: ShelfGroup,
+    names: Vec<String>,
+) -> Result<HashSet<String>, Error> {
+    let ids = names.iter().map(|name| group.id(name)).collect::<Result<Vec<_>, _>>()?;
+    let exist = match node.cluster().view()? {
+        None => {
+            let exists = |id| Ok(node.store().get(id)?.is_some());
+            ids.iter().map(exists).collect::<Result<Vec<bool>, Error>>()?
+        }
+        Some(cluster) => {
+            let bucket = cluster.bucket(Location::new(u64::from(group.low_bits())))?;
+            let group = group.group();
+            match read(node, (&group, bucket), |held| DocumentsQuestion::Exist { held, ids: ids.clone() })? {
+                None => Vec::new(),
+                Some(DocumentsAnswer::Exist(exist)) => exist,
+                Some(other) => return Err(misunderstood(&other)),
+            }
+        }
+    };
+    Ok(names.into_iter().zip(exist).filter_map(|(name, exists)| exists.then_some(name)).collect())
+}
+
+/// Reads documents of a group in a bucket of a cluster. `None`: there are none.
+fn read(
+    node: &Arc<Node>,
+    place: (&DocumentGroup, BucketId),
+    question: impl Fn(HeldBucket) -> DocumentsQuestion,
+) -> Result<Option<DocumentsAnswer>, Error> {
+    let answer = wait_for(read_bucket(node, place, question, Instant::now() + READ_PATIENCE))?;
+    if answer.is_none() {
+        check_all_there(node)?;
+    }
+    Ok(answer)
+}
+
+/// Checks that nothing can be on nodes that are away: as long as fewer are than there are replicas, another
+/// one has it.
+///
+/// # Errors
+/// As many are away.
+pub(crate) fn check_all_there(node: &Node) -> Result<(), Error> {
+    let Some(cluster) = node.cluster().view()? else { return Ok(()) };
+    let state = cluster.state()?;
+    let is_away = |state: NodeState| !state.serves();
+    let away = state.nodes().values().filter(|node| is_away(node.state) && node.incarnation.has_run());
+    let names: Vec<&str> = away.map(|node| node.name.as_str()).collect();
+    if names.len() < usize::from(state.distribution().redundancy) {
+        return Ok(());
+    }
+    Err(Error::NotBegun(format!(
+        "documents may be on nodes that do not serve: {}; start them, or remove them from the cluster",
+        names.join(", ")
+    )))
+}
+
+fn misunderstood(answer: &DocumentsAnswer) -> Error {
+    let kind = match answer {
+        DocumentsAnswer::Written(_) => "outcomes of writes",
+        DocumentsAnswer::Dropped => "the end of a drop",
+        DocumentsAnswer::Document(_) => "a document",
+        DocumentsAnswer::Exist(_) => "names",
+        DocumentsAnswer::Page(..) => "a page",
+    };
+    Error::Internal(format!("another node answers a question for documents with {kind}"))
+}
+
 /// Calls `visit` with each document of a group, until it breaks off or returns an error.
+///
+/// # Errors
+/// As for [`get`], and those of `visit`.
 pub(crate) fn scan(
-    node: &Node,
+    node: &Arc<Node>,
     group: ShelfGroup,
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let mut pass = StoreVisit {
-        scope: ViewScope::Groups(vec![group.group()]),
-        wanted: PAGE,
-        ..StoreVisit::all(&[DOOR_TYPE])
+    scan_documents(node, DOOR_TYPE, vec![group.group()], |document, _| visit(StoredSource::of(&document)))
+}
+
+/// Calls `visit` with each document of a type in groups, and the time of its write, until it breaks off or
+/// returns an error.
+///
+/// # Errors
+/// As for [`get`], and those of `visit`.
+pub(crate) fn scan_documents(
+    node: &Arc<Node>,
+    document_type: &str,
+    groups: Vec<DocumentGroup>,
+    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let Some(cluster) = node.cluster().view()? else {
+        return scan_here(node, document_type, ViewScope::Groups(groups), visit);
     };
+    for group in &groups {
+        for bucket in cluster.buckets_of(group)? {
+            let mut after = None;
+            loop {
+                let question = |held| DocumentsQuestion::Page {
+                    held,
+                    document_type: document_type.to_owned(),
+                    group: group.clone(),
+                    after: after.clone(),
+                };
+                let (versions, next) = match read(node, (group, bucket), question)? {
+                    None => break,
+                    Some(DocumentsAnswer::Page(versions, next)) => (versions, next),
+                    Some(other) => return Err(misunderstood(&other)),
+                };
+                for version in versions {
+                    let (document, timestamp) = version.document()?;
+                    if visit(document, timestamp)?.is_break() {
+                        return Ok(());
+                    }
+                }
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// [`scan_documents`] of this node's own store.
+pub(crate) fn scan_here(
+    node: &Node,
+    document_type: &str,
+    scope: ViewScope,
+    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let mut pass = StoreVisit { scope, wanted: PAGE, ..StoreVisit::all(&[document_type]) };
     loop {
         let page = node.store().visit(&pass)?;
         for visited in page.visited {
-            if let VisitedVersion::Document(document, _) = visited
-                && visit(StoredSource::of(&document))?.is_break()
+            if let VisitedVersion::Document(document, timestamp) = visited
+                && visit(document, timestamp)?.is_break()
             {
                 return Ok(());
             }
@@ -304,28 +463,107 @@ pub(crate) fn scan(
     }
 }
 
-/// Drops all documents of a group, at a cost that does not depend on their number.
-pub(crate) fn drop_group(node: &Node, group: ShelfGroup) -> Result<(), Error> {
-    let Some(cluster) = node.cluster().view()? else {
-        return Ok(node.store().drop_group(Some(DOOR_TYPE), &group.group())?);
-    };
-    let (group, part) = (group.group(), None);
-    let horizon = cluster.drop_horizon(&group, part)?;
-    let (sender, receiver) = channel();
-    let document_type = Some(DOOR_TYPE.to_owned());
-    let dropped = GroupDropRequest { document_type, group, part, horizon: Some(horizon) };
-    let done = Box::new(move |outcome| {
-        // The caller may have left.
-        let _ = sender.send(outcome);
+/// Documents that are added to a group.
+pub(crate) struct AddedDocuments {
+    pub(crate) group: ShelfGroup,
+    /// The documents, with true for those that are written only if there are none of their ids.
+    pub(crate) documents: Vec<(Document, bool)>,
+}
+
+/// Outcome of the addition of a document: false if there is one of its id.
+pub(crate) type AddOutcome = Result<bool, Error>;
+
+/// Adds documents to groups, all at the same time, and waits until they are durable or refused; the outcomes
+/// have their order. Each group's owner takes them only if it acts by the cluster state `version`. The guard
+/// of a group is dropped when its outcomes are known.
+pub(crate) fn add_all<G: Send + 'static>(
+    node: &Arc<Node>,
+    version: ClusterVersion,
+    added: Vec<(AddedDocuments, G)>,
+) -> Vec<Vec<AddOutcome>> {
+    if node.cluster().is_alone() {
+        let (added, _guards): (_, Vec<G>) = added.into_iter().unzip();
+        return add_here(node, added);
+    }
+    let counts: Vec<usize> = added.iter().map(|(added, _)| added.documents.len()).collect();
+    let questions = added.into_iter().map(|(AddedDocuments { group, documents }, guard)| {
+        let documents = documents.iter().map(|(document, is_new)| SentDocument::of(document, *is_new));
+        let question =
+            DocumentsQuestion::Write { version, documents: documents.collect(), patience: PATIENCE };
+        (group.group(), question, guard)
     });
-    cluster.drop_group(dropped, Instant::now() + PATIENCE, done);
-    finish(&receiver).map(drop)
+    let answers = wait_for(ask_owners(node, version, questions.collect(), Instant::now() + PATIENCE));
+    let outcomes = answers.into_iter().zip(counts).map(|(answer, count)| match answer {
+        Ok(DocumentsAnswer::Written(outcomes)) if outcomes.len() == count => {
+            outcomes.into_iter().map(|outcome| Ok(outcome.is_written()?)).collect()
+        }
+        Ok(other) => vec![Err(misunderstood(&other)); count],
+        Err(error) => vec![Err(Error::from(error)); count],
+    });
+    outcomes.collect()
+}
+
+/// [`add_all`] to this node's own store.
+fn add_here(node: &Arc<Node>, added: Vec<AddedDocuments>) -> Vec<Vec<AddOutcome>> {
+    let counts: Vec<usize> = added.iter().map(|added| added.documents.len()).collect();
+    let write = |(document, is_new): (Document, bool)| {
+        let id = document.id.clone();
+        let change = match is_new {
+            false => StoreChange::Put(document),
+            true => StoreChange::Modify(Box::new(move |stored| {
+                Ok(stored.map_or(StoreModification::Put(document), |_| StoreModification::Nothing))
+            })),
+        };
+        DocumentWrite { id, change }
+    };
+    let writes = added.into_iter().flat_map(|added| added.documents).map(write).collect();
+    let mut outcomes = write_all(node, writes).into_iter();
+    let of_group = |count| outcomes.by_ref().take(count).map(|outcome| Ok(outcome?.changed)).collect();
+    counts.into_iter().map(of_group).collect()
+}
+
+/// Drops all documents of a group, at a cost that does not depend on their number.
+///
+/// # Errors
+/// The owner cannot be reached, or the drop fails.
+pub(crate) fn drop_group(node: &Arc<Node>, group: ShelfGroup) -> Result<(), Error> {
+    let version = match node.cluster().view()? {
+        None => ClusterVersion::NONE,
+        Some(cluster) => cluster.state()?.version(),
+    };
+    drop_group_by(node, group, version)
+}
+
+/// [`drop_group`], and an error if the cluster state does not have this version.
+pub(crate) fn drop_group_by(
+    node: &Arc<Node>,
+    group: ShelfGroup,
+    version: ClusterVersion,
+) -> Result<(), Error> {
+    if node.cluster().is_alone() {
+        return Ok(node.store().drop_group(Some(DOOR_TYPE), &group.group())?);
+    }
+    let question = DocumentsQuestion::Drop {
+        version,
+        document_type: DOOR_TYPE.to_owned(),
+        group: group.group(),
+        patience: PATIENCE,
+    };
+    let asked = vec![(group.group(), question, ())];
+    let answers = wait_for(ask_owners(node, version, asked, Instant::now() + PATIENCE));
+    match answers.into_iter().next() {
+        Some(Ok(DocumentsAnswer::Dropped)) => Ok(()),
+        Some(Ok(other)) => Err(misunderstood(&other)),
+        Some(Err(error)) => Err(error.into()),
+        None => Err(Error::Internal("a drop was not asked for".to_owned())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use millrace_bucket::ClusterConfiguration;
 
+    use super::areas::AREAS;
     use super::*;
 
     #[test]
@@ -338,17 +576,22 @@ mod tests {
     }
 
     #[test]
-    fn groups_share_the_owner_and_nothing_else() {
+    fn groups_of_an_area_share_the_owner_and_nothing_else() {
         let bits = |group: ShelfGroup| group.group().location_bits();
         assert_eq!(bits(ShelfGroup::of_index(1)), bits(ShelfGroup::of_index(2)));
         assert_ne!(ShelfGroup::of_index(1).group(), ShelfGroup::of_index(2).group());
         let owner = |group| bits(group).map(|bits| bits & ((1 << HOME_BITS) - 1));
         for place in (0..PLACES).filter(|place| is_free_place(*place)) {
-            let partition = ShelfGroup::of_partition(1, place);
-            assert_eq!(owner(partition), owner(ShelfGroup::CATALOG));
-            assert_ne!(bits(partition), bits(ShelfGroup::CATALOG), "place {place}");
+            let partition = |area| ShelfGroup::of_partition(1, PartitionPlace { place, area });
+            assert_eq!(owner(partition(0)), owner(ShelfGroup::CATALOG));
+            assert_ne!(bits(partition(0)), bits(ShelfGroup::CATALOG), "place {place}");
+            assert_eq!(owner(partition(5)), Some(area_bits(5)));
         }
-        // A bucket of a cluster has all of the door.
+        // A bucket of a cluster has all of an area.
         const { assert!(ClusterConfiguration::BITS_MAX <= HOME_BITS) };
+        let areas: HashSet<u32> = (0..AREAS).map(area_bits).collect();
+        assert_eq!(areas.len(), usize::from(AREAS));
+        // Where partitions are never changes.
+        assert_eq!([0, 1, 2, 23].map(area_bits), [0x1_a571, 0x9_e377, 0x3_c6ef, 0x3_6fbe]);
     }
 }

@@ -171,14 +171,14 @@ impl TypeBinding {
     }
 }
 
-/// Refuses documents of types on a node of a cluster: one node answers the requests of the door, and their
-/// owners are others.
+/// Refuses what is done with documents of types by the node that has them, on a node of a cluster: one node
+/// answers the requests of the door, and the documents are on others.
 fn check_alone(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error> {
     match door.node.cluster().is_alone() {
         true => Ok(()),
         false => Err(Error::IllegalArgument(format!(
             "[{}] is a document type of the application; in a cluster, its documents are written at /document/v1/ and \
-             /feed/v1, and searched at /search/",
+             /feed/v1, and searched here by the routing values of their groups, or at /search/",
             binding.name()
         ))),
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_cluster::ClusterVersion;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
 use parking_lot::{Mutex, RwLockReadGuard};
 use serde_json::{Map, Value, json};
@@ -11,10 +12,10 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{OpenIndex, random_text};
 use crate::door::ElasticDoor;
-use crate::log_writes::PartitionHolds;
-use crate::partitions::PartitionHold;
+use crate::log_writes;
 use crate::placing::PlacedWrite;
 use crate::shelf::{self, StoredSource};
+use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
 use crate::typed;
 use crate::update::{self, UpdateBody};
@@ -126,10 +127,10 @@ impl WriteResult {
 
 /// Time after which writes that the store has no room for are given up, if none of their request is done
 /// meanwhile.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pauses between the tries of such writes.
-const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
 /// Bytes of documents, and number of writes, that are written together.
 const TOGETHER_BYTES: usize = 2 << 20;
@@ -149,6 +150,7 @@ pub(crate) type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
 /// again for a while.
 pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     let mut results = Vec::with_capacity(placed.len());
+    let mut slots = SlotChoices::default();
     while results.len() < placed.len() {
         let rest = &placed[results.len()..];
         let mut bytes = 0;
@@ -157,28 +159,40 @@ pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Resul
             bytes <= TOGETHER_BYTES
         };
         let together = rest.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
-        results.extend(write_together(door, &rest[..together]));
+        results.extend(write_together(door, &rest[..together], &mut slots));
     }
     results
 }
 
+/// Writes documents: those in `logs` mode to partitions, the others in one batch.
+fn write_together(
+    door: &ElasticDoor,
+    placed: &[PlacedWrite],
+    slots: &mut SlotChoices,
+) -> Vec<Result<WriteResult, Error>> {
+    let (logs, others): (Vec<_>, Vec<_>) = placed.iter().partition(|placed| placed.log.is_some());
+    let mut logs = log_writes::write_all(door, &logs, slots).into_iter();
+    let mut others = write_others(door, &others).into_iter();
+    let result = |placed: &PlacedWrite| {
+        let next = if placed.log.is_some() { logs.next() } else { others.next() };
+        next.expect("each write has a result")
+    };
+    placed.iter().map(result).collect()
+}
+
 /// Writes documents in one batch, which is tried again with those that were refused.
-fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut pause = PAUSES[0];
     let mut deadline = Instant::now() + PATIENCE;
-    let partitions = PartitionHolds::begin(door, placed);
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
         let held = HeldIndexes::hold(door, placed);
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
-            let placed = &placed[at];
+            let placed = placed[at];
             let prepared = match &placed.index.typed {
                 Some(binding) => typed::prepare(door, binding, placed),
-                None => {
-                    let partition = held.check(&placed.index).and_then(|()| partitions.of(placed));
-                    partition.and_then(|partition| prepare(door, placed, partition))
-                }
+                None => held.check(&placed.index).and_then(|()| prepare(placed)),
             };
             match prepared {
                 Ok(DecidedWrite { write, slot }) => {
@@ -191,7 +205,7 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
         let tried = slots.len();
         let committed = shelf::write_all(&door.node, writes);
         drop(held);
-        let refused = committed.iter().filter(|outcome| matches!(outcome, Err(Error::Rejected(_)))).count();
+        let refused = committed.iter().filter(|outcome| is_refused(outcome)).count();
         if refused < tried {
             (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
         }
@@ -200,7 +214,7 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
             // Where only some were taken on, a later write of the same document may be done already.
             let can_wait = refused == tried || placed[at].write.id.is_none();
             match committed {
-                Err(Error::Rejected(_)) if can_wait && !is_over => {}
+                committed if is_refused(&committed) && can_wait && !is_over => {}
                 committed => results[at] = Some(decided(&placed[at].index, &slot, committed)),
             }
         }
@@ -213,15 +227,24 @@ fn write_together(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<Writ
 }
 
 /// Indexes whose deletion waits for writes that are under way. Of one that is gone there is no guard.
-struct HeldIndexes<'a>(Result<HashMap<u32, Option<RwLockReadGuard<'a, bool>>>, Error>);
+pub(crate) struct HeldIndexes<'a> {
+    held: Result<HashMap<u32, Option<RwLockReadGuard<'a, bool>>>, Error>,
+    /// Version of the cluster state that the catalog was read under.
+    version: ClusterVersion,
+}
+
+/// True if a write was not taken on.
+fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
+    matches!(outcome, Err(Error::Rejected(_) | Error::NotBegun(_)))
+}
 
 impl<'a> HeldIndexes<'a> {
     /// Holds up the deletion of the indexes of writes. The catalog stays as it is meanwhile: a deletion waits
     /// for these guards while no other request can read the catalog.
-    fn hold(door: &ElasticDoor, placed: &'a [PlacedWrite]) -> Self {
+    pub(crate) fn hold(door: &ElasticDoor, placed: &[&'a PlacedWrite]) -> Self {
         let entries = match door.catalog.read() {
             Ok(entries) => entries,
-            Err(error) => return HeldIndexes(Err(error)),
+            Err(error) => return HeldIndexes { held: Err(error), version: ClusterVersion::NONE },
         };
         let mut held: HashMap<u32, Option<RwLockReadGuard<'a, bool>>> = HashMap::new();
         for index in placed.iter().map(|placed| &placed.index).filter(|index| index.typed.is_none()) {
@@ -232,21 +255,28 @@ impl<'a> HeldIndexes<'a> {
                 Some(index.live.hold_deletion()).filter(|is_deleted| !**is_deleted)
             });
         }
-        HeldIndexes(Ok(held))
+        HeldIndexes { held: Ok(held), version: entries.version() }
     }
 
     /// Refuses a write to an index that was deleted: its documents are dropped by now.
     ///
     /// # Errors
     /// It is deleted; the catalog cannot be read.
-    fn check(&self, index: &OpenIndex) -> Result<(), Error> {
-        match &self.0 {
+    pub(crate) fn check(&self, index: &OpenIndex) -> Result<(), Error> {
+        match &self.held {
             Ok(held) => match held.get(&index.entry.number) {
                 Some(Some(_)) => Ok(()),
                 _ => Err(Error::no_index(&index.entry.name)),
             },
             Err(error) => Err(error.clone()),
         }
+    }
+}
+
+impl HeldIndexes<'_> {
+    /// Version of the cluster state by which this node acts.
+    pub(crate) fn version(&self) -> ClusterVersion {
+        self.version
     }
 }
 
@@ -312,18 +342,10 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
 
 /// Prepares a write, which was checked, and whose fields the mapping of the index has. The decision is taken
 /// when the write's turn among those of its document comes; at once, if the document gets a new id.
-fn prepare(
-    door: &ElasticDoor,
-    placed: &PlacedWrite,
-    partition: Option<&PartitionHold>,
-) -> Result<DecidedWrite, Error> {
+fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
     let PlacedWrite { index, write, .. } = placed.clone();
-    let new_id = || partition.map_or_else(|| random_text(20), PartitionHold::new_id);
-    let name = write.id.clone().unwrap_or_else(new_id);
-    if let (Some(partition), Some(given)) = (partition, &write.id) {
-        check_before(door, &index, partition, given)?;
-    }
-    let id = partition.map_or_else(|| index.group(), PartitionHold::group).id(&name)?;
+    let name = write.id.clone().unwrap_or_else(|| random_text(20));
+    let id = index.group().id(&name)?;
     if write.id.is_none() && write.action != WriteAction::Update {
         let (result, effect) = decide(&index, &name, &write, None)?;
         if let Some(Some(after)) = effect {
@@ -353,25 +375,6 @@ fn prepare(
         Ok(modification)
     }));
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
-}
-
-/// Checks that the partition before the one that a document goes to has none of its id: a client that repeats
-/// a request may do so while partitions change.
-fn check_before(
-    door: &ElasticDoor,
-    index: &OpenIndex,
-    partition: &PartitionHold,
-    id: &str,
-) -> Result<(), Error> {
-    let Some(before) = index.live.partitions.before(partition) else { return Ok(()) };
-    match shelf::get(&door.node, before, id)? {
-        None => Ok(()),
-        Some(stored) => Err(Error::VersionConflict {
-            id: id.to_owned(),
-            reason: format!("document already exists (current version [{}])", stored.version),
-            index: index.entry.name.clone(),
-        }),
-    }
 }
 
 /// Result of a write, and its effect: nothing, a removal or a new version.

@@ -163,6 +163,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route(forwarding::ERASURES_PATH, post(forwarding::tell_erasures))
         .route(forwarding::INDEXES_PATH, post(forwarding::tell_indexes))
         .route(forwarding::SNAPSHOTS_PATH, post(forwarding::tell_snapshots))
+        .route(forwarding::DOCUMENTS_PATH, post(forwarding::tell_documents))
         .merge(status_api::data_routes())
         .route("/page/application", get(application_view::handle))
         .merge(page::routes())

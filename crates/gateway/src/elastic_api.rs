@@ -282,8 +282,12 @@ async fn operate(
     let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);
     let request = DoorRequest { body: Vec::from(body), ..shown };
-    let answered = tokio::task::spawn_blocking(move || door.answer(&request)).await;
-    let answer = answered.map_err(|error| Error::Internal(format!("a request of the door: {error}")))?;
+    let answered = tokio::task::spawn_blocking(move || {
+        door.check_ready()?;
+        Ok::<_, Error>(door.answer(&request))
+    });
+    let answer =
+        answered.await.map_err(|error| Error::Internal(format!("a request of the door: {error}")))??;
     Ok(written(answer))
 }
 

@@ -2,6 +2,7 @@
 //! [`millrace_node::cluster`] routes them, the question for readers, and the conversation about a share of a
 //! query.
 
+mod documents;
 mod encrypted;
 mod erasures;
 mod forward;
@@ -24,6 +25,7 @@ use std::time::Instant;
 use axum::response::Response;
 use hyper::StatusCode;
 
+pub(crate) use self::documents::{DOCUMENTS_PATH, tell_documents};
 pub(crate) use self::erasures::{ERASURES_PATH, tell_erasures};
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
@@ -37,9 +39,10 @@ pub(crate) use self::snapshots::{SNAPSHOTS_PATH, tell_snapshots};
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
-    self, AccessKind, BucketReaders, ErasureQuestion, ForwardAnswer, ForwardKind, ForwardableRequest,
-    GroupSizesQuestion, IndexAnswer, IndexQuestion, NodeAnswer, NodeTransport, OpenedShare, ReadFence,
-    ReadersQuestion, RemoteNode, RouteSubject, RoutingDecision, ShareStart, SnapshotAnswer, SnapshotQuestion,
+    self, AccessKind, BucketReaders, DocumentsAnswer, DocumentsQuestion, ErasureQuestion, ForwardAnswer,
+    ForwardKind, ForwardableRequest, GroupSizesQuestion, IndexAnswer, IndexQuestion, NodeAnswer,
+    NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RemoteNode, RouteSubject, RoutingDecision,
+    ShareStart, SnapshotAnswer, SnapshotQuestion,
 };
 use millrace_store::{GroupErasure, StoredGroupPage};
 
@@ -126,6 +129,10 @@ impl NodeTransport for HttpTransport {
 
     fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer> {
         Box::pin(async move { snapshots::ask(&self.0, &node, question).await })
+    }
+
+    fn documents(&self, node: RemoteNode, question: DocumentsQuestion) -> NodeAnswer<'_, DocumentsAnswer> {
+        Box::pin(async move { documents::ask(&self.0, &node, question).await })
     }
 
     fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare> {

@@ -12,6 +12,7 @@
 //! This module does not know how a cluster agrees or moves data: the node gets a [`ClusterMember`] and a
 //! [`ClusterView`] from the process that runs it.
 
+mod documents;
 mod erasures;
 mod everyone;
 mod forward;
@@ -37,6 +38,10 @@ use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
 
+pub use self::documents::{
+    DocumentsAnswer, DocumentsQuestion, HeldBucket, SentDocument, SentFailure, SentOutcome, SentVersion,
+    ask_owners, own_documents, read_bucket, wait_for,
+};
 pub use self::erasures::{ErasureQuestion, erasures_of_all, own_erasures};
 pub use self::everyone::{ListedAnswer, ListedNode};
 pub use self::forward::{

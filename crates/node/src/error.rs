@@ -385,6 +385,11 @@ impl Error {
         }
     }
 
+    /// True if no node has begun the request, because none could be found for it.
+    pub fn changed_nothing(&self) -> bool {
+        matches!(self, Error::Unsettled(_) | Error::Unreachable { sent: false, .. })
+    }
+
     /// Category of the error, by the action that the caller can take.
     pub fn kind(&self) -> ErrorKind {
         match self {

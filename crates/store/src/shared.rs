@@ -63,7 +63,7 @@ pub(crate) struct StoreContext {
     next_number: AtomicU64,
     layout: RwLock<(Arc<dyn StoreLayout>, u64)>,
     tuning: RwLock<StoreTuning>,
-    apart: RwLock<Option<ApartArea>>,
+    apart: RwLock<Vec<ApartArea>>,
     segment_format: RwLock<SegmentFormat>,
 }
 
@@ -389,13 +389,17 @@ impl StoreContext {
         *self.tuning.write() = tuning;
     }
 
-    /// The area in which large groups have files of their own.
-    pub fn apart(&self) -> Option<ApartArea> {
-        *self.apart.read()
+    /// The areas in which large groups have files of their own.
+    pub fn apart(&self) -> Vec<ApartArea> {
+        self.apart.read().clone()
     }
 
-    pub fn keep_apart(&self, area: ApartArea) {
-        *self.apart.write() = Some(area);
+    /// Sets these areas. Returns true if they were others.
+    pub fn keep_apart(&self, areas: Vec<ApartArea>) -> bool {
+        let mut known = self.apart.write();
+        let is_new = *known != areas;
+        *known = areas;
+        is_new
     }
 
     /// Format of the segments that are written now.

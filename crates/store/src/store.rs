@@ -345,11 +345,13 @@ impl Store {
         self.inner.shared.alarm.ring();
     }
 
-    /// From now on, until the store is closed, buckets of this area are split at this size, so that the drop
-    /// of a large group there is the removal of files and not their merging. There is one such area.
-    pub fn keep_apart(&self, bucket: BucketId, split_bytes: u64) {
-        self.inner.shared.keep_apart(ApartArea { bucket, split_bytes });
-        self.inner.shared.alarm.ring();
+    /// From now on, until the store is closed, buckets of these areas, and of no others, are split at this
+    /// size, so that the drop of a large group there is the removal of files and not their merging.
+    pub fn keep_apart(&self, areas: impl IntoIterator<Item = BucketId>, split_bytes: u64) {
+        let areas = areas.into_iter().map(|bucket| ApartArea { bucket, split_bytes });
+        if self.inner.shared.keep_apart(areas.collect()) {
+            self.inner.shared.alarm.ring();
+        }
     }
 
     /// From now on, segments are written in this format. Those that exist stay as they are until they are

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 
 use super::{LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms};
 use crate::door::ElasticDoor;
-use crate::log_settings::PartitionLimits;
-use crate::shelf;
+use crate::log_settings::{PartitionLimits, RoutingSlots};
+use crate::shelf::{self, PartitionPlace, ShelfGroup};
+use crate::slot_picking::ReplicaNodes;
 
 /// Begins a write to the partition that takes those of a shard.
 ///
@@ -77,7 +79,7 @@ fn make_ready(
 }
 
 /// Closes a partition: what it has is final.
-fn close(node: &Node, partition: &LogPartition) -> Result<(), Error> {
+fn close(node: &Arc<Node>, partition: &LogPartition) -> Result<(), Error> {
     let before = partition.state.lock().entry.clone();
     let entry = {
         let mut state = partition.state.lock();
@@ -101,11 +103,16 @@ fn create(
     load: PartitionLoad,
     limits: &PartitionLimits,
 ) -> Result<(), Error> {
+    let area = area_of(change.node, index, shard)?;
     let (mut number, mut is_used) = (0, vec![false; usize::from(shelf::PLACES)]);
+    let mut note = |entry: &PartitionEntry| {
+        number = number.max(entry.number);
+        is_used[usize::from(entry.place.place)] |= entry.place.area == area;
+    };
     for partition in change.indexes.values().flat_map(|index| index.live.partitions.all()) {
-        number = number.max(partition.number);
-        is_used[usize::from(partition.state.lock().entry.place)] = true;
+        note(&partition.state.lock().entry);
     }
+    change.dropping.iter().for_each(note);
     number = number.wrapping_add(1).max(1);
     let is_free = |place: &u16| shelf::is_free_place(*place) && !is_used[usize::from(*place)];
     let otherwise = (0..shelf::PLACES).cycle().skip(number as usize % usize::from(shelf::PLACES));
@@ -115,7 +122,7 @@ fn create(
         .unwrap_or_default();
     let entry = PartitionEntry {
         number,
-        place,
+        place: PartitionPlace { place, area },
         index: index.entry.number,
         shard,
         opened_ms: now_ms(),
@@ -136,33 +143,105 @@ fn create(
     Ok(())
 }
 
-/// Takes partitions of the catalog in, and completes the drops that were under way.
-pub(crate) fn load(
-    node: &Node,
-    entries: &CatalogEntries,
-    partitions: Vec<PartitionEntry>,
-) -> Result<(), Error> {
+/// Area of the next partition of a shard: the shards of a slot are together, and slots that follow each other
+/// on different nodes.
+fn area_of(node: &Node, index: &OpenIndex, shard: u32) -> Result<u8, Error> {
+    let areas = shelf::spread_areas(node)?;
+    let slot = RoutingSlots::of_index(index).slot_of(shard);
+    Ok(areas[slot as usize % areas.len()])
+}
+
+/// Nodes of the documents that go to an index now.
+pub(crate) struct SlotNodes<'i> {
+    node: &'i Node,
+    index: &'i OpenIndex,
+    /// Partitions that take documents, by their shards.
+    open: HashMap<u32, ShelfGroup>,
+}
+
+impl<'i> SlotNodes<'i> {
+    /// Finds the partitions of an index that take documents.
+    pub(crate) fn of(node: &'i Node, index: &'i OpenIndex) -> Self {
+        let mut open = HashMap::new();
+        for partition in index.live.partitions.all().iter().filter(|partition| !partition.is_closed()) {
+            open.entry(partition.shard).or_insert(partition.group);
+        }
+        SlotNodes { node, index, open }
+    }
+
+    /// Sets of nodes that the documents of a slot go to; none without a cluster state, where a write fails in
+    /// any slot.
+    pub(crate) fn of_slot(&self, slot: u32) -> Vec<ReplicaNodes> {
+        let mut sets = Vec::new();
+        for shard in RoutingSlots::of_index(self.index).shards_of(slot) {
+            let nodes = match self.open.get(&shard) {
+                Some(group) => shelf::nodes_of(self.node, *group),
+                None => area_of(self.node, self.index, shard)
+                    .and_then(|area| shelf::nodes_of_area(self.node, area)),
+            };
+            sets.extend(nodes.ok().filter(|nodes| !sets.contains(nodes)));
+        }
+        sets
+    }
+}
+
+/// Takes partitions of the catalog in. Those whose drop was under way, or that have no index any more, are to
+/// be dropped.
+pub(crate) fn load(node: &Node, entries: &mut CatalogEntries, partitions: Vec<PartitionEntry>) {
     if !partitions.is_empty() {
         shelf::keep_partitions_apart(node);
     }
     let indexes: HashMap<u32, &OpenIndex> =
         entries.indexes.values().map(|index| (index.entry.number, index)).collect();
+    let mut dropping = Vec::new();
     for entry in partitions {
         match indexes.get(&entry.index).filter(|_| !entry.is_dropped) {
             Some(index) => {
                 let PartitionEntry { documents, bytes, times, .. } = entry;
                 index.live.partitions.add(entry, PartitionLoad { documents, bytes, times });
             }
-            None => entry.drop_documents(node)?,
+            None => dropping.push(entry),
         }
     }
-    Ok(())
+    entries.dropping = dropping;
 }
 
-/// Drops all partitions of an index that takes no writes any more.
-pub(crate) fn drop_all(node: &Node, index: &OpenIndex) -> Result<(), Error> {
+/// Drops all partitions of an index that takes no writes any more. What cannot be dropped now is dropped
+/// later.
+pub(crate) fn drop_all(change: &mut CatalogChange<'_>, index: &OpenIndex) {
     let all = std::mem::take(&mut *index.live.partitions.partitions.lock());
-    all.iter().try_for_each(|partition| partition.state.lock().entry.drop_documents(node))
+    let version = change.version();
+    let mut entries: Vec<PartitionEntry> =
+        all.iter().map(|partition| partition.state.lock().entry.clone()).collect();
+    while let Some(entry) = entries.last() {
+        if let Err(error) = entry.drop_documents(change.node, version) {
+            tracing::debug!(%error, index = %index.entry.name, "partitions of a deleted index wait to be dropped");
+            break;
+        }
+        entries.pop();
+    }
+    change.dropping_mut().append(&mut entries);
+}
+
+/// Completes the drops of partitions that are under way.
+///
+/// # Errors
+/// The first drop that cannot be completed now. The others are.
+pub(crate) fn complete_drops(door: &ElasticDoor) -> Result<(), Error> {
+    let (entries, version) = {
+        let entries = door.catalog.read()?;
+        (entries.dropping.clone(), entries.version())
+    };
+    let outcomes: Vec<_> = entries.iter().map(|entry| complete_drop(door, entry, version)).collect();
+    outcomes.into_iter().collect()
+}
+
+/// Completes the drop of a partition. The list of drops has it until then, so that no other partition gets
+/// its number meanwhile, which would be dropped with it.
+fn complete_drop(door: &ElasticDoor, entry: &PartitionEntry, version: ClusterVersion) -> Result<(), Error> {
+    entry.drop_documents(&door.node, version)?;
+    door.catalog.change()?.dropping_mut().retain(|other| other.number != entry.number);
+    Ok(())
 }
 
 /// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
@@ -188,18 +267,22 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
     }
     for partition in &dropped {
         let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
-        entry.keep(door.catalog.change()?.node)?;
+        let version = {
+            let mut change = door.catalog.change()?;
+            entry.keep(change.node)?;
+            index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
+            change.dropping_mut().push(entry.clone());
+            change.version()
+        };
         // Writes that began before it was closed.
         let mut state = partition.state.lock();
         while state.writers > 0 {
             partition.is_idle.wait(&mut state);
         }
         drop(state);
-        entry.drop_documents(&door.node)?;
-        // Not before: a partition that is made meanwhile would get its number, and be dropped with it.
-        let change = door.catalog.change()?;
-        index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
-        drop(change);
+        if let Err(error) = complete_drop(door, &entry, version) {
+            tracing::debug!(%error, "the drop of a partition waits");
+        }
     }
     Ok(dropped.len() as u64)
 }

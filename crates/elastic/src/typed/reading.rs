@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use millrace_document::DocumentGroup;
 use millrace_schema::DocumentMode;
-use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
+use millrace_store::ViewScope;
 
 use super::{TypeBinding, check_alone, group_of, routing_for};
 use crate::Error;
 use crate::door::ElasticDoor;
-use crate::shelf::{PAGE, StoredSource};
+use crate::shelf::{self, StoredSource};
 
 /// Reads a document.
 ///
@@ -21,11 +21,13 @@ pub(crate) fn find(
     id: &str,
     routing: Option<&str>,
 ) -> Result<Option<StoredSource>, Error> {
-    check_alone(door, binding)?;
     let id = binding.document_id(id, routing_for(door, binding, Some(id), routing).as_deref())?;
     door.caller.permit(id.group())?;
     door.caller.admit_group(id.group())?;
-    let found = door.node.store().get(&id)?;
+    if *id.group() == DocumentGroup::None {
+        check_alone(door, binding)?;
+    }
+    let found = shelf::get_document(&door.node, &id)?;
     found.map(|(document, timestamp)| binding.source(document, timestamp)).transpose()
 }
 
@@ -40,33 +42,22 @@ pub(crate) fn scan(
     routing: Option<&[String]>,
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    check_alone(door, binding)?;
-    let mut pass = StoreVisit {
-        scope: scope_of(door, binding, routing)?,
-        wanted: PAGE,
-        ..StoreVisit::all(&[binding.name()])
-    };
-    loop {
-        let page = door.node.store().visit(&pass)?;
-        for visited in page.visited {
-            if let VisitedVersion::Document(document, timestamp) = visited
-                && visit(binding.source(document, timestamp)?)?.is_break()
-            {
-                return Ok(());
-            }
-        }
-        match page.continuation {
-            Some(continuation) => pass.continuation = Some(continuation),
-            None => return Ok(()),
+    let each = |document, timestamp| visit(binding.source(document, timestamp)?);
+    match scope_of(door, binding, routing)? {
+        Some(groups) => shelf::scan_documents(&door.node, binding.name(), groups, each),
+        None => {
+            check_alone(door, binding)?;
+            shelf::scan_here(&door.node, binding.name(), ViewScope::All, each)
         }
     }
 }
 
+/// Groups that are searched; `None` for all.
 fn scope_of(
     door: &ElasticDoor,
     binding: &TypeBinding,
     routing: Option<&[String]>,
-) -> Result<ViewScope, Error> {
+) -> Result<Option<Vec<DocumentGroup>>, Error> {
     let mut groups: Vec<DocumentGroup> = match routing.unwrap_or_default() {
         [] => routing_for(door, binding, None, None).iter().map(|routing| group_of(routing)).collect(),
         named => named.iter().map(|routing| group_of(routing)).collect(),
@@ -77,7 +68,7 @@ fn scope_of(
         let mut clusters = binding.kind.clusters.iter();
         if clusters.all(|cluster| cluster.mode == DocumentMode::Index) {
             door.caller.permit_all()?;
-            return Ok(ViewScope::All);
+            return Ok(None);
         }
         return Err(binding.routing_missing(format!(
             "routing is required to search [{}]: it names the groups whose documents are searched",
@@ -88,5 +79,5 @@ fn scope_of(
         door.caller.permit(group)?;
         door.caller.admit_group(group)?;
     }
-    Ok(ViewScope::Groups(groups))
+    Ok(Some(groups))
 }

@@ -30,6 +30,20 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
     path: &str,
     question: &Q,
 ) -> Result<A, Error> {
+    ask_or(forwarder, remote, path, question, Error::Unsettled).await
+}
+
+/// [`ask`], with another error where the answer cannot be read: the node may have done what it was asked.
+///
+/// # Errors
+/// As for [`ask`].
+pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
+    forwarder: &NodeForwarder,
+    remote: &RemoteNode,
+    path: &str,
+    question: &Q,
+    unread: fn(String) -> Error,
+) -> Result<A, Error> {
     let protocol = MessageProtocol::of(remote);
     let request = ForwardedRequest {
         method: Method::POST,
@@ -45,7 +59,7 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
     let status = answer.status();
     let body = to_bytes(answer.into_body(), BYTES_MAX)
         .await
-        .map_err(|error| Error::Unsettled(format!("the answer of node {remote} broke off: {error}")))?;
+        .map_err(|error| unread(format!("the answer of node {remote} broke off: {error}")))?;
     if status != StatusCode::OK {
         let reason = String::from_utf8_lossy(&body);
         let message = format!("node {remote} does not answer {path}: {status} {reason}");
@@ -53,7 +67,7 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
     }
     protocol
         .decode(&body)
-        .map_err(|error| Error::Unsettled(format!("the answer of node {remote} cannot be read: {error}")))
+        .map_err(|error| unread(format!("the answer of node {remote} cannot be read: {error}")))
 }
 
 /// Reads the question of another node.

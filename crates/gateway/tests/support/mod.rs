@@ -170,6 +170,9 @@ impl TestCluster {
         let holders = |bucket| (bucket, self.holders(bucket).into_iter().map(NodeKey).collect());
         let pinned = self.all_buckets().into_iter().map(holders).collect();
         let state = ClusterState::new(version, entries, distribution).expect("the nodes have room");
+        let mut written: Value = serde_json::from_slice(&state.to_json()).expect("a state is JSON");
+        written["protocol"] = self.protocol.load(Ordering::Relaxed).into();
+        let state = ClusterState::from_json(written.to_string().as_bytes()).expect("it speaks the protocol");
         state.spreading(DividedGroups::default().with(divided)).pinning(pinned)
     }
 

@@ -12,8 +12,8 @@ use millrace_store::{GroupErasure, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BucketReaders, ErasureQuestion, GroupSizesQuestion, IndexAnswer, IndexQuestion, RemoteNode,
-    SnapshotAnswer, SnapshotQuestion,
+    BucketReaders, DocumentsAnswer, DocumentsQuestion, ErasureQuestion, GroupSizesQuestion, IndexAnswer,
+    IndexQuestion, RemoteNode, SnapshotAnswer, SnapshotQuestion,
 };
 use crate::Error;
 use crate::search::QueryObserver;
@@ -106,6 +106,9 @@ pub trait NodeTransport: Send + Sync + 'static {
 
     /// Asks a node about its snapshots.
     fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer>;
+
+    /// Asks a node to write, drop or read documents.
+    fn documents(&self, node: RemoteNode, question: DocumentsQuestion) -> NodeAnswer<'_, DocumentsAnswer>;
 
     /// Opens the conversation with a node about its share of a query, by the first request.
     fn open_share(&self, node: RemoteNode, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;

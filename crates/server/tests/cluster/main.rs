@@ -11,6 +11,7 @@ mod keys;
 mod large_group;
 mod lives;
 mod load;
+mod logs;
 mod mixed_versions;
 mod nodes;
 mod reindexing;

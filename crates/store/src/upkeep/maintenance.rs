@@ -32,9 +32,9 @@ pub(crate) struct ApartArea {
 }
 
 /// Returns true if a bucket is to be split.
-pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning, apart: Option<ApartArea>) -> bool {
-    let is_near = |area: &ApartArea| area.bucket.covers(bucket.id) || bucket.id.covers(area.bucket);
-    let split_bytes = apart.filter(is_near).map_or(tuning.split_bytes, |area| area.split_bytes);
+pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning, apart: &[ApartArea]) -> bool {
+    let is_near = |area: &&ApartArea| area.bucket.covers(bucket.id) || bucket.id.covers(area.bucket);
+    let split_bytes = apart.iter().find(is_near).map_or(tuning.split_bytes, |area| area.split_bytes);
     bucket.id.used_bits() < BucketId::GROUP_BITS
         && (bucket.bytes() > split_bytes || bucket.documents() > tuning.split_documents)
 }
@@ -105,7 +105,7 @@ impl StoreMaintenance {
         };
         let splittable = |bucket: &&Arc<StoredBucket>| {
             let is_known = || self.unsplittable.lock().get(&bucket.id) == Some(&segments_of(bucket));
-            should_split(bucket, &tuning, apart) && !is_known()
+            should_split(bucket, &tuning, &apart) && !is_known()
         };
         for bucket in state.buckets.iter().filter(awake).filter(splittable) {
             let split = self.shared.health.guard("split a bucket", || self.split(bucket));

@@ -1,0 +1,337 @@
+//! Slots of the documents of a request: the one is taken whose slowest node costs less.
+//!
+//! The slots of an index in `logs` mode have their partitions on several sets of nodes, each of an owner and
+//! the other replicas. Of two drawn slots the cheaper one is picked, by the bytes that are on their way to
+//! its nodes and by the times that writes took there. One with a node that owes an answer for long is left
+//! out while others are there. What a set has cost is forgotten with time, so that a slow one is tried again.
+//!
+//! [`pick`] decides, by plain values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Nodes of a partition by their keys, the owner first. Empty on a node that runs alone.
+pub(crate) type ReplicaNodes = Vec<u16>;
+
+/// Weight of the newest write in the averages of its set.
+const WEIGHT: f64 = 0.2;
+
+/// Seconds in which half of what a set has cost is forgotten.
+const HALF_LIFE_S: f64 = 5.0;
+
+/// Multiple of the usual time of a write after which its answer is overdue, and the least such time.
+const OVERDUE_TIMES: f64 = 4.0;
+const OVERDUE_MIN: Duration = Duration::from_millis(250);
+
+/// Time of a write to a set of which nothing is known.
+const FIRST_S: f64 = 0.25;
+
+/// Sets whose costs are remembered.
+const SETS_MAX: usize = 4096;
+
+/// A slot that documents can go to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SlotCandidate {
+    pub(crate) slot: u32,
+    /// Cost in seconds: that of the worst of its sets of nodes.
+    pub(crate) cost_s: f64,
+    /// True if a node owes an answer for long.
+    pub(crate) is_overdue: bool,
+}
+
+/// Picks a slot: the cheaper of two, the first of which has its turn by the number `drawn`. `None` if there
+/// is none.
+pub(crate) fn pick(candidates: &[SlotCandidate], drawn: u64) -> Option<u32> {
+    let timely: Vec<&SlotCandidate> = candidates.iter().filter(|candidate| !candidate.is_overdue).collect();
+    let drawable = if timely.is_empty() { candidates.iter().collect() } else { timely };
+    let count = drawable.len() as u64;
+    let first = *drawable.get((drawn % count.max(1)) as usize)?;
+    if count == 1 {
+        return Some(first.slot);
+    }
+    // Another one, which differs from request to request in no fixed order.
+    let mixed = drawn.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let step = 1 + mixed % (count - 1);
+    let second = drawable[((drawn + step) % count) as usize];
+    Some(if second.cost_s < first.cost_s { second.slot } else { first.slot })
+}
+
+/// Writes that are under way to sets of nodes, and the times that earlier ones took.
+#[derive(Debug, Default)]
+pub(crate) struct WriteLoads(Mutex<BTreeMap<ReplicaNodes, SetLoad>>);
+
+#[derive(Debug, Default)]
+struct SetLoad {
+    /// Number of the next write.
+    next: u64,
+    /// Beginnings and bytes of writes under way, by their numbers: the oldest first.
+    running: BTreeMap<u64, (Instant, u64)>,
+    times: Option<SetTimes>,
+}
+
+/// Averages over the writes to a set.
+#[derive(Debug, Clone, Copy)]
+struct SetTimes {
+    seconds: f64,
+    bytes: f64,
+    last: Instant,
+}
+
+impl SetLoad {
+    fn bytes(&self) -> u64 {
+        self.running.values().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Seconds that a write took, with those forgotten that were long ago.
+    fn usual_s(&self, now: Instant) -> f64 {
+        self.times.map_or(0.0, |times| {
+            let age_s = now.saturating_duration_since(times.last).as_secs_f64();
+            times.seconds * 0.5_f64.powf(age_s / HALF_LIFE_S)
+        })
+    }
+
+    fn is_overdue(&self, now: Instant) -> bool {
+        let Some((began, _)) = self.running.values().next() else { return false };
+        let usual_s = self.times.map_or(FIRST_S, |times| times.seconds);
+        let bound = OVERDUE_MIN.max(Duration::from_secs_f64(OVERDUE_TIMES * usual_s));
+        now.saturating_duration_since(*began) > bound
+    }
+}
+
+impl WriteLoads {
+    /// Notes a write that begins. It is under way until the result is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, nodes: &[u16], bytes: u64) -> WriteUnderWay {
+        let now = Instant::now();
+        let mut sets = self.0.lock();
+        if sets.len() >= SETS_MAX {
+            sets.retain(|_, set| !set.running.is_empty());
+        }
+        let set = sets.entry(nodes.to_vec()).or_default();
+        let number = set.next;
+        set.next += 1;
+        set.running.insert(number, (now, bytes));
+        WriteUnderWay { loads: Arc::clone(self), nodes: nodes.to_vec(), number }
+    }
+
+    /// The candidate that a slot is, whose documents go to these sets of nodes.
+    pub(crate) fn candidate(&self, slot: u32, sets: &[ReplicaNodes], now: Instant) -> SlotCandidate {
+        let loads = self.0.lock();
+        let bytes_at = |node: &u16| -> u64 {
+            let with = loads.iter().filter(|(nodes, _)| nodes.contains(node));
+            with.map(|(_, set)| set.bytes()).sum()
+        };
+        let mut candidate = SlotCandidate { slot, cost_s: 0.0, is_overdue: false };
+        for nodes in sets {
+            let Some(set) = loads.get(nodes) else { continue };
+            let usual_s = set.usual_s(now);
+            let byte_s = set.times.map_or(0.0, |times| usual_s / times.bytes.max(1.0));
+            let busiest = nodes.iter().map(bytes_at).max().unwrap_or_default();
+            candidate.cost_s = candidate.cost_s.max(usual_s + busiest as f64 * byte_s);
+            candidate.is_overdue |= set.is_overdue(now);
+        }
+        candidate
+    }
+}
+
+/// A write under way to a set of nodes.
+#[derive(Debug)]
+pub(crate) struct WriteUnderWay {
+    loads: Arc<WriteLoads>,
+    nodes: ReplicaNodes,
+    number: u64,
+}
+
+impl Drop for WriteUnderWay {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let mut sets = self.loads.0.lock();
+        let Some(set) = sets.get_mut(&self.nodes) else { return };
+        let Some((began, bytes)) = set.running.remove(&self.number) else { return };
+        let (took_s, bytes) = (now.saturating_duration_since(began).as_secs_f64(), bytes as f64);
+        let before = set.times.unwrap_or(SetTimes { seconds: took_s, bytes, last: now });
+        set.times = Some(SetTimes {
+            seconds: before.seconds + WEIGHT * (took_s - before.seconds),
+            bytes: before.bytes + WEIGHT * (bytes - before.bytes),
+            last: now,
+        });
+    }
+}
+
+/// Slots that the documents of one request have, by the numbers of their indexes.
+#[derive(Debug, Default)]
+pub(crate) struct SlotChoices {
+    chosen: BTreeMap<u32, ChosenSlot>,
+    /// Slots that have refused documents, by index.
+    refused: BTreeMap<u32, BTreeSet<u32>>,
+    /// Sets of nodes of the first choice: the documents of other indexes go there, too, where they can.
+    nodes: Option<BTreeSet<ReplicaNodes>>,
+}
+
+/// Slot of the documents of an index in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChosenSlot {
+    pub(crate) slot: u32,
+    /// Number by which it was drawn.
+    pub(crate) drawn: u64,
+}
+
+/// Slots that the documents of a request try before they wait.
+const TRIES_MAX: usize = 3;
+
+impl SlotChoices {
+    /// Slot of the documents of an index that was picked before.
+    pub(crate) fn chosen(&self, index: u32) -> Option<ChosenSlot> {
+        self.chosen.get(&index).copied()
+    }
+
+    /// Picks the slot of the documents of an index. `drawn` is a number that differs from request to request,
+    /// `sets` gives the sets of nodes of a slot.
+    pub(crate) fn choose(
+        &mut self,
+        index: u32,
+        slots: u32,
+        drawn: u64,
+        sets: impl Fn(u32) -> Vec<ReplicaNodes>,
+        loads: &WriteLoads,
+    ) -> ChosenSlot {
+        let now = Instant::now();
+        let chosen = if slots <= 1 {
+            ChosenSlot { slot: 0, drawn }
+        } else {
+            let refused = self.refused.entry(index).or_default();
+            let others = |slot: &u32| !refused.contains(slot);
+            let with_sets: Vec<(u32, Vec<ReplicaNodes>)> =
+                (0..slots).filter(others).map(|slot| (slot, sets(slot))).collect();
+            let is_there = |sets: &[ReplicaNodes]| {
+                self.nodes.as_ref().is_some_and(|nodes| sets.iter().all(|set| nodes.contains(set)))
+            };
+            let any_there = with_sets.iter().any(|(_, sets)| is_there(sets));
+            let candidates: Vec<SlotCandidate> = with_sets
+                .iter()
+                .filter(|(_, sets)| !any_there || is_there(sets))
+                .map(|(slot, sets)| loads.candidate(*slot, sets, now))
+                .collect();
+            let slot = pick(&candidates, drawn).unwrap_or((drawn % u64::from(slots)) as u32);
+            ChosenSlot { slot, drawn }
+        };
+        if self.nodes.is_none() {
+            self.nodes = Some(sets(chosen.slot).into_iter().collect());
+        }
+        self.chosen.insert(index, chosen);
+        chosen
+    }
+
+    /// Notes that the slot of an index has refused documents: the next choice is another one. False if as
+    /// many as are tried have refused, or all; from then on each may be tried again.
+    pub(crate) fn refuse(&mut self, index: u32, slots: u32) -> bool {
+        let Some(ChosenSlot { slot, .. }) = self.chosen.remove(&index) else { return true };
+        self.nodes = None;
+        let refused = self.refused.entry(index).or_default();
+        refused.insert(slot);
+        let is_left = refused.len() < TRIES_MAX.min(slots as usize);
+        if !is_left {
+            refused.clear();
+        }
+        is_left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Candidates as a text: `SLOT=COST`, with `!` if an answer is overdue.
+    fn candidates(text: &str) -> Vec<SlotCandidate> {
+        let one = |word: &str| {
+            let (slot, cost) = word.split_once('=').expect("SLOT=COST");
+            let is_overdue = cost.ends_with('!');
+            let cost_s = cost.trim_end_matches('!').parse().expect("a number");
+            SlotCandidate { slot: slot.parse().expect("a number"), cost_s, is_overdue }
+        };
+        text.split_whitespace().map(one).collect()
+    }
+
+    #[test]
+    fn the_cheaper_of_two_is_picked() {
+        for (slots, expected) in [
+            ("", ""),
+            ("4=9", "4 4 4 4"),
+            // Without a difference each has its turn.
+            ("0=1 1=1 2=1", "0 1 2 0"),
+            // The dear one is picked in no pair.
+            ("0=9 1=1", "1 1 1 1"),
+            ("0=1 1=9", "0 0 0 0"),
+            // One that owes an answer is left out while others are there, however cheap it is.
+            ("0=0! 1=9", "1 1 1 1"),
+            ("0=0! 1=0!", "0 1 0 1"),
+        ] {
+            let candidates = candidates(slots);
+            let picked = (0..4).filter_map(|drawn| pick(&candidates, drawn));
+            let picked = picked.map(|slot| slot.to_string()).collect::<Vec<_>>().join(" ");
+            assert_eq!(picked, expected, "{slots}");
+        }
+    }
+
+    #[test]
+    fn one_dear_slot_of_many_is_never_picked_and_all_others_are() {
+        let candidates = candidates("0=1 1=1 2=50 3=1 4=1 5=1");
+        let picked: BTreeSet<u32> = (0..600).filter_map(|drawn| pick(&candidates, drawn)).collect();
+        assert_eq!(picked, [0, 1, 3, 4, 5].into());
+    }
+
+    #[test]
+    fn costs_are_those_of_the_busiest_node_and_are_forgotten() {
+        let loads = Arc::new(WriteLoads::default());
+        let now = Instant::now();
+        let times = |seconds| Some(SetTimes { seconds, bytes: 1_000.0, last: now });
+        let set = |nodes: &[u16], seconds| {
+            let load = SetLoad { times: times(seconds), ..SetLoad::default() };
+            loads.0.lock().insert(nodes.to_vec(), load);
+        };
+        (set(&[0, 1], 0.1), set(&[1, 2], 0.1), set(&[2, 0], 0.4));
+        let cost = |sets: &[&[u16]], after_s: u64| {
+            let sets: Vec<ReplicaNodes> = sets.iter().map(|nodes| nodes.to_vec()).collect();
+            let found = loads.candidate(0, &sets, now + Duration::from_secs(after_s));
+            ((found.cost_s * 1000.0).round(), found.is_overdue)
+        };
+        assert_eq!(cost(&[&[0, 1]], 0), (100.0, false));
+        assert_eq!(cost(&[&[0, 1], &[2, 0]], 0), (400.0, false), "the worst of several sets counts");
+        assert_eq!(cost(&[&[5, 6]], 0), (0.0, false), "nothing is known of others");
+        assert_eq!(cost(&[&[2, 0]], 5), (200.0, false), "half is forgotten");
+        // 2,000 bytes on their way to nodes 1 and 2, twice those of a write, also slow node 1 of another set.
+        let under_way = loads.begin(&[1, 2], 2_000);
+        assert_eq!(cost(&[&[0, 1]], 0), (300.0, false));
+        assert_eq!(cost(&[&[1, 2]], 0), (300.0, false));
+        assert!(cost(&[&[1, 2]], 1).1, "four times the usual time is over");
+        assert!(!cost(&[&[0, 1]], 1).1, "the answer of another set is not owed by this one");
+        drop(under_way);
+        assert!(!cost(&[&[1, 2]], 1).1);
+    }
+
+    #[test]
+    fn what_is_refused_tries_two_others_and_what_goes_together_one_set() {
+        let loads = WriteLoads::default();
+        let sets = |slot: u32| vec![vec![slot as u16 % 3]];
+        let mut choices = SlotChoices::default();
+        let mut chosen = Vec::new();
+        for try_number in 0..4 {
+            chosen.push(choices.choose(7, 6, 3, sets, &loads).slot);
+            assert_eq!(choices.refuse(7, 6), try_number % 3 != 2, "the third refusal is the last");
+        }
+        chosen.truncate(3);
+        chosen.sort_unstable();
+        chosen.dedup();
+        assert_eq!(chosen.len(), 3, "{chosen:?}");
+
+        let mut together = SlotChoices::default();
+        let first = together.choose(1, 6, 4, sets, &loads).slot;
+        for (index, drawn) in [(2, 0), (3, 1), (4, 2)] {
+            let other = together.choose(index, 6, drawn, sets, &loads).slot;
+            assert_eq!(other % 3, first % 3, "index {index} goes to the nodes of the first");
+        }
+        assert_eq!(together.chosen(1).map(|chosen| chosen.slot), Some(first), "a request has one slot");
+    }
+}

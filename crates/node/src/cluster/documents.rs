@@ -1,0 +1,524 @@
+//! Documents on other nodes, for a request that this node answers with documents of groups of several owners:
+//! writes and drops go to the owner of a group, reads to a node that has all of it.
+//!
+//! A write that is answered here is durable on all replicas, as if it had come to the owner.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::ClusterVersion;
+use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp, wire};
+use millrace_store::{DocumentWrite, StoreChange, StoreModification, StoreVisit, ViewScope, VisitedVersion};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::{
+    BatchedWrite, ClusterError, ClusterView, GroupDropRequest, NO_SUCH_BUCKET, NodeAddress, RouteBackoff,
+    check_held, readers_of_all,
+};
+use crate::{Error, Node};
+
+/// Bytes of documents after which a page ends.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Most documents that are read at a time for a page, and as many as are read first: their size is not known.
+const PAGE_STEP: usize = 64;
+const FIRST_STEP: usize = 4;
+
+/// Time beyond the limit of a write after which no outcome will come.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Question of a node for documents of others. Its serialized form is part of the protocol between nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum DocumentsQuestion {
+    /// Writes documents, whose buckets the node owns.
+    Write {
+        /// Version of the cluster state that both nodes must act by.
+        version: ClusterVersion,
+        /// The documents.
+        documents: Vec<SentDocument>,
+        /// Time limit.
+        patience: Duration,
+    },
+    /// Drops the documents of a type in a group, whose bucket the node owns.
+    Drop {
+        /// Version of the cluster state that both nodes must act by.
+        version: ClusterVersion,
+        /// The type.
+        document_type: String,
+        /// The group.
+        group: DocumentGroup,
+        /// Time limit.
+        patience: Duration,
+    },
+    /// Reads a document in a bucket that the node has.
+    Get {
+        /// Bucket, by a version of the cluster state.
+        held: HeldBucket,
+        /// Id of the document.
+        id: DocumentId,
+    },
+    /// Asks which documents exist, in a bucket that the node has.
+    Exist {
+        /// Bucket, by a version of the cluster state.
+        held: HeldBucket,
+        /// Ids of the documents.
+        ids: Vec<DocumentId>,
+    },
+    /// Reads some documents of a type in a group, whose bucket the node has.
+    Page {
+        /// Bucket, by a version of the cluster state.
+        held: HeldBucket,
+        /// The type.
+        document_type: String,
+        /// The group.
+        group: DocumentGroup,
+        /// End of the page before; `None` for the first.
+        after: Option<String>,
+    },
+}
+
+/// A bucket by a version of the cluster state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBucket {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// The version.
+    pub version: ClusterVersion,
+}
+
+/// Answer to a [`DocumentsQuestion`]. Its serialized form is part of the protocol between nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum DocumentsAnswer {
+    /// Outcomes of the writes, in their order.
+    Written(Vec<SentOutcome>),
+    /// The group is dropped.
+    Dropped,
+    /// The document; `None`: there is none.
+    Document(Option<SentVersion>),
+    /// For each id, true if there is a document.
+    Exist(Vec<bool>),
+    /// Documents, and the end of the page; `None`: there are no more.
+    Page(Vec<SentVersion>, Option<String>),
+}
+
+/// A document on its way to the node that writes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SentDocument {
+    id: DocumentId,
+    fields: Vec<u8>,
+    /// True if it is written only where no document of this id exists.
+    is_only_new: bool,
+}
+
+/// A document on its way from the node that has read it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SentVersion {
+    id: DocumentId,
+    fields: Vec<u8>,
+    timestamp: Timestamp,
+}
+
+/// Outcome of the write of a document on another node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SentOutcome {
+    /// It is durable.
+    Written,
+    /// It was to be written as a new document, and there is one.
+    Exists,
+    /// It failed.
+    Failed(SentFailure, String),
+}
+
+/// Kind of a failed write on another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SentFailure {
+    /// Nothing was written: the node has too much to do.
+    Overloaded,
+    /// Nothing was written: the node does not own the documents, or its cluster cannot take a write.
+    Unsettled,
+    /// A disk is full.
+    DiskFull,
+    /// Whether it was written is not known.
+    Unknown,
+    /// A replica failed.
+    Internal,
+}
+
+impl SentDocument {
+    /// Prepares a document for its way. If `is_only_new`, it is written only where there is none of its id.
+    pub fn of(document: &Document, is_only_new: bool) -> Self {
+        SentDocument { id: document.id.clone(), fields: wire::encode_fields(document), is_only_new }
+    }
+
+    fn write(self) -> Result<DocumentWrite, Error> {
+        let SentDocument { id, fields, is_only_new } = self;
+        let document = wire::decode_fields(id.clone(), &fields)?;
+        let change = match is_only_new {
+            false => StoreChange::Put(document),
+            true => StoreChange::Modify(Box::new(move |stored| {
+                Ok(stored.map_or(StoreModification::Put(document), |_| StoreModification::Nothing))
+            })),
+        };
+        Ok(DocumentWrite { id, change })
+    }
+}
+
+impl SentVersion {
+    /// Prepares a document for its way.
+    pub fn of(document: &Document, timestamp: Timestamp) -> Self {
+        SentVersion { id: document.id.clone(), fields: wire::encode_fields(document), timestamp }
+    }
+
+    /// The document, and the time of its write.
+    ///
+    /// # Errors
+    /// Its bytes are not fields.
+    pub fn document(self) -> Result<(Document, Timestamp), Error> {
+        Ok((wire::decode_fields(self.id, &self.fields)?, self.timestamp))
+    }
+}
+
+impl SentOutcome {
+    fn of_error(error: ClusterError) -> Self {
+        let error = Error::from(error);
+        let failure = match (&error, error.kind()) {
+            (Error::Unsettled(reason), _) => {
+                return SentOutcome::Failed(SentFailure::Unsettled, reason.clone());
+            }
+            (Error::Unknown(reason), _) => return SentOutcome::Failed(SentFailure::Unknown, reason.clone()),
+            (_, crate::ErrorKind::Overloaded) => SentFailure::Overloaded,
+            (_, crate::ErrorKind::Storage) => SentFailure::DiskFull,
+            _ => SentFailure::Internal,
+        };
+        SentOutcome::Failed(failure, error.to_string())
+    }
+
+    /// True if the document was written; false if there is one.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub fn is_written(self) -> Result<bool, Error> {
+        Err(match self {
+            SentOutcome::Written => return Ok(true),
+            SentOutcome::Exists => return Ok(false),
+            SentOutcome::Failed(SentFailure::Overloaded, message) => {
+                Error::Remote { kind: crate::ErrorKind::Overloaded, message }
+            }
+            SentOutcome::Failed(SentFailure::Unsettled, reason) => Error::Unsettled(reason),
+            SentOutcome::Failed(SentFailure::DiskFull, reason) => Error::DiskFull(reason),
+            SentOutcome::Failed(SentFailure::Unknown, reason) => Error::Unknown(reason),
+            SentOutcome::Failed(SentFailure::Internal, reason) => Error::Internal(reason),
+        })
+    }
+}
+
+/// Answers a question about documents of this node.
+///
+/// # Errors
+/// This node does not own the documents, or does not have them; the question is malformed; the store cannot
+/// be read.
+pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Result<DocumentsAnswer, Error> {
+    let Some(cluster) = node.cluster().view()? else {
+        return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
+    };
+    match question {
+        DocumentsQuestion::Write { version, documents, patience } => {
+            check_version(cluster, version)?;
+            Ok(DocumentsAnswer::Written(write_here(cluster, documents, Instant::now() + patience).await?))
+        }
+        DocumentsQuestion::Drop { version, document_type, group, patience } => {
+            check_version(cluster, version)?;
+            drop_here(cluster, document_type, group, Instant::now() + patience).await?;
+            Ok(DocumentsAnswer::Dropped)
+        }
+        DocumentsQuestion::Get { held, id } => {
+            let read = move |node: &Node| {
+                let found = node.store().get(&id)?;
+                Ok(DocumentsAnswer::Document(
+                    found.map(|(document, timestamp)| SentVersion::of(&document, timestamp)),
+                ))
+            };
+            read_here(node, held, read).await
+        }
+        DocumentsQuestion::Exist { held, ids } => {
+            let read = move |node: &Node| {
+                let exists = |id| Ok(node.store().get(id)?.is_some());
+                Ok(DocumentsAnswer::Exist(ids.iter().map(exists).collect::<Result<_, Error>>()?))
+            };
+            read_here(node, held, read).await
+        }
+        DocumentsQuestion::Page { held, document_type, group, after } => {
+            let read = move |node: &Node| {
+                let (documents, next) = page(node, &document_type, (group, held.bucket), after)?;
+                Ok(DocumentsAnswer::Page(documents, next))
+            };
+            read_here(node, held, read).await
+        }
+    }
+}
+
+async fn write_here(
+    cluster: &dyn ClusterView,
+    documents: Vec<SentDocument>,
+    deadline: Instant,
+) -> Result<Vec<SentOutcome>, Error> {
+    let only_new: Vec<bool> = documents.iter().map(|document| document.is_only_new).collect();
+    let writes = documents.into_iter().map(SentDocument::write).collect::<Result<Vec<_>, _>>()?;
+    let mut receivers = Vec::with_capacity(writes.len());
+    let batched = |write| {
+        let (sender, receiver) = oneshot::channel();
+        receivers.push(receiver);
+        let done = Box::new(move |outcome| {
+            // The node that asked may have left; the write stands all the same.
+            let _ = sender.send(outcome);
+        });
+        BatchedWrite { write, done }
+    };
+    let batch = writes.into_iter().map(batched).collect();
+    cluster.write(batch, deadline);
+    let mut outcomes = Vec::with_capacity(receivers.len());
+    for (receiver, is_only_new) in receivers.into_iter().zip(only_new) {
+        let outcome = tokio::time::timeout_at((deadline + GRACE).into(), receiver).await;
+        outcomes.push(match outcome {
+            Ok(Ok(Ok(committed))) if is_only_new && !committed.changed => SentOutcome::Exists,
+            Ok(Ok(Ok(_))) => SentOutcome::Written,
+            Ok(Ok(Err(error))) => SentOutcome::of_error(error),
+            _ => SentOutcome::Failed(SentFailure::Unknown, "the write was not confirmed in time".to_owned()),
+        });
+    }
+    Ok(outcomes)
+}
+
+async fn drop_here(
+    cluster: &dyn ClusterView,
+    document_type: String,
+    group: DocumentGroup,
+    deadline: Instant,
+) -> Result<(), Error> {
+    let part = None;
+    let horizon = Some(cluster.drop_horizon(&group, part)?);
+    let (sender, receiver) = oneshot::channel();
+    let done = Box::new(move |outcome| {
+        // As above.
+        let _ = sender.send(outcome);
+    });
+    let document_type = Some(document_type);
+    cluster.drop_group(GroupDropRequest { document_type, group, part, horizon }, deadline, done);
+    match tokio::time::timeout_at((deadline + GRACE).into(), receiver).await {
+        Ok(Ok(outcome)) => Ok(outcome.map(drop)?),
+        _ => Err(Error::Unknown("the drop of a group was not confirmed in time".to_owned())),
+    }
+}
+
+/// Runs a read, which counts if this node has the bucket before and after it by the same cluster state.
+async fn read_here(
+    node: &Arc<Node>,
+    held: HeldBucket,
+    read: impl FnOnce(&Node) -> Result<DocumentsAnswer, Error> + Send + 'static,
+) -> Result<DocumentsAnswer, Error> {
+    let check = |node: &Node| -> Result<(), Error> {
+        let Some(cluster) = node.cluster().view()? else { return Ok(()) };
+        check_version(cluster, held.version)?;
+        check_held(cluster, &[held.bucket])
+    };
+    check(node)?;
+    let reader = Arc::clone(node);
+    // It waits for the disk.
+    let done = tokio::task::spawn_blocking(move || read(&reader)).await;
+    let answer = done.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))?;
+    check(node)?;
+    Ok(answer)
+}
+
+/// Documents of a type in a group and a bucket of this node's store, and the end of the page.
+fn page(
+    node: &Node,
+    document_type: &str,
+    (group, bucket): (DocumentGroup, BucketId),
+    after: Option<String>,
+) -> Result<(Vec<SentVersion>, Option<String>), Error> {
+    let mut pass = StoreVisit {
+        scope: ViewScope::GroupsIn(vec![group], vec![bucket]),
+        wanted: FIRST_STEP,
+        continuation: after,
+        ..StoreVisit::all(&[document_type])
+    };
+    let (mut documents, mut bytes) = (Vec::new(), 0);
+    loop {
+        let step = node.store().visit(&pass)?;
+        for visited in step.visited {
+            if let VisitedVersion::Document(document, timestamp) = visited {
+                let sent = SentVersion::of(&document, timestamp);
+                bytes += sent.fields.len();
+                documents.push(sent);
+            }
+        }
+        match step.continuation {
+            Some(next) if bytes < PAGE_BYTES => {
+                let each = bytes / documents.len().max(1);
+                pass.wanted = ((PAGE_BYTES - bytes) / each.max(1)).clamp(1, PAGE_STEP);
+                pass.continuation = Some(next);
+            }
+            next => return Ok((documents, next)),
+        }
+    }
+}
+
+/// Waits for a future on a thread of the runtime that may block.
+pub fn wait_for<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Handle::current().block_on(future)
+}
+
+/// Asks the owners of groups to write or drop documents of them, all at the same time, if the cluster state
+/// has this version; the answers have the order of the questions. The guard of a question is dropped when its
+/// answer is there.
+///
+/// [`Error::Unsettled`], and [`Error::Unreachable`] that was not sent, mean that nothing was begun. After
+/// other errors the outcome may not be known.
+pub async fn ask_owners<G: Send + 'static>(
+    node: &Arc<Node>,
+    version: ClusterVersion,
+    questions: Vec<(DocumentGroup, DocumentsQuestion, G)>,
+    deadline: Instant,
+) -> Vec<Result<DocumentsAnswer, Error>> {
+    let mut asked = Vec::with_capacity(questions.len());
+    for (group, question, guard) in questions {
+        let node = Arc::clone(node);
+        asked.push(tokio::spawn(async move {
+            let _guard = guard;
+            ask_owner(&node, version, &group, question, deadline).await
+        }));
+    }
+    let mut answers = Vec::with_capacity(asked.len());
+    for answer in asked {
+        let answer = answer.await;
+        answers.push(answer.unwrap_or_else(|error| Err(Error::Internal(error.to_string()))));
+    }
+    answers
+}
+
+async fn ask_owner(
+    node: &Arc<Node>,
+    version: ClusterVersion,
+    group: &DocumentGroup,
+    question: DocumentsQuestion,
+    deadline: Instant,
+) -> Result<DocumentsAnswer, Error> {
+    let Some(cluster) = node.cluster().view()? else { return own_documents(node, question).await };
+    let owners = cluster.owners(Some(std::slice::from_ref(group)))?;
+    if owners.version != version {
+        return Err(Error::Unsettled(
+            "the cluster state has changed before documents were written".to_owned(),
+        ));
+    }
+    let [(owner, Some(buckets))] = owners.nodes.as_slice() else {
+        return Err(Error::Unsettled(format!("group {group} has no single owner")));
+    };
+    if buckets.len() != 1 {
+        return Err(Error::Unsettled(format!("group {group} is divided")));
+    }
+    match cluster.place(*owner)? {
+        NodeAddress::Here => own_documents(node, question).await,
+        NodeAddress::At(remote) => {
+            let asked = node.transport()?.documents(remote.clone(), question);
+            match tokio::time::timeout_at((deadline + GRACE).into(), asked).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Error::Unreachable {
+                    address: remote.address,
+                    reason: "it has not answered in time".to_owned(),
+                    sent: true,
+                }),
+            }
+        }
+    }
+}
+
+/// Reads documents of a group in one of its buckets, at a node that has all of that: this one if it does.
+/// `question` makes the question for the bucket. `None`: the cluster has nothing there.
+///
+/// # Errors
+/// No node has all of the bucket, or answers, until the deadline.
+pub async fn read_bucket(
+    node: &Arc<Node>,
+    (group, bucket): (&DocumentGroup, BucketId),
+    question: impl Fn(HeldBucket) -> DocumentsQuestion,
+    deadline: Instant,
+) -> Result<Option<DocumentsAnswer>, Error> {
+    let mut looks = RouteBackoff::until(deadline);
+    loop {
+        let error = match read_once(node, (group, bucket), &question, deadline).await {
+            Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
+            outcome => return outcome,
+        };
+        if !looks.again().await {
+            return Err(error);
+        }
+    }
+}
+
+async fn read_once(
+    node: &Arc<Node>,
+    (group, bucket): (&DocumentGroup, BucketId),
+    question: &impl Fn(HeldBucket) -> DocumentsQuestion,
+    deadline: Instant,
+) -> Result<Option<DocumentsAnswer>, Error> {
+    let cluster = node.cluster().view()?;
+    let cluster = cluster.ok_or_else(|| Error::NotFound("this node is not one of a cluster".to_owned()))?;
+    let found = readers_of_all(node, cluster, Some(std::slice::from_ref(group)), deadline, false).await?;
+    if !cluster.buckets_of(group)?.contains(&bucket) {
+        return Err(Error::Unsettled(NO_SUCH_BUCKET.to_owned()));
+    }
+    let Some(readers) = found.readers.iter().find(|readers| readers.bucket == bucket) else {
+        check_read(cluster, found.version)?;
+        return Ok(None);
+    };
+    if !readers.full {
+        return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
+    }
+    let me = cluster.own().key;
+    let held = HeldBucket { bucket: readers.bucket, version: found.version };
+    let mut failed = None;
+    // This node first: it needs no transmission.
+    let mut nodes = readers.nodes.clone();
+    nodes.sort_by_key(|reader| *reader != me);
+    for reader in nodes {
+        let answer = match cluster.place(reader)? {
+            NodeAddress::Here => own_documents(node, question(held)).await,
+            NodeAddress::At(remote) => {
+                let asked = node.transport()?.documents(remote.clone(), question(held));
+                tokio::time::timeout_at(deadline.into(), asked).await.unwrap_or_else(|_| {
+                    let reason = "it has not answered in time".to_owned();
+                    Err(Error::Unreachable { address: remote.address, reason, sent: true })
+                })
+            }
+        };
+        match answer {
+            Ok(answer) => {
+                check_read(cluster, found.version)?;
+                return Ok(Some(answer));
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| Error::Unsettled("no node has all of the documents now".to_owned())))
+}
+
+/// Checks after a read that no other owner has come between.
+fn check_read(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(), Error> {
+    match cluster.vouches(version) {
+        true => Ok(()),
+        false => {
+            Err(Error::Unsettled("the cluster state has changed while the documents were read".to_owned()))
+        }
+    }
+}
+
+/// Checks that this node acts by a cluster state: the node that asks may have been superseded.
+fn check_version(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(), Error> {
+    match cluster.state()?.version() == version {
+        true => Ok(()),
+        false => Err(Error::Unsettled("the nodes have different cluster states".to_owned())),
+    }
+}

@@ -1,0 +1,106 @@
+//! Logs at Elasticsearch's interfaces of a cluster: nodes are killed, come back, and drop old partitions.
+
+use std::collections::BTreeSet;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::nodes::{TestEtcd, ideal_at, node, services, until};
+use crate::support::{NOTE, TestServer};
+
+/// Documents of a bulk.
+const IN_BULK: u64 = 20;
+
+fn call(server: &TestServer, method: Method, path: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    server.call(method, &format!("/elastic{path}"), &body)
+}
+
+/// Writes a bulk; returns the numbers of the documents that are acknowledged.
+fn bulk(server: &TestServer, number: u64) -> Vec<u64> {
+    let numbers = number * IN_BULK..(number + 1) * IN_BULK;
+    let line =
+        |n: u64| format!("{{\"create\":{{}}}}\n{}\n", json!({ "@timestamp": n, "n": n, "text": "a word" }));
+    let body: String = numbers.clone().map(line).collect();
+    let (status, answer) = server.call(Method::POST, "/elastic/logs-a-b/_bulk", &body);
+    if status != 200 {
+        return Vec::new();
+    }
+    let items = answer["items"].as_array().expect("items").iter();
+    let is_written = |item: &Value| item["create"]["status"] == 201;
+    items.zip(numbers).filter(|(item, _)| is_written(item)).map(|(_, n)| n).collect()
+}
+
+/// Numbers of the documents that a search finds; none if it fails.
+fn found(server: &TestServer) -> BTreeSet<u64> {
+    let query = json!({ "size": 10_000, "query": { "match": { "text": "word" } } });
+    let (status, answer) = call(server, Method::POST, "/logs-a-b/_search", &query);
+    let hits = answer["hits"]["hits"].as_array().filter(|_| status == 200).cloned().unwrap_or_default();
+    hits.iter().filter_map(|hit| hit["_source"]["n"].as_u64()).collect()
+}
+
+/// Checks that searches at these nodes come to find all of these documents.
+fn check_found(nodes: &[&TestServer], acknowledged: &BTreeSet<u64>) {
+    for server in nodes {
+        until("acknowledged documents are found", &0, || acknowledged.difference(&found(server)).count());
+    }
+}
+
+/// Nodes that have partitions of the data stream: those with documents of it in their stores.
+fn settled(nodes: &[&TestServer]) -> bool {
+    let versions: Vec<_> = nodes.iter().map(|node| ideal_at(node)).collect();
+    versions[0].is_some() && versions.iter().all(|version| *version == versions[0])
+}
+
+#[test]
+fn logs_outlive_any_one_node_and_are_dropped_on_all() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    until("deployed", &200, || {
+        nodes[0].deploy(&[("services.xml", &services(2)), ("schemas/note.sd", NOTE)]).0
+    });
+    until("settled", &true, || settled(&nodes.iter().collect::<Vec<_>>()));
+    let template = json!({
+        "index_patterns": ["logs-*"],
+        "data_stream": {},
+        "template": { "settings": { "index.mode": "logsdb" } },
+    });
+    until("the template", &200, || call(&nodes[0], Method::PUT, "/_index_template/logs", &template).0);
+    let mut acknowledged = BTreeSet::new();
+    let mut number = 0;
+    let mut write = |nodes: &[&TestServer], acknowledged: &mut BTreeSet<u64>| {
+        for server in nodes.iter().cycle().take(12) {
+            acknowledged.extend(bulk(server, number));
+            number += 1;
+        }
+    };
+    write(&[&nodes[0], &nodes[1], &nodes[2]], &mut acknowledged);
+    assert_eq!(acknowledged.len() as u64, 12 * IN_BULK, "nothing is refused while all nodes are there");
+    let shards = call(&nodes[0], Method::GET, "/logs-a-b/_settings?flat_settings=true", &Value::Null).1;
+    assert!(shards.to_string().contains("\"index.number_of_shards\":\"6\""), "{shards}");
+    check_found(&[&nodes[0], &nodes[1], &nodes[2]], &acknowledged);
+
+    // Each is killed in turn, one of them the one with the catalog; writes go on meanwhile.
+    for gone in 0..3 {
+        nodes[gone].kill();
+        let others = [&nodes[(gone + 1) % 3], &nodes[(gone + 2) % 3]];
+        let before = acknowledged.len();
+        write(&others, &mut acknowledged);
+        check_found(&others, &acknowledged);
+        write(&others, &mut acknowledged);
+        assert!(acknowledged.len() > before, "writes go on without node {gone}");
+        nodes[gone].start_again();
+        until("settled", &true, || settled(&nodes.iter().collect::<Vec<_>>()));
+        check_found(&[&nodes[gone]], &acknowledged);
+    }
+
+    let lifecycle = json!({ "data_retention": "1s" });
+    until("the lifecycle", &200, || {
+        call(&nodes[1], Method::PUT, "/_data_stream/logs-a-b/_lifecycle", &lifecycle).0
+    });
+    until("dropped", &json!(0), || {
+        call(&nodes[2], Method::GET, "/logs-a-b/_count", &Value::Null).1["count"].clone()
+    });
+    write(&[&nodes[0]], &mut acknowledged);
+    assert!(!found(&nodes[2]).is_empty(), "the data stream takes documents on");
+}
