@@ -39,12 +39,17 @@ pub(super) fn parse(reader: &mut SimpleReader<'_>, depth: usize) -> Option<Query
             }
             continue;
         }
+        skip_signs(reader);
         let operator = match whole {
             None => None,
             Some(_) => operator(reader),
         };
         if operator.is_some() && !reader.skip_blanks() {
             break;
+        }
+        if operator.is_some() && reader.peek() == Some(')') {
+            // An operator without a right operand means nothing.
+            continue;
         }
         let Some(operand) = operand(reader, depth) else { continue };
         whole = Some(match whole {
@@ -62,8 +67,8 @@ pub(super) fn parse(reader: &mut SimpleReader<'_>, depth: usize) -> Option<Query
     whole
 }
 
-fn operand(reader: &mut SimpleReader<'_>, depth: usize) -> Option<QueryItem> {
-    // Signs mean nothing here, but for numbers.
+/// Skips signs, which mean nothing here, but for numbers.
+fn skip_signs(reader: &mut SimpleReader<'_>) {
     let is_sign = |rest: &str| {
         rest.starts_with('+')
             || rest.strip_prefix('-').is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -71,6 +76,10 @@ fn operand(reader: &mut SimpleReader<'_>, depth: usize) -> Option<QueryItem> {
     while is_sign(reader.rest()) && !reader.is_at_special() {
         reader.skip(1);
     }
+}
+
+fn operand(reader: &mut SimpleReader<'_>, depth: usize) -> Option<QueryItem> {
+    skip_signs(reader);
     if reader.peek() != Some('(') || reader.is_at_special() {
         return reader.term();
     }
@@ -94,7 +103,7 @@ fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
         taken += number.len() + 2;
     }
     let distance = argument.unwrap_or(NEAR_DISTANCE);
-    if rest[taken..].chars().next().is_some_and(|c| !c.is_whitespace() && c != '(') {
+    if rest[taken..].chars().next().is_some_and(|c| !c.is_whitespace() && !matches!(c, '(' | ')')) {
         return None;
     }
     let operator = match word.to_ascii_uppercase().as_str() {

@@ -16,6 +16,9 @@ const PIECES_MAX: usize = 1 << 16;
 /// Maximum depth of groups; parentheses further inside are ignored.
 const GROUPS_MAX: usize = 32;
 
+/// Number of hits that the `weakAnd` of an excluded group exposes to ranking.
+const GROUP_HITS: u32 = 100;
+
 /// A part of the query and whether it must or must not match.
 pub(super) struct SimplePiece {
     pub sign: PieceSign,
@@ -120,11 +123,20 @@ impl<'a> SimpleReader<'a> {
         let is_number = sign == PieceSign::Minus && self.is_negative_number();
         if sign != PieceSign::None && !is_number {
             self.cursor.skip(1);
+            if sign == PieceSign::Minus && self.is_any() {
+                // Several signs are one.
+                self.cursor.take_while(|c| c == '-');
+            }
             if !self.rest().starts_with(signed_start) && !self.is_at_special() {
                 return None;
             }
         }
-        let sign = if is_number { PieceSign::None } else { sign };
+        // Only a field or parentheses before a range exclude it, as with numbers.
+        let is_range = sign == PieceSign::Minus
+            && !self.is_any()
+            && !self.is_at_special()
+            && matches!(self.peek(), Some('[' | '<' | '>'));
+        let sign = if is_number || is_range { PieceSign::None } else { sign };
         let as_it_is = sign == PieceSign::Plus && self.grammar.syntax == TextSyntax::Web;
         // The web syntax has groups after signs only.
         let is_group = self.peek() == Some('(')
@@ -138,19 +150,24 @@ impl<'a> SimpleReader<'a> {
     /// True for `-5`, which is a number to search for; with `any` it excludes the number. A field before the
     /// number, parentheses around it, or two minus signs exclude it always.
     fn is_negative_number(&self) -> bool {
-        let is_any = self.grammar.syntax != TextSyntax::Web && self.grammar.composite == WordComposite::Or;
         let rest = self.rest();
-        let number = &rest[1..rest.find(char::is_whitespace).unwrap_or(rest.len())];
+        let is_end = |c: char| c.is_whitespace() || matches!(c, ')' | '!' | ']' | ';');
+        let number = &rest[1..rest.find(is_end).unwrap_or(rest.len())];
         let mut parts = number.split('.');
         let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        !is_any
+        !self.is_any()
             && parts.next().is_some_and(is_digits)
             && parts.next().is_none_or(is_digits)
             && parts.next().is_none()
     }
 
+    /// True for `type=any`.
+    fn is_any(&self) -> bool {
+        self.grammar.syntax != TextSyntax::Web && self.grammar.composite == WordComposite::Or
+    }
+
     /// Parses `(a b c)`: any of them, where none has a sign ([`any`](super::any)), or with `-` before the
-    /// parenthesis all of them. A missing end is that of the text.
+    /// parenthesis all of them, or a `weakAnd` where the text is one. A missing end is that of the text.
     fn group(&mut self, sign: PieceSign) -> Option<QueryItem> {
         self.cursor.skip(1);
         let mut pieces = Vec::new();
@@ -168,6 +185,12 @@ impl<'a> SimpleReader<'a> {
         self.depth -= 1;
         let is_any = self.grammar.composite == WordComposite::Or && self.grammar.syntax == TextSyntax::Simple;
         match any::combine(pieces, is_any)? {
+            QueryItem::Or(children)
+                if sign == PieceSign::Minus && self.grammar.composite == WordComposite::WeakAnd =>
+            {
+                let annotations = ItemAnnotations::default();
+                Some(QueryItem::WeakAnd { children, target_hits: GROUP_HITS, annotations })
+            }
             QueryItem::Or(items) if sign == PieceSign::Minus => Some(QueryItem::And(items)),
             item => Some(item),
         }
