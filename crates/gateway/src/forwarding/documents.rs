@@ -71,7 +71,9 @@ mod tests {
         let held = HeldBucket { bucket: BucketId::new(10, 5), version };
         let document_type = "b".to_owned();
         let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let written = |bytes| hex(MessageProtocol::Second.append(Vec::new(), bytes).expect("it is written"));
+        let written = |question: &DocumentsQuestion| {
+            hex(MessageProtocol::Second.append(Vec::new(), question).expect("it is written"))
+        };
         for (question, kept) in [
             (
                 DocumentsQuestion::Write {
