@@ -19,7 +19,7 @@ impl DocumentSortKey {
         let reversed = id.location().reversed();
         let mut bytes = Vec::with_capacity(id.as_str().len() + 40);
         bytes.extend_from_slice(&reversed.high().to_be_bytes());
-        bytes.extend_from_slice(id.group().key().as_bytes());
+        id.group().write_key(&mut bytes);
         bytes.push(0);
         bytes.extend_from_slice(&reversed.low().to_be_bytes());
         bytes.extend_from_slice(id.as_str().as_bytes());
@@ -51,7 +51,7 @@ pub fn reversed_location(key: &[u8]) -> ReversedLocation {
 pub fn group_prefix(group: &DocumentGroup) -> Option<Vec<u8>> {
     let low = group.location_bits()?;
     let mut bytes = low.reverse_bits().to_be_bytes().to_vec();
-    bytes.extend_from_slice(group.key().as_bytes());
+    group.write_key(&mut bytes);
     bytes.push(0);
     Some(bytes)
 }

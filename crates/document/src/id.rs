@@ -1,4 +1,6 @@
+use std::cell::RefCell;
 use std::fmt;
+use std::io::Write as _;
 
 use md5::{Digest, Md5};
 
@@ -24,10 +26,7 @@ impl DocumentGroup {
         match self {
             DocumentGroup::None => None,
             DocumentGroup::Number(number) => Some(*number as u32),
-            DocumentGroup::Name(name) => {
-                let digest = Md5::digest(name.as_bytes());
-                Some(u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]))
-            }
+            DocumentGroup::Name(name) => Some(LAST_NAME.with_borrow_mut(|last| last.bits_of(name))),
         }
     }
 
@@ -35,10 +34,20 @@ impl DocumentGroup {
     ///
     /// Different groups have different keys, even if their location bits are equal.
     pub fn key(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write_key(&mut bytes);
+        String::from_utf8(bytes).expect("a letter before a text or digits is a text")
+    }
+
+    /// Appends [`DocumentGroup::key`] to bytes.
+    pub fn write_key(&self, bytes: &mut Vec<u8>) {
         match self {
-            DocumentGroup::None => String::new(),
-            DocumentGroup::Number(number) => format!("n{number}"),
-            DocumentGroup::Name(name) => format!("g{name}"),
+            DocumentGroup::None => {}
+            DocumentGroup::Number(number) => write!(bytes, "n{number}").expect("a vector takes all bytes"),
+            DocumentGroup::Name(name) => {
+                bytes.push(b'g');
+                bytes.extend_from_slice(name.as_bytes());
+            }
         }
     }
 
@@ -141,6 +150,30 @@ impl ReversedLocation {
     /// The one before; `None` before the first.
     pub fn previous(self) -> Option<Self> {
         self.0.checked_sub(1).map(ReversedLocation)
+    }
+}
+
+/// The name that a thread hashed last: documents of a group follow each other in writes, merges and visits.
+#[derive(Default)]
+struct HashedName {
+    name: String,
+    bits: u32,
+}
+
+thread_local! {
+    static LAST_NAME: RefCell<HashedName> = RefCell::default();
+}
+
+impl HashedName {
+    /// Location bits of a name.
+    fn bits_of(&mut self, name: &str) -> u32 {
+        if self.name != name || name.is_empty() {
+            let digest = Md5::digest(name.as_bytes());
+            self.bits = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
+            self.name.clear();
+            self.name.push_str(name);
+        }
+        self.bits
     }
 }
 

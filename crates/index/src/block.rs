@@ -19,13 +19,22 @@ impl BlockBuilder {
             self.first = key.to_vec();
             self.last.clear();
         }
-        let shared = self.last.iter().zip(key).take_while(|(one, other)| one == other).count();
+        let shared = common(&self.last, key);
         write_number(shared as u64, &mut self.bytes);
         write_bytes(&key[shared..], &mut self.bytes);
         write_bytes(value, &mut self.bytes);
         self.last.truncate(shared);
         self.last.extend_from_slice(&key[shared..]);
     }
+}
+
+/// Number of first bytes that both have.
+fn common(one: &[u8], other: &[u8]) -> usize {
+    const LANE: usize = 8;
+    let lanes = one.chunks_exact(LANE).zip(other.chunks_exact(LANE));
+    let equal = lanes.take_while(|(one, other)| one == other).count() * LANE;
+    let rest = one[equal..].iter().zip(&other[equal..]);
+    equal + rest.take_while(|(one, other)| one == other).count()
 }
 
 /// Position in a block that is read.
@@ -55,11 +64,11 @@ impl BlockPosition {
                 continue;
             }
             let (key, wanted) = (&self.key[shared..], &wanted[shared..]);
-            let common = key.iter().zip(wanted).take_while(|(one, other)| one == other).count();
-            if key[common..] >= wanted[common..] {
+            let equal = common(key, wanted);
+            if key[equal..] >= wanted[equal..] {
                 return Ok(Some(value));
             }
-            matched = shared + common;
+            matched = shared + equal;
         }
         Ok(None)
     }

@@ -9,9 +9,10 @@ use crate::cursor::RunMergeCursor;
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal};
-use crate::record::{DocumentRecord, EntryRecord, KEY_LIMIT};
-use crate::run::{IndexRun, hash};
+use crate::record::{DocumentRecord, KEY_LIMIT};
+use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
+use crate::state::CopyState;
 use crate::{BlockCache, Error};
 
 /// Options for opening a copy.
@@ -36,6 +37,16 @@ pub struct IndexChange {
     pub timestamp: u64,
     /// Keys of its entries, sorted, each once; none if it was removed.
     pub keys: Vec<Vec<u8>>,
+}
+
+impl IndexChange {
+    fn check_length(&self) -> Result<(), Error> {
+        let longest = self.keys.iter().map(Vec::len).max().unwrap_or(0) + self.document.len();
+        match longest > KEY_LIMIT {
+            true => Err(Error::TooLong { length: longest, limit: KEY_LIMIT }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// An entry that a scan found.
@@ -85,6 +96,8 @@ pub struct CopyStatus {
     pub runs: usize,
     /// Bytes of changes that are not in a run yet.
     pub memory_bytes: usize,
+    /// Bytes of loaded documents that are not in a run yet.
+    pub loaded_bytes: usize,
     /// Time up to which the runs have every change.
     pub complete_until: u64,
     /// True once all documents were taken in.
@@ -99,17 +112,6 @@ pub struct IndexCopy {
     manifest: Mutex<CopyManifest>,
     /// Held while changes are applied, so that each sees the keys that the one before has left.
     applying: Mutex<()>,
-}
-
-#[derive(Default)]
-struct CopyState {
-    memory: MemoryTable,
-    /// Changes on their way to a run.
-    frozen: Option<Arc<MemoryTable>>,
-    /// From the oldest to the newest.
-    runs: Vec<Arc<IndexRun>>,
-    complete_until: u64,
-    built: bool,
 }
 
 impl IndexCopy {
@@ -134,7 +136,7 @@ impl IndexCopy {
         };
         remove_others(&options, &manifest)?;
         let runs = manifest.runs.iter().map(|number| {
-            let run = IndexRun::open(&*options.disk, &run_path(directory, *number), *number, &options.cache)?;
+            let run = IndexRun::open(&*options.disk, &run_path(directory, *number), &options.cache)?;
             match run.catalog.definition == options.definition {
                 true => Ok(Arc::new(run)),
                 false => Err(Error::damaged(&run.path, "it is of another index")),
@@ -163,9 +165,41 @@ impl IndexCopy {
     /// # Errors
     /// Those of [`IndexCopy::apply`].
     pub fn replace(&self, changes: Vec<IndexChange>) -> Result<usize, Error> {
-        self.take_in(changes, |before, change| {
-            (before.timestamp, &before.keys) != (change.timestamp, &change.keys)
-        })
+        self.take_in(changes, is_other)
+    }
+
+    /// As [`IndexCopy::replace`], of the documents of a first build in their order. Those that nothing was
+    /// taken in about are not looked up in what was loaded before, and go to runs below all others, so that
+    /// each costs a fraction of a replacement. Scans see them at once, but sort them each time: they are meant
+    /// for after the build.
+    ///
+    /// # Errors
+    /// Those of [`IndexCopy::apply`].
+    pub fn load(&self, changes: Vec<IndexChange>) -> Result<usize, Error> {
+        let _one_at_a_time = self.applying.lock();
+        changes.iter().try_for_each(IndexChange::check_length)?;
+        let (mut new, mut known) = (Vec::with_capacity(changes.len()), Vec::new());
+        {
+            let state = self.state.read();
+            let mut until = state.loaded_until.clone();
+            for change in changes {
+                let is_new = until < change.document && state.newest_change(&change.document)?.is_none();
+                if is_new {
+                    until.clone_from(&change.document);
+                    new.push(change);
+                } else {
+                    known.push(change);
+                }
+            }
+        }
+        let loaded = new.len();
+        let mut state = self.state.write();
+        new.iter().for_each(|change| state.loaded.push(change));
+        if let Some(last) = new.pop() {
+            state.loaded_until = last.document;
+        }
+        drop(state);
+        Ok(loaded + self.take_in_held(known, is_other)?)
     }
 
     fn take_in(
@@ -174,12 +208,18 @@ impl IndexCopy {
         counts: impl Fn(&DocumentRecord, &IndexChange) -> bool,
     ) -> Result<usize, Error> {
         let _one_at_a_time = self.applying.lock();
+        self.take_in_held(changes, counts)
+    }
+
+    /// As [`IndexCopy::take_in`], while no other thread changes documents.
+    fn take_in_held(
+        &self,
+        changes: Vec<IndexChange>,
+        counts: impl Fn(&DocumentRecord, &IndexChange) -> bool,
+    ) -> Result<usize, Error> {
         let mut applied = 0;
         for change in changes {
-            let longest = change.keys.iter().map(Vec::len).max().unwrap_or(0) + change.document.len();
-            if longest > KEY_LIMIT {
-                return Err(Error::TooLong { length: longest, limit: KEY_LIMIT });
-            }
+            change.check_length()?;
             let before = self.state.read().document(&change.document)?;
             if before.as_ref().is_some_and(|before| !counts(before, &change)) {
                 continue;
@@ -244,6 +284,7 @@ impl IndexCopy {
     /// The system refuses. What was in memory stays there.
     pub fn flush(&self, complete_until: u64, built: bool) -> Result<(), Error> {
         let mut manifest = self.manifest.lock();
+        while self.flush_loaded(&mut manifest)? {}
         let mut next = manifest.clone();
         next.complete_until = next.complete_until.max(complete_until);
         next.built |= built;
@@ -251,10 +292,8 @@ impl IndexCopy {
         let run = match &frozen {
             None => None,
             Some(frozen) => {
-                let number = next.next_run;
-                next.next_run += 1;
-                next.runs.push(number);
-                Some(self.write_run(frozen, number)?)
+                let number = next.add_run(next.runs.len());
+                Some(self.write_run(number, |writer| frozen.write(writer))?)
             }
         };
         if next != *manifest {
@@ -263,11 +302,37 @@ impl IndexCopy {
         }
         let mut state = self.state.write();
         (state.complete_until, state.built) = (manifest.complete_until, manifest.built);
+        if state.built {
+            // Nothing is loaded below the runs any more.
+            state.loaded_runs = 0;
+        }
         if let Some(run) = run {
             state.runs.push(Arc::new(run));
             state.frozen = None;
         }
         Ok(())
+    }
+
+    /// Writes the loaded documents in memory as a run; `false`: there are none.
+    fn flush_loaded(&self, manifest: &mut CopyManifest) -> Result<bool, Error> {
+        let (frozen, at) = {
+            let mut state = self.state.write();
+            if state.frozen_loaded.is_none() && !state.loaded.is_empty() {
+                state.frozen_loaded = Some(Arc::new(std::mem::take(&mut state.loaded)));
+            }
+            (state.frozen_loaded.clone(), state.loaded_runs)
+        };
+        let Some(frozen) = frozen else { return Ok(false) };
+        let mut next = manifest.clone();
+        let number = next.add_run(at);
+        let run = self.write_run(number, |writer| frozen.write(writer))?;
+        next.write(&*self.options.disk, &self.options.directory)?;
+        *manifest = next;
+        let mut state = self.state.write();
+        state.runs.insert(at, Arc::new(run));
+        state.loaded_runs += 1;
+        state.frozen_loaded = None;
+        Ok(true)
     }
 
     /// Sets the changes in memory aside, to be written; also those of a flush that failed. `None`: there are
@@ -296,23 +361,27 @@ impl IndexCopy {
         Some(frozen)
     }
 
-    fn write_run(&self, table: &MemoryTable, number: u64) -> Result<IndexRun, Error> {
+    fn write_run(
+        &self,
+        number: u64,
+        write: impl FnOnce(&mut RunWriter<'_>) -> Result<(), Error>,
+    ) -> Result<IndexRun, Error> {
         let options = &self.options;
         let path = run_path(&options.directory, number);
         let mut writer = RunWriter::create(&*options.disk, &path, options.definition)?;
-        table.documents.iter().try_for_each(|(key, record)| writer.document(key, record))?;
-        table.entries.iter().try_for_each(|(key, record)| writer.entry(key, record))?;
+        write(&mut writer)?;
         writer.finish()?;
-        IndexRun::open(&*options.disk, &path, number, &options.cache)
+        IndexRun::open(&*options.disk, &path, &options.cache)
     }
 
-    /// Merges runs, if enough are of similar size; `false`: nothing was to be done. `forget_before`: no
+    /// Merges runs, if enough are of similar size; `false`: nothing was to be done. Those of a load wait for
+    /// its end. `forget_before`: no
     /// version of before this time will be applied any more, so that its removal need not be remembered.
     ///
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.
     pub fn merge(&self, forget_before: u64) -> Result<bool, Error> {
-        self.merge_newest(merging::choose, forget_before)
+        self.merge_newest(|sizes, loaded| merging::choose(&sizes[loaded..]), forget_before)
     }
 
     /// Writes all runs as one, so that no file has entries that were replaced or removed. What is in memory
@@ -321,29 +390,39 @@ impl IndexCopy {
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.
     pub fn compact(&self, forget_before: u64) -> Result<(), Error> {
-        self.merge_newest(<[u64]>::len, forget_before).map(drop)
+        self.merge_newest(|sizes, _| sizes.len(), forget_before).map(drop)
     }
 
-    /// Merges as many of the newest runs as are chosen by the sizes of all. Returns false if that is none.
-    fn merge_newest(&self, choose: impl FnOnce(&[u64]) -> usize, forget_before: u64) -> Result<bool, Error> {
+    /// Merges as many of the newest runs as are chosen by the sizes of all, and the number of those of a load.
+    /// Returns false if that is none.
+    fn merge_newest(
+        &self,
+        choose: impl FnOnce(&[u64], usize) -> usize,
+        forget_before: u64,
+    ) -> Result<bool, Error> {
         let mut manifest = self.manifest.lock();
-        let runs = self.state.read().runs.clone();
-        let count = choose(&runs.iter().map(|run| run.bytes).collect::<Vec<_>>());
+        let (runs, loaded_runs, is_loading) = {
+            let state = self.state.read();
+            (state.runs.clone(), state.loaded_runs, state.loaded_rows().iter().any(|rows| !rows.is_empty()))
+        };
+        let count = choose(&runs.iter().map(|run| run.bytes).collect::<Vec<_>>(), loaded_runs);
         if count == 0 {
             return Ok(false);
         }
         let (kept, merged) = runs.split_at(runs.len() - count);
         let mut next = manifest.clone();
-        let number = next.next_run;
-        next.next_run += 1;
-        next.runs = kept.iter().map(|run| run.number).chain([number]).collect();
+        next.runs.truncate(kept.len());
+        let number = next.add_run(kept.len());
         let (options, path) = (&self.options, run_path(&self.options.directory, number));
-        let disposal = MergeDisposal { is_bottom: kept.is_empty(), forget_before };
+        let disposal = MergeDisposal { is_bottom: kept.is_empty() && !is_loading, forget_before };
         merging::merge(&*options.disk, &path, options.definition, merged, disposal)?;
-        let run = Arc::new(IndexRun::open(&*options.disk, &path, number, &options.cache)?);
+        let run = Arc::new(IndexRun::open(&*options.disk, &path, &options.cache)?);
         next.write(&*options.disk, &options.directory)?;
         *manifest = next;
-        self.state.write().runs = kept.iter().cloned().chain([run]).collect();
+        let mut state = self.state.write();
+        state.loaded_runs = loaded_runs.min(kept.len());
+        state.runs = kept.iter().cloned().chain([run]).collect();
+        drop(state);
         // Names that stay are removed at the next opening.
         merged.iter().for_each(|run| drop(options.disk.unlink(&run.path)));
         Ok(true)
@@ -402,7 +481,9 @@ impl IndexCopy {
         let state = self.state.read();
         let tables = state.tables();
         let tables: Vec<_> = tables.iter().map(|table| &table.documents).collect();
-        let mut cursor = RunMergeCursor::<DocumentRecord>::new(&tables, &state.runs, from, None, false)?;
+        let loaded = state.loaded_rows();
+        let mut cursor =
+            RunMergeCursor::<DocumentRecord>::new(&tables, &state.runs, &loaded, from, None, false)?;
         let (mut page, mut key) = (DocumentPage::default(), Vec::new());
         while page.documents.len() < limit {
             let Some(record) = cursor.next(&mut key)? else {
@@ -429,74 +510,25 @@ impl IndexCopy {
     pub fn status(&self) -> CopyStatus {
         let state = self.state.read();
         let in_memory: i64 = state.tables().iter().map(|table| table.balance).sum();
+        let loaded = state.loaded_rows();
+        let in_load: usize = loaded.iter().map(|rows| rows.entries()).sum();
         let live: u64 = state.runs.iter().map(|run| run.catalog.live).sum();
         let gone: u64 = state.runs.iter().map(|run| run.catalog.gone).sum();
         CopyStatus {
-            entries: live.saturating_sub(gone).saturating_add_signed(in_memory),
+            entries: (live + in_load as u64).saturating_sub(gone).saturating_add_signed(in_memory),
             bytes: state.runs.iter().map(|run| run.bytes).sum(),
             runs: state.runs.len(),
             memory_bytes: state.tables().iter().map(|table| table.bytes).sum(),
+            loaded_bytes: loaded.iter().map(|rows| rows.memory_bytes()).sum(),
             complete_until: state.complete_until,
             built: state.built,
         }
     }
 }
 
-impl CopyState {
-    /// Tables in memory, from the newest to the oldest.
-    fn tables(&self) -> Vec<&MemoryTable> {
-        std::iter::once(&self.memory).chain(self.frozen.as_deref()).collect()
-    }
-
-    fn document(&self, document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
-        Ok(self.newest(document)?.filter(|record| !record.is_forgotten()))
-    }
-
-    /// Record of the newest source that has one.
-    fn newest(&self, document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
-        for table in self.tables() {
-            if let Some(record) = table.documents.get(document) {
-                return Ok(Some(record.clone()));
-            }
-        }
-        let hash = hash(document);
-        for run in self.runs.iter().rev() {
-            if let Some(record) = run.document(document, hash)? {
-                return Ok(Some(record));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Calls `visit` with the live entries of the ranges, from a key on, while it returns `true`.
-    fn pass(
-        &self,
-        ranges: &[KeyRange],
-        from: Option<&[u8]>,
-        visit: &mut dyn FnMut(&[u8], &EntryRecord) -> bool,
-    ) -> Result<(), Error> {
-        let tables = self.tables();
-        let tables: Vec<_> = tables.iter().map(|table| &table.entries).collect();
-        let from = from.unwrap_or_default();
-        let mut key = Vec::new();
-        for range in ranges {
-            if range.high.as_ref().is_some_and(|high| &high[..] <= from) {
-                continue;
-            }
-            let start = if from > &range.low[..] { from } else { &range.low };
-            let until = range.high.as_deref();
-            let mut cursor = RunMergeCursor::<EntryRecord>::new(&tables, &self.runs, start, until, true)?;
-            while let Some(record) = cursor.next(&mut key)? {
-                if !range.contains(&key) {
-                    break;
-                }
-                if record.live && !visit(&key, &record) {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
+/// True if a version as it is stored differs from a record.
+fn is_other(before: &DocumentRecord, change: &IndexChange) -> bool {
+    (before.timestamp, &before.keys) != (change.timestamp, &change.keys)
 }
 
 fn run_path(directory: &Path, number: u64) -> PathBuf {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::block::BlockPosition;
+use crate::loading::LoadedRows;
 use crate::record::{DocumentRecord, EntryRecord};
 use crate::run::{IndexRun, RunSection};
 
@@ -14,6 +15,9 @@ pub(crate) trait SectionRecord: Clone {
     const SECTION: RunSection;
 
     fn decode(bytes: &[u8]) -> Option<Self>;
+
+    /// A pass over the section of rows of a load, from a key on.
+    fn loaded<'a>(rows: &'a LoadedRows, from: &[u8]) -> Box<dyn SectionCursor<Self> + 'a>;
 }
 
 impl SectionRecord for DocumentRecord {
@@ -21,6 +25,10 @@ impl SectionRecord for DocumentRecord {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         DocumentRecord::read(bytes)
+    }
+
+    fn loaded<'a>(rows: &'a LoadedRows, from: &[u8]) -> Box<dyn SectionCursor<Self> + 'a> {
+        Box::new(LoadedDocuments::new(rows, from))
     }
 }
 
@@ -30,10 +38,14 @@ impl SectionRecord for EntryRecord {
     fn decode(bytes: &[u8]) -> Option<Self> {
         EntryRecord::read(bytes)
     }
+
+    fn loaded<'a>(rows: &'a LoadedRows, from: &[u8]) -> Box<dyn SectionCursor<Self> + 'a> {
+        Box::new(LoadedEntries::new(rows, from))
+    }
 }
 
 /// Pass over one source; `current` is its next record.
-trait SectionCursor<R> {
+pub(crate) trait SectionCursor<R> {
     fn current(&self) -> Option<(&[u8], &R)>;
 
     fn advance(&mut self) -> Result<(), Error>;
@@ -48,6 +60,59 @@ struct MemoryCursor<'a, R> {
 impl<R> SectionCursor<R> for MemoryCursor<'_, R> {
     fn current(&self) -> Option<(&[u8], &R)> {
         self.current.map(|(key, record)| (&key[..], record))
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        self.current = self.rest.next();
+        Ok(())
+    }
+}
+
+/// Pass over the documents of a load.
+struct LoadedDocuments<'a> {
+    rows: &'a LoadedRows,
+    row: usize,
+    record: Option<DocumentRecord>,
+}
+
+impl<'a> LoadedDocuments<'a> {
+    fn new(rows: &'a LoadedRows, from: &[u8]) -> Self {
+        let row = rows.row_from(from);
+        let record = (row < rows.len()).then(|| rows.record(row));
+        LoadedDocuments { rows, row, record }
+    }
+}
+
+impl SectionCursor<DocumentRecord> for LoadedDocuments<'_> {
+    fn current(&self) -> Option<(&[u8], &DocumentRecord)> {
+        self.record.as_ref().map(|record| (self.rows.document(self.row), record))
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        self.row += 1;
+        self.record = (self.row < self.rows.len()).then(|| self.rows.record(self.row));
+        Ok(())
+    }
+}
+
+/// Pass over the entries of a load. They are sorted for it: nobody reads an index before its load is done.
+struct LoadedEntries {
+    rest: std::vec::IntoIter<(Vec<u8>, EntryRecord)>,
+    current: Option<(Vec<u8>, EntryRecord)>,
+}
+
+impl LoadedEntries {
+    fn new(rows: &LoadedRows, from: &[u8]) -> Self {
+        let entries: Vec<_> = rows.sorted_entries().filter(|(key, _)| &key[..] >= from).collect();
+        let mut rest = entries.into_iter();
+        let current = rest.next();
+        LoadedEntries { rest, current }
+    }
+}
+
+impl SectionCursor<EntryRecord> for LoadedEntries {
+    fn current(&self) -> Option<(&[u8], &EntryRecord)> {
+        self.current.as_ref().map(|(key, record)| (&key[..], record))
     }
 
     fn advance(&mut self) -> Result<(), Error> {
@@ -155,11 +220,12 @@ pub(crate) struct RunMergeCursor<'a, R> {
 
 impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
     /// Begins a pass at a key. Runs are ordered from the oldest to the newest; the tables in memory, from the
-    /// newest to the oldest, are newer than runs. Blocks of keys before `until` are read ahead. With `keep`,
-    /// the blocks stay in the cache.
+    /// newest to the oldest, are newer than runs; rows of a load are older. Blocks of keys before `until` are
+    /// read ahead. With `keep`, the blocks stay in the cache.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
         runs: &[Arc<IndexRun>],
+        loaded: &[&'a LoadedRows],
         from: &[u8],
         until: Option<&[u8]>,
         keep: bool,
@@ -173,6 +239,7 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
         for run in runs.iter().rev() {
             sources.push(Box::new(RunCursor::<R>::new(run, from, until, keep)?));
         }
+        sources.extend(loaded.iter().filter(|rows| !rows.is_empty()).map(|rows| R::loaded(rows, from)));
         sources.retain(|source| source.current().is_some());
         Ok(RunMergeCursor { sources })
     }

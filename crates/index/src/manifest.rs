@@ -29,6 +29,14 @@ pub(crate) struct CopyManifest {
 }
 
 impl CopyManifest {
+    /// Adds a run that this many are older than; returns its number.
+    pub fn add_run(&mut self, older: usize) -> u64 {
+        let number = self.next_run;
+        self.next_run += 1;
+        self.runs.insert(older, number);
+        number
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&self.definition.to_le_bytes());

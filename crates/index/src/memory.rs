@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::Error;
 use crate::record::{DocumentRecord, EntryRecord};
+use crate::run_writer::RunWriter;
 
 #[derive(Default)]
 pub(crate) struct MemoryTable {
@@ -19,6 +21,12 @@ const NODE_BYTES: usize = 48;
 impl MemoryTable {
     pub fn is_empty(&self) -> bool {
         self.documents.is_empty()
+    }
+
+    /// Writes all changes to a run.
+    pub fn write(&self, writer: &mut RunWriter<'_>) -> Result<(), Error> {
+        self.documents.iter().try_for_each(|(key, record)| writer.document(key, record))?;
+        self.entries.iter().try_for_each(|(key, record)| writer.entry(key, record))
     }
 
     /// Takes the newest version of a document in, where `before` has its former keys.

@@ -62,13 +62,13 @@ pub(crate) fn merge(
 ) -> Result<(), Error> {
     let mut writer = RunWriter::create(disk, path, definition)?;
     let mut key = Vec::new();
-    let mut documents = RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], None, false)?;
+    let mut documents = RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], &[], None, false)?;
     while let Some(record) = documents.next(&mut key)? {
         if !disposal.drops_document(&record) {
             writer.document(&key, &record)?;
         }
     }
-    let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], None, false)?;
+    let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], &[], None, false)?;
     while let Some(record) = entries.next(&mut key)? {
         if !disposal.drops_entry(&record) {
             writer.entry(&key, &record)?;

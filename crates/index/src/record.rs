@@ -55,15 +55,16 @@ pub(crate) fn write_bytes(written: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(written);
 }
 
+/// Writes a [`DocumentRecord`] in parts.
+pub(crate) fn write_document<'k>(timestamp: u64, keys: impl Iterator<Item = &'k [u8]>, out: &mut Vec<u8>) {
+    write_number(timestamp, out);
+    keys.for_each(|key| write_bytes(key, out));
+}
+
 impl DocumentRecord {
     /// True if the document counts as one that the copy has never seen.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.timestamp == 0
-    }
-
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        write_number(self.timestamp, out);
-        self.keys.iter().for_each(|key| write_bytes(key, out));
     }
 
     pub(crate) fn read(mut bytes: &[u8]) -> Option<Self> {

@@ -147,7 +147,6 @@ fn place(bytes: &mut &[u8], end: u64) -> Option<(u64, u64)> {
 /// A run that is read.
 pub(crate) struct IndexRun {
     pub path: PathBuf,
-    pub number: u64,
     pub bytes: u64,
     pub catalog: RunCatalog,
     file: Arc<dyn ReadFile>,
@@ -159,7 +158,7 @@ pub(crate) struct IndexRun {
 
 impl IndexRun {
     /// Opens a run, and checks its ends.
-    pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: &Arc<BlockCache>) -> Result<Self, Error> {
+    pub fn open(disk: &dyn Disk, path: &Path, cache: &Arc<BlockCache>) -> Result<Self, Error> {
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::damaged(path, "it is missing"),
             _ => Error::io("open", path, &error),
@@ -168,7 +167,6 @@ impl IndexRun {
         let bytes = file.len().map_err(failed)?;
         let mut run = IndexRun {
             path: path.to_owned(),
-            number,
             bytes,
             catalog: RunCatalog::default(),
             file,

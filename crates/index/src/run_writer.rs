@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::Error;
 use crate::block::{BLOCK_BYTES, BlockBuilder};
 use crate::filter::{self, KeyHash, PAGE_DOCUMENTS};
-use crate::record::{DocumentRecord, EntryRecord};
+use crate::record::{self, DocumentRecord, EntryRecord};
 use crate::run::{MAGIC, RunCatalog, RunFence, RunPart, RunSection};
 
 /// Writer of a run: first its documents, then its entries, each in the order of keys.
@@ -45,11 +45,21 @@ impl<'a> RunWriter<'a> {
     }
 
     pub fn document(&mut self, key: &[u8], record: &DocumentRecord) -> Result<(), Error> {
+        self.document_of(key, record.timestamp, record.keys.iter().map(Vec::as_slice))
+    }
+
+    /// As [`RunWriter::document`], of a record in parts.
+    pub fn document_of<'k>(
+        &mut self,
+        key: &[u8],
+        timestamp: u64,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<(), Error> {
         assert!(self.section == RunSection::Documents, "a run has its documents before its entries");
         self.catalog.documents += 1;
-        self.saw(record.timestamp);
+        self.saw(timestamp);
         self.value.clear();
-        record.write(&mut self.value);
+        record::write_document(timestamp, keys, &mut self.value);
         self.block.add(key, &self.value);
         self.hashes.push(KeyHash::of(key));
         if self.block.bytes.len() >= BLOCK_BYTES {

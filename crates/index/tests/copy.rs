@@ -61,9 +61,12 @@ enum CopyStep {
     Apply(u8, u64, BTreeSet<u8>),
     Replace(u8, u64, BTreeSet<u8>),
     Forget(u8),
+    /// Documents of a first build, all with the same keys.
+    Load(BTreeSet<u8>, u64, BTreeSet<u8>),
     /// Of these documents, until a time: a group was dropped.
     Remove(BTreeSet<u8>, u64),
-    Flush,
+    /// `true`: the first build is done.
+    Flush(bool),
     /// Removals of before this time may be forgotten, as far as no version of then can come again.
     Merge(u64),
     Reopen,
@@ -73,9 +76,11 @@ impl CopyStep {
     /// Time of the version that it brings.
     fn timestamp(&self) -> Option<u64> {
         match self {
-            CopyStep::Apply(_, timestamp, _) | CopyStep::Replace(_, timestamp, _) => Some(*timestamp),
+            CopyStep::Apply(_, timestamp, _)
+            | CopyStep::Replace(_, timestamp, _)
+            | CopyStep::Load(_, timestamp, _) => Some(*timestamp),
             CopyStep::Remove(_, until) => Some(*until),
-            CopyStep::Forget(_) | CopyStep::Flush | CopyStep::Merge(_) | CopyStep::Reopen => None,
+            CopyStep::Forget(_) | CopyStep::Flush(_) | CopyStep::Merge(_) | CopyStep::Reopen => None,
         }
     }
 }
@@ -84,12 +89,15 @@ fn steps() -> impl Strategy<Value = Vec<CopyStep>> {
     let version = || (0..12_u8, 1..40_u64, prop::collection::btree_set(0..6_u8, 0..3));
     let apply = version().prop_map(|(of, timestamp, keys)| CopyStep::Apply(of, timestamp, keys));
     let replace = version().prop_map(|(of, timestamp, keys)| CopyStep::Replace(of, timestamp, keys));
+    let documents = prop::collection::btree_set(0..12_u8, 1..12);
+    let load = (documents, 1..40_u64, prop::collection::btree_set(0..6_u8, 0..3))
+        .prop_map(|(documents, timestamp, keys)| CopyStep::Load(documents, timestamp, keys));
     let forget = (0..12_u8).prop_map(CopyStep::Forget);
     let group = prop::collection::btree_set(0..12_u8, 1..6);
     let remove = (group, 1..40_u64).prop_map(|(documents, until)| CopyStep::Remove(documents, until));
     let merge = prop_oneof![2 => Just(0), 1 => 1..40_u64].prop_map(CopyStep::Merge);
     prop::collection::vec(
-        prop_oneof![12 => apply, 3 => replace, 2 => forget, 2 => remove, 3 => Just(CopyStep::Flush), 2 => merge, 1 => Just(CopyStep::Reopen)],
+        prop_oneof![12 => apply, 3 => replace, 3 => load, 2 => forget, 2 => remove, 3 => any::<bool>().prop_map(CopyStep::Flush), 2 => merge, 1 => Just(CopyStep::Reopen)],
         1..120,
     )
 }
@@ -110,12 +118,15 @@ fn repeat(copy: &IndexCopy, step: &CopyStep) {
     let outcome = match step {
         CopyStep::Apply(of, timestamp, keys) => copy.apply(vec![change(*of, *timestamp, keys)]),
         CopyStep::Replace(of, timestamp, keys) => copy.replace(vec![change(*of, *timestamp, keys)]),
+        CopyStep::Load(documents, timestamp, keys) => {
+            copy.load(documents.iter().map(|of| change(*of, *timestamp, keys)).collect())
+        }
         CopyStep::Forget(of) => copy.forget(&[document(*of)]),
         CopyStep::Remove(documents, until) => {
             let documents: Vec<_> = documents.iter().map(|number| document(*number)).collect();
             copy.remove(&documents, *until)
         }
-        CopyStep::Flush | CopyStep::Merge(_) | CopyStep::Reopen => Ok(0),
+        CopyStep::Flush(_) | CopyStep::Merge(_) | CopyStep::Reopen => Ok(0),
     };
     outcome.expect("it fits");
 }
@@ -163,9 +174,12 @@ proptest! {
             match step {
                 CopyStep::Apply(of, timestamp, keys) => apply_to_model(&mut model, of, timestamp, &keys),
                 CopyStep::Replace(of, timestamp, keys) => drop(model.insert(of, (timestamp, keys))),
+                CopyStep::Load(documents, timestamp, keys) => {
+                    model.extend(documents.into_iter().map(|of| (of, (timestamp, keys.clone()))));
+                }
                 CopyStep::Forget(of) => drop(model.remove(&of)),
-                CopyStep::Flush => {
-                    copy.flush(1, false).expect("the disk takes it");
+                CopyStep::Flush(built) => {
+                    copy.flush(1, built).expect("the disk takes it");
                     since.clear();
                 }
                 CopyStep::Remove(documents, until) => remove_from_model(&mut model, &documents, until),

@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_document::DocumentValue;
@@ -131,17 +130,19 @@ fn joined(key: &[u8], part: &[u8]) -> Vec<u8> {
 impl KeyComponent {
     /// Encoded forms of the values, each once; a mark if there are none and the component is not the first.
     fn parts(&self, values: &[&DocumentValue], is_first: bool) -> Vec<Vec<u8>> {
-        let mut parts = BTreeSet::new();
+        let mut parts = Vec::with_capacity(values.len());
         for value in values {
             let mut part = Vec::new();
             if write_value(self.key_type, self.analyzer.as_deref(), value, &mut part) {
-                parts.insert(self.ordered(part));
+                parts.push(self.ordered(part));
             }
         }
         if parts.is_empty() && !is_first {
-            parts.insert(self.ordered(vec![MISSING]));
+            parts.push(self.ordered(vec![MISSING]));
         }
-        parts.into_iter().collect()
+        parts.sort_unstable();
+        parts.dedup();
+        parts
     }
 
     /// Inverts the bytes of a component that orders from high to low.

@@ -107,12 +107,13 @@ impl IndexDefinition {
         if self.selection.as_ref().is_some_and(|selection| !selection.matches(document, 0)) {
             return Vec::new();
         }
-        let group = DocumentValue::String(group_name(document));
+        let has_group = self.config.keys.iter().any(|key| &*key.path == IndexKeyConfig::GROUP);
+        let group = has_group.then(|| DocumentValue::String(group_name(document)));
         let mut values: Vec<Vec<&DocumentValue>> = Vec::with_capacity(self.config.keys.len());
         for key in &self.config.keys {
             let mut found = Vec::new();
             match &*key.path {
-                IndexKeyConfig::GROUP => found.push(&group),
+                IndexKeyConfig::GROUP => found.extend(&group),
                 path => {
                     let (field, rest) = path.split_once('.').unwrap_or((path, ""));
                     let rest: Vec<&str> = rest.split('.').filter(|step| !step.is_empty()).collect();

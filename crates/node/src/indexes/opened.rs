@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 
 use super::IndexDefinition;
 
-/// Documents that one step of reading takes.
+/// Documents that one step of reading takes: of a first build, which finds its place in the store anew for each,
+/// and of others, each of which is looked up.
+const BUILD_PAGE: usize = 8192;
 const PAGE: usize = 1024;
 
 /// An open index.
@@ -144,18 +146,22 @@ impl OpenedIndex {
         let Some(position) = self.position().clone().filter(|position| position.wanted) else {
             return Ok(false);
         };
+        let is_build = position.from == Timestamp(0);
         let visit = StoreVisit {
             from: position.from,
             // A build meets removals through the feed only.
-            tombstones: position.from > Timestamp(0),
+            tombstones: !is_build,
             continuation: position.continuation.clone(),
-            wanted: PAGE,
+            wanted: if is_build { BUILD_PAGE } else { PAGE },
             fields: Some(self.definition.fields()),
             ..StoreVisit::all(&[&self.definition.config.document_type])
         };
         let page = store.visit(&visit)?;
         let changes = page.visited.iter().map(|version| self.definition.change(version)).collect();
-        self.copy.replace(changes)?;
+        match is_build {
+            true => self.copy.load(changes)?,
+            false => self.copy.replace(changes)?,
+        };
         self.progress.store((page.progress * 1e6) as u64, Ordering::Relaxed);
         let goes_on = page.continuation.is_some();
         *self.position() = goes_on.then_some(ReadPosition { continuation: page.continuation, ..position });

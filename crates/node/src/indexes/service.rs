@@ -24,6 +24,9 @@ use crate::Error;
 /// Bytes of changes in memory after which an index is written to the disk.
 const FLUSH_BYTES: usize = 16 << 20;
 
+/// Bytes of documents of a first build in memory after which they are written to the disk.
+const LOAD_BYTES: usize = 64 << 20;
+
 /// Time after which changes in memory are written to the disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -444,7 +447,8 @@ impl IndexesInner {
     /// Writes what an index has in memory, if that is much. It stays complete up to the same time: later rows
     /// may come in another order than that of their times.
     pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
-        if index.copy.status().memory_bytes >= FLUSH_BYTES {
+        let status = index.copy.status();
+        if status.memory_bytes >= FLUSH_BYTES || status.loaded_bytes >= LOAD_BYTES {
             index.copy.flush(0, index.is_ready())?;
             index.copy.merge(self.forgotten(index))?;
         }
