@@ -475,6 +475,7 @@ const PAGE: &[ApiOperation] = &[
     data("GET", "/page/style.css", "Returns a file of the page").answers("text/css"),
     data("GET", "/page/page.js", "Returns a file of the page").answers(SCRIPT),
     data("GET", "/page/dom.js", "Returns a file of the page").answers(SCRIPT),
+    data("GET", "/page/exact.js", "Returns a file of the page").answers(SCRIPT),
     data("GET", "/page/fields.js", "Returns a file of the page").answers(SCRIPT),
     data("GET", "/page/search.js", "Returns a file of the page").answers(SCRIPT),
     data("GET", "/page/application.js", "Returns a file of the page").answers(SCRIPT),
