@@ -185,6 +185,36 @@ def test_numbers_keep_all_their_digits(browser, tmp_path):
         node.stop()
 
 
+def test_ids_that_a_browser_would_resolve(browser, tmp_path):
+    """Parts of ids are parts of paths, and browsers take `.` and `..` out of those."""
+    ids = ["id:mail:mail:g=ann:..", "id:mail:mail:g=ann:.", "id:mail:mail:g=..:1", "id:mail:mail:g=.:..", "id:mail:mail:n=7:..",
+           "id:mail:mail::..", 'id:mail:mail:g=a"\\\'b:..', "id:mail:mail:g=ann:...", "id:mail:mail:g=ann:../x", "id:..:mail:g=ann:it's"]
+    node = Node(tmp_path / "data", *free_ports(2), "--app", ROOT / "examples" / "mail")
+    try:
+        lines = "".join(json.dumps({"put": id, "fields": mail(1, subject=id)}) + "\n" for id in ids)
+        request = urllib.request.Request(f"{node.data}/feed/v1", lines.encode(), {"content-type": "application/jsonl"}, method="POST")
+        urllib.request.urlopen(request).read()
+        opened(browser, node, group=None)
+        groups = browser.evaluate("[...document.querySelectorAll('#groups button')].map((one) => one.dataset.group)")
+        assert len(groups) == 5, groups
+        seen = set()
+        for at, _ in enumerate(groups):
+            browser.evaluate("document.querySelector('#status').innerText = ''")
+            browser.evaluate(f"document.querySelectorAll('#groups button')[{at}].click()")
+            done(browser)
+            for place, id in enumerate(titles(browser)):
+                browser.evaluate(f"document.querySelectorAll('#results .title')[{place}].click()")
+                shown = browser.until(f"document.querySelectorAll('#results pre')[{place}].innerText")
+                if id.startswith("id:.."):
+                    assert shown.startswith("A browser cannot ask") and shown.endswith("millrace get 'id:..:mail:g=ann:it'\\''s'"), shown
+                else:
+                    assert json.loads(shown)["id"] == id, shown
+                seen.add(id)
+        assert seen == set(ids) - {"id:mail:mail::.."}, "documents without a group are in none"
+    finally:
+        node.stop()
+
+
 def test_json_is_read_and_written_without_a_loss(browser, node):
     opened(browser, node, group=None)
     texts = [

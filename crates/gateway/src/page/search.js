@@ -286,20 +286,33 @@ async function toggle(title, whole, id) {
   title.setAttribute("aria-expanded", String(!whole.hidden));
   if (whole.hidden || whole.textContent) return;
   try {
-    whole.textContent = textOf(await askExactly(pathOf(id)), 2);
+    whole.textContent = textOf(await documentOf(id), 2);
   } catch (error) {
     whole.textContent = error.message;
   }
 }
 
+// A part of a path that the browser would resolve before it asks, percent-encoded or not.
+const isResolved = (part) => part === "." || part === "..";
+
 // id:NAMESPACE:TYPE:g=GROUP:NAME, and the name may have colons.
-function pathOf(id) {
+async function documentOf(id) {
   const [, namespace, type, part, ...rest] = id.split(":");
   const parts = [namespace, type];
   if (part.startsWith("g=")) parts.push("group", part.slice(2));
   else if (part.startsWith("n=")) parts.push("number", part.slice(2));
   else parts.push("docid");
-  return "document/v1/" + [...parts, rest.join(":")].map(encodeURIComponent).join("/");
+  parts.push(rest.join(":"));
+  if (!parts.some(isResolved)) return askExactly("document/v1/" + parts.map(encodeURIComponent).join("/"));
+  if (isResolved(namespace)) {
+    throw new Error("A browser cannot ask for a document of the namespace “" + namespace +
+      "”. Get it from the command line: millrace get '" + id.replaceAll("'", "'\\''") + "'");
+  }
+  const literal = '"' + id.replace(/[\\"]/g, "\\$&") + '"';
+  const visited = await askExactly("document/v1/" + encodeURIComponent(namespace) + "/" + type +
+    "/docid/?wantedDocumentCount=1&selection=" + encodeURIComponent("id == " + literal));
+  if (visited.documents.length === 0) throw new Error("The document is not there any more.");
+  return visited.documents[0];
 }
 
 // Shows the groups and fields that the credential may see.
