@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cli::{FeedArguments, NodeArguments};
 use crate::error::Error;
 use crate::input::CommandInput;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, note};
 use crate::table_file::TableFile;
 
 /// Number of failures with the same reason that are listed individually.
@@ -47,7 +47,7 @@ pub async fn run(
             None => FeedFile::Lines(CommandInput::open(path)?),
         };
         reach(&node.url, options.patience, |away| {
-            eprintln!("note: {away}; trying for {} seconds (--patience)", arguments.patience);
+            note(format_args!("note: {away}; trying for {} seconds (--patience)", arguments.patience));
         })
         .await?;
         let bar = FeedBar::new(source.size(), arguments.quiet || output.is_json());

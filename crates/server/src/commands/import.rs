@@ -38,7 +38,7 @@ pub async fn run(
         Ok(message) => Some(message.operation(&group)),
         Err(error) => {
             if counted.fetch_add(1, Ordering::Relaxed) < TOLD_MAX {
-                eprintln!("skipped: {error}");
+                note(format_args!("skipped: {error}"));
             }
             None
         }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::answer::text;
 use crate::cli::{NodeArguments, QueryArguments};
 use crate::error::Error;
-use crate::output::{CommandOutput, print_all};
+use crate::output::{CommandOutput, OutputStream};
 use crate::parameter_names;
 
 /// Result formats that are displayed; any other is for another program, and is passed through unchanged.
@@ -35,7 +35,8 @@ pub async fn run(
     let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
     let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
     if form.and_then(Value::as_str).is_some_and(|form| !SHOWN.contains(&form)) {
-        client.stream(request, print_all).await?;
+        let mut output = OutputStream::open();
+        client.stream(request, |bytes| output.write(bytes)).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let started = Instant::now();
