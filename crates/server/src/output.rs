@@ -1,7 +1,7 @@
 //! Output of commands: for people, or for programs.
 //!
-//! Texts of documents, and of servers, may have control characters, with which a terminal can be told to do other
-//! things than to show them. All that a command prints goes through here, and arrives without them.
+//! Texts of documents, and of servers, may have control characters, with which a terminal can be told to do
+//! other things than to show them. All that a command prints goes through here, and arrives without them.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -58,8 +58,8 @@ pub fn note(line: impl Display) {
     eprintln!("{}", visible(&line.to_string()));
 }
 
-/// Standard output for results that are passed on as they are, such as JSON lines. A terminal gets them without
-/// control characters, a file or another program gets each byte.
+/// Standard output for results that are passed on as they are, such as JSON lines. A terminal gets them
+/// without control characters, a file or another program gets each byte.
 pub struct OutputStream {
     is_terminal: bool,
     filter: TerminalFilter,
@@ -88,8 +88,8 @@ fn print_all(bytes: &[u8]) {
     }
 }
 
-/// A text with its control characters written as in JSON (`\u001b`), all but the ends of lines and tabulators.
-/// JSON stays the same value.
+/// A text with its control characters written as in JSON (`\u001b`), all but the ends of lines and
+/// tabulators. JSON stays the same value.
 fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
