@@ -92,7 +92,9 @@ impl AccessRule {
                     AccessRule::AnyOf(&[Admin])
                 }
                 () if below("/application/v2") => AccessRule::AnyOf(&[Deploy, Admin]),
-                () if measures.into_iter().any(below) && is_safe => AccessRule::Whole(&[Admin, Deploy]),
+                () if measures.into_iter().chain(["/cluster/v2"]).any(below) && is_safe => {
+                    AccessRule::Whole(&[Admin, Deploy])
+                }
                 () => AccessRule::AnyOf(&[Admin]),
             },
         }
