@@ -218,7 +218,7 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
     let seconds = report.elapsed.as_secs_f64();
     lines.push(format!(
         "{name}: {} done, {} failed,{ignored} {} conditions not met in {seconds:.1} s: {:.0} documents/s, {:.1} MB/s; latency {:.1} ms, \
-         at most {:.0} ms; {} retries",
+         at most {:.1} ms; {} retries",
         progress.done,
         progress.failed,
         progress.condition_not_met,
