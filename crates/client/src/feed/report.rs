@@ -56,7 +56,8 @@ pub enum FeedStop {
     NodeAway,
 }
 
-/// Times of the operations that the node has answered, executed or not: mean and maximum are of the same ones.
+/// Times of the operations that the node has answered, executed or not: mean and maximum are of the same
+/// ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FeedLatencies {
     operations: u64,
