@@ -214,7 +214,11 @@ fn group_of(group: &Value) -> String {
 
 /// Time in microseconds since 1970, in UTC.
 pub(super) fn time(microseconds: &Value) -> String {
-    let Some(seconds) = microseconds.as_u64().map(|time| time / 1_000_000) else { return "-".to_owned() };
+    microseconds.as_u64().map_or("-".to_owned(), |time| time_of(time / 1_000_000))
+}
+
+/// Time in seconds since 1970, in UTC.
+pub(super) fn time_of(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
