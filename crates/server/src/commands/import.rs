@@ -12,7 +12,7 @@ use crate::cli::{ArchiveKind, ImportMail, NodeArguments};
 use crate::commands::feed::{FeedBar, FeedSource, text};
 use crate::error::Error;
 use crate::lines::LineReader;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, note};
 
 /// Maximum number of unusable messages that are listed individually.
 const TOLD_MAX: u64 = 10;
