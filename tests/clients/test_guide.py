@@ -11,14 +11,19 @@ from node import ROOT, binary
 GUIDE = ROOT / "docs" / "guide.md"
 
 
-def commands() -> list[tuple[str, str]]:
-    """The commands of the `console` blocks, each with what it prints; `…` stands for anything."""
+def steps(block: str) -> list[tuple[str, str]]:
+    """The commands of a `console` block, each with what it prints; `…` stands for anything."""
     found = []
-    for block in re.findall(r"^```console\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = step.partition("\n")
-            found.append((command, output))
+    for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = step.partition("\n")
+        found.append((command, output))
     return found
+
+
+def commands() -> list[tuple[str, str]]:
+    """The commands of all `console` blocks."""
+    blocks = re.findall(r"^```console\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [step for block in blocks for step in steps(block)]
 
 
 def test_the_guide(node, tmp_path):

@@ -56,7 +56,7 @@ def test_services_set_no_settings(settings, objects):
 
 
 def pod_specs():
-    """The pods of all manifests, those that patch others among them."""
+    """The pods of all manifests, with the names of their files."""
     for path in sorted((DEPLOY / "kubernetes").rglob("*.yaml")):
         with open(path) as file:
             for each in filter(None, yaml.safe_load_all(file)):
@@ -100,6 +100,20 @@ def test_the_image_is_set_in_one_place():
     assert used == named
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+def test_kubectl_builds_the_manifests(tmp_path):
+    """As `kubectl apply -k` does before it asks the cluster, with and without the file of keys."""
+    built = tmp_path / "kubernetes"
+    shutil.copytree(DEPLOY / "kubernetes", built, ignore=shutil.ignore_patterns("access.toml"))
+    refused = subprocess.run(["kubectl", "kustomize", built], capture_output=True, text=True)
+    assert refused.returncode != 0 and "access.toml" in refused.stderr, refused.stderr
+    subprocess.run([BIN, "token", "create", "operator", "--read", "--access-file", built / "access.toml"], check=True, capture_output=True)
+    answer = subprocess.run(["kubectl", "kustomize", built], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    objects = [each for each in yaml.safe_load_all(answer.stdout) if each]
+    assert ("Secret", "millrace-access") in [(each["kind"], each["metadata"]["name"]) for each in objects]
+
+
 def test_a_stop_leaves_time_to_drain(objects):
     pod = objects["StatefulSet", "millrace"]["spec"]["template"]["spec"]
     env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
@@ -123,7 +137,7 @@ def test_ports_volumes_and_names_fit_together(objects):
         assert get["port"] in ports and get["path"] == "/state/v1/health", probe
     assert container["readinessProbe"]["httpGet"]["port"] == "data"
     # Probes and services reach a pod by its address, at both ports.
-    assert env["MILLRACE_LISTEN"] == env["MILLRACE_CONFIG_LISTEN"] == "0.0.0.0" and env["MILLRACE_INSECURE"] == "true"
+    assert env["MILLRACE_LISTEN"] == env["MILLRACE_CONFIG_LISTEN"] == "0.0.0.0"
     hosts = env["MILLRACE_ALLOWED_HOSTS"].split(",")
     clients = {name for (kind, name), each in objects.items() if kind == "Service" and each["spec"].get("clusterIP") != "None"}
     assert {host.split(".")[0] for host in hosts} == clients == {"millrace", "millrace-config"}
@@ -138,7 +152,11 @@ def test_ports_volumes_and_names_fit_together(objects):
             assert each["spec"]["selector"]["matchLabels"].items() <= labels.items()
     headless = objects["Service", stateful["spec"]["serviceName"]]["spec"]
     assert headless["clusterIP"] == "None" and headless["publishNotReadyAddresses"]
-    assert env["MILLRACE_ADVERTISE"] == "$(POD_NAME)." + stateful["spec"]["serviceName"]
+    assert env["MILLRACE_ADVERTISE"] == f"$(POD_NAME).{stateful['spec']['serviceName']}.$(POD_NAMESPACE).svc.cluster.local"
+    # A variable can use those before it only.
+    order = [each["name"] for each in container["env"]]
+    for at, each in enumerate(container["env"]):
+        assert set(re.findall(r"\$\((\w+)\)", each.get("value") or "")) <= set(order[:at]), each
     volumes = {claim["metadata"]["name"] for claim in stateful["spec"]["volumeClaimTemplates"]}
     assert env["MILLRACE_DATA_DIR"] in [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] in volumes]
     volumes |= {volume["name"] for volume in pod["spec"]["volumes"]}
@@ -165,35 +183,84 @@ def test_ports_are_for_those_that_need_them(objects):
     assert not admitted["config"].items() <= labels.items(), "a node need not deploy to another"
 
 
-def test_certificates_between_nodes_fit_what_they_say(settings, objects):
-    """The overlay names what is there: patches are by name, and names of hosts, files and secrets stand in several places."""
-    tls = DEPLOY / "kubernetes/tls"
-    base, overlay = (yaml.safe_load((at / "kustomization.yaml").read_text()) for at in [tls.parent, tls])
-    assert base["resources"] == ["millrace.yaml"] and overlay["resources"][0] == ".."
-    with open(tls / overlay["resources"][1]) as file:
+def test_nothing_beyond_loopback_is_open_without_credentials(objects):
+    """Pods have the file of keys, which they do not start without; no file of deploy/ turns that off by itself."""
+    base = DEPLOY / "kubernetes"
+    kustomization = yaml.safe_load((base / "kustomization.yaml").read_text())
+    made = {each["name"]: each for each in kustomization["secretGenerator"]}
+    for name, pod in pod_specs():
+        for container in pod["containers"]:
+            env = {each["name"]: each.get("value") for each in container["env"]}
+            path = pathlib.PurePosixPath(env["MILLRACE_ACCESS_FILE"])
+            mounted = {mount["mountPath"]: mount for mount in container["volumeMounts"]}[str(path.parent)]
+            volume = {volume["name"]: volume for volume in pod["volumes"]}[mounted["name"]]
+            secret = made[volume["secret"]["secretName"]]
+            assert secret["files"] == [path.name] and mounted["readOnly"], name
+            assert secret["options"] == {"disableNameSuffixHash": True}, "with a hash in its name, a new key would restart all pods"
+    # Keys belong to one installation: a file of them is not ours to hand out.
+    assert "/deploy/kubernetes/access.toml" in (ROOT / ".gitignore").read_text().splitlines()
+    for path in filter(pathlib.Path.is_file, DEPLOY.rglob("*")):
+        lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+        told = [line for line in lines if re.search("insecure", line, re.IGNORECASE)]
+        # Of an image, whoever builds it decides.
+        expected = ["ARG INSECURE=false", "    MILLRACE_INSECURE=${INSECURE} \\"] if path.name == "Dockerfile" else []
+        assert told == expected, (path, told)
+
+
+def test_certificates_between_nodes_fit_what_they_say(objects):
+    """Names of hosts, files and secrets stand in several places."""
+    with open(DEPLOY / "kubernetes/certificates.yaml") as file:
         made = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(file) if each}
-    patch = yaml.safe_load((tls / overlay["patches"][0]["path"]).read_text())
-    patched = objects[patch["kind"], patch["metadata"]["name"]]["spec"]
-    pod = patch["spec"]["template"]["spec"]
-    [container], volumes = pod["containers"], pod["volumes"]
-    before = patched["template"]["spec"]["containers"][0]
-    mounts = container["volumeMounts"]
-    assert container["name"] == before["name"] and [each["name"] for each in mounts] == [each["name"] for each in volumes]
-    (mount, access), (volume, _) = mounts, volumes
-    env = {each["name"]: each["value"] for each in container["env"]}
-    assert set(env) <= settings[0]
+    stateful = objects["StatefulSet", "millrace"]["spec"]
+    pod = stateful["template"]["spec"]
+    container = pod["containers"][0]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == "nodes-certificate"]
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "nodes-certificate"]
     for variable, file in [("AUTHORITY", "ca.crt"), ("CERTIFICATE", "tls.crt"), ("KEY", "tls.key")]:
         assert env[f"MILLRACE_PEER_TLS_{variable}"] == f"{mount['mountPath']}/{file}"
-    assert env["MILLRACE_ACCESS_FILE"] == f"{access['mountPath']}/access.toml" and env["MILLRACE_INSECURE"] == "false"
     nodes = made["Certificate", "millrace-nodes"]
     assert volume["secret"]["secretName"] == nodes["secretName"] == "millrace-nodes"
     name, host = env["MILLRACE_ADVERTISE"].split(".", 1)
-    assert name == "$(POD_NAME)" and nodes["dnsNames"] == [f"*.{host}"]
-    assert host.split(".")[0] == patched["serviceName"]
+    assert name == "$(POD_NAME)" and nodes["dnsNames"] == [f"*.{host}".replace("$(POD_NAMESPACE)", "default")]
+    assert host.split(".")[0] == stateful["serviceName"]
     assert {"server auth", "client auth"} <= set(nodes["usages"])
     for each in [nodes, made["Certificate", "millrace-authority"]]:
         assert (each["issuerRef"]["kind"], each["issuerRef"]["name"]) in made
     assert made["Issuer", "millrace-authority"]["ca"]["secretName"] == made["Certificate", "millrace-authority"]["secretName"]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
+def test_the_commands_of_the_documentation_make_what_the_pods_need(tmp_path, objects):
+    """Certificates and key as docs/operations.md makes them, and a node that starts with them."""
+    text = (ROOT / "docs/operations.md").read_text().split("**On Kubernetes**", 1)[1]
+    commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL).group(1)
+    made = [line for line in re.sub(r"\\\n\s*", "", commands).splitlines() if line.startswith(("openssl", "millrace token", "printf"))]
+    assert len(made) == 6, commands
+    (tmp_path / "deploy/kubernetes").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/millrace").symlink_to(BIN)
+    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", "\n".join(made)], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    pod = objects["StatefulSet", "millrace"]["spec"]["template"]["spec"]
+    env = {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
+    access = tmp_path / "deploy/kubernetes" / pathlib.PurePosixPath(env["MILLRACE_ACCESS_FILE"]).name
+    assert access.is_file()
+    # The name of a pod in the namespace `default`, as the certificate has it.
+    host = env["MILLRACE_ADVERTISE"].replace("$(POD_NAME)", "millrace-0").replace("$(POD_NAMESPACE)", "default")
+    verified = subprocess.run(["openssl", "verify", "-CAfile", "ca.crt", "-verify_hostname", host, "-purpose", "sslserver", "tls.crt"],
+                              cwd=tmp_path, capture_output=True, text=True)
+    assert verified.returncode == 0, verified.stderr
+    # Without the files of the Secrets, it does not start.
+    command = [BIN, "serve", "--port", "0", "--config-port", "0", "--listen", "0.0.0.0", "--config-listen", "0.0.0.0", "--data-dir", tmp_path / "data"]
+    refused = subprocess.run([*command, "--access-file", tmp_path / "missing.toml"], capture_output=True, text=True, timeout=30)
+    assert refused.returncode != 0 and "missing.toml" in refused.stderr, refused.stderr
+    process = subprocess.Popen([*command, "--access-file", access], stderr=subprocess.PIPE, text=True)
+    try:
+        assert "documents and queries at" in process.stderr.readline()
+    finally:
+        process.terminate()
+        assert process.wait(timeout=30) == 0
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")

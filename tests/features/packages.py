@@ -17,10 +17,10 @@ def services(*types: str) -> str:
     return SERVICES.format("".join(f'<document type="{name}" mode="streaming"/>' for name in types))
 
 
-def call(method: str, url: str, body=None, content_type: str = "application/json"):
+def call(method: str, url: str, body=None, content_type: str = "application/json", headers=None):
     """The status and the answer, which is JSON or nothing."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"content-type": content_type}, method=method)
+    request = urllib.request.Request(url, data, {"content-type": content_type} | (headers or {}), method=method)
     try:
         with urllib.request.urlopen(request, timeout=20) as response:
             text = response.read()

@@ -69,6 +69,18 @@ def test_it_is_met(node):
     assert tools == {"getSchemas": "object", "executeQuery": "object", "readQueryExamples": "object"}
 
 
+@pytest.mark.parametrize("version, expected", [
+    (None, 200), ("2024-11-05", 200), ("2025-03-26", 200), ("2025-06-18", 200), ("1999-01-01", 400), ("", 400), ("2025-06-18, 2025-03-26", 400),
+])
+@pytest.mark.parametrize("message", [{"id": 1, "method": "ping"}, {"method": "notifications/initialized"}])
+def test_versions_that_are_not_spoken_are_refused(node, version, expected, message):
+    headers = {} if version is None else {"MCP-Protocol-Version": version}
+    status, answer = call("POST", f"{node.data}/mcp/", {"jsonrpc": "2.0"} | message, headers=headers)
+    assert status == (202 if expected == 200 and "id" not in message else expected)
+    if expected == 400:
+        assert "2025-06-18, 2025-03-26, 2024-11-05" in answer["message"]
+
+
 def test_schemas(node):
     is_error, schemas = tool(node, "getSchemas")
     assert not is_error and list(schemas) == ["page"] and schemas["page"]["name"] == "page"

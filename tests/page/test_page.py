@@ -154,6 +154,80 @@ def test_filters_order_and_counts(browser, node):
     browser.until("document.querySelectorAll('#results > li').length === 4")
 
 
+def test_numbers_keep_all_their_digits(browser, tmp_path):
+    """Groups, values and filters whose numbers JavaScript would round to the same one."""
+    numbers = [2**53, 2**53 + 1, 2**64 - 1]
+    node = Node(tmp_path / "data", *free_ports(2), "--app", ROOT / "examples" / "mail")
+    try:
+        for number in numbers:
+            path = f"{node.data}/document/v1/mail/mail/number/{number}/1"
+            assert call("POST", path, {"fields": mail(1, subject=f"of {number}", date=min(number, 2**63 - 1))})[0] == 200
+        opened(browser, node, group=None)
+        for number in numbers:
+            opened(browser, node, group=f"number {number}")
+            browser.until(f"document.querySelector('#results .title')?.innerText === 'of {number}'")
+            value = min(number, 2**63 - 1)
+            shown = browser.evaluate("[...document.querySelectorAll('#results dd')].map((one) => one.innerText)")
+            assert str(value) in shown, shown
+            browser.click("#results .title")
+            browser.until("document.querySelector('#results pre').innerText.includes('mail')")
+            document = json.loads(browser.text("#results pre"))
+            assert document["id"] == f"id:mail:mail:n={number}:1" and document["fields"]["date"] == value
+        browser.click(f'[data-group="number {numbers[1]}"]')
+        browser.click("#options summary")
+        browser.click("#add-filter")
+        chosen(browser, "[name=field]", "date")
+        for value, found in {numbers[0]: 0, numbers[1]: 1}.items():
+            browser.evaluate(f"document.querySelector('[name=value]').value = '{value}'; document.querySelector('#status').innerText = ''")
+            browser.click("#search .row button")
+            assert done(browser).startswith(f"{found} document")
+    finally:
+        node.stop()
+
+
+def test_ids_that_a_browser_would_resolve(browser, tmp_path):
+    """Parts of ids are parts of paths, and browsers take `.` and `..` out of those."""
+    ids = ["id:mail:mail:g=ann:..", "id:mail:mail:g=ann:.", "id:mail:mail:g=..:1", "id:mail:mail:g=.:..", "id:mail:mail:n=7:..",
+           "id:mail:mail::..", 'id:mail:mail:g=a"\\\'b:..', "id:mail:mail:g=ann:...", "id:mail:mail:g=ann:../x", "id:..:mail:g=ann:it's"]
+    node = Node(tmp_path / "data", *free_ports(2), "--app", ROOT / "examples" / "mail")
+    try:
+        lines = "".join(json.dumps({"put": id, "fields": mail(1, subject=id)}) + "\n" for id in ids)
+        request = urllib.request.Request(f"{node.data}/feed/v1", lines.encode(), {"content-type": "application/jsonl"}, method="POST")
+        urllib.request.urlopen(request).read()
+        opened(browser, node, group=None)
+        groups = browser.evaluate("[...document.querySelectorAll('#groups button')].map((one) => one.dataset.group)")
+        assert len(groups) == 5, groups
+        seen = set()
+        for at, _ in enumerate(groups):
+            browser.evaluate("document.querySelector('#status').innerText = ''")
+            browser.evaluate(f"document.querySelectorAll('#groups button')[{at}].click()")
+            done(browser)
+            for place, id in enumerate(titles(browser)):
+                browser.evaluate(f"document.querySelectorAll('#results .title')[{place}].click()")
+                shown = browser.until(f"document.querySelectorAll('#results pre')[{place}].innerText")
+                if id.startswith("id:.."):
+                    assert shown.startswith("A browser cannot ask") and shown.endswith("millrace get 'id:..:mail:g=ann:it'\\''s'"), shown
+                else:
+                    assert json.loads(shown)["id"] == id, shown
+                seen.add(id)
+        assert seen == set(ids) - {"id:mail:mail::.."}, "documents without a group are in none"
+    finally:
+        node.stop()
+
+
+def test_json_is_read_and_written_without_a_loss(browser, node):
+    opened(browser, node, group=None)
+    texts = [
+        '{"a":9007199254740993,"b":[-9223372036854775808,18446744073709551615,1,1.5,0],"c":"9007199254740993"}',
+        r'["\u0000","\u00009007199254740993","\u0000\u0000x","a\\\"b: 12345678901234567890"]',
+        r'{"12345678901234567890":12345678901234567890,"\u0000k":"\u0000"}',
+        "12345678901234567890", '"\\u0000"', "[]",
+    ]
+    for text in texts:
+        answer = browser.evaluate(f"import('/page/exact.js').then(({{ parseExactly, textOf }}) => textOf(parseExactly({json.dumps(text)})))")
+        assert answer == text
+
+
 def test_a_filter_that_is_not_a_number(browser, node):
     opened(browser, node)
     browser.click("#options summary")

@@ -36,13 +36,14 @@ pub enum AccessRule {
 
 /// Endpoints of both ports that require no credential: load balancers ask for the first two, generators of
 /// clients for the third, and browsers for the files of the page. They have no data.
-const OPEN: [&str; 10] = [
+const OPEN: [&str; 11] = [
     "/state/v1/health",
     "/status.html",
     "/openapi.json",
     "/page/style.css",
     "/page/page.js",
     "/page/dom.js",
+    "/page/exact.js",
     "/page/fields.js",
     "/page/search.js",
     "/page/application.js",
@@ -91,7 +92,9 @@ impl AccessRule {
                     AccessRule::AnyOf(&[Admin])
                 }
                 () if below("/application/v2") => AccessRule::AnyOf(&[Deploy, Admin]),
-                () if measures.into_iter().any(below) && is_safe => AccessRule::Whole(&[Admin, Deploy]),
+                () if measures.into_iter().chain(["/cluster/v2"]).any(below) && is_safe => {
+                    AccessRule::Whole(&[Admin, Deploy])
+                }
                 () => AccessRule::AnyOf(&[Admin]),
             },
         }

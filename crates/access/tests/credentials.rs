@@ -384,7 +384,7 @@ fn rights_of_endpoints() {
         (Data, "/", "*", "*", "*"),
         (Config, "/application/v2/tenant/default/prepareandactivate", "da", "a", "da"),
         (Config, "/application/v2/tenant/default/application/default", "da", "a", "da"),
-        (Config, "/cluster/v2/notes", "a", "a", "a"),
+        (Config, "/cluster/v2/notes", "ad+", "a", "a"),
         (Config, "/state/v1/health", "-", "a", "a"),
         (Config, "/state/v1/metrics", "ad+", "a", "a"),
         (Config, "/other", "a", "a", "a"),

@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::body::Bytes;
 use hyper::header::RETRY_AFTER;
-use hyper::{Method, StatusCode};
+use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::RequestCaller;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -29,6 +29,9 @@ use millrace_node::work::WorkKind;
 
 /// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// Header with the version on which client and server have agreed.
+const VERSION: &str = "mcp-protocol-version";
 
 /// A method of requests.
 #[derive(Debug, Clone, Copy)]
@@ -187,11 +190,27 @@ async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<
         return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: "POST" });
     }
     let (parts, body) = request.into_parts();
+    check_version(&parts.headers)?;
     node.quotas().admit_address(parts.extensions.get(), Instant::now(), node.metrics())?;
     let (body, mut room) =
         http::read_body(node, &parts.headers, body, node.query_bounds()).await?.into_parts();
     room.work(WorkKind::Assistant(deployment.input_block), &body).await?;
     Ok((body, Arc::new(room)))
+}
+
+/// Refuses a version of the protocol that is not spoken here, as the protocol demands. Clients of its earlier
+/// versions send none.
+fn check_version(headers: &HeaderMap) -> Result<(), Error> {
+    match headers.get(VERSION) {
+        Some(asked) if !VERSIONS.iter().any(|known| asked.as_bytes() == known.as_bytes()) => {
+            Err(Error::BadRequest(format!(
+                "{VERSION} '{}' is not known; send the version that the answer to initialize has, one of {}",
+                String::from_utf8_lossy(asked.as_bytes()),
+                VERSIONS.join(", ")
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn subject_of(message: &RpcRequest) -> Result<RequestSubject, RpcRefusal> {

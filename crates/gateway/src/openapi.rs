@@ -103,7 +103,7 @@ fn described(section: &ApiSection, operation: &ApiOperation, ports: DescribedPor
     if let Some(body) = operation.body {
         described["requestBody"] = json!({ "content": { body: {} } });
     }
-    if rule(operation) == AccessRule::Open {
+    if operation.ports.iter().all(|port| rule(operation, *port) == AccessRule::Open) {
         described["security"] = json!([]);
     }
     described
@@ -131,21 +131,35 @@ fn operation_id(operation: &ApiOperation) -> String {
     id
 }
 
-fn rule(operation: &ApiOperation) -> AccessRule {
+fn rule(operation: &ApiOperation, port: PortKind) -> AccessRule {
     let method = match operation.method {
         "GET" => RequestMethod::Safe,
         "DELETE" => RequestMethod::Delete,
         _ => RequestMethod::Other,
     };
-    AccessRule::of(operation.ports[0], method, operation.path)
+    AccessRule::of(port, method, operation.path)
 }
 
-/// Right that an operation requires, in words.
+/// Right that an operation requires, in words; for each port where they differ.
 fn right(operation: &ApiOperation) -> String {
+    let mut rights: Vec<String> = operation.ports.iter().map(|port| right_at(operation, *port)).collect();
+    if rights.iter().all(|right| *right == rights[0]) {
+        rights.truncate(1);
+        return rights.concat();
+    }
+    let named = operation.ports.iter().zip(&rights);
+    named.map(|(port, right)| format!("{}: {right}", port_name(port))).collect::<Vec<_>>().join("; ")
+}
+
+fn port_name(port: &PortKind) -> &'static str {
+    if *port == PortKind::Config { "config" } else { "data" }
+}
+
+fn right_at(operation: &ApiOperation, port: PortKind) -> String {
     let any = |rights: &[millrace_access::AccessRight]| {
         rights.iter().map(|right| right.name()).collect::<Vec<_>>().join(" or ")
     };
-    match rule(operation) {
+    match rule(operation, port) {
         AccessRule::Open => "none".to_owned(),
         AccessRule::AnyOf([]) => "any credential".to_owned(),
         AccessRule::AnyOf(rights) => any(rights),
@@ -170,8 +184,7 @@ pub fn openapi_page() -> String {
             page = section.page
         );
         for operation in section.operations {
-            let port = |port: &PortKind| if *port == PortKind::Config { "config" } else { "data" };
-            let ports: Vec<&str> = operation.ports.iter().map(port).collect();
+            let ports: Vec<&str> = operation.ports.iter().map(port_name).collect();
             let parameters: Vec<String> =
                 operation.parameters.iter().map(|name| format!("`{name}`")).collect();
             let _ = writeln!(

@@ -19,10 +19,11 @@ const HTML: &str = include_str!("page/page.html");
 
 /// Files that the page loads: path, type and content. No credential is required for them
 /// ([`millrace_access::AccessRule::Open`]).
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 8] = [
     ("/page/style.css", STYLE_SHEET, include_str!("page/style.css")),
     ("/page/page.js", SCRIPT, include_str!("page/page.js")),
     ("/page/dom.js", SCRIPT, include_str!("page/dom.js")),
+    ("/page/exact.js", SCRIPT, include_str!("page/exact.js")),
     ("/page/fields.js", SCRIPT, include_str!("page/fields.js")),
     ("/page/search.js", SCRIPT, include_str!("page/search.js")),
     ("/page/application.js", SCRIPT, include_str!("page/application.js")),

@@ -31,11 +31,29 @@ const TAGS: [&str; 3] = ["<hi>", "</hi>", "<sep />"];
 
 /// Appends the response as XML. `encoding` is the name of the encoding to which the text is later converted.
 pub fn write_xml(response: &SearchResponse<'_>, options: &RenderOptions, encoding: &str, out: &mut Vec<u8>) {
+    let start = out.len();
     out.extend(format!("<?xml version=\"1.0\" encoding=\"{encoding}\" ?>").as_bytes());
-    let mut writer = Writer::new_with_indent(out, b' ', 2);
+    let mut writer = Writer::new_with_indent(&mut *out, b' ', 2);
     // Writing to a Vec cannot fail.
     let _ = result(response, options, &mut writer);
-    writer.get_mut().push(b'\n');
+    writer.into_inner().push(b'\n');
+    replace_forbidden(out, start);
+}
+
+/// Replaces the characters that XML has no form for, not even as a reference, in all that was written from
+/// `start` on: texts, attributes, and values of JSON.
+fn replace_forbidden(out: &mut Vec<u8>, start: usize) {
+    let is_forbidden = |character: char| {
+        let is_blank = matches!(character, '\t' | '\n' | '\r');
+        (character < ' ' && !is_blank) || matches!(character, '\u{fffe}' | '\u{ffff}')
+    };
+    let text = String::from_utf8_lossy(&out[start..]);
+    let replaced = text.contains(is_forbidden).then(|| text.replace(is_forbidden, "\u{fffd}"));
+    drop(text);
+    if let Some(text) = replaced {
+        out.truncate(start);
+        out.extend_from_slice(text.as_bytes());
+    }
 }
 
 fn result(response: &SearchResponse<'_>, options: &RenderOptions, out: &mut Out<'_>) -> io::Result<()> {
@@ -313,8 +331,32 @@ fn plain(text: &str) -> BytesText<'_> {
     BytesText::from_escaped(partial_escape(text))
 }
 
+/// True if each tag in a text that begins also ends. Those of bolding do; those that a document has in its
+/// own text need not.
+fn has_pairs(text: &str) -> bool {
+    let mut open = 0_usize;
+    let marks = text.match_indices("<hi>").chain(text.match_indices("</hi>"));
+    let mut marks: Vec<(usize, &str)> = marks.collect();
+    marks.sort_unstable();
+    let is_ordered = marks.iter().all(|(_, mark)| match *mark {
+        "<hi>" => {
+            open += 1;
+            true
+        }
+        _ => {
+            let was_open = open > 0;
+            open = open.saturating_sub(1);
+            was_open
+        }
+    });
+    is_ordered && open == 0
+}
+
 /// Text with everything escaped except the tags around query words.
 fn with_tags(text: &str) -> String {
+    if !has_pairs(text) {
+        return partial_escape(text).into_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((at, tag)) =

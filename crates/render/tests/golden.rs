@@ -124,6 +124,10 @@ fn values_of_all_types_in_xml() {
     check(DocumentValue::Byte(-3), "-3");
     check(DocumentValue::Double(1e20), "1.0E20");
     check(text("a<b & c"), "a&lt;b &amp; c");
+    check(text("a <hi>b</hi><sep />c"), "a <hi>b</hi><sep />c");
+    for unpaired in ["<hi>", "</hi>", "</hi><hi>", "<hi>a</hi></hi>", "<hi><hi>a</hi>"] {
+        check(text(unpaired), &unpaired.replace('<', "&lt;").replace('>', "&gt;"));
+    }
     check(DocumentValue::Raw(vec![0, 255, 16]), "AP8Q");
     check(place(), in_xml);
     check(DocumentValue::Array(vec![place()]), &format!("<item>{in_xml}</item>"));
@@ -384,6 +388,55 @@ fn the_same_as_xml() {
     write_xml(&SearchResponse::default(), &RenderOptions::default(), "utf-8", &mut empty);
     let text = String::from_utf8(empty).expect("it is text");
     assert!(text.contains("<result total-hit-count=\"0\""), "{text}");
+}
+
+/// Characters that XML has no form for, in every place that can have texts of documents, schemas or requests.
+#[test]
+fn xml_is_well_formed_whatever_texts_have() {
+    let allowed =
+        |c: char| !matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\u{fffe}' | '\u{ffff}');
+    let all: String = ('\0'..='\x1f').chain(['\x7f', '\u{85}', '\u{9b}', '\u{fffe}', '\u{ffff}']).collect();
+    let hostile = || text(&format!("<{all}>"));
+    let values = [
+        hostile(),
+        DocumentValue::Array(vec![hostile()]),
+        DocumentValue::WeightedSet(vec![(hostile(), 1)]),
+        DocumentValue::Map(vec![(hostile(), hostile())]),
+        DocumentValue::Struct(vec![(all.as_str().into(), hostile())]),
+    ];
+    let mut fields: Vec<(&str, FieldValue)> =
+        values.into_iter().map(|value| (all.as_str(), FieldValue::Value(value))).collect();
+    fields.push(("strings", FieldValue::Strings(vec![all.clone()])));
+    fields.push(("features", FieldValue::Features(vec![(all.as_str().into(), FeatureValue::Number(1.0))])));
+    let hits = [ResultHit { source: all.as_str().into(), ..hit(fields) }];
+    let list = GroupList::Groups {
+        label: all.clone(),
+        groups: vec![ResultGroup {
+            id: GroupId::String(all.clone()),
+            relevance: 1.0,
+            outputs: vec![(all.clone(), GroupValue::String(all.clone()))],
+            lists: Vec::new(),
+        }],
+        continuation: (Some(all.clone()), Some(all.clone())),
+    };
+    let root = ResultGroup { id: GroupId::Root, relevance: 1.0, outputs: Vec::new(), lists: vec![list] };
+    let groupings = [GroupingResult { root, continuation: all.clone() }];
+    let errors = [ErrorMessage { message: Some(all.clone()), ..ErrorMessage::default() }];
+    let sources = [SourceGroup { name: &all, hits: &hits, groupings: &groupings }];
+    let response = SearchResponse {
+        hits: &hits,
+        groupings: &groupings,
+        errors: &errors,
+        sources: &sources,
+        coverage: FULL,
+        ..SearchResponse::default()
+    };
+    let mut out = b"\x01before".to_vec();
+    write_xml(&response, &RenderOptions::default(), "utf-8", &mut out);
+    let xml = String::from_utf8(out).expect("it is UTF-8");
+    let xml = xml.strip_prefix("\x01before").expect("what was there stays");
+    assert!(xml.chars().all(allowed), "{xml:?}");
+    assert!(xml.matches('\u{fffd}').count() > 20 * all.chars().filter(|c| !allowed(*c)).count(), "{xml}");
 }
 
 #[test]

@@ -420,6 +420,9 @@ fn summaries_say_which_fields() {
     assert_eq!(names("true", &[("presentation.summary", "named")]), "sddocname key");
     assert_eq!(names("select key from sources * where true", &[("presentation.summary", "named")]), "key");
     assert_eq!(names("select folder, documentid from sources * where true", &[]), "documentid folder");
+    // What the request names and the summary lacks is returned as in the default summary.
+    let named = [("presentation.summary", "named")];
+    assert_eq!(names("select folder, documentid from sources * where true", &named), "documentid folder");
     let plan = plan(&schema, "subject contains 'budget'", &[("presentation.summary", "words")]);
     let fields = fill(&plan, &view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "tokens_of_subject"), "[meet | about | the | budget | meet | today]");

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 
 /// Path of the description of the application.
-const APPLICATION: &str = "/page/application";
+pub const APPLICATION: &str = "/page/application";
 
 /// Checks that each parameter is one of the query API, of the application of the node, or is referred to by
 /// the query. A node that does not describe its application is asked everything.

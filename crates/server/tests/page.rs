@@ -54,7 +54,7 @@ fn a_browser_gets_a_page_that_is_complete() {
             sources.push(source);
         }
     }
-    assert_eq!(sources.len(), 1 + 2 * 7, "page, style and six scripts, twice");
+    assert_eq!(sources.len(), 1 + 2 * 8, "page, style and seven scripts, twice");
     assert_eq!(text(&get(&server, "/person/ann/", BROWSER)), html);
     for source in &sources {
         assert!(!source.contains("://") && !source.contains("innerHTML") && !source.contains("eval("));

@@ -21,6 +21,41 @@ fn what_was_put_is_found_in_its_group_and_in_no_other() {
     assert_eq!(answer.pointer("/root/coverage/full"), Some(&json!(true)));
 }
 
+/// A document summary without the id has ids of the index over HTTP, as in Vespa. People get those that `get`
+/// takes.
+#[test]
+fn hits_of_the_command_have_ids_of_documents() {
+    let server = TestServer::start();
+    let schema = support::NOTE.replacen(
+        "fieldset default",
+        "document-summary line { summary title {} }\n  fieldset default",
+        1,
+    );
+    let files = [("services.xml", support::SERVICES), ("schemas/note.sd", &*schema)];
+    assert_eq!(server.deploy(&files).0, 200);
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget meeting","stars":3}"#);
+    let all = "select * from note where true";
+    let yql = [("yql", all), ("streaming.groupname", "ann"), ("presentation.summary", "line")];
+    let (_, answer) = server.query(&yql);
+    let id = answer.pointer("/root/children/0/id").and_then(serde_json::Value::as_str);
+    assert!(id.is_some_and(|id| id.starts_with("index:")), "{answer}");
+    for arguments in [
+        &["query", "budget", "--group", "ann"][..],
+        &["query", "budget", "--group", "ann", "presentation.summary=line"],
+        &["query", "budget", "--group", "ann", "summary=line"],
+        &["query", all, "--group", "ann", "presentation.summary=line"],
+        &["query", all, "--group", "ann", "presentation.summary=line", "presentation.summaryFields=title"],
+        &["query", "select title from note where true", "--group", "ann", "presentation.summary=line"],
+    ] {
+        let output = server.millrace(arguments);
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains("1. id:n:note:g=ann:1  ("), "{arguments:?}: {shown} {output:?}");
+        assert!(shown.contains("title: "), "{arguments:?}: {shown}");
+        let is_line = arguments.len() > 4;
+        assert_eq!(shown.contains("stars: "), !is_line, "{arguments:?}: {shown}");
+    }
+}
+
 #[test]
 fn special_tokens_are_words_of_typed_text() {
     let server = TestServer::start();

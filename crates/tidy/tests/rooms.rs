@@ -18,7 +18,7 @@ struct OwnedCall {
 /// Crates that are not part of the product.
 const TOOLS: [&str; 5] = ["bench/", "fixtures/", "fuzz/", "sim/", "tidy/"];
 
-const OWNED_CALLS: [OwnedCall; 5] = [
+const OWNED_CALLS: [OwnedCall; 6] = [
     OwnedCall {
         texts: &["Instant::now()", "Instant::now)"],
         rooms: &[
@@ -97,6 +97,17 @@ const OWNED_CALLS: [OwnedCall; 5] = [
             "server/",
         ],
         instead: "let `remote` connect to services, and `peer` to nodes",
+    },
+    OwnedCall {
+        texts: &["print!(", "println!(", "stdout()", "stderr()"],
+        rooms: &[
+            "env/src/fail_stop.rs",
+            "server/src/output.rs",
+            "server/src/commands/serve.rs",
+            "server/src/commands/token.rs",
+            "server/src/commands/visit.rs",
+        ],
+        instead: "print by `CommandOutput`, `OutputStream` or `note`, which keep control characters of documents from the terminal",
     },
     OwnedCall {
         texts: &[

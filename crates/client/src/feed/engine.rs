@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::operations::{OperationReader, PreparedOperation, UnreadableOperation};
-use super::report::{FeedFailure, FeedProgress, FeedReport, FeedStop, FeedTimes};
+use super::report::{FeedFailure, FeedLatencies, FeedProgress, FeedReport, FeedStop, FeedTimes};
 use super::resume::{CompletionFrontier, ResumeFile};
 use super::stream::{StreamedFeed, is_streaming};
 use super::throttle::OperationWindow;
@@ -188,7 +188,7 @@ struct FeedRun<'a> {
     waiting: usize,
     frontier: CompletionFrontier,
     report: FeedReport,
-    latency_sum: Duration,
+    latencies: FeedLatencies,
     next_client: usize,
     started: Instant,
 }
@@ -236,7 +236,7 @@ impl<'a> FeedRun<'a> {
             waiting: 0,
             frontier: CompletionFrontier::from(start),
             report: FeedReport::default(),
-            latency_sum: Duration::ZERO,
+            latencies: FeedLatencies::default(),
             next_client: 0,
             started: now,
         }
@@ -286,7 +286,11 @@ impl<'a> FeedRun<'a> {
         }
         self.report.progress = self.progress();
         progress(&self.report.progress);
-        self.report.ended(self.input, unreadable, FeedTimes { started: self.started, sum: self.latency_sum })
+        self.report.ended(
+            self.input,
+            unreadable,
+            FeedTimes { started: self.started, latencies: self.latencies },
+        )
     }
 
     fn progress(&self) -> FeedProgress {
@@ -347,10 +351,10 @@ impl<'a> FeedRun<'a> {
                     sent.kind == OperationKind::Put && matches!(sent.id.group(), DocumentGroup::None);
                 progress.without_group += u64::from(done && without_group);
                 progress.sent_bytes += sent.bytes as u64;
-                self.latency_sum += sent.latency;
-                self.report.latency_max = self.report.latency_max.max(sent.latency);
+                self.latencies.add(sent.latency, 1);
             }
             Ok(OperationAnswer { status, message, place, .. }) => {
+                self.latencies.add(sent.latency, 1);
                 self.failed(place, sent.id.to_string(), status.as_u16(), message);
                 if self.options.stop_at_failure {
                     self.report.stop = Some(FeedStop::AtFailure);

@@ -56,11 +56,34 @@ pub enum FeedStop {
     NodeAway,
 }
 
+/// Times of the operations that the node has answered, executed or not: mean and maximum are of the same
+/// ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FeedLatencies {
+    operations: u64,
+    sum: Duration,
+    max: Duration,
+}
+
+impl FeedLatencies {
+    /// Counts operations that were answered after this time.
+    pub(super) fn add(&mut self, latency: Duration, operations: u64) {
+        let times = u32::try_from(operations).unwrap_or(u32::MAX);
+        self.operations += operations;
+        self.sum = self.sum.saturating_add(latency.saturating_mul(times));
+        self.max = self.max.max(latency);
+    }
+
+    fn mean(&self) -> Duration {
+        let nanos = self.sum.as_nanos() / u128::from(self.operations.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
 /// Times of a feed.
 pub(super) struct FeedTimes {
     pub(super) started: Instant,
-    /// Sum of the times of all operations.
-    pub(super) sum: Duration,
+    pub(super) latencies: FeedLatencies,
 }
 
 /// Result of a feed.
@@ -76,9 +99,9 @@ pub struct FeedReport {
     pub stop: Option<FeedStop>,
     /// Time from the first operation to the last response.
     pub elapsed: Duration,
-    /// Mean time of an operation from sending to its response.
+    /// Mean time of an operation from sending to its response, if it has one.
     pub latency_mean: Duration,
-    /// Maximum time of an operation.
+    /// Maximum time of these.
     pub latency_max: Duration,
 }
 
@@ -108,7 +131,8 @@ impl FeedReport {
         self.elapsed = times.started.elapsed();
         let FeedProgress { done, ignored, condition_not_met, failed, .. } = self.progress;
         let answered = done + ignored + condition_not_met;
-        self.latency_mean = times.sum / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
+        self.latency_mean = times.latencies.mean();
+        self.latency_max = times.latencies.max;
         match (unreadable, self.stop) {
             (Some(reason), Some(FeedStop::Unreadable(place))) if answered == 0 && failed == 1 => {
                 Err(Error::Feed { input: input.to_owned(), place, reason })
@@ -120,5 +144,40 @@ impl FeedReport {
     /// Executed operations per second.
     pub fn rate(&self) -> f64 {
         self.progress.done as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_mean_is_of_all_that_the_maximum_is_of() {
+        let mut latencies = FeedLatencies::default();
+        assert_eq!((latencies.mean(), latencies.max), (Duration::ZERO, Duration::ZERO));
+        latencies.add(6 * MS, 2);
+        latencies.add(3 * MS, 1);
+        assert_eq!((latencies.mean(), latencies.max), (5 * MS, 6 * MS));
+    }
+
+    /// Of a feed that hardly executed anything, too.
+    #[test]
+    fn refused_operations_have_times() {
+        let progress = FeedProgress { done: 1, ..FeedProgress::default() };
+        let mut report = FeedReport { progress, ..FeedReport::default() };
+        let mut latencies = FeedLatencies::default();
+        latencies.add(MS, 1);
+        for line in 2..=100 {
+            let place = FeedPosition { line, ..FeedPosition::default() };
+            let (input, id, message) = (String::new(), String::new(), "refused".to_owned());
+            report.fail(FeedFailure { input, place, id, status: 403, message });
+            latencies.add(MS, 1);
+        }
+        let times = FeedTimes { started: Instant::now(), latencies };
+        let report = report.ended("a feed", None, times).expect("it was read to the end");
+        assert_eq!(report.progress.failed, 99);
+        assert_eq!((report.latency_mean, report.latency_max), (MS, MS));
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::FeedOptions;
 use super::engine::TICK;
 use super::operations::{PreparedOperation, UnreadableOperation};
-use super::report::{FeedFailure, FeedProgress, FeedReport, FeedStop, FeedTimes};
+use super::report::{FeedFailure, FeedLatencies, FeedProgress, FeedReport, FeedStop, FeedTimes};
 use super::resume::ResumeFile;
 use crate::{Error, NodeClient, OutgoingRequest, StreamedBody};
 
@@ -104,7 +104,7 @@ pub(super) struct StreamedFeed<'a> {
     is_open: bool,
     unreadable: Option<String>,
     report: FeedReport,
-    latency_sum: Duration,
+    latencies: FeedLatencies,
     started: Instant,
     /// Time since which no operation was answered although streams ended.
     stuck_since: Option<Instant>,
@@ -165,7 +165,7 @@ impl<'a> StreamedFeed<'a> {
             is_open: true,
             unreadable: None,
             report: FeedReport::default(),
-            latency_sum: Duration::ZERO,
+            latencies: FeedLatencies::default(),
             started: Instant::now(),
             stuck_since: None,
         }
@@ -212,7 +212,7 @@ impl<'a> StreamedFeed<'a> {
         self.save(&mut resume)?;
         self.report.progress = self.progress();
         progress(&self.report.progress);
-        let times = FeedTimes { started: self.started, sum: self.latency_sum };
+        let times = FeedTimes { started: self.started, latencies: self.latencies };
         self.report.ended(self.input, self.unreadable, times)
     }
 
@@ -385,9 +385,7 @@ impl<'a> StreamedFeed<'a> {
     /// Counts an operation that is durable, or has failed.
     fn answer(&mut self, unanswered: UnansweredOperation) {
         let UnansweredOperation { operation, sent, failure, .. } = unanswered;
-        let latency = sent.elapsed();
-        self.latency_sum += latency;
-        self.report.latency_max = self.report.latency_max.max(latency);
+        self.latencies.add(sent.elapsed(), 1);
         self.unanswered_bytes -= operation.json.len();
         self.reached = operation.end;
         let progress = &mut self.report.progress;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::FeedOptions;
 use super::engine::{TICK, greet};
-use super::report::{FeedFailure, FeedProgress, FeedReport, FeedStop, FeedTimes};
+use super::report::{FeedFailure, FeedLatencies, FeedProgress, FeedReport, FeedStop, FeedTimes};
 use super::resume::ResumeFile;
 use super::stream::{
     GRACE, IgnoredOperations, OpenStream, PAUSES, StreamAnswerLine, StreamEnd, is_passing, is_streaming,
@@ -96,7 +96,7 @@ pub async fn feed_table(
         done_rows: first_row,
         is_open: true,
         report: FeedReport::default(),
-        latency_sum: Duration::ZERO,
+        latencies: FeedLatencies::default(),
         started: Instant::now(),
     };
     let report = feed.run(resume, progress).await?;
@@ -129,7 +129,7 @@ struct TableFeed<'a> {
     is_open: bool,
     report: FeedReport,
     /// Sum of the times of all rows.
-    latency_sum: Duration,
+    latencies: FeedLatencies,
     started: Instant,
 }
 
@@ -195,7 +195,7 @@ impl TableFeed<'_> {
         }
         self.save(&mut resume)?;
         progress(&self.report.progress);
-        let times = FeedTimes { started: self.started, sum: self.latency_sum };
+        let times = FeedTimes { started: self.started, latencies: self.latencies };
         self.report.ended(&self.input, None, times)
     }
 
@@ -311,9 +311,8 @@ impl TableFeed<'_> {
             && let Some(UnansweredPart { part, read }) = self.unanswered.front()
             && self.done_rows + part.rows <= end
         {
-            let (rows, bytes, latency) = (part.rows, part.bytes.len(), read.elapsed());
-            self.latency_sum += latency * u32::try_from(rows).unwrap_or(u32::MAX);
-            self.report.latency_max = self.report.latency_max.max(latency);
+            let (rows, bytes) = (part.rows, part.bytes.len());
+            self.latencies.add(read.elapsed(), rows);
             self.unanswered.pop_front();
             table.sent -= 1;
             self.done_rows += rows;

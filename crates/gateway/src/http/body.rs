@@ -1,10 +1,12 @@
 //! Request bodies: read as fast as they come and no slower than allowed, up to a limit, and unpacked if they
 //! are packed.
 
+use std::io::{self, Read as _};
 use std::ops::Deref;
 use std::time::Duration;
 
 use axum::body::Body;
+use flate2::read::GzDecoder;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::{Body as _, Bytes};
@@ -227,8 +229,15 @@ impl BodyReader {
 
 /// Unpacks the body of `packed`; the room for it is reserved before.
 async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> Result<ReadBody, Error> {
-    let size = unpacked_size(&packed, bounds)?;
+    let told = unpacked_size(&packed, bounds);
     let ReadBody { bytes, mut share } = packed;
+    let size = match told {
+        Ok(size) => size,
+        Err(refusal) => {
+            let class = BodySizeClass::of_document(most_unpacked(bytes.len(), bounds));
+            return Err(node.pool().run_sized(class, move || judged(&bytes, bounds, refusal)).await?);
+        }
+    };
     share.grow(size).await?;
     let unpacked =
         node.pool().run_sized(BodySizeClass::of_document(size), move || gunzip(&bytes, size)).await??;
@@ -260,6 +269,21 @@ fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
     Ok(told)
 }
 
+/// Size that a body of `packed` bytes may unpack to.
+fn most_unpacked(packed: usize, bounds: BodyBounds) -> usize {
+    packed.saturating_mul(RATIO_MAX).max(RATIO_FREE).min(bounds.bytes)
+}
+
+/// The reason to refuse a body whose trailer says that it unpacks to too much: that it does, or that it is
+/// not gzip, or damaged, so that its last bytes are no trailer. Nothing of it is kept in memory.
+fn judged(packed: &[u8], bounds: BodyBounds, refusal: Error) -> Error {
+    let most = most_unpacked(packed.len(), bounds) as u64;
+    match io::copy(&mut GzDecoder::new(packed).take(most + 1), &mut io::sink()) {
+        Ok(unpacked) if unpacked > most => refusal,
+        Ok(_) | Err(_) => not_gzip(),
+    }
+}
+
 /// Unpacks one gzip member of `size` bytes.
 fn gunzip(packed: &[u8], size: usize) -> Result<Vec<u8>, Error> {
     // One byte if the size is zero: nothing can be unpacked into an empty buffer.
@@ -273,7 +297,9 @@ fn gunzip(packed: &[u8], size: usize) -> Result<Vec<u8>, Error> {
 }
 
 fn not_gzip() -> Error {
-    Error::BadRequest("the request body is not the gzip stream that content-encoding promises".to_owned())
+    let reason = "the request body is not the gzip stream that content-encoding promises, or is damaged; pack it again, or \
+                  leave out content-encoding";
+    Error::BadRequest(reason.to_owned())
 }
 
 #[cfg(test)]
@@ -299,7 +325,10 @@ mod tests {
     }
 
     fn whole(packed: &[u8], bounds: BodyBounds) -> Result<Vec<u8>, Error> {
-        gunzip(packed, unpacked_size(packed, bounds)?)
+        match unpacked_size(packed, bounds) {
+            Ok(size) => gunzip(packed, size),
+            Err(refusal) => Err(judged(packed, bounds, refusal)),
+        }
     }
 
     #[test]
@@ -342,10 +371,28 @@ mod tests {
         let end = packed.len() - 4;
         for lie in [u32::MAX, 4999, 5001, 0, 1 << 20] {
             packed[end..].copy_from_slice(&lie.to_le_bytes());
-            assert!(whole(&packed, BOUNDS).is_err(), "{lie}");
+            assert!(matches!(whole(&packed, BOUNDS), Err(Error::BadRequest(_))), "{lie}");
         }
-        assert!(matches!(whole(b"not gzip", BOUNDS), Err(Error::BadRequest(_) | Error::TooLarge { .. })));
+        assert!(matches!(whole(b"not gzip", BOUNDS), Err(Error::BadRequest(_))));
         assert!(matches!(whole(b"", BOUNDS), Err(Error::BadRequest(_))));
+    }
+
+    /// Whatever its last bytes say of its size.
+    #[test]
+    fn a_body_that_breaks_off_is_damaged() {
+        let mut number = 1_u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (number >> 24) as u8
+        })
+        .take(100_000)
+        .collect();
+        for packed in [gzip(b"a few words"), gzip(&noise)] {
+            for length in [0, 1, 4, 10, packed.len() / 2, packed.len() - 7, packed.len() - 1] {
+                let error = whole(&packed[..length], BOUNDS).expect_err("it broke off");
+                assert!(matches!(error, Error::BadRequest(_)), "{length}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 // All requests have relative addresses: below /person/NAME/ they are for one group. Texts of documents enter
 // the page as text only, never as HTML.
 
+import { parseExactly } from "./exact.js";
+
 const TOKEN = "millrace-token";
 
 export const element = (id) => document.getElementById(id);
@@ -55,8 +57,14 @@ export const token = () => sessionStorage.getItem(TOKEN);
 export const signIn = (value) => sessionStorage.setItem(TOKEN, value);
 export const signOut = () => sessionStorage.removeItem(TOKEN);
 
-// Sends a request and returns its JSON. An answer that reports a fault is thrown, with its status.
-export async function ask(path, body) {
+// Sends a request and returns its JSON, with rounded numbers. An answer that reports a fault is thrown, with its
+// status.
+export const ask = (path, body) => answered(path, body, JSON.parse);
+
+// The same without a loss: integers that numbers do not have are BigInts. For what has ids, groups or documents.
+export const askExactly = (path, body) => answered(path, body, parseExactly);
+
+async function answered(path, body, parse) {
   const headers = { accept: "application/json" };
   if (token()) headers.authorization = "Bearer " + token();
   if (body) headers["content-type"] = "application/json";
@@ -67,7 +75,7 @@ export async function ask(path, body) {
     element("sign-out").hidden = true;
     element("token").focus();
   }
-  const value = await answer.json().catch(() => ({}));
+  const value = await answer.text().then(parse).catch(() => ({}));
   const errors = (value.root && value.root.errors) || [];
   if (!answer.ok || errors.length > 0) {
     const message = value.message || errors.map((error) => error.message || error.summary).join("; ");

@@ -52,10 +52,12 @@ export function comparisons(field) {
 export function condition({ field, comparison, value }, sent) {
   if (field.type === "bool") return field.name + " = " + (value === "true");
   if (isNumber(field)) {
-    const number = Number(value);
-    if (value.trim() === "" || !Number.isFinite(number)) {
+    const text = value.trim();
+    if (text === "" || !Number.isFinite(Number(text))) {
       throw new Error("“" + value + "” is not a number: " + field.name + " is of type " + field.type);
     }
+    // Integers as they are written: a number would round those beyond 2^53.
+    const number = /^-?\d+$/.test(text) ? BigInt(text) : Number(text);
     return comparison === "not" ? "!(" + field.name + " = " + number + ")"
       : field.name + " " + comparison + " " + number;
   }

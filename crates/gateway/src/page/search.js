@@ -1,13 +1,14 @@
 // The view of one group's documents: a query, its hits, counts and cost.
 
-import { ask, bytes, choices, element, make, say, token } from "./dom.js";
+import { askExactly, bytes, choices, element, make, say, token } from "./dom.js";
+import { textOf } from "./exact.js";
 import { canCount, canFilter, canOrder, comparisons, condition, fieldsOf, meanings, profilesOf }
   from "./fields.js";
 
 const PAGE = 20;
 const COUNTED = 4; // fields that are counted unless the user chooses others
 let application = { schemas: {}, embedders: [] };
-let group = null; // { name } or { number }
+let group = null; // { name } or { number }, which may be a BigInt
 let query = null; // the last one sent
 let groupsAfter = null;
 
@@ -16,10 +17,10 @@ const fields = () => fieldsOf(application.schemas, element("schema").value);
 
 async function listGroups() {
   const rest = groupsAfter ? "&continuation=" + encodeURIComponent(groupsAfter) : "";
-  const page = await ask("group/v1/?count=50" + rest);
+  const page = await askExactly("group/v1/?count=50" + rest);
   for (const found of page.groups) {
     const button = make("button", shown(found), { type: "button" });
-    const when = found.lastWrite ? ", " + new Date(found.lastWrite / 1000).toLocaleString() : "";
+    const when = found.lastWrite ? ", " + new Date(Number(found.lastWrite) / 1000).toLocaleString() : "";
     button.append(make("small", found.documents + " documents, " + bytes(found.bytes) + when));
     button.addEventListener("click", () => open(found));
     const item = make("li");
@@ -162,7 +163,7 @@ async function send() {
   const of = query;
   const began = performance.now();
   try {
-    const { root, timing, trace } = await ask("search/", of);
+    const { root, timing, trace } = await askExactly("search/", of);
     if (of !== query) return;
     const children = root.children || [];
     const hits = children.filter((hit) => hit.fields);
@@ -238,12 +239,12 @@ function showTrace(trace) {
   element("trace").querySelector("tbody").replaceChildren(...rows);
 }
 
-const isPlain = (value) => ["string", "number", "boolean"].includes(typeof value);
+const isPlain = (value) => ["string", "number", "bigint", "boolean"].includes(typeof value);
 
 // Words that match are between <hi> and </hi>, and <sep /> is between parts of a text, where the schema says so.
 function snippet(name, value) {
   const list = Array.isArray(value) && value.every(isPlain) ? value.join(", ") : value;
-  const text = (isPlain(list) ? String(list) : JSON.stringify(list)).replaceAll("<sep />", " … ");
+  const text = (isPlain(list) ? String(list) : textOf(list)).replaceAll("<sep />", " … ");
   const cut = text.length > 400 ? text.slice(0, 400) + "…" : text;
   const made = make("dd");
   cut.split(/<hi>(.*?)<\/hi>/s).forEach((part, at) => made.append(at % 2 ? make("mark", part) : part));
@@ -275,7 +276,7 @@ function itemOf(hit) {
   const whole = make("pre", undefined, { tabindex: "0" });
   whole.hidden = true;
   title.addEventListener("click", () => toggle(title, whole, id));
-  const source = [hit.fields.sddocname, id, "relevance " + Number(hit.relevance.toPrecision(5))];
+  const source = [hit.fields.sddocname, id, "relevance " + Number(Number(hit.relevance).toPrecision(5))];
   item.append(title, make("small", source.filter(Boolean).join(" · ")), list, whole);
   return item;
 }
@@ -285,20 +286,33 @@ async function toggle(title, whole, id) {
   title.setAttribute("aria-expanded", String(!whole.hidden));
   if (whole.hidden || whole.textContent) return;
   try {
-    whole.textContent = JSON.stringify(await ask(pathOf(id)), null, 2);
+    whole.textContent = textOf(await documentOf(id), 2);
   } catch (error) {
     whole.textContent = error.message;
   }
 }
 
+// A part of a path that the browser would resolve before it asks, percent-encoded or not.
+const isResolved = (part) => part === "." || part === "..";
+
 // id:NAMESPACE:TYPE:g=GROUP:NAME, and the name may have colons.
-function pathOf(id) {
+async function documentOf(id) {
   const [, namespace, type, part, ...rest] = id.split(":");
   const parts = [namespace, type];
   if (part.startsWith("g=")) parts.push("group", part.slice(2));
   else if (part.startsWith("n=")) parts.push("number", part.slice(2));
   else parts.push("docid");
-  return "document/v1/" + [...parts, rest.join(":")].map(encodeURIComponent).join("/");
+  parts.push(rest.join(":"));
+  if (!parts.some(isResolved)) return askExactly("document/v1/" + parts.map(encodeURIComponent).join("/"));
+  if (isResolved(namespace)) {
+    throw new Error("A browser cannot ask for a document of the namespace “" + namespace +
+      "”. Get it from the command line: millrace get '" + id.replaceAll("'", "'\\''") + "'");
+  }
+  const literal = '"' + id.replace(/[\\"]/g, "\\$&") + '"';
+  const visited = await askExactly("document/v1/" + encodeURIComponent(namespace) + "/" + type +
+    "/docid/?wantedDocumentCount=1&selection=" + encodeURIComponent("id == " + literal));
+  if (visited.documents.length === 0) throw new Error("The document is not there any more.");
+  return visited.documents[0];
 }
 
 // Shows the groups and fields that the credential may see.

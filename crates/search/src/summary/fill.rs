@@ -97,10 +97,13 @@ impl<'p> SummaryFiller<'p> {
             })?,
         };
         let wanted = |name: &str| plan.fields.is_empty() || plan.fields.iter().any(|field| field == name);
-        // The id is returned under the names that the summary gives it.
+        // The id is returned under the names that the summary gives it, and as in the default summary if the
+        // request names it.
         let by_name = summary.fields.iter().filter(|field| &*field.source == "documentid");
         let mut ids: Vec<Arc<str>> = by_name.map(|field| Arc::clone(&field.name)).collect();
-        if summary.name == "default" && !ids.iter().any(|name| &**name == "documentid") {
+        let is_of_default =
+            summary.name == "default" || plan.fields.iter().any(|field| field == "documentid");
+        if is_of_default && !ids.iter().any(|name| &**name == "documentid") {
             ids.push("documentid".into());
         }
         let has = |name: &str| summary.fields.iter().any(|field| &*field.name == name);

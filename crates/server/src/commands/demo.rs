@@ -60,11 +60,7 @@ async fn show(
     output: &CommandOutput,
     settings: Settings,
 ) -> Result<ExitCode, Error> {
-    let say = |line: &str| {
-        if !output.is_json() {
-            println!("{line}");
-        }
-    };
+    let say = |line: &str| output.say(line);
     say("\n1. Starting a node on free ports, with an empty data directory");
     let started = Instant::now();
     let server = NodeServer::bind(deployed(settings.node.clone())?, settings).await?;

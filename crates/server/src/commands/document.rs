@@ -14,7 +14,7 @@ use crate::cli::{
 };
 use crate::commands::feed::{IGNORED, WITHOUT_GROUP};
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, note};
 
 /// Shows a document. The exit status is 1 if it does not exist.
 pub async fn get(
@@ -85,7 +85,7 @@ async fn write(
     }
     let without_group = DocumentId::parse(id).is_ok_and(|id| matches!(id.group(), DocumentGroup::None));
     if method == Method::POST && without_group && arguments.within.group.is_none() {
-        eprintln!("note: {WITHOUT_GROUP}");
+        note(format_args!("note: {WITHOUT_GROUP}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -107,7 +107,7 @@ pub async fn remove(
     }
     let answer = client.send(request).await?.checked()?;
     if done(&answer, &arguments.id, output) && is_absent {
-        eprintln!("note: {} did not exist", arguments.id);
+        note(format_args!("note: {} did not exist", arguments.id));
     }
     Ok(ExitCode::SUCCESS)
 }

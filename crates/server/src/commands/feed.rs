@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cli::{FeedArguments, NodeArguments};
 use crate::error::Error;
 use crate::input::CommandInput;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, note};
 use crate::table_file::TableFile;
 
 /// Number of failures with the same reason that are listed individually.
@@ -47,7 +47,7 @@ pub async fn run(
             None => FeedFile::Lines(CommandInput::open(path)?),
         };
         reach(&node.url, options.patience, |away| {
-            eprintln!("note: {away}; trying for {} seconds (--patience)", arguments.patience);
+            note(format_args!("note: {away}; trying for {} seconds (--patience)", arguments.patience));
         })
         .await?;
         let bar = FeedBar::new(source.size(), arguments.quiet || output.is_json());
@@ -218,7 +218,7 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
     let seconds = report.elapsed.as_secs_f64();
     lines.push(format!(
         "{name}: {} done, {} failed,{ignored} {} conditions not met in {seconds:.1} s: {:.0} documents/s, {:.1} MB/s; latency {:.1} ms, \
-         at most {:.0} ms; {} retries",
+         at most {:.1} ms; {} retries",
         progress.done,
         progress.failed,
         progress.condition_not_met,

@@ -13,7 +13,7 @@ use crate::cli::{
     GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup, NodeArguments, PatienceArguments,
 };
 use crate::error::Error;
-use crate::output::{CommandOutput, print_all};
+use crate::output::{CommandOutput, OutputStream};
 
 /// Lists all groups, page by page.
 pub async fn list(
@@ -23,9 +23,7 @@ pub async fn list(
 ) -> Result<ExitCode, Error> {
     let client = client(node, patience)?;
     let mut continuation: Option<String> = None;
-    if !output.is_json() {
-        print_all(format!("{:>12}  {:>14}  {:<20}  group\n", "documents", "bytes", "last write").as_bytes());
-    }
+    output.say(&format!("{:>12}  {:>14}  {:<20}  group", "documents", "bytes", "last write"));
     loop {
         let mut request = OutgoingRequest::new(Method::GET, "/group/v1/").parameter("count", "1000");
         if let Some(continuation) = &continuation {
@@ -82,7 +80,8 @@ async fn export(node: &NodeArguments, arguments: &GroupExportArguments) -> Resul
     let client = client(node, &arguments.named.patience)?;
     let request = request(Method::POST, &arguments.named, "/export");
     let Some(path) = &arguments.to else {
-        client.stream(request, print_all).await?;
+        let mut output = OutputStream::open();
+        client.stream(request, |bytes| output.write(bytes)).await?;
         return Ok(ExitCode::SUCCESS);
     };
     let fail = |source| Error::File { path: path.clone(), source };
@@ -130,11 +129,7 @@ async fn erasures(
 ) -> Result<ExitCode, Error> {
     let request = OutgoingRequest::new(Method::GET, "/group/v1/").parameter("erasures", "true");
     let answer = client(node, patience)?.send(request).await?.checked()?.json();
-    if !output.is_json() {
-        print_all(
-            format!("{:<20}  {:<20}  {:<20}  group, node\n", "deleted", "erase by", "erased").as_bytes(),
-        );
-    }
+    output.say(&format!("{:<20}  {:<20}  {:<20}  group, node", "deleted", "erase by", "erased"));
     for erasure in answer["erasures"].as_array().into_iter().flatten() {
         let line = || {
             let node = erasure["node"].as_str().map(|node| format!("  {node}")).unwrap_or_default();
@@ -219,7 +214,11 @@ fn group_of(group: &Value) -> String {
 
 /// Time in microseconds since 1970, in UTC.
 pub(super) fn time(microseconds: &Value) -> String {
-    let Some(seconds) = microseconds.as_u64().map(|time| time / 1_000_000) else { return "-".to_owned() };
+    microseconds.as_u64().map_or("-".to_owned(), |time| time_of(time / 1_000_000))
+}
+
+/// Time in seconds since 1970, in UTC.
+pub(super) fn time_of(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)

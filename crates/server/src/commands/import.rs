@@ -12,7 +12,7 @@ use crate::cli::{ArchiveKind, ImportMail, NodeArguments};
 use crate::commands::feed::{FeedBar, FeedSource, text};
 use crate::error::Error;
 use crate::lines::LineReader;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, note};
 
 /// Maximum number of unusable messages that are listed individually.
 const TOLD_MAX: u64 = 10;
@@ -38,7 +38,7 @@ pub async fn run(
         Ok(message) => Some(message.operation(&group)),
         Err(error) => {
             if counted.fetch_add(1, Ordering::Relaxed) < TOLD_MAX {
-                eprintln!("skipped: {error}");
+                note(format_args!("skipped: {error}"));
             }
             None
         }

@@ -1,17 +1,21 @@
 //! `millrace query`.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
 use crate::answer::text;
 use crate::cli::{NodeArguments, QueryArguments};
 use crate::error::Error;
-use crate::output::{CommandOutput, print_all};
-use crate::parameter_names;
+use crate::output::{CommandOutput, OutputStream};
+use crate::parameter_names::{self, APPLICATION};
+
+/// Beginning of a statement.
+const SELECT: &str = "select ";
 
 /// Result formats that are displayed; any other is for another program, and is passed through unchanged.
 const SHOWN: [&str; 2] = ["json", "default"];
@@ -26,16 +30,15 @@ pub async fn run(
     let client = NodeClient::new(&arguments.within.url(node), HttpProtocol::Http1)?
         .patient(arguments.patience.timeout);
     parameter_names::check(&client, &parameters).await?;
-    if !output.is_json()
-        && let Some(Value::String(yql)) = parameters.get_mut("yql")
-    {
-        *yql = with_document_ids(yql);
+    if !output.is_json() {
+        show_document_ids(&client, &mut parameters).await?;
     }
     let body = json!(parameters).to_string();
     let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
     let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
     if form.and_then(Value::as_str).is_some_and(|form| !SHOWN.contains(&form)) {
-        client.stream(request, print_all).await?;
+        let mut output = OutputStream::open();
+        client.stream(request, |bytes| output.write(bytes)).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let started = Instant::now();
@@ -70,17 +73,69 @@ fn parameters_of(arguments: &[String]) -> Result<Map<String, Value>, Error> {
     Ok(parameters)
 }
 
-/// A statement whose hits have the ids by which the other commands know documents, also if it lists fields:
-/// the answers for people show them instead of ids of the index.
-fn with_document_ids(yql: &str) -> String {
-    let (select, rest) = yql.trim_start().split_at_checked("select ".len()).unwrap_or_default();
-    let fields = rest.split_once(" from ").map_or("", |(fields, _)| fields);
-    let mut names = fields.split(',').map(str::trim);
-    let lists_others = !fields.is_empty() && !names.any(|name| matches!(name, "*" | "documentid"));
-    match select.eq_ignore_ascii_case("select ") && lists_others {
-        true => format!("{select}documentid, {rest}"),
-        false => yql.to_owned(),
+/// Asks for the ids by which the other commands know documents, also if the statement lists fields, or the
+/// document summary has others: the answers for people show them instead of ids of the index.
+async fn show_document_ids(client: &NodeClient, parameters: &mut Map<String, Value>) -> Result<(), Error> {
+    let mut lists_fields = false;
+    if let Some(Value::String(yql)) = parameters.get_mut("yql") {
+        lists_fields = listed_fields(yql).is_some_and(|fields| !fields.contains('*'));
+        *yql = with_document_ids(yql);
     }
+    let of = |names: [&str; 2]| {
+        let is_named = |name: &&String| names.iter().any(|known| name.eq_ignore_ascii_case(known));
+        parameters.keys().find(is_named).cloned()
+    };
+    let (summary, fields) =
+        (of(["presentation.summary", "summary"]), of(["presentation.summaryFields", "summaryFields"]));
+    if let Some(Value::String(fields)) = fields.and_then(|name| parameters.get_mut(&name)) {
+        fields.push_str(",documentid");
+        return Ok(());
+    }
+    let summary = summary.and_then(|name| parameters[&name].as_str().map(str::to_owned));
+    let Some(summary) = summary.filter(|summary| !lists_fields && summary != "default") else {
+        return Ok(());
+    };
+    let answer = client.send(OutgoingRequest::new(Method::GET, APPLICATION)).await?;
+    if answer.status != StatusCode::OK {
+        return Ok(());
+    }
+    let mut fields = summary_fields(&answer.json(), &summary);
+    // The server tells of a summary that is not there.
+    if !fields.is_empty() {
+        fields.insert("documentid".to_owned());
+        let names = fields.into_iter().collect::<Vec<_>>().join(",");
+        parameters.insert("presentation.summaryFields".to_owned(), Value::String(names));
+    }
+    Ok(())
+}
+
+/// Fields of a document summary, over the schemas that have it.
+fn summary_fields(application: &Value, summary: &str) -> BTreeSet<String> {
+    let schemas = application["schemas"].as_object().into_iter().flatten();
+    let fields = schemas.filter_map(|(_, schema)| schema["documentSummaries"][summary]["fields"].as_object());
+    fields.flatten().map(|(name, _)| name.clone()).collect()
+}
+
+/// A statement whose hits have ids of documents, also if it lists fields.
+fn with_document_ids(yql: &str) -> String {
+    let lacks_ids = |fields: &str| {
+        let mut names = fields.split(',').map(str::trim);
+        !names.any(|name| matches!(name, "*" | "documentid"))
+    };
+    match listed_fields(yql) {
+        Some(fields) if lacks_ids(fields) => {
+            let (select, rest) = yql.trim_start().split_at(SELECT.len());
+            format!("{select}documentid, {rest}")
+        }
+        _ => yql.to_owned(),
+    }
+}
+
+/// Fields that a statement lists, or `*`; `None` if it is no such statement.
+fn listed_fields(yql: &str) -> Option<&str> {
+    let (select, rest) = yql.trim_start().split_at_checked(SELECT.len())?;
+    let (fields, _) = rest.split_once(" from ")?;
+    (select.eq_ignore_ascii_case(SELECT) && !fields.is_empty()).then_some(fields)
 }
 
 /// Splits a parameter of the command line into name and value.
@@ -117,6 +172,19 @@ mod tests {
         ] {
             assert_eq!(with_document_ids(yql), expected);
         }
+    }
+
+    #[test]
+    fn fields_of_a_summary() {
+        let summary = |fields: Value| json!({ "documentSummaries": { "line": { "fields": fields } } });
+        let application = json!({ "schemas": {
+            "mail": summary(json!({ "subject": {}, "sent": {} })),
+            "file": summary(json!({ "name": {} })),
+            "note": { "documentSummaries": {} },
+        } });
+        let names = |name| summary_fields(&application, name).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(names("line"), "name sent subject");
+        assert_eq!(names("long"), "");
     }
 
     #[test]

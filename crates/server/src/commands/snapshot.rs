@@ -15,7 +15,7 @@ use crate::cli::{NodeArguments, SnapshotCommand, SnapshotCreation, SnapshotResto
 use crate::cluster::CLUSTER_DIRECTORY;
 use crate::commands::group::{date, time};
 use crate::error::Error;
-use crate::output::{CommandOutput, print_all};
+use crate::output::CommandOutput;
 
 /// Runs an action on snapshots.
 pub async fn run(
@@ -27,13 +27,10 @@ pub async fn run(
         SnapshotCommand::Create(creation) => create(node, creation, output).await,
         SnapshotCommand::List(patience) => {
             let answer = ask(node, Method::GET, "", patience.timeout).await?;
-            if !output.is_json() {
-                let head = format!(
-                    "{:<24}  {:<20}  {:>12}  {:>14}  missing on\n",
-                    "name", "time", "documents", "bytes"
-                );
-                print_all(head.as_bytes());
-            }
+            output.say(&format!(
+                "{:<24}  {:<20}  {:>12}  {:>14}  missing on",
+                "name", "time", "documents", "bytes"
+            ));
             for snapshot in answer["snapshots"].as_array().into_iter().flatten() {
                 output.print(|| line(snapshot), snapshot);
             }

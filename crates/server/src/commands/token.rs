@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cli::{NodeArguments, TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
+use crate::commands::group::time_of;
 use crate::error::Error;
 use crate::output::CommandOutput;
 
@@ -140,12 +141,12 @@ async fn list(node: &NodeArguments, directory: &TokenDirectory, output: &Command
     };
     let values = json!(keys);
     let text = || {
+        let now = millrace_env::unix_time().as_secs();
         let line = |key: &ListedKey| {
             let (rights, groups) = shown(key);
-            let expires =
-                key.expires.map_or("never".to_owned(), |time| format!("at second {time} since 1970"));
+            let expires = expiry(key.expires, now);
             let rights = if rights.is_empty() { "(those of the application)" } else { &rights };
-            format!("{}  {}  {rights}  groups: {groups}  expires: {expires}", key.id, key.name)
+            format!("{}  {}  {rights}  groups: {groups}  {expires}", key.id, key.name)
         };
         match keys.is_empty() {
             true => "no keys".to_owned(),
@@ -154,6 +155,15 @@ async fn list(node: &NodeArguments, directory: &TokenDirectory, output: &Command
     };
     output.print(text, &values);
     Ok(())
+}
+
+/// The end of a key's validity, in words.
+fn expiry(expires: Option<u64>, now: u64) -> String {
+    match expires {
+        None => "expires: never".to_owned(),
+        Some(time) if time <= now => format!("EXPIRED: {} UTC", time_of(time)),
+        Some(time) => format!("expires: {} UTC", time_of(time)),
+    }
 }
 
 async fn revoke(
@@ -214,4 +224,18 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&partial, path)?;
     File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expiry;
+
+    #[test]
+    fn the_end_of_a_key_is_a_date() {
+        let end = 1_795_945_469;
+        assert_eq!(expiry(None, end), "expires: never");
+        assert_eq!(expiry(Some(end), end - 1), "expires: 2026-11-29 09:44:29 UTC");
+        assert_eq!(expiry(Some(end), end), "EXPIRED: 2026-11-29 09:44:29 UTC");
+        assert!(expiry(Some(u64::MAX), end).starts_with("expires: "));
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::cli::{NodeArguments, TableKind, VisitArguments};
 use crate::error::Error;
-use crate::output::print_all;
+use crate::output::OutputStream;
 use crate::table_file::TableOutput;
 
 /// Writes all documents of all clusters, or of one.
@@ -29,7 +29,7 @@ pub async fn run(node: &NodeArguments, arguments: &VisitArguments) -> Result<Exi
         None => clusters(&client).await?.into_iter().map(Some).collect(),
     };
     let mut output = match arguments.table {
-        None => VisitOutput::Lines,
+        None => VisitOutput::Lines(OutputStream::open()),
         Some(kind) => {
             if io::stdout().is_terminal() {
                 let reason =
@@ -49,7 +49,7 @@ pub async fn run(node: &NodeArguments, arguments: &VisitArguments) -> Result<Exi
 /// Destination of the documents.
 enum VisitOutput {
     /// JSON lines on standard output.
-    Lines,
+    Lines(OutputStream),
     Table(Box<VisitedTable>),
 }
 
@@ -57,7 +57,7 @@ impl VisitOutput {
     /// Writes lines with a document each.
     fn write(&mut self, lines: &[u8]) -> Result<(), Error> {
         match self {
-            VisitOutput::Lines => print_all(lines),
+            VisitOutput::Lines(output) => output.write(lines),
             VisitOutput::Table(table) => table.write(lines)?,
         }
         Ok(())
@@ -65,7 +65,7 @@ impl VisitOutput {
 
     fn finish(self) -> Result<(), Error> {
         match self {
-            VisitOutput::Lines => Ok(()),
+            VisitOutput::Lines(_) => Ok(()),
             VisitOutput::Table(table) => table.output.finish(),
         }
     }

@@ -17,7 +17,7 @@ const fn config(method: &'static str, path: &'static str, permitted: &'static st
     GuardedEndpoint { is_config_port: true, method, path, permitted }
 }
 
-pub const ENDPOINTS: [GuardedEndpoint; 37] = [
+pub const ENDPOINTS: [GuardedEndpoint; 38] = [
     data("GET", "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann", "read"),
     data("POST", "/search/", "read"),
     data("POST", "/mcp/", "read"),
@@ -44,7 +44,8 @@ pub const ENDPOINTS: [GuardedEndpoint; 37] = [
     config("GET", "/application/v2/tenant/", "deploy admin"),
     config("POST", "/application/v2/tenant/default/session", "deploy admin"),
     config("POST", "/application/v2/tenant/default/prepareandactivate", "deploy admin"),
-    config("GET", "/cluster/v2", "admin"),
+    config("GET", "/cluster/v2/?recursive=true", "read deploy admin"),
+    config("PUT", "/cluster/v2/c/storage/0", "admin"),
     config("GET", "/access/v1/key", "admin"),
     config("POST", "/access/v1/key", "admin"),
     config("DELETE", "/access/v1/key/abcdefghijkl", "admin"),
