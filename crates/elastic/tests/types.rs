@@ -78,6 +78,7 @@ fn caller(groups: CallerGroups) -> DoorCaller {
         name: "someone".into(),
         rights: AccessRights::all(),
         groups,
+        is_for_path: false,
         limits: CallerLimits::default(),
     };
     DoorCaller::new(Arc::new(caller), Arc::new(FullGroup))
