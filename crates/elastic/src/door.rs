@@ -130,15 +130,15 @@ impl ElasticDoor {
 
     /// Writes the answer for a request that failed before it reached the door.
     pub fn refuse(request: &DoorRequest, error: millrace_node::Error) -> DoorAnswer {
-        match otlp::is_logs(&request.path) {
-            true => otlp::refuse(request, error.into()),
-            false => write_reply(Err(error.into()), request, &DoorParameters::default()),
-        }
+        ElasticDoor::refuse_as(request, error.into())
     }
 
     /// Writes the answer for a request that has an error of the door.
     pub fn refuse_as(request: &DoorRequest, error: Error) -> DoorAnswer {
-        write_reply(Err(error), request, &DoorParameters::default())
+        match otlp::is_logs(&request.path) {
+            true => otlp::refuse(request, error),
+            false => write_reply(Err(error), request, &DoorParameters::default()),
+        }
     }
 
     /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.

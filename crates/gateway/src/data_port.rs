@@ -91,7 +91,7 @@ impl DataPort {
     /// Checks a request by its head and its credential, and answers it.
     fn admitted(&self, mut request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
         self.guard.resolve(&mut request);
-        let origin = match self.guard.check(&request) {
+        let origin = match self.guard.check(PortKind::Data, &request) {
             AdmissionDecision::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
             AdmissionDecision::Pass(origin) => origin,
         };

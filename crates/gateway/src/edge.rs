@@ -84,7 +84,7 @@ impl RequestGuard {
     }
 
     /// Checks a request by its head.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> AdmissionDecision {
+    pub(crate) fn check<B>(&self, port: PortKind, request: &Request<B>) -> AdmissionDecision {
         // A node of the cluster that has shown its certificate may address this one by any name.
         if request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node) {
             return AdmissionDecision::Pass(None);
@@ -93,7 +93,7 @@ impl RequestGuard {
             Ok(None) => return AdmissionDecision::Pass(None),
             Ok(Some(origin)) if !cors::is_preflight(request) => return AdmissionDecision::Pass(Some(origin)),
             Ok(Some(origin)) => cors::preflight(request, &origin),
-            Err(refusal) => refusal.response(request.uri().path()),
+            Err(refusal) => refusal.response(port, request),
         };
         if let Some(log) = self.node.access_log() {
             access_log::log_refused(log, request, answer.status());
@@ -221,7 +221,7 @@ async fn guarded(
     mut request: axum::extract::Request,
     next: Next,
 ) -> Response {
-    let origin = match guard.check(&request) {
+    let origin = match guard.check(port, &request) {
         AdmissionDecision::Answer(answer) => return *answer,
         AdmissionDecision::Pass(origin) => origin,
     };

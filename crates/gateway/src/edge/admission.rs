@@ -32,7 +32,7 @@ impl RequestGuard {
         request: &mut Request<B>,
     ) -> Result<Option<CallerTurn>, Box<Response>> {
         self.admitted(port, request).map_err(|refusal| {
-            let answer = refusal.response(request.uri().path());
+            let answer = refusal.response(port, request);
             if let Some(log) = self.node.access_log() {
                 access_log::log_refused(log, request, answer.status());
             }
