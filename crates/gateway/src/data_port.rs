@@ -21,7 +21,7 @@ use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
 
 use crate::access_log::ConnectionPeer;
-use crate::edge::{AdmissionDecision, RequestGuard, shared_with};
+use crate::edge::{AdmissionDecision, RequestGuard, StandingCredential, shared_with};
 use crate::{
     GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
     model_evaluation, page, search_api, spans, status_api,
@@ -98,13 +98,17 @@ impl DataPort {
         let answer: <Self as Service<Request<Body>>>::Future =
             match self.guard.admit(PortKind::Data, &mut request) {
                 Err(refused) => Box::pin(async move { Ok(*refused) }),
-                Ok(None) => self.answer(request),
-                Ok(Some(turn)) => {
+                Ok(turn) => {
+                    let standing = StandingCredential::of(&self.node, &request);
                     let answer = self.answer(request);
                     Box::pin(async move {
                         // It lasts until the answer begins.
                         let _turn = turn;
-                        answer.await
+                        let answer = answer.await;
+                        match standing {
+                            Some(credential) => answer.map(|answer| credential.guard(answer)),
+                            None => answer,
+                        }
                     })
                 }
             };

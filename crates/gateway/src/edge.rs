@@ -26,6 +26,7 @@ mod origins;
 mod person;
 mod published;
 mod refusal;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +52,7 @@ use self::origins::authority_of_origin;
 pub(crate) use self::person::prefix as person_prefix;
 pub use self::published::{TokenKeyUrl, TokenKeyUrlFault};
 use self::refusal::EdgeRefusal;
+pub(crate) use self::standing::{ChecksCredential, StandingCredential};
 use crate::access_log::ConnectionPeer;
 use crate::{GatewayState, access_log, forwarding};
 
@@ -227,7 +229,14 @@ async fn guarded(
     };
     // The turn lasts until the answer begins.
     let response = match guard.admit(port, &mut request) {
-        Ok(_turn) => next.run(request).await,
+        Ok(_turn) => {
+            let standing = StandingCredential::of(&guard.node, &request);
+            let response = next.run(request).await;
+            match standing {
+                Some(credential) => credential.guard(response),
+                None => response,
+            }
+        }
         Err(refused) => *refused,
     };
     match origin {

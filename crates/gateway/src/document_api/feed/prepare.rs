@@ -101,10 +101,15 @@ pub(super) async fn run(
     mut pieces: mpsc::Receiver<FeedPiece>,
     prepared: mpsc::Sender<PreparedPiece>,
 ) {
-    while let Some(piece) = pieces.recv().await {
+    while let Some(mut piece) = pieces.recv().await {
         tokio::select! {
             () = pace(&call, &piece) => {}
             () = prepared.closed() => return,
+        }
+        // The piece may have waited for long, and the credential be another one since.
+        if let Err(error) = call.check_standing() {
+            piece.items.clear();
+            piece.stopped = Some(FeedBreak { status: error.status().as_u16(), message: error.message() });
         }
         let piece = prepare(&call, piece).await;
         let is_last = piece.stopped.is_some();
