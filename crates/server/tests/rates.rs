@@ -255,6 +255,43 @@ fn a_rate_that_is_none_is_refused_at_the_start() {
 }
 
 #[test]
+fn operations_that_are_refused_do_not_count_for_the_group_that_they_name() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_FED_BYTES_MAX", "2000")]).deploy_notes();
+    let [ann, bob] = ["ann", "bob"].map(|name| create(&server, name, &["--group", name]));
+    until_known(&server, &ann);
+    let text = "x".repeat(3_000);
+    let line = |number: usize| {
+        format!("{{\"put\":\"id:n:note:g=bob:{number}\",\"fields\":{{\"title\":\"{text}\"}}}}\n")
+    };
+    let lines: String = (0..50).map(line).collect();
+    let item = |number: usize| {
+        format!(
+            "{{\"index\":{{\"_index\":\"note\",\"_id\":\"{number}\",\"routing\":\"bob\"}}}}\n{{\"title\":\"{text}\"}}\n"
+        )
+    };
+    let items: String = (0..50).map(item).collect();
+    let fields = format!("{{\"fields\":{{\"title\":\"{text}\"}}}}");
+    for (path, media_type, body) in [
+        ("/feed/v1", "application/jsonl", &lines),
+        ("/group/v1/ann/restore", "application/jsonl", &lines),
+        ("/elastic/_bulk", "application/x-ndjson", &items),
+        ("/elastic/_bulk/stream", "application/x-ndjson", &items),
+        ("/document/v1/n/note/group/bob/1", "application/json", &fields),
+        ("/elastic/note/_doc/1?routing=bob", "application/json", &fields),
+    ] {
+        let answer =
+            send(&server, &ann, OutgoingRequest::new(Method::POST, path).body(media_type, body.clone()));
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status == 403 || text.contains("403"), "{path}: {} {text}", answer.status);
+        let put = OutgoingRequest::new(Method::POST, "/document/v1/n/note/group/bob/2");
+        // It takes no more than what is left of one second.
+        let put = put.body("application/json", "{\"fields\":{\"stars\":1}}");
+        let answer = send(&server, &bob, put);
+        assert_eq!(answer.status, 200, "after {path}: {}", String::from_utf8_lossy(&answer.body));
+    }
+}
+
+#[test]
 fn a_limit_is_told_in_the_words_of_each_interface() {
     let server = TestServer::with_notes();
     let key = create(&server, "slow", &["--deploy", "--rate-max", ONCE]);
