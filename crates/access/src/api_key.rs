@@ -1,6 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use millrace_document::DocumentGroup;
+use millrace_document::{DocumentGroup, DocumentId};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
@@ -43,10 +43,7 @@ impl ApiKey {
     /// [`Error::Malformed`].
     pub fn parse(text: &str) -> Option<Result<Self, Error>> {
         let rest = text.strip_prefix(PREFIX)?;
-        let parsed = rest.split_once('_').filter(|(id, secret)| {
-            let is_id = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-            id.len() == ID_CHARS && id.bytes().all(is_id) && secret.len() == SECRET_CHARS
-        });
+        let parsed = rest.split_once('_').filter(|(id, secret)| is_id(id) && secret.len() == SECRET_CHARS);
         let key = parsed.map(|(id, secret)| ApiKey { id: id.to_owned(), secret: secret.to_owned() });
         Some(key.ok_or(Error::Malformed("an API key has the form mr_ID_SECRET")))
     }
@@ -65,6 +62,12 @@ impl ApiKey {
     pub fn hash(&self) -> String {
         digest(&SHA256, self.secret.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// Returns true for text of the form that ids of keys have.
+fn is_id(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() == ID_CHARS && text.bytes().all(is_part)
 }
 
 /// An API key as it is stored.
@@ -107,6 +110,32 @@ impl KeyRecord {
         }
         let names = self.groups.iter().cloned().map(DocumentGroup::Name);
         CallerGroups::Only(names.chain(self.users.iter().copied().map(DocumentGroup::Number)).collect())
+    }
+
+    /// Checks the form of a new key. Older files may have keys of other forms, which then match nothing: they
+    /// are accepted, since a file that is refused locks everybody out.
+    ///
+    /// # Errors
+    /// Place, cause and cure.
+    pub(crate) fn check_new(&self) -> Result<(), Error> {
+        let wrong = |reason: String| Err(Error::Key { id: self.id.escape_debug().to_string(), reason });
+        // An id has the last word on what its group can be.
+        let is_group =
+            |name: &String| DocumentId::new("any", "any", &DocumentGroup::Name(name.clone()), "any").is_ok();
+        if !is_id(&self.id) {
+            return wrong(format!("an id is {ID_CHARS} lower-case letters and digits"));
+        }
+        if self.name.is_empty() || self.name.chars().any(char::is_control) {
+            return wrong("the name of a key is not empty, and has no control characters".to_owned());
+        }
+        match self.groups.iter().find(|name| !is_group(name)) {
+            Some(name) => wrong(format!(
+                "'{}' is the name of no group, as no document id can have it: it is empty, has a ':' or a control \
+                 character; write it as in g=NAME of ids",
+                name.escape_debug()
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Checks the values.

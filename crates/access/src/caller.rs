@@ -126,6 +126,8 @@ pub struct RequestCaller {
     pub rights: AccessRights,
     /// Groups of documents.
     pub groups: CallerGroups,
+    /// True if the path of the request restricts it to a group, whatever else its credential permits.
+    pub is_for_path: bool,
     /// Limits on requests.
     pub limits: CallerLimits,
 }
@@ -141,8 +143,21 @@ impl RequestCaller {
             name: name.into(),
             rights: AccessRights::all(),
             groups: CallerGroups::All,
+            is_for_path: false,
             limits: CallerLimits::default(),
         }
+    }
+
+    /// Returns true if the caller has all rights and groups of another.
+    pub fn covers(&self, other: &RequestCaller) -> bool {
+        let has_groups = match (&self.groups, &other.groups) {
+            (CallerGroups::All, _) => true,
+            (CallerGroups::Only(_), CallerGroups::All) => false,
+            (CallerGroups::Only(own), CallerGroups::Only(groups)) => {
+                groups.iter().all(|group| own.contains(group))
+            }
+        };
+        has_groups && self.rights.union(other.rights) == self.rights
     }
 
     /// True for clients of a server without credentials.
@@ -179,13 +194,27 @@ impl RequestCaller {
         self.groups == CallerGroups::All
     }
 
+    /// Returns true if the caller may use the documents of a group.
+    pub fn covers_group(&self, group: &DocumentGroup) -> bool {
+        match &self.groups {
+            CallerGroups::All => true,
+            CallerGroups::Only(own) => own.contains(group),
+        }
+    }
+
     /// Returns the same caller, restricted to one group.
     ///
     /// # Errors
     /// [`Error::Group`]: the caller may not use the group.
     pub fn within(&self, group: DocumentGroup) -> Result<RequestCaller, Error> {
         self.permit(WantedGroups::These(std::slice::from_ref(&group)))?;
-        Ok(RequestCaller { groups: CallerGroups::Only([group].into()), ..self.clone() })
+        let groups = CallerGroups::Only([group].into());
+        Ok(RequestCaller { groups, is_for_path: true, ..self.clone() })
+    }
+
+    /// Refuses a selection of documents, of which a condition asks for those of other groups.
+    pub fn refuse_selection(&self, condition: String) -> Error {
+        Error::Selection { caller: self.name.to_string(), condition }
     }
 
     /// Permits access to documents.
@@ -193,7 +222,10 @@ impl RequestCaller {
     /// # Errors
     /// [`Error::Group`]: the caller may not use one of the groups. A permit is never narrowed in silence.
     pub fn permit(&self, wanted: WantedGroups<'_>) -> Result<Permit, Error> {
-        let refused = |wanted: String| Error::Group { caller: self.name.to_string(), wanted };
+        let refused = |wanted: String| match self.only_group().filter(|_| self.is_for_path) {
+            Some(group) => Error::GroupOfPath { of_path: in_words(group), wanted },
+            None => Error::Group { caller: self.name.to_string(), wanted },
+        };
         match (&self.groups, wanted) {
             (CallerGroups::All, _) => {}
             (CallerGroups::Only(_), WantedGroups::All) => {

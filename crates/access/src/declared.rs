@@ -64,6 +64,7 @@ impl DeclaredClients {
                 name: names.into_iter().collect::<Vec<_>>().join(",").into(),
                 rights,
                 groups: CallerGroups::All,
+                is_for_path: false,
                 limits: CallerLimits::default(),
             };
             (hash, (certificate, Arc::new(caller)))

@@ -96,6 +96,35 @@ pub enum Error {
         /// The requested documents, in words.
         wanted: String,
     },
+    /// The path of the request is for another group.
+    #[error(
+        "the path of the request (or --group of the command) is for {of_path}, and not for {wanted}; name that group, or none"
+    )]
+    GroupOfPath {
+        /// Group of the path, in words.
+        of_path: String,
+        /// The requested documents, in words.
+        wanted: String,
+    },
+    /// The caller may not use groups that a selection asks for.
+    #[error(
+        "'{caller}' may not use the documents of other groups, and the selection asks for them: {condition}; leave this out, or name one of \
+         the groups of its credential"
+    )]
+    Selection {
+        /// Name of the caller.
+        caller: String,
+        /// The condition, in words.
+        condition: String,
+    },
+    /// The credential has lost a right or a group since the request began.
+    #[error(
+        "the credential of '{caller}' has lost rights or groups since this request began; send the rest as a new one"
+    )]
+    Lessened {
+        /// Name of the caller.
+        caller: String,
+    },
     /// A key of a file cannot be used.
     #[error("key '{id}': {reason}")]
     Key {
@@ -118,6 +147,13 @@ impl Error {
     /// True if another credential is required: HTTP status 401. Otherwise the credential is valid, but does
     /// not suffice: 403.
     pub const fn is_unauthenticated(&self) -> bool {
-        !matches!(self, Error::Right { .. } | Error::Group { .. })
+        !matches!(
+            self,
+            Error::Right { .. }
+                | Error::Group { .. }
+                | Error::GroupOfPath { .. }
+                | Error::Selection { .. }
+                | Error::Lessened { .. }
+        )
     }
 }

@@ -49,8 +49,10 @@ impl AccessFile {
     /// Adds a key.
     ///
     /// # Errors
-    /// [`Error::File`]: its values are wrong, or there are two keys of its name. Nothing is added.
+    /// [`Error::Key`]: its id, name or groups have another form. [`Error::File`]: other values are wrong, or
+    /// there are two keys of its name. Nothing is added.
     pub fn add(&mut self, key: KeyRecord) -> Result<(), Error> {
+        key.check_new()?;
         self.keys.push(key);
         self.check().inspect_err(|_| drop(self.keys.pop()))
     }
@@ -173,6 +175,7 @@ impl Keyring {
                 name: key.name.as_str().into(),
                 rights: key.rights.clone().into(),
                 groups: key.caller_groups(),
+                is_for_path: false,
                 limits: key.limits,
             };
             (key.id.clone(), (key, Arc::new(caller)))
@@ -275,6 +278,7 @@ impl Keyring {
                     name: claims.sub.as_str().into(),
                     rights: claims.permissions,
                     groups: claims.caller_groups()?,
+                    is_for_path: false,
                     limits: claims.limits,
                 };
                 let verified = Arc::new(VerifiedToken { claims, caller: Arc::new(caller) });

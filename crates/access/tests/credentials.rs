@@ -444,3 +444,55 @@ fn keys_of_a_cluster_are_joined_with_those_of_a_node() {
     let empty = KeyringSources { cluster_file: Some(String::new()), ..KeyringSources::default() };
     assert!(!Keyring::parse(&empty).expect("it is empty").is_open(), "a cluster with keys is closed");
 }
+
+#[test]
+fn new_keys_have_the_form_of_keys() {
+    let key = ApiKey::of_random(&[7; ApiKey::RANDOM_BYTES]);
+    let good = record(&key);
+    let with_group = |group: &str| KeyRecord { groups: vec![group.to_owned()], ..record(&key) };
+    for group in ["ann", "a b", "é", "a,b", "g=a", "a/b"] {
+        assert_eq!(AccessFile::default().add(with_group(group)), Ok(()), "{group}");
+    }
+    for (wrong, expected) in [
+        (KeyRecord { id: "../../x".to_owned(), ..good.clone() }, "an id is 12 lower-case letters and digits"),
+        (KeyRecord { id: "ABCDEFGHIJKL".to_owned(), ..good.clone() }, "an id is 12"),
+        (KeyRecord { id: String::new(), ..good.clone() }, "an id is 12"),
+        (KeyRecord { name: String::new(), ..good.clone() }, "the name of a key is not empty"),
+        (KeyRecord { name: "a\u{7}b".to_owned(), ..good.clone() }, "has no control characters"),
+        (with_group(""), "'' is the name of no group"),
+        (with_group("a:b"), "'a:b' is the name of no group"),
+        (with_group("a\nb"), "'a\\nb' is the name of no group"),
+    ] {
+        let mut file = AccessFile::default();
+        let refused = file.add(wrong).expect_err(expected).to_string();
+        assert!(refused.contains(expected), "{refused}");
+        assert!(file.keys.is_empty() && !refused.contains(char::is_control), "{refused}");
+    }
+    // A file that has one nevertheless still opens: it matches nothing, and can be removed.
+    let odd =
+        AccessFile { keys: vec![KeyRecord { id: "../../x".to_owned(), ..good }], ..AccessFile::default() };
+    let mut read = AccessFile::parse(&odd.text().unwrap()).expect("it opens");
+    assert!(read.revoke("../../x"));
+}
+
+#[test]
+fn a_group_that_the_path_excludes_is_not_the_fault_of_the_credential() {
+    let group = |name: &str| DocumentGroup::Name(name.to_owned());
+    let operator = RequestCaller::unrestricted("operator");
+    let bobs = operator.within(group("bob")).expect("all groups");
+    let refused = |caller: &RequestCaller, name: &str| {
+        caller.permit(WantedGroups::These(&[group(name)])).expect_err("another group").to_string()
+    };
+    assert!(
+        refused(&bobs, "ann")
+            .contains("the path of the request (or --group of the command) is for group 'bob'")
+    );
+    let ann = RequestCaller { groups: CallerGroups::Only([group("ann")].into()), ..operator.clone() };
+    assert!(refused(&ann, "bob").contains("name one of the groups of its credential"));
+    assert!(ann.within(group("bob")).expect_err("another group").to_string().contains("its credential"));
+    // What a caller began with, and what it has later.
+    assert!(operator.covers(&ann) && operator.covers(&bobs) && ann.covers(&ann));
+    assert!(!ann.covers(&operator) && !ann.covers(&bobs));
+    let reader = RequestCaller { rights: vec![AccessRight::Read].into(), ..ann.clone() };
+    assert!(ann.covers(&reader) && !reader.covers(&ann));
+}

@@ -7,6 +7,7 @@ use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
 use millrace_document::{DocumentGroup, DocumentId};
 
 use crate::Error;
+use crate::scrolls::ScrollOwner;
 
 /// Limits on the groups of documents, which the server of HTTP counts for all of its interfaces.
 pub trait GroupAdmission: Send + Sync {
@@ -73,6 +74,11 @@ impl DoorCaller {
     /// Group of the caller, if it has exactly one. Requests that name no group are for this one.
     pub(crate) fn only_group(&self) -> Option<&DocumentGroup> {
         self.caller.only_group()
+    }
+
+    /// The caller as the owner of its scrolls.
+    pub(crate) fn scroll_owner(&self) -> ScrollOwner {
+        ScrollOwner(Arc::clone(&self.caller))
     }
 
     /// Counts a request for the documents of a group.

@@ -64,27 +64,31 @@ impl ElasticDoor {
         write_reply(outcome, request, &parameters)
     }
 
-    /// Checks that a caller of some groups asks for documents of types. All else needs all groups: an index
-    /// has documents of any.
+    /// Checks that a caller of some groups asks for documents of types, or for what clients ask before they do:
+    /// what the server is, and which types there are. All else needs all groups: an index has documents of any.
     ///
     /// # Errors
     /// The caller is restricted to groups, and the request is not about documents of types alone.
     fn check_reach(&self, request: &DoorRequest) -> Result<(), Error> {
         const OPERATIONS: [&str; 8] =
             ["_bulk", "_count", "_create", "_doc", "_mget", "_search", "_source", "_update"];
-        const METADATA: [&str; 2] = ["_field_caps", "_mapping"];
+        const METADATA: [&str; 5] = ["_field_caps", "_mapping", "_mappings", "_settings", "_refresh"];
         if self.caller.has_all_groups() {
             return Ok(());
         }
         let segments = segments_of(&request.path)?;
         let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let is_safe = ["GET", "HEAD"].contains(&request.method.as_str());
         let is_reached = match parts.as_slice() {
-            // The index of each item is checked with it.
-            ["_bulk" | "_mget"] => true,
+            [] | ["_license" | "_xpack"] => is_safe,
+            // The index of each item is checked with it, and the scroll is that of a caller.
+            ["_bulk" | "_mget" | "_msearch"] | ["_search", "scroll"] | ["_search", "scroll", _] => true,
+            [_, "_msearch"] => true,
             [index, operation, ..] if OPERATIONS.contains(operation) => self.are_types(index)?,
-            [index, operation] if METADATA.contains(operation) => {
-                ["GET", "HEAD"].contains(&request.method.as_str()) && self.are_types(index)?
-            }
+            // Reads, although they may have a body.
+            [index, "_field_caps" | "_refresh"] if request.method == "POST" => self.are_types(index)?,
+            [index, operation] if METADATA.contains(operation) => is_safe && self.are_types(index)?,
+            [index] => is_safe && self.are_types(index)?,
             _ => false,
         };
         if is_reached { Ok(()) } else { self.caller.permit_all() }
@@ -130,15 +134,15 @@ impl ElasticDoor {
 
     /// Writes the answer for a request that failed before it reached the door.
     pub fn refuse(request: &DoorRequest, error: millrace_node::Error) -> DoorAnswer {
-        match otlp::is_logs(&request.path) {
-            true => otlp::refuse(request, error.into()),
-            false => write_reply(Err(error.into()), request, &DoorParameters::default()),
-        }
+        ElasticDoor::refuse_as(request, error.into())
     }
 
     /// Writes the answer for a request that has an error of the door.
     pub fn refuse_as(request: &DoorRequest, error: Error) -> DoorAnswer {
-        write_reply(Err(error), request, &DoorParameters::default())
+        match otlp::is_logs(&request.path) {
+            true => otlp::refuse(request, error),
+            false => write_reply(Err(error), request, &DoorParameters::default()),
+        }
     }
 
     /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.

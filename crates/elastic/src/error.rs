@@ -113,6 +113,9 @@ pub enum Error {
     /// The index belongs to the deployed application.
     #[error("{0}")]
     Forbidden(String),
+    /// The credential is missing, or not valid any more.
+    #[error("{0}")]
+    Unauthenticated(String),
     /// Too many requests are under way. Nothing was begun.
     #[error("{0}")]
     Rejected(String),
@@ -190,7 +193,7 @@ impl Error {
             Error::NotFound(_) => "resource_not_found_exception",
             Error::NoAlias(_) => "aliases_not_found_exception",
             Error::Closed(_) => "index_closed_exception",
-            Error::Forbidden(_) => "security_exception",
+            Error::Forbidden(_) | Error::Unauthenticated(_) => "security_exception",
             Error::Rejected(_) => "es_rejected_execution_exception",
             Error::DiskFull(_) => "cluster_block_exception",
             Error::NotBegun(_) | Error::Unavailable(_) => "unavailable_shards_exception",
@@ -219,6 +222,7 @@ impl Error {
             | Error::IndexName { .. }
             | Error::AliasName { .. }
             | Error::Closed(_) => 400,
+            Error::Unauthenticated(_) => 401,
             Error::Forbidden(_) => 403,
             Error::NoIndex { .. } | Error::NoDocument { .. } | Error::NotFound(_) | Error::NoAlias(_) => 404,
             Error::Method { .. } => 405,
@@ -309,8 +313,8 @@ impl From<millrace_node::Error> for Error {
             ErrorKind::Overloaded => Error::Rejected(message),
             ErrorKind::Storage => Error::DiskFull(message),
             ErrorKind::Unavailable | ErrorKind::Timeout => Error::Unavailable(message),
-            // The guard of the port answers those without a credential.
-            ErrorKind::Unauthenticated | ErrorKind::Forbidden => Error::Forbidden(message),
+            ErrorKind::Unauthenticated => Error::Unauthenticated(message),
+            ErrorKind::Forbidden => Error::Forbidden(message),
             ErrorKind::Internal => Error::Internal(message),
         }
     }

@@ -251,8 +251,10 @@ pub(crate) fn get(
     let mut answer = Map::new();
     for index in found {
         let index = index.with_observed(&door.node)?;
+        // Aliases name groups of others.
+        let is_whole = door.caller.has_all_groups();
         let shown = json!({
-            "aliases": index.entry.aliases,
+            "aliases": Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default(),
             "mappings": index.entry.mappings,
             "settings": settings_of(&index, parameters, None)?,
         });

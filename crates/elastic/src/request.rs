@@ -60,6 +60,13 @@ impl DoorReply {
 pub(crate) struct DoorParameters(BTreeMap<String, String>);
 
 impl DoorParameters {
+    /// The same parameters with another value of one.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+        let mut parameters = self.0.clone();
+        parameters.insert(name.to_owned(), value.to_owned());
+        DoorParameters(parameters)
+    }
+
     /// Parses the part of a URI after `?`.
     pub(crate) fn parse(query: &str) -> Self {
         let decode =

@@ -1,9 +1,13 @@
 //! Scrolls: the hits of a search at one instant, read page by page.
 //!
-//! They are kept in the memory of this node, a bounded amount of them, and end by themselves.
+//! They are kept in the memory of this node, a bounded amount of them, and end by themselves. Each is its
+//! caller's: others can neither read nor clear it. When there is no room for one more, the caller that has most
+//! loses the one that it has not used for longest, so that nobody keeps others from scrolling.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use millrace_access::RequestCaller;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
@@ -28,7 +32,20 @@ const IDLE_MS: u64 = 5 * 60 * 1_000;
 #[derive(Default)]
 pub(crate) struct OpenScrolls(Mutex<BTreeMap<String, ScrollState>>);
 
+/// The caller that a scroll belongs to.
+#[derive(Clone)]
+pub(crate) struct ScrollOwner(pub(crate) Arc<RequestCaller>);
+
+impl ScrollOwner {
+    /// True if both are one caller. Those of several groups are several: requests that another node has
+    /// forwarded have one name.
+    fn is(&self, other: &ScrollOwner) -> bool {
+        self.0.name == other.0.name && self.0.groups == other.0.groups
+    }
+}
+
 struct ScrollState {
+    owner: ScrollOwner,
     request: HitSearch,
     found: FoundHits,
     /// Hits that were given.
@@ -38,26 +55,86 @@ struct ScrollState {
 }
 
 impl OpenScrolls {
-    /// Opens a scroll after its first page.
+    /// Opens a scroll of a caller after its first page.
     ///
     /// # Errors
-    /// There are too many.
-    pub(crate) fn open(&self, request: HitSearch, found: FoundHits) -> Result<String, Error> {
+    /// The caller has too many: no other has more.
+    pub(crate) fn open(
+        &self,
+        owner: ScrollOwner,
+        request: HitSearch,
+        found: FoundHits,
+    ) -> Result<String, Error> {
         let now = now_ms();
         let mut scrolls = self.0.lock();
         scrolls.retain(|_, scroll| scroll.used_ms + IDLE_MS > now);
         let bytes: usize = found.hits.iter().map(|hit| hit.stored.source.len() * 3 + 400).sum();
+        make_room(&mut scrolls, &owner, bytes)?;
+        let id = random_text(32);
+        let given = request.size.min(found.hits.len());
+        scrolls.insert(id.clone(), ScrollState { owner, request, found, given, bytes, used_ms: now });
+        Ok(id)
+    }
+}
+
+/// Makes room for one more scroll of a caller, with documents of so many bytes: at the expense of the caller
+/// that has most, as long as this is another one.
+///
+/// # Errors
+/// The caller itself has most.
+fn make_room(
+    scrolls: &mut BTreeMap<String, ScrollState>,
+    owner: &ScrollOwner,
+    bytes: usize,
+) -> Result<(), Error> {
+    loop {
         let all: usize = scrolls.values().map(|scroll| scroll.bytes).sum();
-        if scrolls.len() >= SCROLLS_MAX || all + bytes > BYTES_MAX {
+        if scrolls.len() < SCROLLS_MAX && all.saturating_add(bytes) <= BYTES_MAX {
+            return Ok(());
+        }
+        let mut shares: Vec<(&ScrollOwner, ScrollShare)> = Vec::new();
+        for scroll in scrolls.values() {
+            let at = shares.iter().position(|(other, _)| other.is(&scroll.owner)).unwrap_or_else(|| {
+                shares.push((&scroll.owner, ScrollShare::default()));
+                shares.len() - 1
+            });
+            shares[at].1.add(scroll.bytes);
+        }
+        let mut own =
+            shares.iter().find(|(other, _)| other.is(owner)).map_or_else(ScrollShare::default, |of| of.1);
+        own.add(bytes);
+        let most = shares.iter().max_by(|(_, one), (_, other)| one.weight().total_cmp(&other.weight()));
+        let Some((loser, _)) =
+            most.filter(|(other, share)| !other.is(owner) && share.weight() > own.weight())
+        else {
             return Err(Error::Rejected(format!(
                 "Trying to create too many scroll contexts. Must be less than or equal to: [{SCROLLS_MAX}], with {BYTES_MAX} bytes of \
                  documents together; clear others first"
             )));
-        }
-        let id = random_text(32);
-        let given = request.size.min(found.hits.len());
-        scrolls.insert(id.clone(), ScrollState { request, found, given, bytes, used_ms: now });
-        Ok(id)
+        };
+        let idlest = scrolls.iter().filter(|(_, scroll)| scroll.owner.is(loser));
+        let idlest = idlest.min_by_key(|(_, scroll)| scroll.used_ms).map(|(id, _)| id.clone());
+        // One that has most has one.
+        idlest.and_then(|id| scrolls.remove(&id));
+    }
+}
+
+/// Part of all scrolls that a caller has.
+#[derive(Debug, Clone, Copy, Default)]
+struct ScrollShare {
+    count: usize,
+    bytes: usize,
+}
+
+impl ScrollShare {
+    const fn add(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    /// Its part of the bound that it fills most.
+    fn weight(self) -> f64 {
+        (self.count as f64 / SCROLLS_MAX as f64).max(self.bytes as f64 / BYTES_MAX as f64)
     }
 }
 
@@ -80,8 +157,9 @@ pub(crate) fn next(
     let Some(id) = ids.first() else {
         return Err(Error::Validation(vec!["scrollId is missing".to_owned()]));
     };
+    let owner = door.caller.scroll_owner();
     let mut scrolls = door.scrolls.0.lock();
-    let Some(scroll) = scrolls.get_mut(id) else {
+    let Some(scroll) = scrolls.get_mut(id).filter(|scroll| scroll.owner.is(&owner)) else {
         return Err(Error::NotFound(format!("No search context found for id [{id}]")));
     };
     scroll.used_ms = began_ms;
@@ -98,7 +176,7 @@ pub(crate) fn next(
     DoorReply::ok(page)
 }
 
-/// `DELETE` of scrolls.
+/// `DELETE` of scrolls of the caller.
 pub(crate) fn clear(
     door: &ElasticDoor,
     request: &DoorRequest,
@@ -106,14 +184,12 @@ pub(crate) fn clear(
     path: Option<&str>,
 ) -> Result<DoorReply, Error> {
     let ids = ids_of(&object_of(&request.body)?, parameters, path);
+    let is_all = ids.iter().any(|id| id == "_all");
+    let owner = door.caller.scroll_owner();
     let mut scrolls = door.scrolls.0.lock();
     let before = scrolls.len();
-    match ids.iter().any(|id| id == "_all") {
-        true => scrolls.clear(),
-        false => scrolls.retain(|id, _| !ids.contains(id)),
-    }
+    scrolls.retain(|id, scroll| !scroll.owner.is(&owner) || !(is_all || ids.contains(id)));
     let freed = before - scrolls.len();
-    let is_all = ids.iter().any(|id| id == "_all");
     let status = if freed == 0 && !is_all { 404 } else { 200 };
     Ok(DoorReply::Json(status, json!({ "succeeded": true, "num_freed": freed })))
 }

@@ -419,7 +419,7 @@ fn search_body(
     let to = (request.from + request.size).min(found.hits.len());
     let mut answer = answer(&request, &found, &found.hits[from..to], began_ms)?;
     if scroll.is_some() {
-        answer["_scroll_id"] = door.scrolls.open(request, found)?.into();
+        answer["_scroll_id"] = door.scrolls.open(door.caller.scroll_owner(), request, found)?.into();
     }
     Ok(answer)
 }
@@ -512,7 +512,9 @@ pub(crate) fn multi_search(
         let (head, body) = (object_of(head)?, object_of(body)?);
         let named = head.get("index").map(names_of).unwrap_or_default().join(",");
         let expression = if named.is_empty() { index.unwrap_or_default() } else { &named };
-        answers.push(match search_body(door, &body, parameters, expression) {
+        let of_head = head.get("routing").map(names_of).unwrap_or_default().join(",");
+        let routed = (!of_head.is_empty()).then(|| parameters.with("routing", &of_head));
+        answers.push(match search_body(door, &body, routed.as_ref().unwrap_or(parameters), expression) {
             Ok(mut answer) => {
                 answer["status"] = 200.into();
                 answer

@@ -78,6 +78,7 @@ fn caller(groups: CallerGroups) -> DoorCaller {
         name: "someone".into(),
         rights: AccessRights::all(),
         groups,
+        is_for_path: false,
         limits: CallerLimits::default(),
     };
     DoorCaller::new(Arc::new(caller), Arc::new(FullGroup))
@@ -407,9 +408,29 @@ fn callers_of_groups_reach_types_alone() {
         ("GET /note/_mapping", "", "200"),
         ("GET /note/_field_caps?fields=*", "", "200"),
         ("GET /note/_search", "", "200 1"),
-        ("GET /", "", "403"),
+        ("GET /note/_mappings", "", "200"),
+        ("GET /note/_settings", "", "200"),
+        ("POST /note/_field_caps?fields=*", "", "200"),
+        ("POST /note/_refresh", "", "200"),
+        ("GET /", "", "200"),
+        ("HEAD /", "", "200"),
+        ("GET /_license", "", "200"),
+        ("GET /note", "", "200"),
+        ("HEAD /note", "", "200"),
+        ("POST /note/_msearch", "{}\n{}\n", "200"),
+        ("POST /_msearch", "{\"index\":\"note\"}\n{}\n", "200"),
+        ("POST /_search/scroll", "{}", "400"),
         ("GET /_cat/indices", "", "403"),
-        ("GET /note", "", "403"),
+        ("GET /logs", "", "403"),
+        ("HEAD /logs", "", "403"),
+        ("HEAD /nothing", "", "403"),
+        ("GET /*", "", "403"),
+        ("GET /logs/_settings", "", "403"),
+        ("PUT /note/_settings", "{}", "403"),
+        ("POST /logs/_refresh", "", "403"),
+        ("POST /_refresh", "", "403"),
+        ("DELETE /note", "", "403"),
+        ("PUT /note", "{}", "403"),
         ("PUT /note/_mapping", "{}", "403"),
         ("PUT /note/_alias/x", "{}", "403"),
         ("GET /logs/_search", "", "403"),
@@ -425,12 +446,66 @@ fn callers_of_groups_reach_types_alone() {
         ("POST /_mget", r#"{"docs":[{"_index":"logs","_id":"1"}]}"#, "200 security_exception"),
         ("POST /note/_mget", r#"{"docs":[{"_index":"logs","_id":"1"}]}"#, "200 security_exception"),
         ("POST /note/_search", lookup, "403 security_exception"),
-        ("POST /note/_msearch", "{\"index\":\"logs\"}\n{}\n", "403"),
-        ("POST /_search/scroll", "{}", "403"),
     ] {
         let answer = brief(door.ask_as(of_groups(&["ann"]), request, body));
         assert!(answer.starts_with(expected), "{request} {body}: {answer}");
     }
+    let search = "{}\n{}\n{\"index\":\"logs\"}\n{}\n{\"index\":[\"note\",\"logs\"]}\n{}\n{\"index\":\"*\"}\n{}\n{\"index\":\"note\",\"routing\":\"bob\"}\n{}\n";
+    let (status, several) = door.ask_as(of_groups(&["ann"]), "POST /note/_msearch", search);
+    let statuses: Vec<&Value> =
+        several["responses"].as_array().expect("answers").iter().map(|answer| &answer["status"]).collect();
+    assert_eq!(
+        (status, statuses),
+        (200, vec![&json!(200), &json!(403), &json!(403), &json!(403), &json!(403)]),
+        "{several}"
+    );
+    door.get("PUT /note/_alias/bobs", r#"{"routing":"bob"}"#);
+    let (_, shown) = door.ask_as(of_groups(&["ann"]), "GET /note", "");
+    assert!(!shown.to_string().contains("bob"), "an alias tells of another group: {shown}");
+    assert!(door.get("GET /note", "").to_string().contains("bobs"));
     assert_eq!(door.get("GET /logs/_count", "")["count"], 1);
     assert_eq!(door.ask("GET /new", "").0, 404, "nothing was made");
+}
+
+/// Scrolls are those of their caller, and one that has many does not keep others from theirs.
+#[test]
+fn scrolls_are_each_callers_own() {
+    let directory = directory();
+    let door = door(&directory);
+    for name in ["1", "2", "3"] {
+        door.get(&format!("PUT /note/_doc/{name}?routing=ann"), "{}");
+    }
+    door.get("PUT /note/_doc/1?routing=bob", "{}");
+    let open = |groups: &[&str]| {
+        let (status, answer) = door.ask_as(of_groups(groups), "POST /note/_search?scroll=1m&size=1", "{}");
+        assert_eq!(status, 200, "{answer}");
+        answer["_scroll_id"].as_str().expect("an id").to_owned()
+    };
+    let with = |id: &str| json!({ "scroll_id": id }).to_string();
+    let next =
+        |groups: &[&str], id: &str| door.ask_as(of_groups(groups), "POST /_search/scroll", &with(id)).0;
+    let clear = |groups: &[&str], id: &str| {
+        let (_, answer) = door.ask_as(of_groups(groups), "DELETE /_search/scroll", &with(id));
+        answer["num_freed"].as_u64().expect("a number")
+    };
+    let (ann, bob) = (open(&["ann"]), open(&["bob"]));
+    assert_eq!((next(&["ann"], &ann), next(&["bob"], &bob)), (200, 200));
+    assert_eq!((next(&["bob"], &ann), next(&["ann"], &bob)), (404, 404), "scrolls of others");
+    assert_eq!((clear(&["bob"], &ann), clear(&["bob"], "_all")), (0, 1), "what bob can free");
+    assert_eq!((next(&["ann"], &ann), next(&["bob"], &bob)), (200, 404));
+    assert_eq!(clear(&["ann"], &ann), 1);
+
+    // One caller takes all places; others get theirs nevertheless, and keep them.
+    let taken: Vec<String> = (0..500).map(|_| open(&["ann"])).collect();
+    let (status, answer) = door.ask_as(of_groups(&["ann"]), "POST /note/_search?scroll=1m&size=1", "{}");
+    assert_eq!(status, 429, "{answer}");
+    let bob = [open(&["bob"]), open(&["bob"])];
+    let whole = door.get("POST /note/_search?scroll=1m&size=1&routing=ann", "{}");
+    assert!(whole["_scroll_id"].is_string());
+    assert!(bob.iter().all(|id| next(&["bob"], id) == 200));
+    let left = taken.iter().filter(|id| next(&["ann"], id) == 200).count();
+    assert_eq!(left, 497, "the caller with most has made room");
+    let (status, _) = door.ask_as(of_groups(&["ann"]), "POST /note/_search?scroll=1m&size=1", "{}");
+    assert_eq!(status, 429, "and does not get it back from those with fewer");
+    assert_eq!(clear(&["ann"], "_all"), 497);
 }

@@ -21,7 +21,7 @@ use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
 
 use crate::access_log::ConnectionPeer;
-use crate::edge::{AdmissionDecision, RequestGuard, shared_with};
+use crate::edge::{AdmissionDecision, RequestGuard, StandingCredential, shared_with};
 use crate::{
     GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
     model_evaluation, page, search_api, spans, status_api,
@@ -91,20 +91,24 @@ impl DataPort {
     /// Checks a request by its head and its credential, and answers it.
     fn admitted(&self, mut request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
         self.guard.resolve(&mut request);
-        let origin = match self.guard.check(&request) {
+        let origin = match self.guard.check(PortKind::Data, &request) {
             AdmissionDecision::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
             AdmissionDecision::Pass(origin) => origin,
         };
         let answer: <Self as Service<Request<Body>>>::Future =
             match self.guard.admit(PortKind::Data, &mut request) {
                 Err(refused) => Box::pin(async move { Ok(*refused) }),
-                Ok(None) => self.answer(request),
-                Ok(Some(turn)) => {
+                Ok(turn) => {
+                    let standing = StandingCredential::of(&self.node, &request);
                     let answer = self.answer(request);
                     Box::pin(async move {
                         // It lasts until the answer begins.
                         let _turn = turn;
-                        answer.await
+                        let answer = answer.await;
+                        match standing {
+                            Some(credential) => answer.map(|answer| credential.guard(answer)),
+                            None => answer,
+                        }
                     })
                 }
             };

@@ -24,7 +24,7 @@ use millrace_document::{DocumentGroup, DocumentId, Location};
 use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
-use crate::edge::{caller_of, person_prefix};
+use crate::edge::{StandingCredential, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, RequestParameters};
 use crate::quota::{FedBytes, FedBytesCounted};
@@ -51,6 +51,8 @@ struct DocumentCall {
     permit: Permit,
     /// Its caller; `None` before the credential is looked at.
     caller: Option<Arc<RequestCaller>>,
+    /// Its credential, if it may go on for long; `None` for a single document.
+    standing: Option<StandingCredential>,
     /// Prefix of the path for other nodes, if the group of the caller was filled in.
     filled_in: Option<String>,
     /// Forwarding state of the request.
@@ -78,6 +80,7 @@ impl DocumentCall {
             timeout: TIMEOUT,
             permit: Permit::of_nothing(),
             caller: None,
+            standing: None,
             filled_in: None,
             hop: ForwardKind::Client,
             spread: None,
@@ -101,6 +104,14 @@ impl DocumentCall {
         }
         let fed = FedBytes { caller: Some(caller), group, bytes };
         self.node.quotas().fed().admit(fed, Instant::now(), self.node.metrics())
+    }
+
+    /// Checks that the credential of the request is still valid.
+    ///
+    /// # Errors
+    /// It is not, or gives less than before.
+    fn check_standing(&self) -> Result<(), Error> {
+        Ok(self.standing.as_ref().map_or(Ok(()), StandingCredential::check)?)
     }
 
     /// Active application.
@@ -185,7 +196,10 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     };
     let id = match &target {
         DocumentTarget::Document(id) => Some(id.clone()),
-        DocumentTarget::Documents(_) => None,
+        DocumentTarget::Documents(_) => {
+            call.standing = StandingCredential::of(&call.node, &request);
+            None
+        }
     };
     match route(&mut call, target, request).await {
         Ok(response) => {

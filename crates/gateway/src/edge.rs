@@ -26,6 +26,7 @@ mod origins;
 mod person;
 mod published;
 mod refusal;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +52,7 @@ use self::origins::authority_of_origin;
 pub(crate) use self::person::prefix as person_prefix;
 pub use self::published::{TokenKeyUrl, TokenKeyUrlFault};
 use self::refusal::EdgeRefusal;
+pub(crate) use self::standing::{ChecksCredential, StandingCredential};
 use crate::access_log::ConnectionPeer;
 use crate::{GatewayState, access_log, forwarding};
 
@@ -84,7 +86,7 @@ impl RequestGuard {
     }
 
     /// Checks a request by its head.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> AdmissionDecision {
+    pub(crate) fn check<B>(&self, port: PortKind, request: &Request<B>) -> AdmissionDecision {
         // A node of the cluster that has shown its certificate may address this one by any name.
         if request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node) {
             return AdmissionDecision::Pass(None);
@@ -93,7 +95,7 @@ impl RequestGuard {
             Ok(None) => return AdmissionDecision::Pass(None),
             Ok(Some(origin)) if !cors::is_preflight(request) => return AdmissionDecision::Pass(Some(origin)),
             Ok(Some(origin)) => cors::preflight(request, &origin),
-            Err(refusal) => refusal.response(request.uri().path()),
+            Err(refusal) => refusal.response(port, request),
         };
         if let Some(log) = self.node.access_log() {
             access_log::log_refused(log, request, answer.status());
@@ -221,13 +223,20 @@ async fn guarded(
     mut request: axum::extract::Request,
     next: Next,
 ) -> Response {
-    let origin = match guard.check(&request) {
+    let origin = match guard.check(port, &request) {
         AdmissionDecision::Answer(answer) => return *answer,
         AdmissionDecision::Pass(origin) => origin,
     };
     // The turn lasts until the answer begins.
     let response = match guard.admit(port, &mut request) {
-        Ok(_turn) => next.run(request).await,
+        Ok(_turn) => {
+            let standing = StandingCredential::of(&guard.node, &request);
+            let response = next.run(request).await;
+            match standing {
+                Some(credential) => credential.guard(response),
+                None => response,
+            }
+        }
         Err(refused) => *refused,
     };
     match origin {

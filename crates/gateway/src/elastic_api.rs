@@ -130,15 +130,33 @@ impl ElasticApi {
     }
 }
 
-async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Response {
-    let mut shown = DoorRequest {
+/// A request without its body and its caller.
+fn shown<B>(request: &hyper::Request<B>) -> DoorRequest {
+    DoorRequest {
         method: request.method().as_str().to_owned(),
         path: path_of(request.uri().path()).to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         content_type: header(request.headers(), &CONTENT_TYPE),
         accept: header(request.headers(), &ACCEPT),
         ..DoorRequest::default()
-    };
+    }
+}
+
+/// True if a path of the data port is one of the door.
+pub(crate) fn is_below(path: &str) -> bool {
+    ["/elastic", "/v1/logs"]
+        .into_iter()
+        .filter_map(|door| path.strip_prefix(door))
+        .any(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Refusal of a request at the edge, in the form that clients of the door read.
+pub(crate) fn refusal<B>(request: &hyper::Request<B>, error: millrace_elastic::Error) -> Response {
+    written(ElasticDoor::refuse_as(&shown(request), error))
+}
+
+async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Response {
+    let mut shown = shown(&request);
     let admitted = caller_of(&request);
     let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
 use crate::document_api::feed;
-use crate::edge::caller_of;
+use crate::edge::{StandingCredential, caller_of};
 use crate::http::{self, RequestParameters, form_encode, percent_decode};
 use crate::status::HttpError;
 
@@ -85,6 +85,8 @@ struct GroupCall {
     headers: HeaderMap,
     /// All headers of the request.
     request_headers: HeaderMap,
+    /// Credential of the request, for the requests that are made for it.
+    standing: Option<StandingCredential>,
     deadline: Instant,
 }
 
@@ -182,7 +184,8 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
     headers.extend(request.headers().get(AUTHORIZATION).map(|value| (AUTHORIZATION, value.clone())));
     let method = request.method().clone();
     let request_headers = request.headers().clone();
-    let call = GroupCall { node, caller, parameters, headers, request_headers, deadline };
+    let standing = StandingCredential::of(&node, &request);
+    let call = GroupCall { node, caller, parameters, headers, request_headers, standing, deadline };
     match (target, method.as_str()) {
         (GroupTarget::All, "GET") => list(&call).await,
         (GroupTarget::One(name), "GET") => show(&call, &group_of(name, &call.parameters)?).await,

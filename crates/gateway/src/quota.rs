@@ -3,7 +3,7 @@
 //! Two limits on requests are the operator's and count facts known to the server itself: requests for the
 //! documents of one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third
 //! is advisory: the parameters of queries about their client (`rate.id`, `rate.quota`, `rate.cost`,
-//! `rate.dryRun`) apply to clients that send them, and to no other.
+//! `rate.dryRun`) apply to clients that send them, and to no other: each credential has its own ids.
 //!
 //! The bytes of the documents that clients write are counted by caller and by group (`fed`).
 //!
@@ -46,7 +46,8 @@ pub(crate) struct ClientQuotas {
     addresses: RateLimit<IpAddr>,
     group_sizes: Option<GroupSizeLimits>,
     fed: FedByteLimits,
-    claims: Mutex<TokenBuckets<String>>,
+    /// By caller and id: no client can use up what another one may ask.
+    claims: Mutex<TokenBuckets<(Arc<str>, String)>>,
     callers: Mutex<TokenBuckets<String>>,
     /// Requests in flight of callers that have a limit on them.
     in_flight: Arc<Mutex<HashMap<String, u32>>>,
@@ -233,10 +234,17 @@ impl ClientQuotas {
     ///
     /// # Errors
     /// [`Error::OverQuota`].
-    pub fn admit_claim(&self, claim: &QuotaHints, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
+    pub fn admit_claim(
+        &self,
+        caller: &RequestCaller,
+        claim: &QuotaHints,
+        now: Instant,
+        metrics: &NodeMetrics,
+    ) -> Result<(), Error> {
         // As above.
         let mut claims = self.claims.lock();
-        if claims.take(&claim.id, claim.quota, claim.cost, now) {
+        let key = (Arc::clone(&caller.name), claim.id.clone());
+        if claims.take(&key, claim.quota, claim.cost, now) {
             return Ok(());
         }
         drop(claims);
@@ -328,6 +336,20 @@ mod tests {
         let third = admit(&busy).expect("the first has ended");
         drop((second, third));
         assert!(limited.in_flight.lock().is_empty());
+    }
+
+    #[test]
+    fn the_id_of_a_query_is_one_of_its_caller() {
+        let (metrics, now) = (NodeMetrics::new(), Instant::now());
+        let unlimited = quotas(None, None);
+        let [ann, bob] = ["ann", "bob"].map(RequestCaller::unrestricted);
+        let admit = |caller: &RequestCaller, cost: f64| {
+            let claim = QuotaHints { id: "bob".to_owned(), quota: 10.0, cost, dry_run: false };
+            unlimited.admit_claim(caller, &claim, now, &metrics).is_ok()
+        };
+        assert!(admit(&ann, 1e300), "its own allowance is left");
+        assert!(!admit(&ann, 1.0) && !admit(&ann, 0.0));
+        assert!(admit(&bob, 1.0), "what another caller has used up is not his");
     }
 
     #[test]

@@ -201,7 +201,7 @@ async fn asked(
         && is_from_client
         && let Some(claim) = QuotaHints::of(&parameters)?
     {
-        node.quotas().admit_claim(&claim, started, node.metrics())?;
+        node.quotas().admit_claim(&caller, &claim, started, node.metrics())?;
     }
     let question = PromptRequest::of(deployment, &mut parameters, headers)?;
     if matches!(format, ResultFormat::Events) && question.is_none() {

@@ -107,7 +107,7 @@ fn junction<'d>(
 }
 
 impl SelectionComparison {
-    fn outcome<'d>(&self, left: &OperandValue<'d>, right: &OperandValue<'d>) -> BoundOutcome<'d> {
+    pub(crate) fn outcome<'d>(&self, left: &OperandValue<'d>, right: &OperandValue<'d>) -> BoundOutcome<'d> {
         match (left, right) {
             (OperandValue::Any(elements), OperandValue::Any(others)) => {
                 BoundOutcome::Plain(self.compare_all(elements, others))

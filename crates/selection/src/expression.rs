@@ -172,7 +172,7 @@ impl SelectionOperand {
         }
     }
 
-    fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c SelectionOperand)) {
+    pub fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c SelectionOperand)) {
         visit(self);
         match self {
             SelectionOperand::Arithmetic(_, left, right) => {

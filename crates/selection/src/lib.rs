@@ -19,6 +19,7 @@ mod check;
 mod error;
 mod evaluate;
 mod expression;
+mod foreign;
 mod glob;
 mod groups;
 mod operand;

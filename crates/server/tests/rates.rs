@@ -253,3 +253,74 @@ fn a_rate_that_is_none_is_refused_at_the_start() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && message.contains("bytes a second above 0"), "{message}");
 }
+
+#[test]
+fn operations_that_are_refused_do_not_count_for_the_group_that_they_name() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_FED_BYTES_MAX", "2000")]).deploy_notes();
+    let [ann, bob] = ["ann", "bob"].map(|name| create(&server, name, &["--group", name]));
+    until_known(&server, &ann);
+    let text = "x".repeat(3_000);
+    let line = |number: usize| {
+        format!("{{\"put\":\"id:n:note:g=bob:{number}\",\"fields\":{{\"title\":\"{text}\"}}}}\n")
+    };
+    let lines: String = (0..50).map(line).collect();
+    let item = |number: usize| {
+        format!(
+            "{{\"index\":{{\"_index\":\"note\",\"_id\":\"{number}\",\"routing\":\"bob\"}}}}\n{{\"title\":\"{text}\"}}\n"
+        )
+    };
+    let items: String = (0..50).map(item).collect();
+    let fields = format!("{{\"fields\":{{\"title\":\"{text}\"}}}}");
+    for (path, media_type, body) in [
+        ("/feed/v1", "application/jsonl", &lines),
+        ("/group/v1/ann/restore", "application/jsonl", &lines),
+        ("/elastic/_bulk", "application/x-ndjson", &items),
+        ("/elastic/_bulk/stream", "application/x-ndjson", &items),
+        ("/document/v1/n/note/group/bob/1", "application/json", &fields),
+        ("/elastic/note/_doc/1?routing=bob", "application/json", &fields),
+    ] {
+        let answer =
+            send(&server, &ann, OutgoingRequest::new(Method::POST, path).body(media_type, body.clone()));
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status == 403 || text.contains("403"), "{path}: {} {text}", answer.status);
+        let put = OutgoingRequest::new(Method::POST, "/document/v1/n/note/group/bob/2");
+        // It takes no more than what is left of one second.
+        let put = put.body("application/json", "{\"fields\":{\"stars\":1}}");
+        let answer = send(&server, &bob, put);
+        assert_eq!(answer.status, 200, "after {path}: {}", String::from_utf8_lossy(&answer.body));
+    }
+}
+
+#[test]
+fn a_limit_is_told_in_the_words_of_each_interface() {
+    let server = TestServer::with_notes();
+    let key = create(&server, "slow", &["--deploy", "--rate-max", ONCE]);
+    until_known(&server, &key);
+    let config = server.config_url();
+    let key: &'static str = key.leak();
+    for (base, method, path, places) in [
+        (
+            server.url(),
+            Method::GET,
+            "/search/?yql=select+*+from+note+where+true",
+            ["/root/errors/0/message", "/root/errors/0/code"],
+        ),
+        (server.url(), Method::GET, "/document/v1/n/note/group/ann/1", ["/message", "/pathId"]),
+        (server.url(), Method::GET, "/feed/v1", ["/message", "/pathId"]),
+        (server.url(), Method::GET, "/group/v1/", ["/message", "/message"]),
+        (server.url(), Method::POST, "/mcp/", ["/message", "/message"]),
+        (server.url(), Method::GET, "/elastic/note/_search", ["/error/reason", "/error/root_cause/0/type"]),
+        (server.url(), Method::POST, "/elastic/_bulk", ["/error/reason", "/status"]),
+        (server.url(), Method::POST, "/v1/logs", ["/message", "/code"]),
+        (config, Method::GET, "/application/v2/tenant/", ["/message", "/error-code"]),
+    ] {
+        let request = OutgoingRequest::new(method, path).body("application/json", "{}");
+        let answer = server.send(&base, HttpProtocol::Http1, request.header(AUTHORIZATION, key));
+        let body = answer.json();
+        assert_eq!(answer.status, 429, "{path}: {body}");
+        assert!(answer.headers.contains_key("retry-after"), "{path}");
+        let reason = body.pointer(places[0]).and_then(Value::as_str).unwrap_or_default();
+        assert!(reason.contains("limits.queries of the credential"), "{path}: {body}");
+        assert!(body.pointer(places[1]).is_some_and(|value| !value.is_null()), "{path}: {body}");
+    }
+}

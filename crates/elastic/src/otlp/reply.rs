@@ -67,6 +67,7 @@ fn text_of(value: &Value) -> Vec<u8> {
 /// Code of `google.rpc.Code` for an error.
 fn code_of(error: &Error) -> u64 {
     match error.status() {
+        401 => 16,
         403 => 7,
         404 => 5,
         405 => 12,

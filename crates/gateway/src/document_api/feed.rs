@@ -52,7 +52,7 @@ use self::table::FeedFormat;
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
 use super::{DocumentCall, render};
 use crate::GatewayState;
-use crate::edge::caller_of;
+use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::forwarding;
 use crate::http::{self, BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
 use millrace_node::Error;
@@ -162,6 +162,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     // It covers the groups of the caller; each operation is checked when it is parsed.
     call.permit = caller.permit(WantedGroups::These(&[]))?;
     call.caller = Some(Arc::clone(&caller));
+    call.standing = StandingCredential::of(&call.node, &request);
     call.writer = writer_of(&caller, request.extensions().get());
     let limits = &call.node.settings().limits;
     call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
@@ -325,6 +326,9 @@ impl FeedStart {
             }
             answer.end();
         });
-        answer_of(Body::new(body), false)
+        let mut response = answer_of(Body::new(body), false);
+        // What was written is told in any case.
+        response.extensions_mut().insert(ChecksCredential);
+        response
     }
 }

@@ -245,7 +245,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         // Changed documents must not be changed again, so this error must not restart the request.
         let following = place.following(&call.node, going.pass.group(), inner);
         match following.map_err(|error| Error::Unknown(error.to_string()))? {
-            Some(next) if Instant::now() < deadline => place = next,
+            Some(next) if !is_over(call, deadline) => place = next,
             next => {
                 let next = next.map(|place| place.to_string());
                 return Ok(answer(call, &going.pass, count, next));
@@ -292,15 +292,21 @@ async fn sweep_here(
                 ChangedTogether::Unsettled(reason) => return Err(Error::Unsettled(reason)),
             }
             continuation = last.and_then(|last| pass.continuation_after(&last));
-            if ids.peek().is_some() && Instant::now() >= deadline {
+            if ids.peek().is_some() && is_over(call, deadline) {
                 return Ok((count, continuation));
             }
         }
         continuation = selected.continuation;
-        if continuation.is_none() || Instant::now() >= deadline {
+        if continuation.is_none() || is_over(call, deadline) {
             return Ok((count, continuation));
         }
     }
+}
+
+/// True if a request ends here: its time is over, or its credential is not valid any more. Its answer has a
+/// continuation then, with which a valid credential goes on.
+fn is_over(call: &DocumentCall, deadline: Instant) -> bool {
+    Instant::now() >= deadline || call.check_standing().is_err()
 }
 
 /// Outcome of changes that were made together.

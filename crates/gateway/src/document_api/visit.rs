@@ -52,7 +52,7 @@ pub(super) async fn documents(
     let form = if streams && lines { VisitPageFormat::Lines } else { VisitPageFormat::List };
     let pages = VisitPages::new(call, pass, shape, form, deadline);
     if streams {
-        return Ok(stream::answer(&call.path, pages, deadline));
+        return Ok(stream::answer(call, pages, deadline));
     }
     let (answer, count) = collect(pages, wanted, deadline, &call.path).await?;
     call.node.metrics().add(CountedMetric::DocumentsVisited, count as u64);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::response::Response;
-use hyper::header::AUTHORIZATION;
-use hyper::{HeaderMap, Method, Request};
+use hyper::{Method, Request};
 use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestCredentials, RequestMethod};
 use millrace_node::Error;
 
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
+use super::standing::authorization;
 use super::{RequestGuard, forwarded_groups, person};
 use crate::access_log::{self, ConnectionPeer};
 use crate::page;
@@ -32,7 +32,7 @@ impl RequestGuard {
         request: &mut Request<B>,
     ) -> Result<Option<CallerTurn>, Box<Response>> {
         self.admitted(port, request).map_err(|refusal| {
-            let answer = refusal.response(request.uri().path());
+            let answer = refusal.response(port, request);
             if let Some(log) = self.node.access_log() {
                 access_log::log_refused(log, request, answer.status());
             }
@@ -59,13 +59,12 @@ impl RequestGuard {
         let mut caller = match peer.is_some_and(|peer| peer.is_node) {
             true => Arc::new(forwarded_groups::caller_from(request.headers())),
             false => {
+                let authorization = authorization(request.headers());
                 let credentials = RequestCredentials {
-                    authorization: authorization(request.headers()),
+                    authorization: authorization.as_ref().map(|value| value.to_str().unwrap_or("")),
                     certificate: peer.and_then(|peer| peer.certificate),
                 };
-                // Those who deploy and administer have credentials of the server itself.
-                let declared = (port != PortKind::Config).then(|| self.node.declared_clients()).flatten();
-                self.node.credentials().caller(credentials, declared.as_deref())?
+                self.node.caller_of_credentials(port, credentials)?
             }
         };
         if let Some(PersonGroup(group)) = request.extensions().get() {
@@ -84,16 +83,6 @@ impl RequestGuard {
         let turn = turn.map_err(EdgeRefusal::Limit)?;
         request.extensions_mut().insert(caller);
         Ok(turn)
-    }
-}
-
-/// Value of the header `Authorization`; several, or one that is not text, are like a malformed one.
-fn authorization(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let first = values.next()?;
-    match values.next() {
-        None => Some(first.to_str().unwrap_or("")),
-        Some(_) => Some(""),
     }
 }
 

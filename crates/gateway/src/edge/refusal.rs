@@ -1,10 +1,12 @@
 use axum::response::Response;
-use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Request, StatusCode};
+use millrace_access::PortKind;
+use millrace_elastic::Error as DoorError;
 use serde_json::json;
 
-use crate::http;
 use crate::status::HttpError;
+use crate::{elastic_api, http};
 
 /// Maximum number of characters of the request that a message repeats.
 const SHOWN: usize = 100;
@@ -57,32 +59,62 @@ impl EdgeRefusal {
         }
     }
 
-    /// Creates the response, in a form that clients of all APIs show to people.
-    pub(super) fn response(&self, path: &str) -> Response {
-        let (status, message) = (self.status(), self.to_string());
-        let value = match () {
-            () if path.starts_with("/application/v2") => {
+    /// Creates the response, in the form of the API that the request is for.
+    pub(super) fn response<B>(&self, port: PortKind, request: &Request<B>) -> Response {
+        let (status, message, path) = (self.status(), self.to_string(), request.uri().path());
+        let below =
+            |api: &str| path.strip_prefix(api).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let mut response = match port {
+            PortKind::Config if ["/application/v2", "/access/v1", "/snapshot/v1"].into_iter().any(below) => {
                 let code = match status {
                     StatusCode::UNAUTHORIZED => "UNAUTHORIZED",
                     StatusCode::FORBIDDEN => "FORBIDDEN",
+                    StatusCode::TOO_MANY_REQUESTS => "INTERNAL_SERVER_ERROR",
                     _ => "BAD_REQUEST",
                 };
-                json!({ "error-code": code, "message": message })
+                http::json(status, &json!({ "error-code": code, "message": message }))
             }
-            () if path.starts_with("/search") => json!({ "root": {
-                "id": "toplevel", "relevance": 1.0, "fields": { "totalCount": 0 },
-                "errors": [{ "code": status.as_u16(), "summary": status.canonical_reason(), "message": message }],
-            } }),
-            () => json!({ "message": message }),
+            PortKind::Config => http::json(status, &json!({ "message": message })),
+            PortKind::Elastic => elastic_api::refusal(request, self.of_door(message)),
+            PortKind::Data if elastic_api::is_below(path) => {
+                elastic_api::refusal(request, self.of_door(message))
+            }
+            PortKind::Data if below("/search") => {
+                let error = json!({ "code": status.as_u16(), "summary": status.canonical_reason(), "message": message });
+                http::json(
+                    status,
+                    &json!({ "root": {
+                    "id": "toplevel", "relevance": 1.0, "fields": { "totalCount": 0 }, "errors": [error],
+                } }),
+                )
+            }
+            PortKind::Data if ["/document/v1", "/feed/v1"].into_iter().any(below) => {
+                http::json(status, &json!({ "pathId": path, "message": message }))
+            }
+            PortKind::Data => http::json(status, &json!({ "message": message })),
         };
-        let mut response = http::json(status, &value);
+        // The door has no word for some of them.
+        *response.status_mut() = status;
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let EdgeRefusal::Limit(error) = self {
-            response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+            // In place of the one that all refusals of an API have.
+            let after = error.retry_after();
+            after.and_then(|after| response.headers_mut().insert(RETRY_AFTER, after));
         }
         response
+    }
+
+    /// The same in the words of Elasticsearch.
+    fn of_door(&self, message: String) -> DoorError {
+        match self.status() {
+            StatusCode::UNAUTHORIZED => DoorError::Unauthenticated(message),
+            StatusCode::FORBIDDEN => DoorError::Forbidden(message),
+            StatusCode::TOO_MANY_REQUESTS => DoorError::Rejected(message),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => DoorError::MediaType(message),
+            _ => DoorError::IllegalArgument(message),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use millrace_node::Error;
 use tokio::time::Instant;
 
 use super::{ElasticApi, PRODUCT, check_media_type, check_right, route, written};
-use crate::edge::caller_of;
+use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::http::{BodyBounds, BodyReader, BudgetReservation};
 
 /// Memory of a stream in bytes, reserved before its body is read: a batch, and what arrived after it.
@@ -45,6 +45,7 @@ pub(super) async fn answer(
         Ok(batching) => batching,
         Err(error) => return Ok(written(ElasticDoor::refuse_as(shown, error))),
     };
+    let standing = StandingCredential::of(&api.node, &request);
     let (mut parts, body) = request.into_parts();
     if parts.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let reason = "a stream of operations is sent as it is; leave out Content-Encoding, or use _bulk";
@@ -65,10 +66,20 @@ pub(super) async fn answer(
     let path = path.strip_suffix("/stream").unwrap_or(path).to_owned();
     let shown =
         DoorRequest { method: Method::POST.to_string(), path, query: query_of(shown), ..shown.clone() };
-    let stream =
-        OperationStream { api: Arc::clone(api), shown, parts, splitter, batching, lines, _room: room };
+    let stream = OperationStream {
+        api: Arc::clone(api),
+        shown,
+        parts,
+        standing,
+        splitter,
+        batching,
+        lines,
+        _room: room,
+    };
     tokio::spawn(stream.run(reader, first));
     let mut response = Response::new(Body::new(answer));
+    // What was written is told in any case.
+    response.extensions_mut().insert(ChecksCredential);
     let headers = response.headers_mut();
     headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -87,6 +98,7 @@ struct OperationStream {
     /// Request of a batch, without its body.
     shown: DoorRequest,
     parts: Parts,
+    standing: Option<StandingCredential>,
     splitter: BulkSplitter,
     batching: BulkBatching,
     lines: Sender<Bytes, Infallible>,
@@ -164,11 +176,17 @@ impl OperationStream {
         }
     }
 
-    /// Writes a batch, and answers it.
+    /// Writes a batch, and answers it. A stream whose credential is not valid any more ends with a line that
+    /// says so, without the batch.
     ///
     /// # Errors
-    /// The client has left.
-    async fn batch(&mut self, body: Vec<u8>) -> Result<(), ClientGone> {
+    /// The stream has ended, or the client has left.
+    async fn batch(&mut self, body: Vec<u8>) -> Result<(), StreamEnd> {
+        if let Some(Err(error)) = self.standing.as_ref().map(StandingCredential::check) {
+            let line = ElasticDoor::refuse(&self.shown, error.into()).body;
+            self.tell(line).await?;
+            return Err(StreamEnd);
+        }
         let mut parts = self.parts.clone();
         parts.method = Method::POST;
         let request = Request::from_parts(parts, Body::from(body));
@@ -187,13 +205,13 @@ impl OperationStream {
         self.tell(line).await
     }
 
-    async fn tell(&mut self, mut line: Vec<u8>) -> Result<(), ClientGone> {
+    async fn tell(&mut self, mut line: Vec<u8>) -> Result<(), StreamEnd> {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        self.lines.send_data(line.into()).await.map_err(|_| ClientGone)
+        self.lines.send_data(line.into()).await.map_err(|_| StreamEnd)
     }
 }
 
-/// The client no longer reads the answer.
-struct ClientGone;
+/// Nothing follows: the client no longer reads the answer, or its credential is not valid any more.
+struct StreamEnd;

@@ -4,6 +4,7 @@ use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::{HeaderMap, Method, StatusCode};
+use millrace_access::WantedGroups;
 use millrace_node::Error;
 use millrace_node::cluster::{ForwardKind, RemoteNode};
 use serde::Serialize;
@@ -11,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::message::MessageProtocol;
 use super::{ForwardedRequest, NodeForwarder, is_unsettled, unsettled};
+use crate::edge::caller_of;
 use crate::http::BodyBounds;
 use crate::status::{HttpError, kind_of};
 use crate::{GatewayState, http};
@@ -70,11 +72,13 @@ pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
         .map_err(|error| unread(format!("the answer of node {remote} cannot be read: {error}")))
 }
 
-/// Reads the question of another node.
+/// Reads the question of another node. It may be about the documents of any group, so a credential for some
+/// groups does not suffice, whatever right it has.
 ///
 /// # Errors
-/// The body is too long or breaks off, memory is short, or it is not a question of this kind.
+/// The caller may not use all groups; the body is too long or breaks off, memory is short, or it is not a question of this kind.
 pub(super) async fn read<Q: DeserializeOwned>(node: &GatewayState, request: Request) -> Result<Q, Error> {
+    caller_of(&request)?.permit(WantedGroups::All)?;
     let protocol = MessageProtocol::of_request(request.headers());
     let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
     let body = http::collect(node, request.into_body(), bounds).await?;

@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::GroupCall;
 use crate::GatewayState;
 use crate::document_api::{self, feed};
+use crate::edge::StandingCredential;
 use crate::http::form_encode;
 
 /// Format of an export.
@@ -40,7 +41,7 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
     let caller = Arc::new(call.caller.within(group.clone())?);
     let document_type = call.parameters.get("type").map(str::to_owned);
     let is_table = feed::accepts_table(&call.request_headers);
-    let GroupCall { node, headers, .. } = call;
+    let GroupCall { node, headers, standing, .. } = call;
     let deployment = node.deployments().current()?;
     let kind = document_type.as_deref().map(|name| deployment.kind(name)).transpose()?;
     let format = match (is_table, kind) {
@@ -61,6 +62,7 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
         node,
         caller,
         headers,
+        standing,
         document_type,
         cluster,
         continuation: None,
@@ -95,6 +97,7 @@ pub(super) async fn ids(
     node: Arc<GatewayState>,
     caller: Arc<RequestCaller>,
     headers: HeaderMap,
+    standing: Option<StandingCredential>,
 ) -> Result<HashSet<String>, Error> {
     let mut clusters = node.content_clusters().into_iter();
     let mut ids = HashSet::new();
@@ -103,6 +106,7 @@ pub(super) async fn ids(
         node,
         caller,
         headers,
+        standing,
         document_type: None,
         cluster,
         continuation: None,
@@ -143,6 +147,8 @@ struct GroupExport {
     node: Arc<GatewayState>,
     caller: Arc<RequestCaller>,
     headers: HeaderMap,
+    /// Credential of the request that the export answers.
+    standing: Option<StandingCredential>,
     /// Type of the wanted documents.
     document_type: Option<String>,
     cluster: String,
@@ -240,6 +246,9 @@ impl GroupExport {
         let request = request.extension(Arc::clone(&self.caller)).body(Body::empty());
         let mut request = request.map_err(|error| Error::Internal(error.to_string()))?;
         request.headers_mut().extend(self.headers.clone());
+        if let Some(standing) = &self.standing {
+            request.extensions_mut().insert(standing.clone());
+        }
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/jsonl"));
         Ok(document_api::handle(State(Arc::clone(&self.node)), request).await)
     }

@@ -127,7 +127,8 @@ pub(super) async fn operations(call: &GroupCall, group: DocumentGroup) -> Result
     let needed = if is_missing { NeededNodes::Any } else { NeededNodes::Every { otherwise } };
     let sources = sources(call, &group, needed).await?;
     let caller = Arc::new(call.caller.within(group.clone())?);
-    let live = export::ids(Arc::clone(&call.node), caller, call.headers.clone()).await?;
+    let live =
+        export::ids(Arc::clone(&call.node), caller, call.headers.clone(), call.standing.clone()).await?;
     let live = if is_missing { LiveDocuments::Kept(live) } else { LiveDocuments::Replaced(live) };
     Ok(begin(call, group, sources, live))
 }

@@ -1,19 +1,18 @@
 //! `millrace token`.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+mod file;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use hyper::Method;
-use millrace_access::{AccessFile, AccessRight, ApiKey, CallerLimits, KeyRecord};
+use millrace_access::{AccessRight, ApiKey, CallerLimits, KeyRecord};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::file::KeyFile;
 use crate::cli::{NodeArguments, TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::commands::group::time_of;
 use crate::error::Error;
@@ -68,12 +67,6 @@ async fn create(node: &NodeArguments, creation: &TokenCreation, output: &Command
     let named = [creation.read, creation.write, creation.deploy, creation.admin];
     let rights = AccessRight::ALL.into_iter().zip(named).filter(|(_, is_named)| *is_named);
     let rights: Vec<AccessRight> = rights.map(|(right, _)| right).collect();
-    let is_name = !creation.name.is_empty() && !creation.name.chars().any(char::is_control);
-    if !is_name {
-        return Err(Error::Argument(
-            "the name of a key is not empty, and has no control characters".to_owned(),
-        ));
-    }
     let is_without_rights = rights.is_empty();
     let mut random = [0; ApiKey::RANDOM_BYTES];
     SystemRandom::new()
@@ -102,10 +95,7 @@ async fn create(node: &NodeArguments, creation: &TokenCreation, output: &Command
             true
         }
         false => {
-            let path = file_of(&creation.directory);
-            let mut file = read(&path)?;
-            file.keys.push(record);
-            write(&path, &file)?;
+            let file = KeyFile::of(&creation.directory).change(|file| Ok(file.add(record)?))?;
             file.keys.iter().any(|key| key.rights.contains(&AccessRight::Deploy))
         }
     };
@@ -131,7 +121,7 @@ async fn list(node: &NodeArguments, directory: &TokenDirectory, output: &Command
                 Error::Argument(format!("the answer of the server is not a list of keys: {error}"))
             })?
         }
-        false => read(&file_of(directory))?.keys.into_iter().map(ListedKey::from).collect::<Vec<_>>(),
+        false => KeyFile::of(directory).existing()?.keys.into_iter().map(ListedKey::from).collect::<Vec<_>>(),
     };
     let shown = |key: &ListedKey| {
         let groups = key.groups.iter().cloned().chain(key.users.iter().map(|user| format!("n={user}")));
@@ -176,54 +166,27 @@ async fn revoke(
         None => revocation.id.clone(),
     };
     if revocation.directory.cluster {
-        ask(node, OutgoingRequest::new(Method::DELETE, format!("{KEYS}/{id}"))).await?;
+        ask(node, OutgoingRequest::new(Method::DELETE, format!("{KEYS}/{}", millrace_client::encoded(&id))))
+            .await?;
         output.print(|| format!("{id} is revoked"), &json!({ "revoked": id }));
         return Ok(());
     }
-    let path = file_of(&revocation.directory);
-    let mut file = read(&path)?;
-    let before = file.keys.len();
-    file.keys.retain(|key| key.id != id);
-    if file.keys.len() == before {
-        let reason = format!("{} has no key '{id}'; millrace token list shows the ids", path.display());
-        return Err(Error::Argument(reason));
-    }
-    write(&path, &file)?;
+    let file = KeyFile::of(&revocation.directory);
+    // A directory that does not exist is not made for it.
+    file.existing()?;
+    file.change(|keys| {
+        let before = keys.keys.len();
+        keys.keys.retain(|key| key.id != id);
+        match keys.keys.len() < before {
+            true => Ok(()),
+            false => {
+                let path = file.path().display();
+                Err(Error::Argument(format!("{path} has no key '{id}'; millrace token list shows the ids")))
+            }
+        }
+    })?;
     output.print(|| format!("{id} is revoked"), &json!({ "revoked": id }));
     Ok(())
-}
-
-fn file_of(directory: &TokenDirectory) -> PathBuf {
-    directory.access_file.clone().unwrap_or_else(|| directory.data_dir.join("access.toml"))
-}
-
-/// Reads the file; without one, there are no keys.
-fn read(path: &Path) -> Result<AccessFile, Error> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(AccessFile::parse(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(AccessFile::default()),
-        Err(source) => Err(Error::File { path: path.to_owned(), source }),
-    }
-}
-
-/// Replaces the file in one step. Only its owner may read it.
-fn write(path: &Path, file: &AccessFile) -> Result<(), Error> {
-    let text = file.text()?;
-    // What the server would refuse is not written.
-    AccessFile::parse(&text)?;
-    replace(path, &text).map_err(|source| Error::File { path: path.to_owned(), source })
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let partial = path.with_extension("toml.partial");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&partial, path)?;
-    File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

@@ -101,10 +101,15 @@ pub(super) async fn run(
     mut pieces: mpsc::Receiver<FeedPiece>,
     prepared: mpsc::Sender<PreparedPiece>,
 ) {
-    while let Some(piece) = pieces.recv().await {
+    while let Some(mut piece) = pieces.recv().await {
         tokio::select! {
             () = pace(&call, &piece) => {}
             () = prepared.closed() => return,
+        }
+        // The piece may have waited for long, and the credential be another one since.
+        if let Err(error) = call.check_standing() {
+            piece.items.clear();
+            piece.stopped = Some(FeedBreak { status: error.status().as_u16(), message: error.message() });
         }
         let piece = prepare(&call, piece).await;
         let is_last = piece.stopped.is_some();
@@ -122,16 +127,19 @@ async fn pace(call: &DocumentCall, piece: &FeedPiece) {
     if call.hop != ForwardKind::Client || !limits.limits(caller) {
         return;
     }
-    let mut bytes_of_groups: HashMap<&DocumentGroup, usize> = HashMap::new();
+    let mut bytes_of_groups: HashMap<Option<&DocumentGroup>, usize> = HashMap::new();
     for operation in piece.items.iter().filter_map(|item| item.operation.as_ref().ok()) {
         let group = match (operation.id().group(), caller.only_group()) {
             (DocumentGroup::None, Some(only)) => only,
             (group, _) => group,
         };
+        // An operation that will be refused counts for its caller alone: neither does it use up what others may
+        // write to the group, nor does its pace tell how much they write.
+        let group = Some(group).filter(|group| caller.covers_group(group));
         *bytes_of_groups.entry(group).or_default() += operation.bytes();
     }
     for (group, bytes) in bytes_of_groups {
-        limits.wait(FedBytes { caller: Some(caller), group: Some(group), bytes }).await;
+        limits.wait(FedBytes { caller: Some(caller), group, bytes }).await;
     }
 }
 

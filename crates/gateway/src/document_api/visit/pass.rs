@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_access::{CallerGroups, RequestCaller};
 use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::ContentCluster;
@@ -101,6 +102,10 @@ impl VisitPass {
         };
         let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
         let selection = selection.map(|text| deployment.selection(text)).transpose()?;
+        if let Some(selection) = &selection {
+            let caller = call.caller.as_ref().expect("a visit begins with its caller");
+            permit_selection(caller, selection)?;
+        }
         let group = documents.group.clone();
         let selected = selection.as_ref().filter(|_| call.node.paths().is_fast());
         let slice = sliced::slice(&call.parameters, &call.hop)?;
@@ -288,6 +293,18 @@ impl VisitPass {
 
     fn wants_id(&self, id: &DocumentId) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| namespace == id.namespace())
+    }
+}
+
+/// Permits a caller to select documents. Those of other groups would be passed over in silence.
+///
+/// # Errors
+/// The selection asks for documents of a group that the caller may not use.
+fn permit_selection(caller: &RequestCaller, selection: &DocumentSelection) -> Result<(), Error> {
+    let CallerGroups::Only(groups) = &caller.groups else { return Ok(()) };
+    match selection.asks_outside(groups) {
+        None => Ok(()),
+        Some(condition) => Err(caller.refuse_selection(condition).into()),
     }
 }
 

@@ -10,19 +10,23 @@ use serde_json::{Value, json};
 
 use super::pages::{PAGE_BYTES, VisitPageFormat, VisitPages};
 use super::{PAGE, head, tail};
+use crate::document_api::DocumentCall;
+use crate::edge::{ChecksCredential, StandingCredential};
 use crate::http::{self, AnswerShare};
 use millrace_node::Error;
 use millrace_node::metrics::CountedMetric;
 
 /// Response that is sent while the visit runs.
-pub(super) fn answer(path: &str, pages: VisitPages, deadline: Instant) -> Response {
+pub(super) fn answer(call: &DocumentCall, pages: VisitPages, deadline: Instant) -> Response {
     let (sender, body) = Channel::<Bytes, std::convert::Infallible>::new(2);
     let content_type = match pages.form() {
         VisitPageFormat::Lines => "application/jsonl;charset=utf-8",
         VisitPageFormat::List => "application/json;charset=utf-8",
     };
-    tokio::spawn(StreamedVisit { pages, deadline, path: path.to_owned(), sender }.run());
+    let (path, standing) = (call.path.clone(), call.standing.clone());
+    tokio::spawn(StreamedVisit { pages, deadline, path, standing, sender }.run());
     let mut response = Response::new(Body::new(body));
+    response.extensions_mut().insert(ChecksCredential);
     response
         .headers_mut()
         .insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(content_type));
@@ -34,6 +38,7 @@ struct StreamedVisit {
     pages: VisitPages,
     deadline: Instant,
     path: String,
+    standing: Option<StandingCredential>,
     sender: Sender<Bytes, std::convert::Infallible>,
 }
 
@@ -50,7 +55,12 @@ impl StreamedVisit {
             let Some(mut room) = self.pages.node().budget().page(PAGE_BYTES, until).await else {
                 break None;
             };
+            // A page that was read for long is of a valid credential, too.
             let page = match self.pages.next(continuation.clone(), PAGE).await {
+                Ok(page) => self.check_standing().map(|()| page),
+                Err(error) => Err(error),
+            };
+            let page = match page {
                 Ok(page) => page,
                 Err(error) => break Some(error),
             };
@@ -73,6 +83,10 @@ impl StreamedVisit {
         };
         self.pages.node().metrics().add(CountedMetric::DocumentsVisited, count as u64);
         self.end(pending, count, continuation, failure).await;
+    }
+
+    fn check_standing(&self) -> Result<(), Error> {
+        Ok(self.standing.as_ref().map_or(Ok(()), StandingCredential::check)?)
     }
 
     /// Sends the part after the documents.

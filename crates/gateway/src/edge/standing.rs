@@ -1,0 +1,150 @@
+//! Credentials of requests that last: a stream goes on only as long as its credential is valid.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use millrace_access::{CertificateHash, Error as AccessError, PortKind, RequestCaller, RequestCredentials};
+
+use crate::GatewayState;
+use crate::access_log::ConnectionPeer;
+
+/// Time between two looks at the credential of an answer that is being sent.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// The credential of a request that goes on, and the caller that it was admitted as.
+#[derive(Clone)]
+pub(crate) struct StandingCredential {
+    node: Arc<GatewayState>,
+    authorization: Option<HeaderValue>,
+    certificate: Option<CertificateHash>,
+    /// True if a node of the cluster has sent it: that node looks at the credential of its client.
+    is_of_node: bool,
+    caller: Arc<RequestCaller>,
+}
+
+/// Mark of an answer that ends by itself, with a reason, when the credential of its request is not valid any
+/// more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChecksCredential;
+
+impl StandingCredential {
+    /// The credential of a request; `None` if the request was admitted without one. A request that this
+    /// server makes for another one carries the credential of that one.
+    pub(crate) fn of<B>(node: &Arc<GatewayState>, request: &Request<B>) -> Option<Self> {
+        if let Some(carried) = request.extensions().get::<StandingCredential>() {
+            return Some(carried.clone());
+        }
+        let caller = request.extensions().get::<Arc<RequestCaller>>()?;
+        let peer = request.extensions().get::<ConnectionPeer>();
+        Some(StandingCredential {
+            node: Arc::clone(node),
+            authorization: authorization(request.headers()),
+            certificate: peer.and_then(|peer| peer.certificate),
+            is_of_node: peer.is_some_and(|peer| peer.is_node),
+            caller: Arc::clone(caller),
+        })
+    }
+
+    /// Checks that the credential still gives what the request began with.
+    ///
+    /// # Errors
+    /// It has expired, was revoked, or has lost rights or groups.
+    pub(crate) fn check(&self) -> Result<(), AccessError> {
+        if self.is_of_node {
+            return Ok(());
+        }
+        // Streams are on the ports of data.
+        let caller = self.node.caller_of_credentials(
+            PortKind::Data,
+            RequestCredentials {
+                authorization: self.authorization.as_ref().map(|value| value.to_str().unwrap_or("")),
+                certificate: self.certificate,
+            },
+        )?;
+        match caller.covers(&self.caller) {
+            true => Ok(()),
+            false => Err(AccessError::Lessened { caller: self.caller.name.to_string() }),
+        }
+    }
+
+    /// Returns a response whose body breaks off when the credential is not valid any more. A body that was
+    /// whole before it is sent, or that checks the credential itself, stays as it is.
+    pub(crate) fn guard(self, response: Response) -> Response {
+        let is_stream = response.body().size_hint().exact().is_none();
+        if !is_stream || response.extensions().get::<ChecksCredential>().is_some() {
+            return response;
+        }
+        response
+            .map(|body| Body::new(GuardedBody { body, credential: self, next: Instant::now() + INTERVAL }))
+    }
+}
+
+impl GatewayState {
+    /// Returns the caller that credentials identify at a port.
+    ///
+    /// # Errors
+    /// They are missing or not valid.
+    pub(super) fn caller_of_credentials(
+        &self,
+        port: PortKind,
+        credentials: RequestCredentials<'_>,
+    ) -> Result<Arc<RequestCaller>, AccessError> {
+        // Those who deploy and administer have credentials of the server itself.
+        let declared = (port != PortKind::Config).then(|| self.declared_clients()).flatten();
+        self.credentials().caller(credentials, declared.as_deref())
+    }
+}
+
+/// Header `Authorization` of a request; several are like a malformed one.
+pub(super) fn authorization(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let first = values.next()?;
+    match values.next() {
+        None => Some(first.clone()),
+        Some(_) => Some(HeaderValue::from_static("")),
+    }
+}
+
+/// A body that is being sent.
+struct GuardedBody {
+    body: Body,
+    credential: StandingCredential,
+    /// Time of the next look at the credential.
+    next: Instant,
+}
+
+impl HttpBody for GuardedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let now = Instant::now();
+        if frame.is_some() && now >= self.next {
+            self.next = now + INTERVAL;
+            if let Err(error) = self.credential.check() {
+                tracing::warn!(%error, "an answer ends early; the client sees a broken answer");
+                return Poll::Ready(Some(Err(axum::Error::new(error))));
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
