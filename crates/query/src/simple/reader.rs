@@ -115,8 +115,8 @@ impl<'a> SimpleReader<'a> {
         is_digits(number) && (after.is_empty() || after.starts_with(is_end))
     }
 
-    /// Reads names of fields with their colons; returns the last one with the rule for the end of its terms. A
-    /// name that only punctuation follows means nothing.
+    /// Reads names of fields with their colons; returns the last one with the rule for the end of its terms.
+    /// A name that only punctuation follows means nothing.
     fn term_field(&mut self) -> Option<(String, TermEnd)> {
         loop {
             if self.is_at_special() {
@@ -132,8 +132,8 @@ impl<'a> SimpleReader<'a> {
         }
     }
 
-    /// Reads the next word up to the next blank, whatever is before it: `field:(word` searches for the word in
-    /// the field.
+    /// Reads the next word up to the next blank, whatever is before it: `field:(word` searches for the word
+    /// in the field.
     fn word_after_punctuation(&mut self, field: &str) -> Option<QueryItem> {
         self.cursor.take_while(|c| !c.is_alphanumeric() && !c.is_whitespace());
         self.word(field)
@@ -361,8 +361,8 @@ impl<'a> SimpleReader<'a> {
         Some(QueryItem::Term { field: field.to_owned(), text: word.into(), matching, annotations })
     }
 
-    /// Reads quotes that punctuation joins to the text before them. With one word there, all of it is a phrase;
-    /// else all words must match.
+    /// Reads quotes that punctuation joins to the text before them. With one word there, all of it is a
+    /// phrase; else all words must match.
     fn joined_quotes(&mut self, field: &str, before: &str) -> QueryItem {
         let inside = self.in_quotes();
         let annotations = self.weighted();
