@@ -4,6 +4,7 @@
 mod advanced;
 mod any;
 mod pieces;
+mod punctuation;
 mod reader;
 mod special;
 

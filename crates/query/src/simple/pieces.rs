@@ -3,6 +3,7 @@
 //! A part is a term or a group, perhaps with a sign. What is none is skipped between parts, and ends a group.
 
 use super::any;
+use super::punctuation::{is_blank, sign};
 use super::reader::{GROUPS_MAX, SimpleReader, is_digits};
 use crate::{ItemAnnotations, QueryItem, TextSyntax, WordComposite};
 
@@ -59,12 +60,16 @@ impl SimpleReader<'_> {
 
     /// Reads a part from its plus on.
     fn after_plus(&mut self) -> Option<SimplePiece> {
-        self.cursor.take_while(|c| c == '+');
+        while self.take_sign('+') {}
         match self.peek() {
             // Apart from its group, the sign means nothing.
-            Some(c) if c.is_whitespace() => {
+            Some(c) if is_blank(c) => {
                 self.skip_blanks();
-                if self.peek() == Some('(') { self.operand(PieceSign::None) } else { None }
+                match self.peek() {
+                    Some('(') => self.operand(PieceSign::None),
+                    Some('-') if self.is_any() => self.after_minus(),
+                    _ => None,
+                }
             }
             Some('-') if self.is_any() && !self.is_negative() => self.after_minus(),
             _ => self.operand(PieceSign::Plus),
@@ -75,11 +80,11 @@ impl SimpleReader<'_> {
     fn after_minus(&mut self) -> Option<SimplePiece> {
         if self.is_any() {
             // Several signs are one.
-            self.cursor.take_while(|c| c == '-');
+            self.cursor.take_while(|c| sign(c) == '-');
         } else {
-            self.cursor.skip(1);
+            self.cursor.take_char();
         }
-        if self.peek().is_none_or(char::is_whitespace) {
+        if self.peek().is_none_or(is_blank) {
             return None;
         }
         if let Some(term) = self.term() {
@@ -143,8 +148,8 @@ impl SimpleReader<'_> {
     /// Takes the parenthesis with which a group begins, and plus signs before it.
     pub(super) fn open_group(&mut self) -> Option<()> {
         let start = self.cursor.offset();
-        while self.cursor.take("+") {}
-        if self.depth == GROUPS_MAX || !self.cursor.take("(") {
+        while self.take_sign('+') {}
+        if self.depth == GROUPS_MAX || !self.take_sign('(') {
             self.cursor.go_to(start);
             return None;
         }
@@ -156,7 +161,7 @@ impl SimpleReader<'_> {
     /// last part.
     pub(super) fn close_group(&mut self) {
         self.depth -= 1;
-        self.cursor.take(")");
+        self.take_sign(')');
     }
 }
 

@@ -4,13 +4,20 @@ use std::iter;
 
 use millrace_cursor::TextCursor;
 
+use super::punctuation::{ends_number, is_blank, sign};
 use super::special::{self, WordPart};
 use super::{Fields, SpecialTokenRules, TermEnd};
 use crate::number_text::{self, NumberText};
-use crate::{ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText};
+use crate::{ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, RangeBound, TermMatch, TermText};
 
 /// Maximum depth of groups; parentheses further inside are ignored.
 pub(super) const GROUPS_MAX: usize = 32;
+
+/// Signs that end a word.
+const WORD_ENDS: &str = "\"()![]<>;";
+
+/// Signs that end a word among the members of an element.
+const ELEMENT_ENDS: &str = "\"()![]<>;{}";
 
 /// A term, and how it was written.
 pub(super) struct SimpleTerm {
@@ -78,41 +85,42 @@ impl<'a> SimpleReader<'a> {
 
     fn core_term(&mut self, field: &str, end: TermEnd, has_field: bool) -> Option<QueryItem> {
         match (self.peek(), end) {
-            (_, TermEnd::Word) if (self.special.at_start)(self.rest()).is_some() => self.word(field),
+            (_, TermEnd::Word) if (self.special.at_start)(self.rest()).is_some() => {
+                self.word(field, WORD_ENDS)
+            }
             (_, TermEnd::Terminator(terminator)) => self.exact(field, &terminator),
             (_, TermEnd::Hostname) => self.hostname(field),
-            (Some('"'), TermEnd::Blank) => self.quoted(field),
+            (_, TermEnd::Blank) if self.rest().starts_with('"') => self.quoted(field),
             (Some('"'), TermEnd::Word) => self.phrase(field),
-            (Some('[' | '<' | '>'), _) => self.range(field),
+            (Some('[' | '<' | '>'), _) => self.range(field).or_else(|| self.number_in_bracket(field)),
             (Some('{'), _) if has_field => self.same_element(field),
             (_, TermEnd::Blank) => self.whole(field),
-            _ => self.word(field),
+            _ => self.word(field, WORD_ENDS),
         }
     }
 
     /// True if a term without a field may begin here. Other characters mean nothing by themselves, and end a
     /// group.
     fn begins_term(&self) -> bool {
-        let rest = self.rest();
         if self.end != TermEnd::Word {
-            return !rest.starts_with('(');
+            return self.peek() != Some('(');
         }
-        if self.is_at_special() {
+        if self.is_at_special() || self.is_negative() {
             return true;
         }
-        let word = rest.strip_prefix('*').unwrap_or(rest).trim_start_matches('\'');
-        rest.starts_with(['"', '[', '<', '>'])
-            || word.starts_with(char::is_alphanumeric)
-            || self.is_negative()
+        match self.peek() {
+            Some('"' | '[' | '<' | '>') => true,
+            first => {
+                let star = if first == Some('*') { self.cursor.peek().map_or(0, char::len_utf8) } else { 0 };
+                begins_word(&self.rest()[star..])
+            }
+        }
     }
 
     /// True for `-5` and `-1.5`, before a blank or the end of a group.
     pub(super) fn is_negative(&self) -> bool {
-        let is_end = |c: char| c.is_whitespace() || matches!(c, ')' | '!' | ']' | ';');
-        let Some(rest) = self.rest().strip_prefix('-') else { return false };
-        let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, after) = rest.split_at(length);
-        is_digits(number) && (after.is_empty() || after.starts_with(is_end))
+        let mut chars = self.rest().chars();
+        chars.next().is_some_and(|c| sign(c) == '-') && number_length(chars.as_str()).is_some()
     }
 
     /// Reads names of fields with their colons; returns the last one with the rule for the end of its terms.
@@ -127,16 +135,16 @@ impl<'a> SimpleReader<'a> {
             if end != TermEnd::Word || is_special || !is_followed_by_nothing(self.rest()) {
                 return Some((field, end));
             }
-            self.cursor.take_while(|c| !c.is_whitespace());
-            self.cursor.skip_blanks();
+            self.cursor.take_while(|c| !is_blank(c));
+            self.skip_blanks();
         }
     }
 
     /// Reads the next word up to the next blank, whatever is before it: `field:(word` searches for the word
     /// in the field.
     fn word_after_punctuation(&mut self, field: &str) -> Option<QueryItem> {
-        self.cursor.take_while(|c| !c.is_alphanumeric() && !c.is_whitespace());
-        self.word(field)
+        self.cursor.take_while(|c| !c.is_alphanumeric() && !is_blank(c));
+        self.word(field, WORD_ENDS)
     }
 
     /// Skips what means nothing by itself: a word, or punctuation.
@@ -144,10 +152,10 @@ impl<'a> SimpleReader<'a> {
         let Some(first) = self.cursor.take_char() else { return };
         if first.is_alphanumeric() {
             self.cursor.take_while(char::is_alphanumeric);
-        } else if first == '(' {
+        } else if sign(first) == '(' {
             // What is in the last of several parentheses is in each, and was looked at.
-            while self.cursor.take("(") {}
-        } else if !matches!(first, '-' | ')' | '*' | '"' | '[' | '<' | '>') {
+            while self.take_sign('(') {}
+        } else if !matches!(sign(first), '-' | ')' | '*' | '"' | '[' | '<' | '>') {
             self.cursor.take_while(|c| c == first);
         }
     }
@@ -164,11 +172,9 @@ impl<'a> SimpleReader<'a> {
             braces == 0 && !(c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '}'))
         })?;
         let name = &rest[..end];
-        if name.is_empty() || !rest[end..].starts_with(':') {
-            return None;
-        }
+        let colon = rest[end..].chars().next().filter(|c| sign(*c) == ':')?;
         let term_end = (self.fields)(name)?;
-        self.cursor.skip(end + 1);
+        self.cursor.skip(end + colon.len_utf8());
         Some((name.to_owned(), term_end))
     }
 
@@ -209,10 +215,25 @@ impl<'a> SimpleReader<'a> {
     fn range(&mut self, field: &str) -> Option<QueryItem> {
         let rest = range_text(self.rest());
         let length = number_text::length(rest);
-        let NumberText { low, high, hit_limit } = number_text::parse(&rest[..length])?;
+        let closed = number_text::parse(&rest[..length]).map(|range| (range, length));
+        let (NumberText { low, high, hit_limit }, length) = closed.or_else(|| open_range(self.rest()))?;
+        if (low, high) == (RangeBound::Open, RangeBound::Open) {
+            return None;
+        }
         self.cursor.skip(length);
         let annotations = self.weighted();
         Some(QueryItem::Range { field: field.to_owned(), low, high, hit_limit, annotations })
+    }
+
+    /// Reads the number of `[5]`: what is after it means nothing.
+    fn number_in_bracket(&mut self, field: &str) -> Option<QueryItem> {
+        self.cursor.take_here("[").then_some(())?;
+        self.cursor.skip_blanks();
+        let minus = usize::from(self.rest().starts_with('-'));
+        let number = &self.rest()[..minus + number_length(&self.rest()[minus..])?];
+        self.cursor.skip(number.len());
+        let annotations = self.weighted();
+        self.value(field, number, TermMatch::Word, annotations)
     }
 
     /// Reads the text up to the terminator, which may be any text; a star after it makes it a prefix.
@@ -230,16 +251,18 @@ impl<'a> SimpleReader<'a> {
 
     /// Reads a value in quotes.
     fn quoted(&mut self, field: &str) -> Option<QueryItem> {
-        let value = self.in_quotes();
+        self.cursor.take_here("\"");
+        let value = self.cursor.take_while(|c| c != '"');
+        self.cursor.take_here("\"");
         let annotations = self.weighted();
         self.value(field, value, TermMatch::Word, annotations)
     }
 
     /// Reads text in quotes, without them; a missing end is that of the text.
     fn in_quotes(&mut self) -> &'a str {
-        self.cursor.take_here("\"");
-        let inside = self.cursor.take_while(|c| c != '"');
-        self.cursor.take_here("\"");
+        self.cursor.take_char();
+        let inside = self.cursor.take_while(|c| sign(c) != '"');
+        self.cursor.take_char();
         inside
     }
 
@@ -309,7 +332,7 @@ impl<'a> SimpleReader<'a> {
             children.extend(match self.peek() {
                 Some('"') => self.phrase(member),
                 Some('[' | '<' | '>') => self.range(member),
-                _ => self.word(member),
+                _ => self.word(member, ELEMENT_ENDS),
             });
             if self.cursor.offset() == before {
                 self.cursor.take_char();
@@ -323,12 +346,9 @@ impl<'a> SimpleReader<'a> {
         })
     }
 
-    /// Reads a word with its stars and weight; `None` without a letter or digit.
-    fn word(&mut self, field: &str) -> Option<QueryItem> {
-        let is_part = |c: char| {
-            !c.is_whitespace()
-                && !matches!(c, '"' | '(' | ')' | '{' | '}' | '!' | '[' | ']' | '<' | '>' | ';')
-        };
+    /// Reads a word with its stars and weight, up to one of `ends`; `None` without a letter or digit.
+    fn word(&mut self, field: &str, ends: &str) -> Option<QueryItem> {
+        let is_part = |c: char| !is_blank(c) && !ends.contains(sign(c));
         let rest = self.rest();
         let length = special::end_of(rest, self.special, is_part);
         let chunk = &rest[..length];
@@ -387,7 +407,7 @@ impl<'a> SimpleReader<'a> {
     /// Annotations with the weight that is next: `!`, `!!`, `!150`.
     fn weighted(&mut self) -> ItemAnnotations {
         let mut annotations = self.annotations.clone();
-        let marks = self.cursor.take_while(|c| c == '!').len();
+        let marks = self.cursor.take_while(|c| sign(c) == '!').chars().count();
         if marks > 0 {
             let percent = self.cursor.take_digits().parse().ok();
             let raised = i32::try_from(marks).unwrap_or(i32::MAX).saturating_mul(50).saturating_add(100);
@@ -405,15 +425,28 @@ impl<'a> SimpleReader<'a> {
         self.cursor.rest()
     }
 
+    /// The next character; a sign in its form of ASCII.
     pub(super) fn peek(&self) -> Option<char> {
-        self.cursor.peek()
+        self.cursor.peek().map(sign)
+    }
+
+    /// Takes a sign if it is next, after blanks.
+    pub(super) fn take_sign(&mut self, expected: char) -> bool {
+        let start = self.cursor.offset();
+        self.cursor.take_while(is_blank);
+        let is_next = self.peek() == Some(expected);
+        if is_next {
+            self.cursor.take_char();
+        } else {
+            self.cursor.go_to(start);
+        }
+        is_next
     }
 
     /// Skips blanks, and parentheses that are too deep; returns true if text is left.
     pub(super) fn skip_blanks(&mut self) -> bool {
-        self.cursor.skip_blanks();
-        while self.depth >= GROUPS_MAX && self.cursor.take("(") {}
-        self.cursor.skip_blanks();
+        while self.depth >= GROUPS_MAX && self.take_sign('(') {}
+        self.cursor.take_while(is_blank);
         !self.cursor.is_at_end()
     }
 }
@@ -447,13 +480,19 @@ fn special_words(field: &str, parts: &[WordPart<'_>], annotations: &ItemAnnotati
 
 /// A word without surrounding stars, with the match type that they specify.
 fn stars(chunk: &str) -> (&str, TermMatch) {
-    let matching = match (chunk.starts_with('*'), chunk.ends_with('*')) {
+    let is_star = |c| sign(c) == '*';
+    let matching = match (chunk.starts_with(is_star), chunk.ends_with(is_star)) {
         (true, true) => TermMatch::Substring,
         (true, false) => TermMatch::Suffix,
         (false, true) => TermMatch::Prefix,
         (false, false) => TermMatch::Word,
     };
-    (chunk.trim_matches('*'), matching)
+    (chunk.trim_matches(is_star), matching)
+}
+
+/// True if a text begins with a word.
+fn begins_word(text: &str) -> bool {
+    text.trim_start_matches('\'').starts_with(char::is_alphanumeric)
 }
 
 /// True if a text ends with punctuation that joins it to what follows. A star after a word is a mark.
@@ -486,15 +525,46 @@ pub(super) fn is_digits(text: &str) -> bool {
 fn is_followed_by_nothing(text: &str) -> bool {
     let mut is_quoted = false;
     for c in text.chars() {
-        is_quoted ^= c == '"';
+        is_quoted ^= sign(c) == '"';
         if c.is_alphanumeric() {
             return false;
         }
-        if c.is_whitespace() && !is_quoted {
+        if is_blank(c) && !is_quoted {
             break;
         }
     }
     true
+}
+
+/// Length of the number at the start of a text, `5` or `1.5`, if nothing else is joined to it.
+fn number_length(text: &str) -> Option<usize> {
+    let length = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let is_number = is_digits(&text[..length]) && text[length..].chars().next().is_none_or(ends_number);
+    is_number.then_some(length)
+}
+
+/// A range without its last bracket, as in `[1;5`, at the start of a text, and its length.
+fn open_range(text: &str) -> Option<(NumberText, usize)> {
+    let mut cursor = TextCursor::new(text);
+    let number = |cursor: &mut TextCursor<'_>| {
+        cursor.take("-");
+        cursor.word(|c| c.is_ascii_digit());
+        let whole = cursor.offset();
+        if !cursor.take_here(".") || cursor.take_digits().is_empty() {
+            cursor.go_to(whole);
+        }
+    };
+    cursor.take_here("[").then_some(())?;
+    number(&mut cursor);
+    cursor.take(";").then_some(())?;
+    number(&mut cursor);
+    if cursor.take(";") {
+        number(&mut cursor);
+    }
+    let length = text[..cursor.offset()].trim_end().len();
+    let ends = text[length..].chars().next().is_none_or(ends_number);
+    let range = number_text::parse(&format!("{}]", &text[..length]))?;
+    ends.then_some((range, length))
 }
 
 /// The characters at the start of a text of which a range can be made.
