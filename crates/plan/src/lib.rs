@@ -30,7 +30,7 @@ pub use collation::LocaleCollation;
 pub use error::Error;
 pub use grouping::{PlannedGrouping, check_groupings, grouping_schema, groupings};
 pub use inputs::{EmbeddedInput, embeddings};
-pub use make::{PlanContext, has_field};
+pub use make::{PlanContext, term_end};
 pub use memory::{QUERY_MEMORY_MAX, QueryMemory, QueryMemoryError, QueryMemoryLedger};
 pub use node::{
     LeafId, NumberRange, PlanLeaf, PlanNode, PlanTerm, Predicate, QueryAttributes, TermId, WordPattern,

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_linguistics::SpecialTokens;
+use millrace_query::simple::TermEnd;
 use millrace_query::{EmbedCall, Query, RankingTime};
 use millrace_schema::{Schema, SignificanceModels, did_you_mean};
 use millrace_tensor::{Tensor, TensorType};
@@ -16,9 +17,9 @@ use crate::{Error, Plan, PlannedCollapse, QueryMemory, StreamedScope, grouping, 
 pub struct PlanContext<'a> {
     /// Wall-clock time.
     pub clock: SystemTime,
-    /// Returns true if another schema of the same request has a field (or fieldset) with this name. Here the
-    /// name then matches nothing, instead of failing the request.
-    pub known_elsewhere: &'a dyn Fn(&str) -> bool,
+    /// How terms end in typed text for the field (or fieldset) with this name of another schema of the same
+    /// request; `None` if there is none. Here the name then matches nothing, instead of failing the request.
+    pub known_elsewhere: &'a dyn Fn(&str) -> Option<TermEnd>,
     /// Embeddings requested by [`embeddings`](crate::embeddings).
     pub embedded: &'a dyn Fn(&EmbedCall, &TensorType) -> Option<Arc<Tensor>>,
     /// Word rarity in large collections, for rank profiles that use it.
@@ -42,7 +43,7 @@ impl PlanContext<'_> {
             significance: &NO_MODELS,
             special_tokens: &NO_TOKENS,
             clock: SystemTime::now(),
-            known_elsewhere: &|_| false,
+            known_elsewhere: &|_| None,
             embedded: &|_, _| None,
             regexes_max: REGEXES_MAX,
         }
@@ -118,8 +119,8 @@ impl Plan {
     }
 }
 
-/// True if a query may use the name in `contains` and similar operators: a field, an alias, a path, or a
-/// searchable fieldset.
-pub fn has_field(schema: &Schema, name: &str) -> bool {
-    crate::target::exists(schema, name)
+/// How terms of the field, or fieldset, with this name end in typed text; `None` if the schema has none.
+pub fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
+    let end = crate::target::term_end(schema, name);
+    crate::target::exists(schema, name).then(|| end.unwrap_or_default())
 }

@@ -30,7 +30,9 @@ pub(crate) fn columns(
                 missing: None,
             },
             None => match column(key, query, schema) {
-                Err(Error::UnknownField { .. }) if (context.known_elsewhere)(&key.field) => elsewhere(key),
+                Err(Error::UnknownField { .. }) if (context.known_elsewhere)(&key.field).is_some() => {
+                    elsewhere(key)
+                }
                 column => column?,
             },
         });

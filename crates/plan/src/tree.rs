@@ -216,7 +216,9 @@ impl<'a> TreeBuilder<'a> {
             Some(parent) => format!("{parent}.{field}"),
         };
         match target::resolve(self.schema, &path) {
-            Err(Error::UnknownField { .. }) if (self.context.known_elsewhere)(field) => Ok(Vec::new()),
+            Err(Error::UnknownField { .. }) if (self.context.known_elsewhere)(field).is_some() => {
+                Ok(Vec::new())
+            }
             // Typed text matches nothing there. An error is reported only after all of the text is read, if
             // nothing in it can match.
             Err(error @ Error::UnknownField { .. }) if place.typed => {

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use millrace_fixtures::cases;
 use millrace_linguistics::SpecialTokens;
 use millrace_plan::{Plan, PlanContext, check_groupings};
+use millrace_query::simple::TermEnd;
 use millrace_query::{Query, QueryLimits};
 use millrace_schema::{Application, Schema};
 use proptest::prelude::*;
@@ -33,7 +34,11 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
     let context = PlanContext {
         special_tokens: &special_tokens,
         clock: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-        known_elsewhere: &|name| name == "elsewhere",
+        known_elsewhere: &|name| match name {
+            "elsewhere" => Some(TermEnd::Word),
+            "marked" => Some(TermEnd::Terminator("@@".to_owned())),
+            _ => None,
+        },
         ..PlanContext::alone()
     };
     let query = match Query::from_parameters(parameters, &QueryLimits::default()) {

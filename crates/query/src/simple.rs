@@ -3,11 +3,14 @@
 
 mod advanced;
 mod any;
+mod pieces;
+mod punctuation;
 mod reader;
 mod special;
 
 use crate::{ItemAnnotations, QueryItem, TextSyntax, UserText, WordComposite};
-use reader::{PieceSign, SimplePiece, SimpleReader};
+use pieces::{PieceSign, SimplePiece};
+use reader::SimpleReader;
 
 /// Lookup of field names before a colon; returns the rule for the end of a field's terms.
 pub type Fields<'a> = &'a dyn Fn(&str) -> Option<TermEnd>;
@@ -64,7 +67,7 @@ pub fn parse(text: &UserText, fields: Fields<'_>, special: SpecialTokenRules<'_>
             let annotations = &text.annotations;
             let mut reader =
                 SimpleReader::new(&text.text, &text.field, text.grammar, annotations, fields, special);
-            advanced::parse(&mut reader, 0)?
+            advanced::parse(&mut reader)?
         }
         _ => combine(read(&text.text, &text.annotations, text.grammar), text)?,
     };
@@ -147,7 +150,44 @@ fn combine(pieces: Vec<SimplePiece>, text: &UserText) -> Option<QueryItem> {
             }
         }
     };
-    Some(excluding(positive, forbidden))
+    Some(collapsed(excluding(positive, forbidden)))
+}
+
+/// Operators directly inside the same operator become one; of an exclusion and of `rank`, the first operand.
+fn collapsed(item: QueryItem) -> QueryItem {
+    let all = |items: Vec<QueryItem>| items.into_iter().map(collapsed);
+    match item {
+        QueryItem::And(items) => QueryItem::And(
+            all(items)
+                .flat_map(|item| if let QueryItem::And(inner) = item { inner } else { vec![item] })
+                .collect(),
+        ),
+        QueryItem::Or(items) => QueryItem::Or(
+            all(items)
+                .flat_map(|item| if let QueryItem::Or(inner) = item { inner } else { vec![item] })
+                .collect(),
+        ),
+        QueryItem::WeakAnd { children, target_hits, annotations } => {
+            QueryItem::WeakAnd { children: all(children).collect(), target_hits, annotations }
+        }
+        QueryItem::Rank(items) => {
+            let mut items = all(items);
+            let mut first = match items.next() {
+                Some(QueryItem::Rank(inner)) => inner,
+                first => first.into_iter().collect(),
+            };
+            first.extend(items);
+            QueryItem::Rank(first)
+        }
+        QueryItem::Not { positive, negatives } => match collapsed(*positive) {
+            QueryItem::Not { positive, negatives: mut inner } => {
+                inner.extend(all(negatives));
+                QueryItem::Not { positive, negatives: inner }
+            }
+            positive => QueryItem::Not { positive: Box::new(positive), negatives: all(negatives).collect() },
+        },
+        item => item,
+    }
 }
 
 fn several(mut items: Vec<QueryItem>, many: impl FnOnce(Vec<QueryItem>) -> QueryItem) -> QueryItem {

@@ -314,7 +314,7 @@ fn rank_profiles_are_inherited() {
                     2 } }
                 first-phase { expression: f(1, 2)
                     keep-rank-count: 10 total-keep-rank-count: 20 rank-score-drop-limit: -1.5 }
-                match-features: bm25(a) attribute(d)
+                match-features: bm25 (a) attribute(d)
                 summary-features { freshness(d) }
                 rank-properties { bm25(a).k1: 1.2
                     \"other key\": \"some value\" }

@@ -11,7 +11,7 @@ use millrace_bucket::BucketId;
 use millrace_column::{JoinedView, View};
 use millrace_document::DocumentGroup;
 use millrace_plan::{
-    EmbeddedInput, Plan, PlanContext, QueryMemory, StreamedScope, check_groupings, has_field, parsed,
+    EmbeddedInput, Plan, PlanContext, QueryMemory, StreamedScope, check_groupings, parsed, term_end,
 };
 use millrace_query::{BriefItem, Query, StreamingScope};
 use millrace_result::PartialResult;
@@ -395,7 +395,8 @@ fn plan(
 ) -> Result<PreparedSearch, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
-        all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
+        let mut others = all.iter().filter(|other| other.schema.name != kind.schema.name);
+        others.find_map(|other| term_end(&other.schema, field))
     };
     let context = PlanContext {
         clock: UNIX_EPOCH + millrace_env::unix_time(),

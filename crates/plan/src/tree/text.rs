@@ -3,7 +3,7 @@
 use millrace_linguistics::{FieldAnalyzer, SpecialTokens, TextLanguage, segments};
 use millrace_query::{
     ItemAnnotations, Query, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite, simple,
-    simple::{SpecialTokenRules, TermEnd},
+    simple::SpecialTokenRules,
 };
 use millrace_schema::{MatchMode, Schema};
 
@@ -96,9 +96,9 @@ impl TreeBuilder<'_> {
             TextSyntax::None => self.words_of(text, place)?,
             TextSyntax::Simple | TextSyntax::Web | TextSyntax::Advanced => {
                 let (schema, known_elsewhere) = (self.schema, self.context.known_elsewhere);
-                // A field of another schema of the query is a field: its terms match nothing here.
-                let elsewhere = |name: &str| known_elsewhere(name).then_some(TermEnd::Blank);
-                let ends = |name: &str| target::term_end(schema, name).or_else(|| elsewhere(name));
+                // A field of another schema of the query is a field, so that all schemas read the same query:
+                // its terms match nothing here.
+                let ends = |name: &str| target::term_end(schema, name).or_else(|| known_elsewhere(name));
                 let language = text.annotations.language.as_deref().or(self.query.language.as_deref());
                 with_special_tokens(self.context.special_tokens, language, |special| {
                     simple::parse(text, &ends, special)

@@ -3,7 +3,7 @@
 //!
 //! The rules are those of Vespa's `any` parser, part by part in the order in which they are written.
 
-use super::reader::{PieceSign, SimplePiece};
+use super::pieces::{PieceSign, SimplePiece};
 use super::{excluding, several};
 use crate::QueryItem;
 
@@ -60,11 +60,10 @@ pub(super) fn combine(pieces: Vec<SimplePiece>, is_any: bool) -> Option<QueryIte
     let Some(mut signed) = signed else { return top.map(|top| top.into_item(&mut SignedItems::default())) };
     let top = top?;
     if signed.negative.is_empty() {
-        let positive = several(std::mem::take(&mut signed.positive), QueryItem::And);
         let top = match top {
-            CombinedPieces::Signed => return Some(positive),
             CombinedPieces::Rank(items) => {
                 let rest = without_signed(items);
+                let positive = several(std::mem::take(&mut signed.positive), QueryItem::And);
                 joined(Some(CombinedPieces::Rank(rest)), CombinedPieces::from(positive), is_any)
             }
             other => other,
@@ -75,7 +74,7 @@ pub(super) fn combine(pieces: Vec<SimplePiece>, is_any: bool) -> Option<QueryIte
         // Only exclusions: the rest must match.
         let rest = match top {
             CombinedPieces::Signed => None,
-            CombinedPieces::Rank(items) => {
+            CombinedPieces::Rank(items) | CombinedPieces::Or(items) => {
                 let rest = without_signed(items).into_iter();
                 Some(several(rest.map(|item| item.into_item(&mut signed)).collect(), QueryItem::Or))
             }

@@ -1,50 +1,42 @@
-//! Parser of the simple query language: characters to signed parts of a query.
+//! Parser of the simple query language: characters to terms.
+
+use std::iter;
 
 use millrace_cursor::TextCursor;
 
+use super::punctuation::{ends_number, is_blank, sign};
 use super::special::{self, WordPart};
-use super::{Fields, SpecialTokenRules, TermEnd, any};
+use super::{Fields, SpecialTokenRules, TermEnd};
 use crate::number_text::{self, NumberText};
-use crate::{
-    ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax, WordComposite,
-};
-
-/// Maximum number of pieces of a text: more than the words that a plan accepts, so that the plan rejects
-/// longer ones.
-const PIECES_MAX: usize = 1 << 16;
+use crate::{ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, RangeBound, TermMatch, TermText};
 
 /// Maximum depth of groups; parentheses further inside are ignored.
-const GROUPS_MAX: usize = 32;
+pub(super) const GROUPS_MAX: usize = 32;
 
-/// Number of hits that the `weakAnd` of an excluded group exposes to ranking.
-const GROUP_HITS: u32 = 100;
+/// Signs that end a word.
+const WORD_ENDS: &str = "\"()![]<>;";
 
-/// A part of the query and whether it must or must not match.
-pub(super) struct SimplePiece {
-    pub sign: PieceSign,
+/// Signs that end a word among the members of an element.
+const ELEMENT_ENDS: &str = "\"()![]<>;{}";
+
+/// A term, and how it was written.
+pub(super) struct SimpleTerm {
     pub item: QueryItem,
-    /// True for parts in parentheses.
-    pub is_group: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum PieceSign {
-    Plus,
-    Minus,
-    None,
+    /// True if its field was typed before it.
+    pub has_field: bool,
 }
 
 pub(super) struct SimpleReader<'a> {
-    cursor: TextCursor<'a>,
+    pub(super) cursor: TextCursor<'a>,
     /// Number of open groups.
-    depth: usize,
+    pub(super) depth: usize,
     field: &'a str,
-    grammar: QueryGrammar,
+    pub(super) grammar: QueryGrammar,
     annotations: &'a ItemAnnotations,
     fields: Fields<'a>,
     special: SpecialTokenRules<'a>,
     /// Rule for the end of terms in `field`.
-    end: TermEnd,
+    pub(super) end: TermEnd,
 }
 
 impl<'a> SimpleReader<'a> {
@@ -69,178 +61,120 @@ impl<'a> SimpleReader<'a> {
         }
     }
 
-    /// Reads all parts, in order.
-    pub fn pieces(mut self) -> Vec<SimplePiece> {
-        let mut pieces: Vec<SimplePiece> = Vec::new();
-        // Alternatives of the web syntax, between `OR`: each is all of its parts.
-        let mut alternatives: Vec<Vec<QueryItem>> = Vec::new();
-        let is_web = self.grammar.syntax == TextSyntax::Web;
-        let mut has_positive = false;
-        while pieces.len() < PIECES_MAX && self.skip_blanks() {
-            if is_web && self.rest().starts_with("OR") && self.ends_at(2) {
-                if has_positive {
-                    self.cursor.skip(2);
-                    has_positive = false;
-                    let is_positive = |piece: &mut SimplePiece| piece.sign != PieceSign::Minus;
-                    alternatives.push(pieces.extract_if(.., is_positive).map(|piece| piece.item).collect());
-                    continue;
-                }
-                if !alternatives.is_empty() {
-                    self.cursor.skip(2);
-                    continue;
-                }
+    /// Reads `field:` and a core term, with its weight; `None`, and no character is taken, where none begins.
+    pub(super) fn term(&mut self) -> Option<SimpleTerm> {
+        let start = self.cursor.offset();
+        let named = self.term_field();
+        let has_field = named.is_some();
+        let item = match named {
+            Some((field, end)) => {
+                let after_name = self.cursor.offset();
+                self.core_term(&field, end, true).or_else(|| {
+                    self.cursor.go_to(after_name);
+                    self.word_after_punctuation(&field)
+                })
             }
-            if let Some(piece) = self.piece() {
-                has_positive |= piece.sign != PieceSign::Minus;
-                pieces.push(piece);
-            }
-        }
-        if alternatives.is_empty() {
-            return pieces;
-        }
-        let (last, mut pieces): (Vec<_>, Vec<_>) =
-            pieces.into_iter().partition(|piece| piece.sign != PieceSign::Minus);
-        alternatives.push(last.into_iter().map(|piece| piece.item).collect());
-        let of_one = |mut items: Vec<QueryItem>| match items.len() {
-            1 => items.pop(),
-            0 => None,
-            _ => Some(QueryItem::And(items)),
+            None if self.begins_term() => self.core_term(self.field, self.end.clone(), false),
+            None => None,
         };
-        let mut items: Vec<QueryItem> = alternatives.into_iter().filter_map(of_one).collect();
-        let item = if items.len() == 1 { items.remove(0) } else { QueryItem::Or(items) };
-        pieces.push(SimplePiece { sign: PieceSign::None, item, is_group: false });
-        pieces
+        if item.is_none() {
+            self.cursor.go_to(start);
+        }
+        item.map(|item| SimpleTerm { item, has_field })
     }
 
-    /// Reads the next part, if there is one; consumes at least one character.
-    fn piece(&mut self) -> Option<SimplePiece> {
-        let sign = match self.peek()? {
-            _ if self.is_at_special() => PieceSign::None,
-            '+' => PieceSign::Plus,
-            '-' => PieceSign::Minus,
-            _ => PieceSign::None,
-        };
-        let is_number = sign == PieceSign::Minus && self.is_negative_number();
-        if sign != PieceSign::None && !is_number {
-            self.cursor.skip(1);
-            if sign == PieceSign::Minus && self.is_any() {
-                // Several signs are one.
-                self.cursor.take_while(|c| c == '-');
+    fn core_term(&mut self, field: &str, end: TermEnd, has_field: bool) -> Option<QueryItem> {
+        match (self.peek(), end) {
+            (_, TermEnd::Word) if (self.special.at_start)(self.rest()).is_some() => {
+                self.word(field, WORD_ENDS)
             }
-            if !self.rest().starts_with(signed_start) && !self.is_at_special() {
+            (_, TermEnd::Terminator(terminator)) => self.exact(field, &terminator),
+            (_, TermEnd::Hostname) => self.hostname(field),
+            (_, TermEnd::Blank) if self.rest().starts_with('"') => self.quoted(field),
+            (Some('"'), TermEnd::Word) => self.phrase(field),
+            (Some('[' | '<' | '>'), _) => self.range(field).or_else(|| self.number_in_bracket(field)),
+            (Some('{'), _) if has_field => self.same_element(field),
+            (_, TermEnd::Blank) => self.whole(field),
+            _ => self.word(field, WORD_ENDS),
+        }
+    }
+
+    /// True if a term without a field may begin here. Other characters mean nothing by themselves, and end a
+    /// group.
+    fn begins_term(&self) -> bool {
+        if self.end != TermEnd::Word {
+            return self.peek() != Some('(');
+        }
+        if self.is_at_special() || self.is_negative() {
+            return true;
+        }
+        match self.peek() {
+            Some('"' | '[' | '<' | '>') => true,
+            first => {
+                let star = if first == Some('*') { self.cursor.peek().map_or(0, char::len_utf8) } else { 0 };
+                begins_word(&self.rest()[star..])
+            }
+        }
+    }
+
+    /// True for `-5` and `-1.5`, before a blank or the end of a group.
+    pub(super) fn is_negative(&self) -> bool {
+        let mut chars = self.rest().chars();
+        chars.next().is_some_and(|c| sign(c) == '-') && number_length(chars.as_str()).is_some()
+    }
+
+    /// Reads names of fields with their colons; returns the last one with the rule for the end of its terms.
+    /// A name that only punctuation follows means nothing.
+    fn term_field(&mut self) -> Option<(String, TermEnd)> {
+        loop {
+            if self.is_at_special() {
                 return None;
             }
-        }
-        // Only a field or parentheses before a range exclude it, as with numbers.
-        let is_range = sign == PieceSign::Minus
-            && !self.is_any()
-            && !self.is_at_special()
-            && matches!(self.peek(), Some('[' | '<' | '>'));
-        let sign = if is_number || is_range { PieceSign::None } else { sign };
-        let as_it_is = sign == PieceSign::Plus && self.grammar.syntax == TextSyntax::Web;
-        // The web syntax has groups after signs only.
-        let is_group = self.peek() == Some('(')
-            && !self.is_at_special()
-            && (sign != PieceSign::None || self.grammar.syntax != TextSyntax::Web);
-        let item = if is_group { self.group(sign) } else { self.term() };
-        let item = item.map(|item| if as_it_is { unstemmed(item) } else { item });
-        Some(SimplePiece { sign, item: item?, is_group })
-    }
-
-    /// True for `-5`, which is a number to search for; with `any` it excludes the number. A field before the
-    /// number, parentheses around it, or two minus signs exclude it always.
-    fn is_negative_number(&self) -> bool {
-        let rest = self.rest();
-        let is_end = |c: char| c.is_whitespace() || matches!(c, ')' | '!' | ']' | ';');
-        let number = &rest[1..rest.find(is_end).unwrap_or(rest.len())];
-        let mut parts = number.split('.');
-        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        !self.is_any()
-            && parts.next().is_some_and(is_digits)
-            && parts.next().is_none_or(is_digits)
-            && parts.next().is_none()
-    }
-
-    /// True for `type=any`.
-    fn is_any(&self) -> bool {
-        self.grammar.syntax != TextSyntax::Web && self.grammar.composite == WordComposite::Or
-    }
-
-    /// Parses `(a b c)`: any of them, where none has a sign ([`any`](super::any)), or with `-` before the
-    /// parenthesis all of them, or a `weakAnd` where the text is one. A missing end is that of the text.
-    fn group(&mut self, sign: PieceSign) -> Option<QueryItem> {
-        self.cursor.skip(1);
-        let mut pieces = Vec::new();
-        self.depth += 1;
-        while self.skip_blanks() {
-            match self.peek() {
-                Some(')') => {
-                    self.cursor.skip(1);
-                    break;
-                }
-                Some('(') if self.depth >= GROUPS_MAX => self.cursor.skip(1),
-                _ => pieces.extend(self.piece()),
+            let (field, end) = self.field_name()?;
+            let is_special = end == TermEnd::Word && (self.special.at_start)(self.rest()).is_some();
+            if end != TermEnd::Word || is_special || !is_followed_by_nothing(self.rest()) {
+                return Some((field, end));
             }
-        }
-        self.depth -= 1;
-        let is_any = self.grammar.composite == WordComposite::Or && self.grammar.syntax == TextSyntax::Simple;
-        match any::combine(pieces, is_any)? {
-            QueryItem::Or(children)
-                if sign == PieceSign::Minus && self.grammar.composite == WordComposite::WeakAnd =>
-            {
-                let annotations = ItemAnnotations::default();
-                Some(QueryItem::WeakAnd { children, target_hits: GROUP_HITS, annotations })
-            }
-            QueryItem::Or(items) if sign == PieceSign::Minus => Some(QueryItem::And(items)),
-            item => Some(item),
+            self.cursor.take_while(|c| !is_blank(c));
+            self.skip_blanks();
         }
     }
 
-    /// Parses `field:` and a core term, with its weight. `None` for meaningless text, which is skipped.
-    pub(super) fn term(&mut self) -> Option<QueryItem> {
-        let start = self.cursor.offset();
-        let named = if self.is_at_special() { None } else { self.field_name() };
-        let (field, end) = match &named {
-            Some((field, end)) => (field.clone(), end.clone()),
-            None => (self.field.to_owned(), self.end.clone()),
-        };
-        let item = match (self.peek(), end) {
-            (_, TermEnd::Word) if (self.special.at_start)(self.rest()).is_some() => self.word(&field),
-            (_, TermEnd::Terminator(terminator)) => self.exact(&field, &terminator),
-            (_, TermEnd::Hostname) => self.hostname(&field),
-            (Some('"'), TermEnd::Blank) => self.quoted(&field),
-            (Some('"'), TermEnd::Word) => self.phrase(&field),
-            (Some('[' | '<' | '>'), _) => self.range(&field),
-            (Some('{'), _) if named.is_some() => self.same_element(&field),
-            (Some('('), end) if named.is_some() => {
-                let outer = (std::mem::take(&mut self.field), std::mem::replace(&mut self.end, end));
-                let group = self.group(PieceSign::None);
-                (self.field, self.end) = outer;
-                return group.map(|item| with_field(item, &field));
-            }
-            (_, TermEnd::Blank) => self.whole(&field),
-            _ => self.word(&field),
-        };
-        if self.cursor.offset() == start {
-            self.cursor.take_char();
+    /// Reads the next word up to the next blank, whatever is before it: `field:(word` searches for the word
+    /// in the field.
+    fn word_after_punctuation(&mut self, field: &str) -> Option<QueryItem> {
+        self.cursor.take_while(|c| !c.is_alphanumeric() && !is_blank(c));
+        self.word(field, WORD_ENDS)
+    }
+
+    /// Skips what means nothing by itself: a word, or punctuation.
+    pub(super) fn skip_meaningless(&mut self) {
+        let Some(first) = self.cursor.take_char() else { return };
+        if first.is_alphanumeric() {
+            self.cursor.take_while(char::is_alphanumeric);
+        } else if sign(first) == '(' {
+            // What is in the last of several parentheses is in each, and was looked at.
+            while self.take_sign('(') {}
+        } else if !matches!(sign(first), '-' | ')' | '*' | '"' | '[' | '<' | '>') {
+            self.cursor.take_while(|c| c == first);
         }
-        item
     }
 
     /// Reads a field name with its colon, if that is next; returns it with the rule for the end of its terms.
     fn field_name(&mut self) -> Option<(String, TermEnd)> {
         let rest = self.rest();
+        if !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+            return None;
+        }
         let mut braces = 0;
         let end = rest.find(|c: char| {
             braces += i32::from(c == '{') - i32::from(c == '}');
             braces == 0 && !(c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '}'))
         })?;
         let name = &rest[..end];
-        if name.is_empty() || !rest[end..].starts_with(':') {
-            return None;
-        }
+        let colon = rest[end..].chars().next().filter(|c| sign(*c) == ':')?;
         let term_end = (self.fields)(name)?;
-        self.cursor.skip(end + 1);
+        self.cursor.skip(end + colon.len_utf8());
         Some((name.to_owned(), term_end))
     }
 
@@ -279,12 +213,27 @@ impl<'a> SimpleReader<'a> {
 
     /// Parses `[low;high;limit]`, `<number` or `>number`; `None` without a number.
     fn range(&mut self, field: &str) -> Option<QueryItem> {
-        let rest = self.rest();
+        let rest = range_text(self.rest());
         let length = number_text::length(rest);
-        self.cursor.skip(length.max(1));
-        let NumberText { low, high, hit_limit } = number_text::parse(&rest[..length])?;
+        let closed = number_text::parse(&rest[..length]).map(|range| (range, length));
+        let (NumberText { low, high, hit_limit }, length) = closed.or_else(|| open_range(self.rest()))?;
+        if (low, high) == (RangeBound::Open, RangeBound::Open) {
+            return None;
+        }
+        self.cursor.skip(length);
         let annotations = self.weighted();
         Some(QueryItem::Range { field: field.to_owned(), low, high, hit_limit, annotations })
+    }
+
+    /// Reads the number of `[5]`: what is after it means nothing.
+    fn number_in_bracket(&mut self, field: &str) -> Option<QueryItem> {
+        self.cursor.take_here("[").then_some(())?;
+        self.cursor.skip_blanks();
+        let minus = usize::from(self.rest().starts_with('-'));
+        let number = &self.rest()[..minus + number_length(&self.rest()[minus..])?];
+        self.cursor.skip(number.len());
+        let annotations = self.weighted();
+        self.value(field, number, TermMatch::Word, annotations)
     }
 
     /// Reads the text up to the terminator, which may be any text; a star after it makes it a prefix.
@@ -302,16 +251,18 @@ impl<'a> SimpleReader<'a> {
 
     /// Reads a value in quotes.
     fn quoted(&mut self, field: &str) -> Option<QueryItem> {
-        let value = self.in_quotes();
+        self.cursor.take_here("\"");
+        let value = self.cursor.take_while(|c| c != '"');
+        self.cursor.take_here("\"");
         let annotations = self.weighted();
         self.value(field, value, TermMatch::Word, annotations)
     }
 
     /// Reads text in quotes, without them; a missing end is that of the text.
     fn in_quotes(&mut self) -> &'a str {
-        self.cursor.take_here("\"");
-        let inside = self.cursor.take_while(|c| c != '"');
-        self.cursor.take_here("\"");
+        self.cursor.take_char();
+        let inside = self.cursor.take_while(|c| sign(c) != '"');
+        self.cursor.take_char();
         inside
     }
 
@@ -381,7 +332,7 @@ impl<'a> SimpleReader<'a> {
             children.extend(match self.peek() {
                 Some('"') => self.phrase(member),
                 Some('[' | '<' | '>') => self.range(member),
-                _ => self.word(member),
+                _ => self.word(member, ELEMENT_ENDS),
             });
             if self.cursor.offset() == before {
                 self.cursor.take_char();
@@ -395,15 +346,18 @@ impl<'a> SimpleReader<'a> {
         })
     }
 
-    /// Reads a word with its stars and weight; `None` without a letter or digit.
-    fn word(&mut self, field: &str) -> Option<QueryItem> {
-        let is_part = |c: char| !c.is_whitespace() && !matches!(c, '"' | '(' | ')' | '{' | '}' | '!');
+    /// Reads a word with its stars and weight, up to one of `ends`; `None` without a letter or digit.
+    fn word(&mut self, field: &str, ends: &str) -> Option<QueryItem> {
+        let is_part = |c: char| !is_blank(c) && !ends.contains(sign(c));
         let rest = self.rest();
         let length = special::end_of(rest, self.special, is_part);
         let chunk = &rest[..length];
         self.cursor.skip(length);
         if chunk.is_empty() {
             return None;
+        }
+        if self.peek() == Some('"') && is_joined(chunk) {
+            return Some(self.joined_quotes(field, chunk));
         }
         let annotations = self.weighted();
         let parts = special::parts(chunk, self.special);
@@ -427,10 +381,33 @@ impl<'a> SimpleReader<'a> {
         Some(QueryItem::Term { field: field.to_owned(), text: word.into(), matching, annotations })
     }
 
+    /// Reads quotes that punctuation joins to the text before them. With one word there, all of it is a
+    /// phrase; else all words must match.
+    fn joined_quotes(&mut self, field: &str, before: &str) -> QueryItem {
+        let inside = self.in_quotes();
+        let annotations = self.weighted();
+        let word = before.trim_matches(|c: char| !c.is_alphanumeric());
+        let quoted = inside.split_whitespace().filter(|word| is_searchable(word));
+        let words: Vec<TermText> = iter::once(word).chain(quoted).map(TermText::from).collect();
+        let is_phrase = words.len() > 1 && word.chars().all(char::is_alphanumeric);
+        let term = |text| QueryItem::Term {
+            field: field.to_owned(),
+            text,
+            matching: TermMatch::Word,
+            annotations: annotations.clone(),
+        };
+        if is_phrase {
+            let words = words.into_iter().map(PhraseWord::from).collect();
+            return QueryItem::Phrase { field: field.to_owned(), words, annotations };
+        }
+        let mut items: Vec<QueryItem> = words.into_iter().map(term).collect();
+        if items.len() == 1 { items.remove(0) } else { QueryItem::And(items) }
+    }
+
     /// Annotations with the weight that is next: `!`, `!!`, `!150`.
     fn weighted(&mut self) -> ItemAnnotations {
         let mut annotations = self.annotations.clone();
-        let marks = self.cursor.take_while(|c| c == '!').len();
+        let marks = self.cursor.take_while(|c| sign(c) == '!').chars().count();
         if marks > 0 {
             let percent = self.cursor.take_digits().parse().ok();
             let raised = i32::try_from(marks).unwrap_or(i32::MAX).saturating_mul(50).saturating_add(100);
@@ -448,23 +425,28 @@ impl<'a> SimpleReader<'a> {
         self.cursor.rest()
     }
 
-    /// Skips `length` bytes, which end between characters.
-    pub(super) fn skip(&mut self, length: usize) {
-        self.cursor.skip(length);
-    }
-
+    /// The next character; a sign in its form of ASCII.
     pub(super) fn peek(&self) -> Option<char> {
-        self.cursor.peek()
+        self.cursor.peek().map(sign)
     }
 
-    /// True if a word ends after `length` bytes.
-    fn ends_at(&self, length: usize) -> bool {
-        self.rest()[length..].chars().next().is_none_or(char::is_whitespace)
+    /// Takes a sign if it is next, after blanks.
+    pub(super) fn take_sign(&mut self, expected: char) -> bool {
+        let start = self.cursor.offset();
+        self.cursor.take_while(is_blank);
+        let is_next = self.peek() == Some(expected);
+        if is_next {
+            self.cursor.take_char();
+        } else {
+            self.cursor.go_to(start);
+        }
+        is_next
     }
 
-    /// Skips blanks; returns true if text is left.
+    /// Skips blanks, and parentheses that are too deep; returns true if text is left.
     pub(super) fn skip_blanks(&mut self) -> bool {
-        self.cursor.skip_blanks();
+        while self.depth >= GROUPS_MAX && self.take_sign('(') {}
+        self.cursor.take_while(is_blank);
         !self.cursor.is_at_end()
     }
 }
@@ -498,13 +480,26 @@ fn special_words(field: &str, parts: &[WordPart<'_>], annotations: &ItemAnnotati
 
 /// A word without surrounding stars, with the match type that they specify.
 fn stars(chunk: &str) -> (&str, TermMatch) {
-    let matching = match (chunk.starts_with('*'), chunk.ends_with('*')) {
+    let is_star = |c| sign(c) == '*';
+    let matching = match (chunk.starts_with(is_star), chunk.ends_with(is_star)) {
         (true, true) => TermMatch::Substring,
         (true, false) => TermMatch::Suffix,
         (false, true) => TermMatch::Prefix,
         (false, false) => TermMatch::Word,
     };
-    (chunk.trim_matches('*'), matching)
+    (chunk.trim_matches(is_star), matching)
+}
+
+/// True if a text begins with a word.
+fn begins_word(text: &str) -> bool {
+    text.trim_start_matches('\'').starts_with(char::is_alphanumeric)
+}
+
+/// True if a text ends with punctuation that joins it to what follows. A star after a word is a mark.
+fn is_joined(chunk: &str) -> bool {
+    let word = chunk.trim_start_matches('*');
+    let after = word.trim_start_matches(|c: char| c.is_alphanumeric() || c == '\'');
+    is_searchable(word) && !chunk.ends_with(char::is_alphanumeric) && !matches!(after, "" | "*")
 }
 
 /// The two words of `name:word`; `None` if the first is not a name, as in an address or a time.
@@ -515,39 +510,69 @@ fn around_colon(chunk: &str) -> Option<[&str; 2]> {
     (is_name && word.starts_with(char::is_alphanumeric)).then_some([name, word])
 }
 
-/// True for a character with which a part after a sign starts. Before any other one the sign is punctuation.
-fn signed_start(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '"' | '(' | '[' | '<' | '>' | '*' | '_' | '-')
-}
-
 fn is_searchable(word: &str) -> bool {
     word.chars().any(char::is_alphanumeric)
 }
 
-/// Disables stemming of the item's terms.
-fn unstemmed(mut item: QueryItem) -> QueryItem {
-    if let QueryItem::Term { annotations, .. } | QueryItem::Phrase { annotations, .. } = &mut item {
-        annotations.stem = false;
-    }
-    item
+/// True for `5` and `1.5`.
+pub(super) fn is_digits(text: &str) -> bool {
+    let mut parts = text.split('.');
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.next().is_some_and(is_part) && parts.next().is_none_or(is_part) && parts.next().is_none()
 }
 
-/// Sets `field` if the item has none.
-fn with_field(mut item: QueryItem, name: &str) -> QueryItem {
-    match &mut item {
-        QueryItem::And(items) | QueryItem::Or(items) | QueryItem::Rank(items) => {
-            *items = std::mem::take(items).into_iter().map(|item| with_field(item, name)).collect();
+/// True if a text has no word before its first blank, but for blanks in quotes.
+fn is_followed_by_nothing(text: &str) -> bool {
+    let mut is_quoted = false;
+    for c in text.chars() {
+        is_quoted ^= sign(c) == '"';
+        if c.is_alphanumeric() {
+            return false;
         }
-        QueryItem::Not { positive, negatives } => {
-            **positive = with_field(std::mem::replace(&mut **positive, QueryItem::True), name);
-            *negatives = std::mem::take(negatives).into_iter().map(|item| with_field(item, name)).collect();
+        if is_blank(c) && !is_quoted {
+            break;
         }
-        QueryItem::Term { field, .. } | QueryItem::Phrase { field, .. } | QueryItem::Range { field, .. }
-            if field.is_empty() =>
-        {
-            *field = name.to_owned();
-        }
-        _ => {}
     }
-    item
+    true
+}
+
+/// Length of the number at the start of a text, `5` or `1.5`, if nothing else is joined to it.
+fn number_length(text: &str) -> Option<usize> {
+    let length = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let is_number = is_digits(&text[..length]) && text[length..].chars().next().is_none_or(ends_number);
+    is_number.then_some(length)
+}
+
+/// A range without its last bracket, as in `[1;5`, at the start of a text, and its length.
+fn open_range(text: &str) -> Option<(NumberText, usize)> {
+    let mut cursor = TextCursor::new(text);
+    let number = |cursor: &mut TextCursor<'_>| {
+        cursor.take("-");
+        cursor.word(|c| c.is_ascii_digit());
+        let whole = cursor.offset();
+        if !cursor.take_here(".") || cursor.take_digits().is_empty() {
+            cursor.go_to(whole);
+        }
+    };
+    cursor.take_here("[").then_some(())?;
+    number(&mut cursor);
+    cursor.take(";").then_some(())?;
+    number(&mut cursor);
+    if cursor.take(";") {
+        number(&mut cursor);
+    }
+    let length = text[..cursor.offset()].trim_end().len();
+    let ends = text[length..].chars().next().is_none_or(ends_number);
+    let range = number_text::parse(&format!("{}]", &text[..length]))?;
+    ends.then_some((range, length))
+}
+
+/// The characters at the start of a text of which a range can be made.
+fn range_text(text: &str) -> &str {
+    let is_inside =
+        |c: char| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '-' | '+' | '.' | ';' | 'e' | 'E');
+    let inside = text.find(|c| !matches!(c, '[' | '<' | '>' | '=')).unwrap_or(text.len()).min(2);
+    let end = inside + text[inside..].find(|c| !is_inside(c)).unwrap_or(text.len() - inside);
+    let is_closed = text[end..].starts_with([']', '>']);
+    &text[..end + usize::from(is_closed)]
 }

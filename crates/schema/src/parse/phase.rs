@@ -90,7 +90,8 @@ pub(super) fn features(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<
     Ok(FeaturesDecl { inherits, features: split(&text) })
 }
 
-/// Splits a list of features at white space outside of parentheses and quotes.
+/// Splits a list of features at white space outside of parentheses and quotes. A feature may have white space
+/// before its parentheses and around the point before its output.
 fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
     let mut features: Vec<SourcedText<String>> = Vec::new();
     let mut place = text.place.clone();
@@ -100,7 +101,9 @@ fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
     for c in text.value.chars() {
         let separates = c.is_whitespace() && open == 0 && !quoted;
         if !separates {
-            if !within {
+            let goes_on =
+                matches!(c, '(' | '.') || features.last().is_some_and(|feature| feature.value.ends_with('.'));
+            if features.is_empty() || !within && !goes_on {
                 features.push(SourcedText { value: String::new(), place: place.clone() });
             }
             if let Some(feature) = features.last_mut() {
