@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_column::{
-    BytesBuilder, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder, StoredValues, TokenIds,
-    layout as column_layout,
+    BytesBuilder, BytesColumn, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder,
+    StoredValues, TokenIds, ValueLayout, layout as column_layout,
 };
 use millrace_document::{Document, DocumentId, DocumentValue, wire};
 
@@ -128,36 +128,66 @@ fn rest(values: &[(&str, &Column)], rows: &[TailRow]) -> Option<Column> {
     any.then(|| Column::Bytes(builder.finish()))
 }
 
-/// The document at `index` of a chunk, from its value columns and the rest: all values that it was stored
-/// with, also those of fields that the layout does not have now, or has with another type.
-pub(crate) fn document(
-    layout: &dyn StoreLayout,
-    document_type: &str,
-    id: DocumentId,
-    index: usize,
-    columns: &[(ColumnKey, Option<Column>)],
-) -> Result<Document, millrace_column::Error> {
-    let mut fields: Vec<(Arc<str>, DocumentValue)> = Vec::new();
-    let mut rest = Vec::new();
-    for (key, column) in columns {
-        let Some(column) = column else { continue };
+/// A column of a chunk that holds values of documents: those of a field, or those that no column of a field
+/// holds.
+pub(crate) enum ValueColumn {
+    Field {
+        name: Arc<str>,
+        column: Column,
+        /// Layout of the field's values now. The column may have been written with another.
+        believed: Option<ValueLayout>,
+    },
+    Rest(BytesColumn),
+}
+
+impl ValueColumn {
+    /// Prepares a column of a chunk; `None` if it holds no values.
+    ///
+    /// # Errors
+    /// The rest of the documents is not bytes.
+    pub fn new(
+        layout: &dyn StoreLayout,
+        document_type: &str,
+        key: &ColumnKey,
+        column: Option<Column>,
+    ) -> Result<Option<Self>, millrace_column::Error> {
+        let Some(column) = column else { return Ok(None) };
         match (key.form, column) {
             (ColumnForm::Value, column) => {
                 let believed = layout.data_type(document_type, &key.field).as_ref().map(column_layout);
+                Ok(Some(ValueColumn::Field { name: Arc::from(key.field.as_str()), column, believed }))
+            }
+            (ColumnForm::Rest, Column::Bytes(column)) => Ok(Some(ValueColumn::Rest(column))),
+            (ColumnForm::Rest, _) => {
+                Err(millrace_column::Error::Corrupt("the rest of the documents is not bytes"))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The document at `index` of a chunk, from its value columns and the rest: all values that it was stored
+/// with, also those of fields that the layout does not have now, or has with another type.
+pub(crate) fn document(
+    id: DocumentId,
+    index: usize,
+    columns: &[ValueColumn],
+) -> Result<Document, millrace_column::Error> {
+    let mut fields: Vec<(Arc<str>, DocumentValue)> = Vec::with_capacity(columns.len());
+    let mut rest = Vec::new();
+    for column in columns {
+        match column {
+            ValueColumn::Field { name, column, believed } => {
                 if let Some(found) = StoredValues::new(column, believed.as_ref()).value(index)? {
-                    fields.push((Arc::from(key.field.as_str()), found));
+                    fields.push((Arc::clone(name), found));
                 }
             }
-            (ColumnForm::Rest, Column::Bytes(column)) => {
+            ValueColumn::Rest(column) => {
                 if let Some(bytes) = column.get(index) {
                     rest = wire::decode_named(bytes)
                         .map_err(|_| millrace_column::Error::Corrupt("the rest of a document is not one"))?;
                 }
             }
-            (ColumnForm::Rest, _) => {
-                return Err(millrace_column::Error::Corrupt("the rest of the documents is not bytes"));
-            }
-            _ => {}
         }
     }
     rest.retain(|(field, _)| !fields.iter().any(|(known, _)| known == field));

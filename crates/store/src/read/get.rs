@@ -5,7 +5,7 @@ use millrace_column::{ColumnForm, ColumnKey};
 use millrace_document::{Document, DocumentId, DocumentVersion, ReversedLocation, Timestamp};
 
 use crate::Error;
-use crate::read::columns;
+use crate::read::columns::{self, ValueColumn};
 use crate::read::masks::{SegmentChunks, ids, removed_rows, timestamps};
 use crate::shared::StoreContext;
 use crate::state::StoreState;
@@ -153,14 +153,17 @@ fn find_in_segments(
 fn read(shared: &StoreContext, id: &DocumentId, found: &SegmentVersion) -> Result<Document, Error> {
     let source = &found.source;
     let section = &source.segment.sections()[source.section];
+    let corrupt = |error: millrace_column::Error| Error::Corrupt {
+        path: source.segment.path().to_owned(),
+        offset: 0,
+        reason: error.to_string(),
+    };
+    let (layout, _) = shared.layout();
     let mut values = Vec::new();
     for key in section.columns.iter().filter(|key| matches!(key.form, ColumnForm::Value | ColumnForm::Rest)) {
         let column =
             source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
-        values.push((ColumnKey::clone(key), column));
+        values.extend(ValueColumn::new(&*layout, id.document_type(), key, column).map_err(corrupt)?);
     }
-    let (layout, _) = shared.layout();
-    columns::document(&*layout, id.document_type(), id.clone(), found.row, &values).map_err(|error| {
-        Error::Corrupt { path: source.segment.path().to_owned(), offset: 0, reason: error.to_string() }
-    })
+    columns::document(id.clone(), found.row, &values).map_err(corrupt)
 }

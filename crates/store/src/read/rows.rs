@@ -3,7 +3,7 @@
 use millrace_column::{Column, ColumnForm, ColumnKey};
 use millrace_document::{Document, DocumentId, Timestamp};
 
-use crate::read::columns;
+use crate::read::columns::{self, ValueColumn};
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
 use crate::{Error, StoreVisit, VisitedVersion};
 
@@ -21,12 +21,10 @@ pub(crate) struct RowReader<'a> {
 struct PartColumns {
     removed: Option<Option<Column>>,
     /// Columns that the filter reads.
-    filtered: Option<ValueColumns>,
+    filtered: Option<Vec<ValueColumn>>,
     /// Columns of the wanted fields.
-    wanted: Option<ValueColumns>,
+    wanted: Option<Vec<ValueColumn>>,
 }
-
-type ValueColumns = Vec<(ColumnKey, Option<Column>)>;
 
 impl<'a> RowReader<'a> {
     pub fn new(
@@ -78,48 +76,47 @@ impl<'a> RowReader<'a> {
             return Ok(Some(VisitedVersion::Removed(id, timestamp)));
         }
         if let Some(filter) = &visit.filter {
-            let columns = match &mut self.columns[number].filtered {
-                Some(columns) => columns,
-                place => place.insert(value_columns(part, Some(filter.fields()))?),
-            };
-            if !filter.accepts(&stored(self.reading, self.document_type, part, id.clone(), row, columns)?) {
+            if self.columns[number].filtered.is_none() {
+                self.columns[number].filtered = Some(self.value_columns(part, Some(filter.fields()))?);
+            }
+            let columns = self.columns[number].filtered.as_deref().unwrap_or_default();
+            if !filter.accepts(&stored(part, id.clone(), row, columns)?) {
                 return Ok(None);
             }
         }
-        let columns = match &mut self.columns[number].wanted {
-            Some(columns) => columns,
-            place => place.insert(value_columns(part, visit.fields.as_deref())?),
-        };
-        let document = stored(self.reading, self.document_type, part, id, row, columns)?;
+        if self.columns[number].wanted.is_none() {
+            self.columns[number].wanted = Some(self.value_columns(part, visit.fields.as_deref())?);
+        }
+        let columns = self.columns[number].wanted.as_deref().unwrap_or_default();
+        let document = stored(part, id, row, columns)?;
         Ok(Some(VisitedVersion::Document(document, timestamp)))
     }
 }
 
 /// The document in a row of a segment, with the values that are in these columns.
-fn stored(
-    reading: &StoreSnapshot<'_>,
-    document_type: &str,
-    part: &ChunkPart,
-    id: DocumentId,
-    row: usize,
-    columns: &ValueColumns,
-) -> Result<Document, Error> {
-    columns::document(&*reading.layout, document_type, id, row, columns).map_err(|error| Error::Corrupt {
-        path: part.path().to_owned(),
-        offset: 0,
-        reason: error.to_string(),
-    })
+fn stored(part: &ChunkPart, id: DocumentId, row: usize, columns: &[ValueColumn]) -> Result<Document, Error> {
+    columns::document(id, row, columns).map_err(|error| corrupt(part, &error))
 }
 
-/// The columns of a part of a segment in which values of these fields can be; `None`: of all fields.
-fn value_columns(part: &ChunkPart, fields: Option<&[String]>) -> Result<ValueColumns, Error> {
-    let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
-    let is_wanted = |key: &&ColumnKey| match key.form {
-        ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
-        // Any field can be in the rest.
-        ColumnForm::Rest => fields.is_none_or(|fields| !fields.is_empty()),
-        _ => false,
-    };
-    let keys = segment.sections()[*section].columns.iter().filter(is_wanted);
-    keys.map(|key| Ok((key.clone(), part.column(key)?))).collect()
+fn corrupt(part: &ChunkPart, error: &millrace_column::Error) -> Error {
+    Error::Corrupt { path: part.path().to_owned(), offset: 0, reason: error.to_string() }
+}
+
+impl RowReader<'_> {
+    /// The columns of a part of a segment in which values of these fields can be; `None`: of all fields.
+    fn value_columns(&self, part: &ChunkPart, fields: Option<&[String]>) -> Result<Vec<ValueColumn>, Error> {
+        let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
+        let is_wanted = |key: &&ColumnKey| match key.form {
+            ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
+            // Any field can be in the rest.
+            ColumnForm::Rest => fields.is_none_or(|fields| !fields.is_empty()),
+            _ => false,
+        };
+        let mut columns = Vec::new();
+        for key in segment.sections()[*section].columns.iter().filter(is_wanted) {
+            let column = ValueColumn::new(&*self.reading.layout, self.document_type, key, part.column(key)?);
+            columns.extend(column.map_err(|error| corrupt(part, &error))?);
+        }
+        Ok(columns)
+    }
 }
