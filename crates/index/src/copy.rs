@@ -108,8 +108,8 @@ pub struct CopyStatus {
 pub struct IndexCopy {
     options: IndexOptions,
     state: RwLock<CopyState>,
-    /// Held while the manifest changes, with its content.
-    manifest: Mutex<CopyManifest>,
+    /// Held while files are written, with the content of the manifest; `None` once the copy is discarded.
+    manifest: Mutex<Option<CopyManifest>>,
     /// Held while changes are applied, so that each sees the keys that the one before has left.
     applying: Mutex<()>,
 }
@@ -145,7 +145,7 @@ impl IndexCopy {
         let runs = runs.collect::<Result<Vec<_>, Error>>()?;
         let (complete_until, built) = (manifest.complete_until, manifest.built);
         let state = CopyState { runs, complete_until, built, ..CopyState::default() };
-        let (state, manifest) = (RwLock::new(state), Mutex::new(manifest));
+        let (state, manifest) = (RwLock::new(state), Mutex::new(Some(manifest)));
         Ok(IndexCopy { options, state, manifest, applying: Mutex::new(()) })
     }
 
@@ -284,7 +284,8 @@ impl IndexCopy {
     /// The system refuses. What was in memory stays there.
     pub fn flush(&self, complete_until: u64, built: bool) -> Result<(), Error> {
         let mut manifest = self.manifest.lock();
-        while self.flush_loaded(&mut manifest)? {}
+        let Some(manifest) = manifest.as_mut() else { return Ok(()) };
+        while self.flush_loaded(manifest)? {}
         let mut next = manifest.clone();
         next.complete_until = next.complete_until.max(complete_until);
         next.built |= built;
@@ -374,6 +375,12 @@ impl IndexCopy {
         IndexRun::open(&*options.disk, &path, &options.cache)
     }
 
+    /// Ends the writing of files, so that the directory can be removed, or be that of another copy. Waits for a
+    /// flush or a merge that is under way. Later ones do nothing; what they would write stays in memory.
+    pub fn discard(&self) {
+        *self.manifest.lock() = None;
+    }
+
     /// Merges runs, if enough are of similar size; `false`: nothing was to be done. Those of a load wait for
     /// its end. `forget_before`: no
     /// version of before this time will be applied any more, so that its removal need not be remembered.
@@ -401,6 +408,7 @@ impl IndexCopy {
         forget_before: u64,
     ) -> Result<bool, Error> {
         let mut manifest = self.manifest.lock();
+        let Some(manifest) = manifest.as_mut() else { return Ok(false) };
         let (runs, loaded_runs, is_loading) = {
             let state = self.state.read();
             (state.runs.clone(), state.loaded_runs, state.loaded_rows().iter().any(|rows| !rows.is_empty()))

@@ -326,3 +326,22 @@ fn merges_forget_what_has_gone() {
     assert!(copy.documents(&[], 10).expect("sound").documents.len() <= 1);
     assert_eq!(copy.count(&[all()], 10, &|_| true).expect("sound"), 0);
 }
+
+/// The directory of a discarded copy is another's: the first writes nothing there, and keeps what it has.
+#[test]
+fn a_discarded_copy_writes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (discarded, keys) = (open(directory.path()).expect("a copy"), BTreeSet::from([1]));
+    discarded.apply(vec![change(1, 1, &keys)]).expect("it fits");
+    discarded.load(vec![change(2, 1, &keys)]).expect("it fits");
+    discarded.discard();
+    let files = || std::fs::read_dir(directory.path()).expect("the directory").count();
+    let before = files();
+    discarded.flush(9, true).expect("nothing is written");
+    assert!(!discarded.merge(0).expect("nothing is merged"));
+    discarded.compact(0).expect("nothing is merged");
+    assert_eq!(files(), before);
+    assert_eq!(entries(&discarded, &[all()], 9).len(), 2);
+    let status = open(directory.path()).expect("another copy").status();
+    assert_eq!((status.runs, status.complete_until, status.built), (0, 0, false));
+}

@@ -445,9 +445,13 @@ const CLUSTER: &[ApiOperation] = &[
     data("POST", "/state/v1/cluster/erasures", "Reports erasures of deleted groups, for other nodes")
         .body(BINARY)
         .answers(BINARY),
-    data("POST", "/state/v1/cluster/documents", "Reads and writes documents of log partitions, for other nodes")
-        .body(BINARY)
-        .answers(BINARY),
+    data(
+        "POST",
+        "/state/v1/cluster/documents",
+        "Reads and writes documents of log partitions, for other nodes",
+    )
+    .body(BINARY)
+    .answers(BINARY),
     data("POST", "/state/v1/cluster/groups", "Counts groups in buckets, for other nodes")
         .body(BINARY)
         .answers(BINARY),

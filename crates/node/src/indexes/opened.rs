@@ -92,6 +92,12 @@ impl OpenedIndex {
         })
     }
 
+    /// Removes the directory. The copy serves on from memory and open files, and writes nothing any more.
+    pub fn discard(&self) -> Result<(), CopyError> {
+        self.copy.discard();
+        remove_directory(&self.directory)
+    }
+
     /// True if it has every document.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::SeqCst)

@@ -227,7 +227,7 @@ impl IndexesInner {
         taken.looked_up = taken.looked_up.max(until);
         let built = self.all().into_iter().map(|index| index.copy.status()).filter(|status| status.built);
         self.feed.notes.open_rows(Timestamp(built.map(|status| status.complete_until).max().unwrap_or(0)));
-        removed.iter().try_for_each(|index| remove_directory(&index.directory))?;
+        removed.iter().try_for_each(|index| index.discard())?;
         self.remove_others()
     }
 
@@ -497,16 +497,17 @@ impl IndexesInner {
         let (old, mut kept): (Vec<_>, Vec<_>) = before.iter().partition(is_old);
         kept.extend(rest);
         self.set(kept.into_iter().cloned().collect());
-        Ok(old.iter().try_for_each(|index| remove_directory(&index.directory))?)
+        Ok(old.iter().try_for_each(|index| index.discard())?)
     }
 
     /// Discards an index and builds it again.
     pub fn rebuild(&self, index: &Arc<OpenedIndex>) -> Result<(), Error> {
+        // A build of it that is under way would go on to write into the directory of the new one.
+        index.discard()?;
         let _one_at_a_time = self.taking.lock();
         let mut indexes = self.all();
         indexes.retain(|known| !Arc::ptr_eq(known, index));
         self.set(indexes.clone());
-        remove_directory(&index.directory)?;
         let fresh = OpenedIndex::open(&index.definition, &self.root, &self.cache, Timestamp(0), None)?;
         fresh.want();
         indexes.push(Arc::new(fresh));
