@@ -126,7 +126,7 @@ pub struct RequestCaller {
     pub rights: AccessRights,
     /// Groups of documents.
     pub groups: CallerGroups,
-    /// True if the path of the request restricts it to a group, whatever else its credential permits.
+    /// True if the path of the request restricts it to a group, although its credential may permit more.
     pub is_for_path: bool,
     /// Limits on requests.
     pub limits: CallerLimits,

@@ -64,8 +64,9 @@ impl ElasticDoor {
         write_reply(outcome, request, &parameters)
     }
 
-    /// Checks that a caller of some groups asks for documents of types, or for what clients ask before they do:
-    /// what the server is, and which types there are. All else needs all groups: an index has documents of any.
+    /// Checks that a caller of some groups asks for documents of types, or for what clients ask before they
+    /// do: what the server is, and which types there are. All else needs all groups: an index has documents
+    /// of any.
     ///
     /// # Errors
     /// The caller is restricted to groups, and the request is not about documents of types alone.

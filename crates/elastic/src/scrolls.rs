@@ -1,8 +1,8 @@
 //! Scrolls: the hits of a search at one instant, read page by page.
 //!
 //! They are kept in the memory of this node, a bounded amount of them, and end by themselves. Each is its
-//! caller's: others can neither read nor clear it. When there is no room for one more, the caller that has most
-//! loses the one that it has not used for longest, so that nobody keeps others from scrolling.
+//! caller's: others can neither read nor clear it. When there is no room for one more, the caller that has
+//! most loses the one that it has not used for longest, so that nobody keeps others from scrolling.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

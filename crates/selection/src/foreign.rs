@@ -11,11 +11,11 @@ use crate::{DocumentSelection, SelectionOutcome};
 const COMPARED_MAX: usize = 100_000;
 
 impl DocumentSelection {
-    /// Returns, in words, a condition on the group that selects documents of other groups than these, and none
-    /// of these: `id.group == "b"` for the group `a`. `None` if there is no such condition.
+    /// Returns, in words, a condition on the group that selects documents of other groups than these, and
+    /// none of these: `id.group == "b"` for the group `a`. `None` if the selection has no such condition.
     ///
-    /// Conditions that leave groups out select some of these, as in `id.group != "b"`. So do those that do not
-    /// depend on the group alone: values of fields, regular expressions on whole ids, buckets.
+    /// Conditions that leave groups out select some of these, as in `id.group != "b"`. So do those that do
+    /// not depend on the group alone: values of fields, regular expressions on whole ids, buckets.
     pub fn asks_outside(&self, groups: &[DocumentGroup]) -> Option<String> {
         // Any other part of an id is unknown to a condition on the group.
         let samples = groups.iter().filter_map(|group| DocumentId::new("any", "any", group, "any").ok());
@@ -121,8 +121,8 @@ impl SelectionComparison {
     }
 }
 
-/// The group that a pattern of ids names: its first whole part that has the form of one. A name of a document
-/// could have it too, but nobody means that.
+/// The group that a pattern of ids names: its first whole part that has the form of one. The name of a
+/// document could have it too, but is not what is meant.
 fn named_key(pattern: &str) -> Option<&str> {
     let (parts, _) = pattern.rsplit_once(':')?;
     parts

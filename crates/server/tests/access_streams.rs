@@ -1,5 +1,5 @@
-//! Credentials of requests that last: a stream ends when its credential is revoked or expires, at each door that
-//! has streams, and nothing is written or read after that.
+//! Credentials of requests that last: a stream ends when its credential is revoked or expires, at each door
+//! that has streams, and nothing is written or read after that.
 
 mod support;
 

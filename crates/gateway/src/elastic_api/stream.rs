@@ -181,11 +181,11 @@ impl OperationStream {
     ///
     /// # Errors
     /// The stream has ended, or the client has left.
-    async fn batch(&mut self, body: Vec<u8>) -> Result<(), StreamEnd> {
+    async fn batch(&mut self, body: Vec<u8>) -> Result<(), BulkStreamEnd> {
         if let Some(Err(error)) = self.standing.as_ref().map(StandingCredential::check) {
             let line = ElasticDoor::refuse(&self.shown, error.into()).body;
             self.tell(line).await?;
-            return Err(StreamEnd);
+            return Err(BulkStreamEnd);
         }
         let mut parts = self.parts.clone();
         parts.method = Method::POST;
@@ -205,13 +205,13 @@ impl OperationStream {
         self.tell(line).await
     }
 
-    async fn tell(&mut self, mut line: Vec<u8>) -> Result<(), StreamEnd> {
+    async fn tell(&mut self, mut line: Vec<u8>) -> Result<(), BulkStreamEnd> {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        self.lines.send_data(line.into()).await.map_err(|_| StreamEnd)
+        self.lines.send_data(line.into()).await.map_err(|_| BulkStreamEnd)
     }
 }
 
 /// Nothing follows: the client no longer reads the answer, or its credential is not valid any more.
-struct StreamEnd;
+struct BulkStreamEnd;

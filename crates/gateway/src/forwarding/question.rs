@@ -73,10 +73,11 @@ pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
 }
 
 /// Reads the question of another node. It may be about the documents of any group, so a credential for some
-/// groups does not suffice, whatever right it has.
+/// groups does not suffice, with any right.
 ///
 /// # Errors
-/// The caller may not use all groups; the body is too long or breaks off, memory is short, or it is not a question of this kind.
+/// The caller may not use all groups; the body is too long or breaks off, memory is short, or it is not a
+/// question of this kind.
 pub(super) async fn read<Q: DeserializeOwned>(node: &GatewayState, request: Request) -> Result<Q, Error> {
     caller_of(&request)?.permit(WantedGroups::All)?;
     let protocol = MessageProtocol::of_request(request.headers());

@@ -133,8 +133,8 @@ async fn pace(call: &DocumentCall, piece: &FeedPiece) {
             (DocumentGroup::None, Some(only)) => only,
             (group, _) => group,
         };
-        // An operation that will be refused counts for its caller alone: neither does it use up what others may
-        // write to the group, nor does its pace tell how much they write.
+        // An operation that will be refused counts for its caller alone: neither does it use up what others
+        // may write to the group, nor does its pace tell how much they write.
         let group = Some(group).filter(|group| caller.covers_group(group));
         *bytes_of_groups.entry(group).or_default() += operation.bytes();
     }

@@ -19,7 +19,7 @@ pub(super) struct KeyFile {
 
 impl KeyFile {
     /// The file that the arguments name. A link stands for the file behind it, so that the file has one lock
-    /// whatever it is called.
+    /// by each of its names.
     pub(super) fn of(directory: &TokenDirectory) -> Self {
         let path = directory.access_file.clone().unwrap_or_else(|| directory.data_dir.join("access.toml"));
         let is_named = directory.access_file.is_some();
@@ -72,8 +72,8 @@ impl KeyFile {
         Ok(file)
     }
 
-    /// Waits for the lock, which lasts until the returned file is closed. It is a file of its own, which stays:
-    /// that of the keys is replaced, so that two commands could each lock another one.
+    /// Waits for the lock, which lasts until the returned file is closed. It is a file of its own, which
+    /// stays: that of the keys is replaced, so that two commands could each lock another one.
     fn lock(&self) -> io::Result<File> {
         DirBuilder::new().recursive(true).mode(0o700).create(self.directory())?;
         let path = self.path.with_extension("toml.lock");
