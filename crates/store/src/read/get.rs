@@ -1,7 +1,7 @@
 use std::ops::ControlFlow;
 
 use millrace_bucket::DocumentSortKey;
-use millrace_column::{ColumnForm, ColumnKey};
+use millrace_column::ColumnForm;
 use millrace_document::{Document, DocumentId, DocumentVersion, ReversedLocation, Timestamp};
 
 use crate::Error;
