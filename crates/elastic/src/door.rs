@@ -10,6 +10,7 @@ use crate::caller::DoorCaller;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::names::NameOptions;
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
+use crate::routes::RouteRight;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
@@ -143,6 +144,11 @@ impl ElasticDoor {
             true => otlp::refuse(request, error),
             false => write_reply(Err(error), request, &DoorParameters::default()),
         }
+    }
+
+    /// Right that a request needs. The door checks the groups of its documents.
+    pub fn right_of(request: &DoorRequest) -> RouteRight {
+        routes::right_of(request)
     }
 
     /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.

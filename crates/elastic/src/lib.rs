@@ -75,3 +75,4 @@ pub use door::ElasticDoor;
 pub use error::Error;
 pub use otlp::fuzz as fuzz_otlp;
 pub use request::{DoorAnswer, DoorRequest};
+pub use routes::RouteRight;

@@ -58,6 +58,10 @@ impl<'d> WritePlacer<'d> {
     ) -> Result<PlacedWrite, Error> {
         writing::check(&write)?;
         let action = write.action;
+        if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
+            // The answer has the document.
+            self.door.caller.check_read()?;
+        }
         let written = WrittenName::Index { name: name.to_owned(), action, require_alias };
         let index = self.index(&written)?;
         if write.routing.is_none() {
