@@ -212,6 +212,11 @@ impl CatalogEntries {
         all.filter(move |index| index.entry.aliases.contains_key(alias))
     }
 
+    /// Data stream that an index is part of.
+    pub(crate) fn stream_of(&self, index: &str) -> Option<&StreamEntry> {
+        self.streams.values().find(|stream| stream.indexes.iter().any(|name| name == index))
+    }
+
     /// Index of a name. A document type comes before an index that was made before its deployment.
     pub(crate) fn index(&self, name: &str) -> Option<&OpenIndex> {
         self.types.get(name).or_else(|| self.indexes.get(name))

@@ -214,20 +214,49 @@ pub(crate) fn delete(
     let options = NameOptions { closed: true, forbid_closed: false, aliases: false, ..NameOptions::LENIENT };
     let mut change = door.catalog.change()?;
     let found = names::resolve(&change, expression, options.with(parameters)?)?;
-    for index in &found {
-        let stream = change.streams.values().find(|stream| stream.indexes.contains(&index.entry.name));
-        if let Some(stream) = stream {
-            if names::is_pattern(expression) {
-                continue;
-            }
-            return Err(Error::IllegalArgument(format!(
-                "index [{}] is the write index for data stream [{}] and cannot be deleted",
-                index.entry.name, stream.name
-            )));
-        }
-        change.delete_index(&index.entry.name)?;
-    }
+    delete_found(&mut change, expression, &found)?;
     DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// Deletes the indexes that an expression was found to name. Patterns pass over indexes of data streams.
+///
+/// # Errors
+/// One is the index that a data stream writes to, or the expression names a data stream. Nothing is deleted
+/// then.
+pub(crate) fn delete_found(
+    change: &mut CatalogChange<'_>,
+    expression: &str,
+    found: &[OpenIndex],
+) -> Result<(), Error> {
+    if let Some(stream) = expression.split(',').find(|part| change.streams.contains_key(*part)) {
+        return Err(Error::IllegalArgument(format!(
+            "The provided expression [{stream}] matches a data stream, specify the corresponding concrete indices instead."
+        )));
+    }
+    let mut deleted = Vec::new();
+    for index in found {
+        let name = &index.entry.name;
+        match change.stream_of(name) {
+            Some(_) if names::is_pattern(expression) => {}
+            Some(stream) if stream.indexes.last() == Some(name) => {
+                return Err(Error::IllegalArgument(format!(
+                    "index [{name}] is the write index for data stream [{}] and cannot be deleted",
+                    stream.name
+                )));
+            }
+            stream => deleted.push((name, stream.cloned())),
+        }
+    }
+    for (name, stream) in deleted {
+        if let Some(stream) = stream {
+            // As it is now: several of its indexes may be deleted.
+            let mut stream = change.streams.get(&stream.name).cloned().unwrap_or(stream);
+            stream.indexes.retain(|other| other != name);
+            change.put_stream(stream)?;
+        }
+        change.delete_index(name)?;
+    }
+    Ok(())
 }
 
 /// Indexes that a request for metadata names.

@@ -159,6 +159,38 @@ fn deleted_indexes_leave_nothing_behind() {
 }
 
 #[test]
+fn indexes_of_data_streams_are_deleted_but_for_the_one_that_takes_writes() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":1}\n");
+    door.get("POST /logs-a/_rollover", "");
+    door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":2}\n");
+    let removal = |name: &str| format!(r#"{{"actions":[{{"remove_index":{{"index":"{name}"}}}}]}}"#);
+    for name in
+        [".ds-logs-a-000002", "logs-a", ".ds-logs-a-000001,logs-a", ".ds-logs-a-000001,.ds-logs-a-000002"]
+    {
+        assert_eq!(door.ask(&format!("DELETE /{name}"), "").0, 400, "{name}");
+        assert_eq!(door.ask("POST /_aliases", &removal(name)).0, 400, "{name}");
+    }
+    let all = r#"{"actions":[{"remove_index":{}}]}"#;
+    assert_eq!(door.ask("POST /_aliases", all).0, 400, "no name is not all");
+    door.get("DELETE /logs-*", "");
+    door.get("POST /_aliases", &removal("*"));
+    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 2, "nothing was deleted");
+    door.get("POST /logs-a/_rollover", "");
+    door.get("DELETE /.ds-logs-a-000001", "");
+    door.get("POST /_aliases", &removal(".ds-logs-a-000002"));
+    drop(door);
+    let door = TestDoor::open(&directory);
+    let answer = door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":3}\n");
+    assert_eq!(answer["errors"], false, "{answer}");
+    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 1);
+    let stream = door.get("GET /_data_stream/logs-a", "");
+    assert_eq!(stream["data_streams"][0]["indices"].as_array().map(Vec::len), Some(1), "{stream}");
+}
+
+#[test]
 fn every_refusal_has_its_type_and_status() {
     let directory = directory();
     let door = TestDoor::open(&directory);
