@@ -359,7 +359,11 @@ pub(crate) fn dispatch(
         Do::DeleteIndex => index_admin::delete(door, parameters, index),
         Do::CloseIndex => index_admin::set_closed(door, parameters, index, true),
         Do::OpenIndex => index_admin::set_closed(door, parameters, index, false),
-        Do::AddDocument => single::write(door, request, parameters, WriteAction::Index, index, None),
+        Do::AddDocument => {
+            // A new id is of no document, and data streams take nothing else.
+            let action = if parameters.has("op_type") { WriteAction::Index } else { WriteAction::Create };
+            single::write(door, request, parameters, action, index, None)
+        }
         Do::WriteDocument(action) => single::write(door, request, parameters, action, index, id),
         Do::GetDocument => single::get(door, parameters, index, name),
         Do::GetSource => single::get_source(door, parameters, index, name),
