@@ -32,6 +32,7 @@ fn add(
         if options.get("is_write_index") == Some(&Value::Bool(true)) {
             let writes = |index: &&crate::catalog::OpenIndex| {
                 index.entry.name != entry.name
+                    && !change.are_of_one_stream(&index.entry.name, &entry.name)
                     && index.entry.aliases[alias].get("is_write_index") == Some(&Value::Bool(true))
             };
             if let Some(other) = change.with_alias(alias).find(writes) {

@@ -266,9 +266,18 @@ fn existing(entries: &CatalogEntries, name: &str, action: WriteAction) -> Result
         index.entry.aliases[name].get("is_write_index").and_then(Value::as_bool) == Some(false)
     };
     match (with_alias.iter().find(is_write), with_alias.as_slice()) {
-        (Some(index), _) => Ok(Some((*index).clone())),
+        (Some(index), _) => Ok(Some(entries.newest_of(index))),
         (None, []) => Ok(None),
         (None, [only]) if !is_forbidden(only) => Ok(Some((*only).clone())),
+        // The alias of a data stream.
+        (None, [first, others @ ..])
+            if !is_forbidden(first)
+                && others
+                    .iter()
+                    .all(|index| entries.are_of_one_stream(&first.entry.name, &index.entry.name)) =>
+        {
+            Ok(Some(entries.newest_of(first)))
+        }
         (None, _) => Err(Error::IllegalArgument(format!(
             "no write index is defined for alias [{name}]. The write index may be explicitly disabled using is_write_index=false or the \
              alias points to multiple indices without one being designated as a write index"

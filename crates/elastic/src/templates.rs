@@ -143,7 +143,15 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
     if stream.has_records {
         log_settings::default_to_logs(settings);
     }
-    let index = index_admin::create_of(change, &name, body, Some(&stream.timestamp_field))?;
+    let mut index = index_admin::create_of(change, &name, body, Some(&stream.timestamp_field))?;
+    // Aliases of the stream are those of all its indexes.
+    let newest = stream.indexes.last().and_then(|newest| change.indexes.get(newest));
+    let aliases = newest.map(|newest| newest.entry.aliases.clone()).unwrap_or_default();
+    if !aliases.is_empty() {
+        let mut entry = (*index.entry).clone();
+        entry.aliases.extend(aliases);
+        index = change.put_index(entry)?;
+    }
     if stream.indexes.is_empty() {
         stream.lifecycle = lifecycle;
     }

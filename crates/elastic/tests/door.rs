@@ -191,6 +191,38 @@ fn indexes_of_data_streams_are_deleted_but_for_the_one_that_takes_writes() {
 }
 
 #[test]
+fn aliases_of_a_data_stream_follow_its_indexes() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    let write = |target: &str, n: u64| {
+        let answer =
+            door.get(&format!("POST /{target}/_bulk"), &format!("{{\"create\":{{}}}}\n{{\"n\":{n}}}\n"));
+        assert_eq!(answer["errors"], false, "{target}: {answer}");
+        answer["items"][0]["create"]["_index"].as_str().expect("an index").to_owned()
+    };
+    write("logs-a", 1);
+    door.get("PUT /logs-a/_alias/some", r#"{"filter":{"range":{"n":{"gte":2}}}}"#);
+    door.get("POST /logs-a/_rollover", "");
+    assert_eq!(write("logs-a", 2), ".ds-logs-a-000002");
+    assert_eq!(door.get("GET /some/_count", "")["count"], 1, "the filter and the new index count");
+    assert_eq!(write("some", 3), ".ds-logs-a-000002");
+    // Given to several indexes of one stream, it has one place for writes: the newest.
+    door.get("PUT /logs-a/_alias/all", r#"{"is_write_index":true}"#);
+    assert_eq!(write("all", 4), ".ds-logs-a-000002");
+    door.get("POST /logs-a/_rollover", "");
+    assert_eq!(write("all", 5), ".ds-logs-a-000003");
+    assert_eq!(door.get("GET /all/_count", "")["count"], 5);
+    assert_eq!(door.get("GET /some/_count", "")["count"], 4);
+    write("logs-b", 6);
+    let second = r#"{"is_write_index":true}"#;
+    assert_eq!(door.ask("PUT /logs-b/_alias/all", second).0, 400, "a second stream for writes");
+    door.get("DELETE /logs-a/_alias/some", "");
+    door.get("POST /logs-a/_rollover", "");
+    assert_eq!(door.ask("GET /some/_count", "").0, 404, "a removed alias does not come back");
+}
+
+#[test]
 fn every_refusal_has_its_type_and_status() {
     let directory = directory();
     let door = TestDoor::open(&directory);
