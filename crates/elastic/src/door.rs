@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::caller::DoorCaller;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
-use crate::names::NameOptions;
+use crate::names::{NameDemand, NameOptions};
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
 use crate::routes::RouteRight;
 use crate::scrolls::OpenScrolls;
@@ -164,23 +164,27 @@ impl ElasticDoor {
     /// Index that writes to `name` go to, made if it does not exist yet.
     ///
     /// # Errors
-    /// The name is invalid, an alias has no write index, or an alias is required and `name` is none.
+    /// The name is invalid, an alias has no write index, or `name` is not of the kind that is demanded.
     pub(crate) fn write_index(
         &self,
         name: &str,
         action: WriteAction,
-        require_alias: bool,
+        demand: NameDemand,
     ) -> Result<OpenIndex, Error> {
         let entries = self.catalog.read()?;
         if !self.caller.has_all_groups() && !entries.is_of_types(name) {
             self.caller.permit_all()?;
         }
         let is_alias = entries.with_alias(name).next().is_some();
-        if require_alias && !is_alias {
-            return Err(Error::NoIndex {
-                name: name.to_owned(),
-                detail: format!(" and [require_alias] request flag is [true] and [{name}] is not an alias"),
-            });
+        let lacks = |flag: &str, kind: &str| Error::NoIndex {
+            name: name.to_owned(),
+            detail: format!(" and [{flag}] request flag is [true] and [{name}] is not {kind}"),
+        };
+        if demand.alias && !is_alias {
+            return Err(lacks("require_alias", "an alias"));
+        }
+        if demand.data_stream && !leads_to_stream(&entries, name) {
+            return Err(lacks("require_data_stream", "a data stream"));
         }
         let found = match existing(&entries, name, action)? {
             Some(index) => index,
@@ -240,7 +244,23 @@ impl ElasticDoor {
                 return templates::create_record_stream(&mut change, stream);
             }
         }
-        self.write_index(stream, WriteAction::Create, false)
+        self.write_index(stream, WriteAction::Create, NameDemand::default())
+    }
+}
+
+/// True if writes to `name` go to a data stream, one that is there or one that they make.
+fn leads_to_stream(entries: &CatalogEntries, name: &str) -> bool {
+    let is_part = |index: &OpenIndex| entries.stream_of(&index.entry.name).is_some();
+    if entries.streams.contains_key(name) {
+        return true;
+    }
+    if let Some(index) = entries.index(name) {
+        return is_part(index);
+    }
+    let mut with_alias = entries.with_alias(name).peekable();
+    match with_alias.peek() {
+        Some(_) => with_alias.all(is_part),
+        None => templates::stream_template(entries, name).is_some(),
     }
 }
 

@@ -223,6 +223,43 @@ fn aliases_of_a_data_stream_follow_its_indexes() {
 }
 
 #[test]
+fn writes_may_demand_a_data_stream() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    door.get("PUT /plain", "{}");
+    let statuses = |answer: Value| -> Vec<Value> {
+        let items = answer["items"].as_array().expect("items").iter();
+        items.map(|item| item["create"]["status"].clone()).collect()
+    };
+    // What exporters of OpenTelemetry send.
+    let items = r#"{"create":{"_index":"logs-a"}}
+{"n":1}
+{"create":{"_index":"plain"}}
+{"n":1}
+{"create":{"_index":"new"}}
+{"n":1}
+{"create":{"_index":"plain","require_data_stream":false}}
+{"n":1}
+{"create":{"_index":"logs-a","dynamic_templates":{}}}
+{"n":1}
+{"create":{"_index":"logs-a","dynamic_templates":{"n":"gauge"}}}
+{"n":1}
+"#;
+    let answer = door.get("POST /_bulk?require_data_stream=true", items);
+    assert_eq!(json!(statuses(answer)), json!([201, 404, 404, 201, 201, 400]));
+    let demanding = r#"{"create":{"_index":"plain","require_data_stream":true}}
+{"n":1}
+{"create":{"_index":"logs-a","require_data_stream":true}}
+{"n":1}
+"#;
+    assert_eq!(json!(statuses(door.get("POST /_bulk", demanding))), json!([404, 201]));
+    assert_eq!(door.ask("POST /plain/_doc?require_data_stream=true", "{}").0, 404);
+    assert_eq!(door.ask("POST /logs-a/_doc?require_data_stream=true", "{}").0, 201);
+    assert_eq!(door.ask("GET /new", "").0, 404, "a refused write makes no index");
+}
+
+#[test]
 fn every_refusal_has_its_type_and_status() {
     let directory = directory();
     let door = TestDoor::open(&directory);
