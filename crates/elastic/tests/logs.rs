@@ -82,6 +82,8 @@ fn no_value_and_no_field_refuses_a_document() {
         (json!({ "term": { "a.b": "x" } }), vec![2]),
         (json!({ "exists": { "field": "a.b" } }), vec![2]),
         (json!({ "term": { "_ignored": "o" } }), vec![1]),
+        (json!({ "match": { "_ignored": "o" } }), vec![1]),
+        (json!({ "query_string": { "query": "_ignored:o" } }), vec![1]),
         (json!({ "exists": { "field": "_ignored" } }), vec![1, 2, 3]),
         (json!({ "range": { "@timestamp": { "gte": "2024" } } }), vec![0, 1]),
     ] {
