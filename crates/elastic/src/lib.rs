@@ -58,6 +58,7 @@ mod scrolls;
 mod search;
 mod search_request;
 mod shelf;
+mod simple_text;
 mod single;
 mod slot_picking;
 mod sorting;

@@ -6,6 +6,7 @@ use crate::Error;
 use crate::fields::names_of;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_terms::FuzzyTerms;
+use crate::simple_text;
 
 /// Depth of parentheses.
 const DEPTH_MAX: usize = 20;
@@ -75,7 +76,7 @@ impl TextDefaults {
     }
 }
 
-/// Parses the members of a query of this language.
+/// Parses the members of a query of this language, or of the simple one.
 ///
 /// # Errors
 /// The text is missing or malformed, or the boost of a field is.
@@ -92,7 +93,7 @@ pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<Sea
         needs_all: operator.is_some_and(|operator| operator.eq_ignore_ascii_case("and")),
         is_lenient: members.get("lenient") == Some(&Value::Bool(true)) || is_simple,
     };
-    parse(text, &defaults)
+    if is_simple { simple_text::parse(text, &defaults) } else { parse(text, &defaults) }
 }
 
 /// Parses a text.
