@@ -27,6 +27,7 @@ fn add(
     options: &Map<String, Value>,
 ) -> Result<(), Error> {
     check_alias_name(change, alias)?;
+    let options = alias_options(options.clone())?;
     for index in names::resolve(change, expression, OPTIONS)? {
         let mut entry = (*index.entry).clone();
         if options.get("is_write_index") == Some(&Value::Bool(true)) {
@@ -42,7 +43,7 @@ fn add(
                 )));
             }
         }
-        entry.aliases.insert(alias.to_owned(), alias_options(options.clone()));
+        entry.aliases.insert(alias.to_owned(), options.clone());
         change.put_index(entry)?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::door::ElasticDoor;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::{log_settings, mapping, templates, typed};
+use crate::{log_settings, mapping, query, templates, typed};
 
 /// Makes an index from the body of its request and the templates that match its name.
 ///
@@ -72,7 +72,7 @@ pub(crate) fn create_of(
                             });
                         }
                         let options = options.as_object().cloned().unwrap_or_default();
-                        aliases.insert(alias, alias_options(options));
+                        aliases.insert(alias, alias_options(options)?);
                     }
                 }
                 // Of data streams.
@@ -116,7 +116,17 @@ pub(crate) fn create_of(
 }
 
 /// Options of an alias as they are kept: `routing` stands for both kinds.
-pub(crate) fn alias_options(mut options: Map<String, Value>) -> Map<String, Value> {
+///
+/// # Errors
+/// An option is not known, or the filter is no query.
+pub(crate) fn alias_options(mut options: Map<String, Value>) -> Result<Map<String, Value>, Error> {
+    const KNOWN: [&str; 6] =
+        ["filter", "routing", "index_routing", "search_routing", "is_write_index", "is_hidden"];
+    options.retain(|_, value| !value.is_null());
+    if let Some(unknown) = options.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+        return Err(Error::Content(format!("[alias] unknown field [{unknown}]")));
+    }
+    options.get("filter").map(query::parse).transpose()?;
     if let Some(routing) = options.remove("routing") {
         options.entry("index_routing").or_insert_with(|| routing.clone());
         options.entry("search_routing").or_insert(routing);
@@ -127,7 +137,7 @@ pub(crate) fn alias_options(mut options: Map<String, Value>) -> Map<String, Valu
             options.insert(name.to_owned(), text.into());
         }
     }
-    options
+    Ok(options)
 }
 
 /// Refuses a second write index of an alias.
