@@ -1,6 +1,7 @@
 //! The door: the node behind it, the catalog, and the indexes that writes go to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_node::Node;
 use serde_json::{Map, Value};
@@ -11,6 +12,7 @@ use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::names::{NameDemand, NameOptions};
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
 use crate::routes::RouteRight;
+use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
@@ -149,6 +151,19 @@ impl ElasticDoor {
     /// Right that a request needs. The door checks the groups of its documents.
     pub fn right_of(request: &DoorRequest) -> RouteRight {
         routes::right_of(request)
+    }
+
+    /// True if a request is about the server, and not about what it has: any node of a cluster can answer it,
+    /// without blocking.
+    pub fn is_about_server(request: &DoorRequest) -> bool {
+        routes::is_about_server(request)
+    }
+
+    /// Time limit that a write names for itself by the parameter `timeout`.
+    pub fn time_limit(request: &DoorRequest) -> Option<Duration> {
+        let parameters = DoorParameters::parse(&request.query);
+        let named = parameters.get("timeout").and_then(|text| duration_of(text).ok().flatten());
+        named.filter(|_| routes::right_of(request) == RouteRight::Write)
     }
 
     /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.

@@ -288,6 +288,12 @@ pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
     }
 }
 
+/// True if a request is about the server, and not about what it has: any node can answer it.
+pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
+    let operation = find(request).map(|found| found.route.operation);
+    matches!(operation, Ok(Do::Info | Do::License | Do::Features))
+}
+
 /// Error of a path that does not exist.
 fn unknown(request: &DoorRequest) -> Error {
     Error::IllegalArgument(format!(
@@ -467,6 +473,24 @@ mod tests {
                 let found = find(&request(method, &path)).expect("a path of the table is known");
                 assert_eq!(found.route.operation, route.operation, "{method} {path}");
             }
+        }
+    }
+
+    #[test]
+    fn what_the_server_is_needs_no_owner() {
+        for (asked, expected) in [
+            ("GET /", true),
+            ("HEAD /", true),
+            ("GET /_license", true),
+            ("GET /_xpack", true),
+            ("POST /", false),
+            ("GET /_what", false),
+            ("GET /_cluster/health", false),
+            ("POST /_bulk", false),
+            ("GET /a", false),
+        ] {
+            let (method, path) = asked.split_once(' ').expect("a method and a path");
+            assert_eq!(is_about_server(&request(method, path)), expected, "{asked}");
         }
     }
 

@@ -37,8 +37,12 @@ const BELOW: &str = "/elastic";
 /// Requests of the door that run at a time. Each has a thread, which waits for the disk most of the time.
 const RUNNING_MAX: usize = 64;
 
-/// Time limit of a request on its way through a cluster.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of a request on its way through a cluster, if it names none: shorter than those of most
+/// clients, which then learn whether it was written.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Range of the time limits that writes may name.
+const PATIENCE_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
 
 /// Time between looks for partitions of data streams that are to be dropped.
 const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -217,7 +221,12 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     if api.node.cluster().is_alone() {
         return operate(api, shown.clone(), request, writer).await;
     }
-    let deadline = Instant::now() + PATIENCE;
+    if ElasticDoor::is_about_server(shown) {
+        return Ok(written(api.door.answer(shown)));
+    }
+    let [shortest, longest] = PATIENCE_RANGE;
+    let named = ElasticDoor::time_limit(shown).map(|named| named.clamp(shortest, longest));
+    let deadline = Instant::now() + named.unwrap_or(PATIENCE);
     let hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&api.node, request, api.node.body_bounds()).await?;
     if let Some(caller) = writer {
