@@ -6,7 +6,7 @@ use crate::Error;
 use crate::catalog::CatalogChange;
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
-use crate::index_admin::{alias_options, resolve_all};
+use crate::index_admin::{alias_options, delete_found, resolve_all};
 use crate::names::{self, NameOptions, check_alias_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -27,11 +27,13 @@ fn add(
     options: &Map<String, Value>,
 ) -> Result<(), Error> {
     check_alias_name(change, alias)?;
+    let options = alias_options(options.clone())?;
     for index in names::resolve(change, expression, OPTIONS)? {
         let mut entry = (*index.entry).clone();
         if options.get("is_write_index") == Some(&Value::Bool(true)) {
             let writes = |index: &&crate::catalog::OpenIndex| {
                 index.entry.name != entry.name
+                    && !change.are_of_one_stream(&index.entry.name, &entry.name)
                     && index.entry.aliases[alias].get("is_write_index") == Some(&Value::Bool(true))
             };
             if let Some(other) = change.with_alias(alias).find(writes) {
@@ -41,7 +43,7 @@ fn add(
                 )));
             }
         }
-        entry.aliases.insert(alias.to_owned(), alias_options(options.clone()));
+        entry.aliases.insert(alias.to_owned(), options.clone());
         change.put_index(entry)?;
     }
     Ok(())
@@ -106,6 +108,11 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
             values.into_iter().flatten().flat_map(names_of).collect::<Vec<_>>().join(",")
         };
         let (index, aliases) = (all("index", "indices"), all("alias", "aliases"));
+        if index.is_empty() {
+            // No name would stand for all indexes.
+            let reason = format!("[{kind}] One of [index] or [indices] is required");
+            return Err(Error::Validation(vec![reason]));
+        }
         let mut options = of.clone();
         options.retain(|name, _| {
             !["index", "indices", "alias", "aliases", "must_exist"].contains(&name.as_str())
@@ -126,9 +133,8 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
                 }
             }
             "remove_index" => {
-                for index in names::resolve(&change, &index, OPTIONS)? {
-                    change.delete_index(&index.entry.name)?;
-                }
+                let found = names::resolve(&change, &index, OPTIONS)?;
+                delete_found(&mut change, &index, &found)?;
             }
             other => return Err(Error::Content(format!("[alias_action] unknown field [{other}]"))),
         }

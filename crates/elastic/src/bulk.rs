@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
+use crate::names::NameDemand;
 use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest};
 use crate::source::SourceFilter;
@@ -23,7 +24,7 @@ struct BulkItem {
     action: WriteAction,
     index: Option<String>,
     id: Option<String>,
-    require_alias: bool,
+    demand: NameDemand,
     pipeline: Option<String>,
     /// The write, or the reason for which this item alone is refused.
     write: Result<SingleWrite, Error>,
@@ -33,7 +34,7 @@ struct BulkItem {
 struct BulkDefaults {
     index: Option<String>,
     routing: Option<String>,
-    require_alias: bool,
+    demand: NameDemand,
     pipeline: Option<String>,
     shown: Option<SourceFilter>,
 }
@@ -49,7 +50,7 @@ pub(crate) fn bulk(
     let defaults = BulkDefaults {
         index: index.map(str::to_owned),
         routing: parameters.get("routing").map(str::to_owned),
-        require_alias: parameters.flag("require_alias")?.unwrap_or(false),
+        demand: NameDemand::of(parameters)?,
         pipeline: parameters.get("pipeline").map(str::to_owned),
         shown: SourceFilter::of_parameters(parameters),
     };
@@ -60,11 +61,11 @@ pub(crate) fn bulk(
     let mut touched = Vec::new();
     let mut placer = WritePlacer::new(door);
     for item in items {
-        let BulkItem { action, index, id, require_alias, pipeline, write } = item;
+        let BulkItem { action, index, id, demand, pipeline, write } = item;
         let name = index.unwrap_or_default();
         let place = write.and_then(|write| {
             check_pipeline(door, pipeline.as_deref())?;
-            placer.place(&name, write, require_alias)
+            placer.place(&name, write, demand)
         });
         let refused = match place {
             Ok(place) => {
@@ -152,6 +153,9 @@ pub(crate) struct ActionLine {
     conditions: WriteConditions,
     op_type: Option<String>,
     require_alias: Option<bool>,
+    require_data_stream: Option<bool>,
+    /// True if fields are to be mapped by templates that the item names.
+    has_dynamic_templates: bool,
     pipeline: Option<String>,
     shown: Option<SourceFilter>,
 }
@@ -216,7 +220,10 @@ fn item(
         action,
         index: meta.index.or_else(|| defaults.index.clone()),
         id: meta.id,
-        require_alias: meta.require_alias.unwrap_or(defaults.require_alias),
+        demand: NameDemand {
+            alias: meta.require_alias.unwrap_or(defaults.demand.alias),
+            data_stream: meta.require_data_stream.unwrap_or(defaults.demand.data_stream),
+        },
         pipeline: meta.pipeline.or_else(|| defaults.pipeline.clone()),
         write,
     })
@@ -230,6 +237,9 @@ fn write_of(
 ) -> Result<SingleWrite, Error> {
     if meta.id.is_none() && matches!(action, WriteAction::Update | WriteAction::Delete) {
         return Err(Error::Validation(vec!["id is missing".to_owned()]));
+    }
+    if meta.has_dynamic_templates {
+        return Err(Error::unsupported("[dynamic_templates] with fields in an item"));
     }
     let malformed = |reason: String| Error::Mapping {
         reason: "failed to parse".to_owned(),
@@ -314,6 +324,10 @@ fn read_member(line: &mut ActionLine, number: usize, name: &str, value: Value) -
         line.shown = Some(SourceFilter::of_value(&value)?);
         return Ok(());
     }
+    if let ("dynamic_templates", Value::Object(templates)) = (name, &value) {
+        line.has_dynamic_templates = !templates.is_empty();
+        return Ok(());
+    }
     let text = match &value {
         Value::Null => return Ok(()),
         Value::String(text) => text.clone(),
@@ -342,14 +356,11 @@ fn read_member(line: &mut ActionLine, number: usize, name: &str, value: Value) -
         "if_primary_term" => line.conditions.if_primary_term = Some(whole()?),
         "op_type" => line.op_type = Some(text),
         "require_alias" => line.require_alias = Some(text == "true"),
+        "require_data_stream" => line.require_data_stream = Some(text == "true"),
         "pipeline" => line.pipeline = Some(text),
         // Writes of one document wait for each other, so that no update has to be repeated. `_type` is of
         // clients before version 8.
-        "retry_on_conflict"
-        | "_retry_on_conflict"
-        | "dynamic_templates"
-        | "_type"
-        | "list_executed_pipelines" => {}
+        "retry_on_conflict" | "_retry_on_conflict" | "_type" | "list_executed_pipelines" => {}
         other => {
             return Err(Error::IllegalArgument(format!(
                 "Action/metadata line [{number}] contains an unknown parameter [{other}]"
@@ -401,7 +412,13 @@ mod tests {
     use super::*;
 
     fn defaults() -> BulkDefaults {
-        BulkDefaults { index: None, routing: None, require_alias: false, pipeline: None, shown: None }
+        BulkDefaults {
+            index: None,
+            routing: None,
+            demand: NameDemand::default(),
+            pipeline: None,
+            shown: None,
+        }
     }
 
     #[test]

@@ -212,6 +212,22 @@ impl CatalogEntries {
         all.filter(move |index| index.entry.aliases.contains_key(alias))
     }
 
+    /// Data stream that an index is part of.
+    pub(crate) fn stream_of(&self, index: &str) -> Option<&StreamEntry> {
+        self.streams.values().find(|stream| stream.indexes.iter().any(|name| name == index))
+    }
+
+    /// Index that writes go to in place of one of a data stream: the newest of the stream.
+    pub(crate) fn newest_of(&self, index: &OpenIndex) -> OpenIndex {
+        let newest = self.stream_of(&index.entry.name).and_then(|stream| stream.indexes.last());
+        newest.and_then(|name| self.indexes.get(name)).unwrap_or(index).clone()
+    }
+
+    /// True if two indexes are of one data stream.
+    pub(crate) fn are_of_one_stream(&self, one: &str, other: &str) -> bool {
+        self.stream_of(one).is_some_and(|stream| stream.indexes.iter().any(|name| name == other))
+    }
+
     /// Index of a name. A document type comes before an index that was made before its deployment.
     pub(crate) fn index(&self, name: &str) -> Option<&OpenIndex> {
         self.types.get(name).or_else(|| self.indexes.get(name))

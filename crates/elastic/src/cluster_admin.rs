@@ -18,14 +18,7 @@ use crate::search_request::HitSearch;
 const VERSION: &str = "8.19.0";
 
 /// `GET /`.
-pub(crate) fn info(request: &DoorRequest) -> Result<DoorReply, Error> {
-    if !["GET", "HEAD"].contains(&request.method.as_str()) {
-        return Err(Error::Method {
-            uri: request.path.clone(),
-            method: request.method.clone(),
-            allowed: "GET, HEAD",
-        });
-    }
+pub(crate) fn info() -> Result<DoorReply, Error> {
     DoorReply::ok(json!({
         "name": "millrace",
         "cluster_name": "millrace",

@@ -1,6 +1,7 @@
 //! The door: the node behind it, the catalog, and the indexes that writes go to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_node::Node;
 use serde_json::{Map, Value};
@@ -8,8 +9,10 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::caller::DoorCaller;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
-use crate::names::NameOptions;
+use crate::names::{NameDemand, NameOptions};
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
+use crate::routes::RouteRight;
+use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
@@ -146,6 +149,24 @@ impl ElasticDoor {
         }
     }
 
+    /// Right that a request needs. The door checks the groups of its documents.
+    pub fn right_of(request: &DoorRequest) -> RouteRight {
+        routes::right_of(request)
+    }
+
+    /// True if a request is about the server, and not about what it has: any node of a cluster can answer it,
+    /// without blocking.
+    pub fn is_about_server(request: &DoorRequest) -> bool {
+        routes::is_about_server(request)
+    }
+
+    /// Time limit that a write names for itself by the parameter `timeout`.
+    pub fn time_limit(request: &DoorRequest) -> Option<Duration> {
+        let parameters = DoorParameters::parse(&request.query);
+        let named = parameters.get("timeout").and_then(|text| duration_of(text).ok().flatten());
+        named.filter(|_| routes::right_of(request) == RouteRight::Write)
+    }
+
     /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.
     pub fn is_otlp(path: &str) -> bool {
         otlp::is_logs(path)
@@ -159,23 +180,27 @@ impl ElasticDoor {
     /// Index that writes to `name` go to, made if it does not exist yet.
     ///
     /// # Errors
-    /// The name is invalid, an alias has no write index, or an alias is required and `name` is none.
+    /// The name is invalid, an alias has no write index, or `name` is not of the kind that is demanded.
     pub(crate) fn write_index(
         &self,
         name: &str,
         action: WriteAction,
-        require_alias: bool,
+        demand: NameDemand,
     ) -> Result<OpenIndex, Error> {
         let entries = self.catalog.read()?;
         if !self.caller.has_all_groups() && !entries.is_of_types(name) {
             self.caller.permit_all()?;
         }
         let is_alias = entries.with_alias(name).next().is_some();
-        if require_alias && !is_alias {
-            return Err(Error::NoIndex {
-                name: name.to_owned(),
-                detail: format!(" and [require_alias] request flag is [true] and [{name}] is not an alias"),
-            });
+        let lacks = |flag: &str, kind: &str| Error::NoIndex {
+            name: name.to_owned(),
+            detail: format!(" and [{flag}] request flag is [true] and [{name}] is not {kind}"),
+        };
+        if demand.alias && !is_alias {
+            return Err(lacks("require_alias", "an alias"));
+        }
+        if demand.data_stream && !leads_to_stream(&entries, name) {
+            return Err(lacks("require_data_stream", "a data stream"));
         }
         let found = match existing(&entries, name, action)? {
             Some(index) => index,
@@ -235,7 +260,23 @@ impl ElasticDoor {
                 return templates::create_record_stream(&mut change, stream);
             }
         }
-        self.write_index(stream, WriteAction::Create, false)
+        self.write_index(stream, WriteAction::Create, NameDemand::default())
+    }
+}
+
+/// True if writes to `name` go to a data stream, one that is there or one that they make.
+fn leads_to_stream(entries: &CatalogEntries, name: &str) -> bool {
+    let is_part = |index: &OpenIndex| entries.stream_of(&index.entry.name).is_some();
+    if entries.streams.contains_key(name) {
+        return true;
+    }
+    if let Some(index) = entries.index(name) {
+        return is_part(index);
+    }
+    let mut with_alias = entries.with_alias(name).peekable();
+    match with_alias.peek() {
+        Some(_) => with_alias.all(is_part),
+        None => templates::stream_template(entries, name).is_some(),
     }
 }
 
@@ -261,9 +302,18 @@ fn existing(entries: &CatalogEntries, name: &str, action: WriteAction) -> Result
         index.entry.aliases[name].get("is_write_index").and_then(Value::as_bool) == Some(false)
     };
     match (with_alias.iter().find(is_write), with_alias.as_slice()) {
-        (Some(index), _) => Ok(Some((*index).clone())),
+        (Some(index), _) => Ok(Some(entries.newest_of(index))),
         (None, []) => Ok(None),
         (None, [only]) if !is_forbidden(only) => Ok(Some((*only).clone())),
+        // The alias of a data stream.
+        (None, [first, others @ ..])
+            if !is_forbidden(first)
+                && others
+                    .iter()
+                    .all(|index| entries.are_of_one_stream(&first.entry.name, &index.entry.name)) =>
+        {
+            Ok(Some(entries.newest_of(first)))
+        }
         (None, _) => Err(Error::IllegalArgument(format!(
             "no write index is defined for alias [{name}]. The write index may be explicitly disabled using is_write_index=false or the \
              alias points to multiple indices without one being designated as a write index"

@@ -136,7 +136,7 @@ pub enum Error {
         /// Method of the request.
         method: String,
         /// Allowed methods.
-        allowed: &'static str,
+        allowed: String,
     },
     /// The media type of the body is not supported.
     #[error("{0}")]

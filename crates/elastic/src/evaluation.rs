@@ -321,6 +321,9 @@ impl SearchedDocument<'_> {
         if let Some(own) = self.meta(field) {
             return Ok((own == text_of(text)).then_some(1.0));
         }
+        if field == "_ignored" {
+            return Ok(self.has_term(field, text, false)?.then_some(1.0));
+        }
         let is_all = field.contains('*');
         let mut best: Option<f64> = None;
         for (place, kind) in self.places(field) {

@@ -10,7 +10,7 @@ use crate::door::ElasticDoor;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::{log_settings, mapping, templates, typed};
+use crate::{log_settings, mapping, query, templates, typed};
 
 /// Makes an index from the body of its request and the templates that match its name.
 ///
@@ -72,7 +72,7 @@ pub(crate) fn create_of(
                             });
                         }
                         let options = options.as_object().cloned().unwrap_or_default();
-                        aliases.insert(alias, alias_options(options));
+                        aliases.insert(alias, alias_options(options)?);
                     }
                 }
                 // Of data streams.
@@ -116,7 +116,17 @@ pub(crate) fn create_of(
 }
 
 /// Options of an alias as they are kept: `routing` stands for both kinds.
-pub(crate) fn alias_options(mut options: Map<String, Value>) -> Map<String, Value> {
+///
+/// # Errors
+/// An option is not known, or the filter is no query.
+pub(crate) fn alias_options(mut options: Map<String, Value>) -> Result<Map<String, Value>, Error> {
+    const KNOWN: [&str; 6] =
+        ["filter", "routing", "index_routing", "search_routing", "is_write_index", "is_hidden"];
+    options.retain(|_, value| !value.is_null());
+    if let Some(unknown) = options.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+        return Err(Error::Content(format!("[alias] unknown field [{unknown}]")));
+    }
+    options.get("filter").map(query::parse).transpose()?;
     if let Some(routing) = options.remove("routing") {
         options.entry("index_routing").or_insert_with(|| routing.clone());
         options.entry("search_routing").or_insert(routing);
@@ -127,7 +137,7 @@ pub(crate) fn alias_options(mut options: Map<String, Value>) -> Map<String, Valu
             options.insert(name.to_owned(), text.into());
         }
     }
-    options
+    Ok(options)
 }
 
 /// Refuses a second write index of an alias.
@@ -214,20 +224,49 @@ pub(crate) fn delete(
     let options = NameOptions { closed: true, forbid_closed: false, aliases: false, ..NameOptions::LENIENT };
     let mut change = door.catalog.change()?;
     let found = names::resolve(&change, expression, options.with(parameters)?)?;
-    for index in &found {
-        let stream = change.streams.values().find(|stream| stream.indexes.contains(&index.entry.name));
-        if let Some(stream) = stream {
-            if names::is_pattern(expression) {
-                continue;
-            }
-            return Err(Error::IllegalArgument(format!(
-                "index [{}] is the write index for data stream [{}] and cannot be deleted",
-                index.entry.name, stream.name
-            )));
-        }
-        change.delete_index(&index.entry.name)?;
-    }
+    delete_found(&mut change, expression, &found)?;
     DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// Deletes the indexes that an expression was found to name. Patterns pass over indexes of data streams.
+///
+/// # Errors
+/// One is the index that a data stream writes to, or the expression names a data stream. Nothing is deleted
+/// then.
+pub(crate) fn delete_found(
+    change: &mut CatalogChange<'_>,
+    expression: &str,
+    found: &[OpenIndex],
+) -> Result<(), Error> {
+    if let Some(stream) = expression.split(',').find(|part| change.streams.contains_key(*part)) {
+        return Err(Error::IllegalArgument(format!(
+            "The provided expression [{stream}] matches a data stream, specify the corresponding concrete indices instead."
+        )));
+    }
+    let mut deleted = Vec::new();
+    for index in found {
+        let name = &index.entry.name;
+        match change.stream_of(name) {
+            Some(_) if names::is_pattern(expression) => {}
+            Some(stream) if stream.indexes.last() == Some(name) => {
+                return Err(Error::IllegalArgument(format!(
+                    "index [{name}] is the write index for data stream [{}] and cannot be deleted",
+                    stream.name
+                )));
+            }
+            stream => deleted.push((name, stream.cloned())),
+        }
+    }
+    for (name, stream) in deleted {
+        if let Some(stream) = stream {
+            // As it is now: several of its indexes may be deleted.
+            let mut stream = change.streams.get(&stream.name).cloned().unwrap_or(stream);
+            stream.indexes.retain(|other| other != name);
+            change.put_stream(stream)?;
+        }
+        change.delete_index(name)?;
+    }
+    Ok(())
 }
 
 /// Indexes that a request for metadata names.

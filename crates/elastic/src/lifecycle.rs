@@ -83,21 +83,17 @@ fn streams_of(entries: &CatalogEntries, expression: &str) -> Result<Vec<String>,
     Ok(found)
 }
 
-/// `PUT`, `GET` and `DELETE` of `_data_stream/NAME/_lifecycle`.
-pub(crate) fn answer(
+/// `PUT` of the lifecycle of data streams.
+pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, expression: &str) -> Result<DoorReply, Error> {
+    change(door, expression, Some(StreamLifecycle::parse(&object_of(&request.body)?)?))
+}
+
+/// Gives data streams a lifecycle, or none.
+pub(crate) fn change(
     door: &ElasticDoor,
-    request: &DoorRequest,
     expression: &str,
+    lifecycle: Option<StreamLifecycle>,
 ) -> Result<DoorReply, Error> {
-    let lifecycle = match request.method.as_str() {
-        "PUT" => Some(StreamLifecycle::parse(&object_of(&request.body)?)?),
-        "DELETE" => None,
-        "GET" | "HEAD" => return get(door, expression),
-        _ => {
-            let (uri, method) = (request.path.clone(), request.method.clone());
-            return Err(Error::Method { uri, method, allowed: "GET, PUT, DELETE" });
-        }
-    };
     let mut change = door.catalog.change()?;
     for name in streams_of(&change, expression)? {
         let stream = change.streams[&name].clone();
@@ -106,7 +102,8 @@ pub(crate) fn answer(
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
-fn get(door: &ElasticDoor, expression: &str) -> Result<DoorReply, Error> {
+/// `GET` and `HEAD` of the lifecycle of data streams.
+pub(crate) fn get(door: &ElasticDoor, expression: &str) -> Result<DoorReply, Error> {
     let entries = door.catalog.read()?;
     let shown = streams_of(&entries, expression)?.into_iter().map(|name| {
         let mut object = json!({ "name": name });

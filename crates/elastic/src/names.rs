@@ -60,6 +60,25 @@ impl NameOptions {
     }
 }
 
+/// What the name of a write has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct NameDemand {
+    /// An alias.
+    pub(crate) alias: bool,
+    /// A data stream, or a name whose first write makes one.
+    pub(crate) data_stream: bool,
+}
+
+impl NameDemand {
+    /// Reads the parameters `require_alias` and `require_data_stream`.
+    pub(crate) fn of(parameters: &DoorParameters) -> Result<Self, Error> {
+        Ok(NameDemand {
+            alias: parameters.flag("require_alias")?.unwrap_or(false),
+            data_stream: parameters.flag("require_data_stream")?.unwrap_or(false),
+        })
+    }
+}
+
 /// True if an expression has more than exact names.
 pub(crate) fn is_pattern(expression: &str) -> bool {
     expression.is_empty() || expression == "_all" || expression.contains('*')

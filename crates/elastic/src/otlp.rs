@@ -81,7 +81,7 @@ pub(crate) fn refuse(request: &DoorRequest, error: Error) -> DoorAnswer {
 fn outcome(door: &ElasticDoor, request: &DoorRequest) -> Result<ExportOutcome, Error> {
     if request.method != "POST" {
         let (uri, method) = (request.path.clone(), request.method.clone());
-        return Err(Error::Method { uri, method, allowed: "POST" });
+        return Err(Error::Method { uri, method, allowed: "POST".to_owned() });
     }
     let Some(encoding) = OtlpEncoding::of(&request.content_type) else {
         return Err(Error::MediaType(format!(

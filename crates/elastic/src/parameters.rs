@@ -75,8 +75,15 @@ const MULTI_SEARCH: &[&str] = &[
 const SCROLL: &[&str] = &["rest_total_hits_as_int", "scroll", "scroll_id"];
 
 /// Writes of single documents and of bulks.
-const WRITE: &[&str] =
-    &["pipeline", "refresh", "require_alias", "routing", "timeout", "wait_for_active_shards"];
+const WRITE: &[&str] = &[
+    "pipeline",
+    "refresh",
+    "require_alias",
+    "require_data_stream",
+    "routing",
+    "timeout",
+    "wait_for_active_shards",
+];
 
 const CONDITION: &[&str] = &["if_primary_term", "if_seq_no", "version", "version_type"];
 

@@ -10,6 +10,7 @@ use crate::catalog::{IndexEntry, OpenIndex};
 use crate::door::ElasticDoor;
 use crate::log_writes::LogPlace;
 use crate::mapping::LenientFit;
+use crate::names::NameDemand;
 use crate::writing::{self, SingleWrite, WriteAction};
 use crate::{Error, mapping, time_bounds, typed};
 
@@ -33,7 +34,7 @@ pub(crate) struct WritePlacer<'d> {
 /// Name in a write, with what decides which index it means.
 #[derive(PartialEq, Eq, Hash)]
 enum WrittenName {
-    Index { name: String, action: WriteAction, require_alias: bool },
+    Index { name: String, action: WriteAction, demand: NameDemand },
     RecordStream(String),
 }
 
@@ -54,11 +55,15 @@ impl<'d> WritePlacer<'d> {
         &mut self,
         name: &str,
         mut write: SingleWrite,
-        require_alias: bool,
+        demand: NameDemand,
     ) -> Result<PlacedWrite, Error> {
         writing::check(&write)?;
         let action = write.action;
-        let written = WrittenName::Index { name: name.to_owned(), action, require_alias };
+        if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
+            // The answer has the document.
+            self.door.caller.check_read()?;
+        }
+        let written = WrittenName::Index { name: name.to_owned(), action, demand };
         let index = self.index(&written)?;
         if write.routing.is_none() {
             write.routing = alias_routing(&index, name);
@@ -156,8 +161,8 @@ impl<'d> WritePlacer<'d> {
     fn index(&self, written: &WrittenName) -> Result<OpenIndex, Error> {
         match (self.found.get(written).filter(|index| !index.needs_seq_nos()), written) {
             (Some(index), _) => Ok(index.clone()),
-            (None, WrittenName::Index { name, action, require_alias }) => {
-                self.door.write_index(name, *action, *require_alias)
+            (None, WrittenName::Index { name, action, demand }) => {
+                self.door.write_index(name, *action, *demand)
             }
             (None, WrittenName::RecordStream(stream)) => self.door.record_index(stream),
         }

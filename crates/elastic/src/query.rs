@@ -11,6 +11,7 @@ use crate::hit_form::InnerHits;
 use crate::nested::{NestedQuery, NestedScores};
 use crate::query_ranges::RangeRelation;
 use crate::query_terms::{FuzzyTerms, TermPattern};
+use crate::query_text::BoostedField;
 use crate::{query_members, query_text};
 
 /// Depth of queries in queries.
@@ -273,21 +274,7 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
             let tie_breaker = tie_breaker_of(&members, 0.0)?;
             SearchQuery::Best { queries: queries.unwrap_or_default(), tie_breaker }
         }
-        "query_string" | "simple_query_string" => {
-            let members = members(body)?;
-            let Some(text) = members.get("query").and_then(Value::as_str) else {
-                return Err(Error::Parsing(format!("{kind} must be provided with a [query]")));
-            };
-            let fields = match members.get("default_field").or_else(|| members.get("fields")) {
-                Some(fields) => names_of(fields),
-                None => Vec::new(),
-            };
-            let needs_all =
-                members.get("default_operator").is_some_and(|operator| is_and(&text_of(operator)));
-            let is_lenient =
-                members.get("lenient") == Some(&Value::Bool(true)) || kind == "simple_query_string";
-            query_text::parse(text, &query_text::TextDefaults { fields, needs_all, is_lenient })?
-        }
+        "query_string" | "simple_query_string" => query_text::of_members(kind, &members(body)?)?,
         other => {
             return Err(Error::Parsing(format!("unknown query [{other}]")));
         }
@@ -407,12 +394,9 @@ fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     let text = members.get("query").cloned().unwrap_or(Value::Null);
     let fields = members.get("fields").map(names_of).unwrap_or_default();
     let fields = if fields.is_empty() { vec!["*".to_owned()] } else { fields };
+    let fields = fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<Vec<_>, _>>()?;
     let of_text = |text: &Value, options: &MatchOptions| {
-        let each = fields.iter().map(|field| {
-            let (field, boost) = match field.split_once('^') {
-                Some((field, boost)) => (field.to_owned(), boost.parse().unwrap_or(1.0)),
-                None => (field.clone(), 1.0),
-            };
+        let each = fields.iter().cloned().map(|BoostedField { name: field, boost }| {
             let query = SearchQuery::Match { field, text: text.clone(), options: options.clone() };
             SearchQuery::Named { query: Box::new(query), boost, name: None }
         });
@@ -543,7 +527,7 @@ pub(crate) fn of_request(
 ) -> Result<SearchQuery, Error> {
     if let Some(text) = parameters.get("q") {
         let defaults = query_text::TextDefaults {
-            fields: parameters.get("df").map(|field| vec![field.to_owned()]).unwrap_or_default(),
+            fields: parameters.get("df").map(BoostedField::parse).transpose()?.into_iter().collect(),
             needs_all: parameters.get("default_operator").is_some_and(is_and),
             is_lenient: parameters.flag("lenient")?.unwrap_or(false),
         };

@@ -1,21 +1,99 @@
 //! The query language of `query_string` and of the parameter `q`: words, phrases, fields, ranges, operators.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery};
+use crate::fields::names_of;
+use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_terms::FuzzyTerms;
+use crate::simple_text;
 
 /// Depth of parentheses.
 const DEPTH_MAX: usize = 20;
 
+/// A field with the factor of its scores, as in `title^2`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BoostedField {
+    pub(crate) name: String,
+    pub(crate) boost: f64,
+}
+
+impl BoostedField {
+    /// Parses the text of a field.
+    ///
+    /// # Errors
+    /// What follows `^` is no number, or a negative one.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let Some((name, boost)) = text.split_once('^') else {
+            return Ok(BoostedField { name: text.to_owned(), boost: 1.0 });
+        };
+        match boost.parse::<f64>() {
+            Ok(boost) if boost.is_finite() && boost >= 0.0 => {
+                Ok(BoostedField { name: name.to_owned(), boost })
+            }
+            _ => Err(Error::IllegalArgument(format!(
+                "the boost of the field [{text}] is not a number of at least 0"
+            ))),
+        }
+    }
+}
+
+/// A query with another boost.
+fn boosted(query: SearchQuery, boost: f64) -> SearchQuery {
+    SearchQuery::Named { query: Box::new(query), boost, name: None }
+}
+
 /// Defaults of words without a field or an operator.
 pub(crate) struct TextDefaults {
     /// Fields of words; none for all.
-    pub(crate) fields: Vec<String>,
+    pub(crate) fields: Vec<BoostedField>,
     pub(crate) needs_all: bool,
     /// True if words that do not fit the type of a field match nothing, instead of being an error.
     pub(crate) is_lenient: bool,
+}
+
+impl TextDefaults {
+    /// Options of words and phrases.
+    pub(crate) fn options(&self) -> MatchOptions {
+        MatchOptions { is_lenient: self.is_lenient, needs_all: self.needs_all, ..MatchOptions::default() }
+    }
+
+    /// A clause in a field, or in the default fields.
+    pub(crate) fn in_fields(&self, field: Option<&str>, make: impl Fn(String) -> SearchQuery) -> SearchQuery {
+        let in_default = |field: &BoostedField| match field.boost {
+            1.0 => make(field.name.clone()),
+            boost => boosted(make(field.name.clone()), boost),
+        };
+        match (field, self.fields.as_slice()) {
+            (Some(field), _) => make(field.to_owned()),
+            (None, []) => make("*".to_owned()),
+            (None, [only]) => in_default(only),
+            (None, several) => {
+                let queries = several.iter().map(in_default).collect();
+                SearchQuery::Best { queries, tie_breaker: 0.0 }
+            }
+        }
+    }
+}
+
+/// Parses the members of a query of this language, or of the simple one.
+///
+/// # Errors
+/// The text is missing or malformed, or the boost of a field is.
+pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<SearchQuery, Error> {
+    let Some(text) = members.get("query").and_then(Value::as_str) else {
+        return Err(Error::Parsing(format!("{kind} must be provided with a [query]")));
+    };
+    let fields = members.get("default_field").or_else(|| members.get("fields"));
+    let fields = fields.map(names_of).unwrap_or_default();
+    let operator = members.get("default_operator").map(text_of);
+    let is_simple = kind == "simple_query_string";
+    let defaults = TextDefaults {
+        fields: fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<_, _>>()?,
+        needs_all: operator.is_some_and(|operator| operator.eq_ignore_ascii_case("and")),
+        is_lenient: members.get("lenient") == Some(&Value::Bool(true)) || is_simple,
+    };
+    if is_simple { simple_text::parse(text, &defaults) } else { parse(text, &defaults) }
 }
 
 /// Parses a text.
@@ -132,17 +210,43 @@ impl TextParser<'_> {
         Ok(SearchQuery::Bool(query))
     }
 
+    /// A clause with its boost.
     fn clause(&mut self, field: Option<&str>, depth: usize) -> Result<SearchQuery, Error> {
+        if depth > DEPTH_MAX {
+            return Err(self.fail());
+        }
+        let clause = self.plain_clause(field, depth)?;
+        if self.peek() != Some('^') {
+            return Ok(clause);
+        }
+        match self.number_after('^') {
+            Some(boost) => Ok(boosted(clause, boost)),
+            None => Err(self.fail()),
+        }
+    }
+
+    fn plain_clause(&mut self, field: Option<&str>, depth: usize) -> Result<SearchQuery, Error> {
         if self.peek() == Some('(') {
             self.at += 1;
             let inner = self.group(field, depth + 1)?;
-            return self.closed(inner);
+            if self.peek() != Some(')') {
+                return Err(self.fail());
+            }
+            self.at += 1;
+            return Ok(inner);
+        }
+        if self.peek() == Some('/') {
+            return Err(Error::Parsing(format!(
+                "Failed to parse query [{}]: a regular expression between slashes is not supported here; use a [regexp] query, \
+                 or write \\/ for a slash that begins a word",
+                self.text
+            )));
         }
         if self.peek() == Some('"') {
             let phrase = self.quoted()?;
             let slop = self.number_after('~').unwrap_or(0.0) as usize;
             return Ok(self.of_fields(field, |field| {
-                let options = MatchOptions { is_phrase: true, slop, ..self.options() };
+                let options = MatchOptions { is_phrase: true, slop, ..self.defaults.options() };
                 SearchQuery::Match { field, text: phrase.clone().into(), options }
             }));
         }
@@ -160,7 +264,10 @@ impl TextParser<'_> {
             self.at += 1;
             self.skip_space();
             if word == "_exists_" {
-                let (named, _) = self.word();
+                let named = if self.peek() == Some('"') { self.quoted()? } else { self.word().0 };
+                if named.is_empty() {
+                    return Err(self.fail());
+                }
                 return Ok(SearchQuery::Exists(named));
             }
             if word == "*" && self.peek() == Some('*') {
@@ -170,52 +277,20 @@ impl TextParser<'_> {
             return self.clause(Some(&word), depth + 1);
         }
         let edits = (self.peek() == Some('~')).then(|| self.number_after('~').unwrap_or(2.0) as usize);
-        let boost = self.number_after('^');
-        let query = self.of_fields(field, |field| match (word.as_str(), edits) {
+        Ok(self.of_fields(field, |field| match (word.as_str(), edits) {
             ("*", _) => SearchQuery::Exists(field),
             (_, Some(edits)) => {
                 let fuzziness = FuzzyTerms::with_edits(edits);
                 SearchQuery::Fuzzy { field, value: word.to_lowercase(), fuzziness }
             }
             _ if has_pattern => SearchQuery::Wildcard { field, value: word.clone(), ignores_case: true },
-            _ => SearchQuery::Match { field, text: word.clone().into(), options: self.options() },
-        });
-        Ok(match boost {
-            Some(boost) => SearchQuery::Named { query: Box::new(query), boost, name: None },
-            None => query,
-        })
-    }
-
-    fn options(&self) -> MatchOptions {
-        MatchOptions {
-            is_lenient: self.defaults.is_lenient,
-            needs_all: self.defaults.needs_all,
-            ..MatchOptions::default()
-        }
+            _ => SearchQuery::Match { field, text: word.clone().into(), options: self.defaults.options() },
+        }))
     }
 
     /// The clause in its field, or in the default fields.
     fn of_fields(&self, field: Option<&str>, make: impl Fn(String) -> SearchQuery) -> SearchQuery {
-        match (field, self.defaults.fields.as_slice()) {
-            (Some(field), _) => make(field.to_owned()),
-            (None, []) => make("*".to_owned()),
-            (None, [only]) => make(only.split('^').next().unwrap_or(only).to_owned()),
-            (None, several) => {
-                let queries = several.iter().map(|field| make(field.clone())).collect();
-                SearchQuery::Best { queries, tie_breaker: 0.0 }
-            }
-        }
-    }
-
-    fn closed(&mut self, inner: SearchQuery) -> Result<SearchQuery, Error> {
-        if self.peek() != Some(')') {
-            return Err(self.fail());
-        }
-        self.at += 1;
-        match self.number_after('^') {
-            Some(boost) => Ok(SearchQuery::Named { query: Box::new(inner), boost, name: None }),
-            None => Ok(inner),
-        }
+        self.defaults.in_fields(field, make)
     }
 
     fn quoted(&mut self) -> Result<String, Error> {
@@ -296,7 +371,7 @@ impl TextParser<'_> {
         self.at += 1;
         let includes = self.peek() == Some('=');
         self.at += usize::from(includes);
-        let (word, _) = self.word();
+        let word = if self.peek() == Some('"') { self.quoted()? } else { self.word().0 };
         if word.is_empty() {
             return Err(self.fail());
         }
@@ -311,12 +386,27 @@ impl TextParser<'_> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn texts_that_are_not_closed_are_refused() {
         let defaults = TextDefaults { fields: Vec::new(), needs_all: false, is_lenient: false };
-        for text in ["(a", "a)", "\"a", "a:[1 TO 2", "a:[1 2]", ":", "a:>", &"(".repeat(50)] {
+        for text in [
+            "(a",
+            "a)",
+            "\"a",
+            "a:[1 TO 2",
+            "a:[1 2]",
+            ":",
+            "a:>",
+            "a^",
+            "\"a\"^b",
+            "/a/",
+            "a:/b.c/",
+            &"(".repeat(50),
+        ] {
             assert!(parse(text, &defaults).is_err(), "{text}");
         }
         for text in [
@@ -329,11 +419,47 @@ mod tests {
             "a:[1 TO *]",
             "\"a b\"~2",
             "a^2",
+            "\"a b\"^2",
+            "\"a b\"~2^3",
+            "a:[1 TO 2]^2",
+            "a:>\"2026-01-18T00:00:00Z\"",
+            "(a b)^2",
+            "_exists_:\"o.z\"",
+            "a/b \\/c",
             "a~",
             "*:*",
             "a\\:b",
         ] {
             assert!(parse(text, &defaults).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn boosts_of_fields_and_clauses_are_no_part_of_their_names() {
+        let of = |text: &str, fields: Value| {
+            of_members(
+                "query_string",
+                json!({ "query": text, "fields": fields }).as_object().expect("an object"),
+            )
+        };
+        let word = |field: &str| SearchQuery::Match {
+            field: field.to_owned(),
+            text: "a".into(),
+            options: MatchOptions::default(),
+        };
+        let boost = |query| boosted(query, 2.0);
+        let best = |queries| SearchQuery::Best { queries, tie_breaker: 0.0 };
+        for (text, fields, expected) in [
+            ("a", json!(["t^2", "k"]), best(vec![boost(word("t")), word("k")])),
+            ("a", json!(["t^2"]), boost(word("t"))),
+            ("a", json!("t"), word("t")),
+            ("k:a^2", json!(["t^3"]), boost(word("k"))),
+            ("(a)^2", json!("t"), boost(word("t"))),
+        ] {
+            assert_eq!(of(text, fields).expect(text), expected, "{text}");
+        }
+        for field in ["t^", "t^x", "t^-1", "t^inf", "t^2^3"] {
+            assert!(of("a", json!([field])).is_err(), "{field}");
         }
     }
 }

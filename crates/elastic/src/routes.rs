@@ -1,4 +1,7 @@
-//! The operation of each path.
+//! The table of routes: paths, their methods, the right that each needs, and its operation.
+//!
+//! The door answers by this table, and the server of HTTP asks it for the right: what a request may do cannot
+//! differ from what it does.
 
 use serde_json::json;
 
@@ -7,29 +10,288 @@ use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
-use crate::{aliases, bulk, cluster_admin, index_admin, lifecycle, scrolls, search, single, templates};
+use crate::{aliases, bulk, cluster_admin, index_admin, lifecycle, otlp, scrolls, search, single, templates};
 
-/// Answers a request by its method and path.
-pub(crate) fn dispatch(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-) -> Result<DoorReply, Error> {
-    let segments = segments_of(&request.path)?;
-    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
-    match parts.split_first() {
-        None => cluster_admin::info(request),
-        Some((first, rest)) if first.starts_with('_') && *first != "_all" => {
-            of_all(door, request, parameters, first, rest)
+/// Right that a request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteRight {
+    /// To read or to write: what clients ask before they do either.
+    Any,
+    /// To read documents.
+    Read,
+    /// To write documents, or to change indexes. An update that shows its document needs the right to read,
+    /// too, which is checked with its item.
+    Write,
+}
+
+/// What a route does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RouteOperation {
+    Info,
+    License,
+    Features,
+    Health,
+    Nodes,
+    Tables,
+    GetClusterSettings,
+    PutClusterSettings,
+    Bulk,
+    BulkStream,
+    MultiGet,
+    NextPage,
+    ClearScrolls,
+    Search,
+    Count,
+    MultiSearch,
+    FieldCaps,
+    Refresh,
+    GetMapping,
+    PutMapping,
+    GetSettings,
+    PutSettings,
+    ChangeAliases,
+    GetAliases,
+    PutAlias,
+    DeleteAlias,
+    GetNamed(NamedKind),
+    PutNamed(NamedKind),
+    DeleteNamed(NamedKind),
+    GetPolicies,
+    ChangePolicy,
+    GetStreams,
+    PutStream,
+    DeleteStream,
+    GetLifecycle,
+    PutLifecycle,
+    DeleteLifecycle,
+    ExplainLifecycle,
+    Rollover,
+    GetIndex,
+    IndexExists,
+    PutIndex,
+    DeleteIndex,
+    CloseIndex,
+    OpenIndex,
+    AddDocument,
+    WriteDocument(WriteAction),
+    GetDocument,
+    GetSource,
+}
+
+/// A path with some of its methods.
+struct DoorRoute {
+    /// Segments: `INDEX` stands for any that begins with no underscore, and for `_all`; `NAME` for any; `...`
+    /// for any number of others.
+    path: &'static str,
+    /// Methods with spaces between.
+    methods: &'static str,
+    right: RouteRight,
+    operation: RouteOperation,
+}
+
+const fn route(
+    methods: &'static str,
+    path: &'static str,
+    right: RouteRight,
+    operation: RouteOperation,
+) -> DoorRoute {
+    DoorRoute { path, methods, right, operation }
+}
+
+use RouteOperation as Do;
+use RouteRight::{Any, Read, Write};
+
+/// All routes. A path with several methods may have several rows.
+#[rustfmt::skip]
+const ROUTES: &[DoorRoute] = &[
+    route("GET HEAD", "", Any, Do::Info),
+    route("GET HEAD", "_license", Any, Do::License),
+    route("GET HEAD", "_xpack", Any, Do::Features),
+    route("GET HEAD", "_cluster/health", Any, Do::Health),
+    route("GET HEAD", "_cluster/health/NAME", Any, Do::Health),
+    route("GET HEAD", "_nodes/...", Any, Do::Nodes),
+    route("GET HEAD", "_cat/...", Read, Do::Tables),
+    route("GET HEAD", "_cluster/settings", Read, Do::GetClusterSettings),
+    route("PUT", "_cluster/settings", Write, Do::PutClusterSettings),
+    // Documents.
+    route("POST PUT", "_bulk", Write, Do::Bulk),
+    route("POST PUT", "INDEX/_bulk", Write, Do::Bulk),
+    route("POST PUT", "_bulk/stream", Write, Do::BulkStream),
+    route("POST PUT", "INDEX/_bulk/stream", Write, Do::BulkStream),
+    route("POST", "INDEX/_doc", Write, Do::AddDocument),
+    route("POST PUT", "INDEX/_doc/NAME", Write, Do::WriteDocument(WriteAction::Index)),
+    route("DELETE", "INDEX/_doc/NAME", Write, Do::WriteDocument(WriteAction::Delete)),
+    route("GET HEAD", "INDEX/_doc/NAME", Read, Do::GetDocument),
+    route("POST PUT", "INDEX/_create/NAME", Write, Do::WriteDocument(WriteAction::Create)),
+    route("POST PUT", "INDEX/_update/NAME", Write, Do::WriteDocument(WriteAction::Update)),
+    route("GET HEAD", "INDEX/_source/NAME", Read, Do::GetSource),
+    route("GET POST", "_mget", Read, Do::MultiGet),
+    route("GET POST", "INDEX/_mget", Read, Do::MultiGet),
+    // Searches.
+    route("GET POST", "_search", Read, Do::Search),
+    route("GET POST", "INDEX/_search", Read, Do::Search),
+    route("GET POST", "_search/scroll", Read, Do::NextPage),
+    route("GET POST", "_search/scroll/NAME", Read, Do::NextPage),
+    route("DELETE", "_search/scroll", Read, Do::ClearScrolls),
+    route("DELETE", "_search/scroll/NAME", Read, Do::ClearScrolls),
+    route("GET POST", "_count", Read, Do::Count),
+    route("GET POST", "INDEX/_count", Read, Do::Count),
+    route("GET POST", "_msearch", Read, Do::MultiSearch),
+    route("GET POST", "INDEX/_msearch", Read, Do::MultiSearch),
+    route("GET POST", "_field_caps", Read, Do::FieldCaps),
+    route("GET POST", "INDEX/_field_caps", Read, Do::FieldCaps),
+    // They change no document. Readers and writers wait for each other with them.
+    route("GET POST", "_refresh", Any, Do::Refresh),
+    route("GET POST", "INDEX/_refresh", Any, Do::Refresh),
+    route("GET POST", "_flush", Any, Do::Refresh),
+    route("GET POST", "INDEX/_flush", Any, Do::Refresh),
+    route("POST", "_forcemerge", Any, Do::Refresh),
+    route("POST", "INDEX/_forcemerge", Any, Do::Refresh),
+    // Indexes.
+    route("HEAD", "INDEX", Any, Do::IndexExists),
+    route("GET", "INDEX", Read, Do::GetIndex),
+    route("PUT", "INDEX", Write, Do::PutIndex),
+    route("DELETE", "INDEX", Write, Do::DeleteIndex),
+    route("POST", "INDEX/_close", Write, Do::CloseIndex),
+    route("POST", "INDEX/_open", Write, Do::OpenIndex),
+    route("GET HEAD", "_mapping", Read, Do::GetMapping),
+    route("GET HEAD", "_mappings", Read, Do::GetMapping),
+    route("GET HEAD", "INDEX/_mapping", Read, Do::GetMapping),
+    route("GET HEAD", "INDEX/_mappings", Read, Do::GetMapping),
+    route("PUT POST", "_mapping", Write, Do::PutMapping),
+    route("PUT POST", "_mappings", Write, Do::PutMapping),
+    route("PUT POST", "INDEX/_mapping", Write, Do::PutMapping),
+    route("PUT POST", "INDEX/_mappings", Write, Do::PutMapping),
+    route("GET HEAD", "_settings", Read, Do::GetSettings),
+    route("GET HEAD", "_settings/NAME", Read, Do::GetSettings),
+    route("GET HEAD", "INDEX/_settings", Read, Do::GetSettings),
+    route("GET HEAD", "INDEX/_settings/NAME", Read, Do::GetSettings),
+    route("PUT", "_settings", Write, Do::PutSettings),
+    route("PUT", "INDEX/_settings", Write, Do::PutSettings),
+    // Aliases.
+    route("POST", "_alias", Write, Do::ChangeAliases),
+    route("POST", "_aliases", Write, Do::ChangeAliases),
+    route("GET HEAD", "_alias", Read, Do::GetAliases),
+    route("GET HEAD", "_aliases", Read, Do::GetAliases),
+    route("GET HEAD", "_alias/NAME", Read, Do::GetAliases),
+    route("GET HEAD", "_aliases/NAME", Read, Do::GetAliases),
+    route("GET HEAD", "INDEX/_alias", Read, Do::GetAliases),
+    route("GET HEAD", "INDEX/_aliases", Read, Do::GetAliases),
+    route("GET HEAD", "INDEX/_alias/NAME", Read, Do::GetAliases),
+    route("GET HEAD", "INDEX/_aliases/NAME", Read, Do::GetAliases),
+    route("PUT POST", "INDEX/_alias/NAME", Write, Do::PutAlias),
+    route("PUT POST", "INDEX/_aliases/NAME", Write, Do::PutAlias),
+    route("DELETE", "INDEX/_alias/NAME", Write, Do::DeleteAlias),
+    route("DELETE", "INDEX/_aliases/NAME", Write, Do::DeleteAlias),
+    // Templates and pipelines. Shippers look whether theirs are there.
+    route("GET HEAD", "_index_template", Any, Do::GetNamed(NamedKind::IndexTemplate)),
+    route("GET HEAD", "_index_template/NAME", Any, Do::GetNamed(NamedKind::IndexTemplate)),
+    route("PUT POST", "_index_template/NAME", Write, Do::PutNamed(NamedKind::IndexTemplate)),
+    route("DELETE", "_index_template/NAME", Write, Do::DeleteNamed(NamedKind::IndexTemplate)),
+    route("GET HEAD", "_component_template", Any, Do::GetNamed(NamedKind::ComponentTemplate)),
+    route("GET HEAD", "_component_template/NAME", Any, Do::GetNamed(NamedKind::ComponentTemplate)),
+    route("PUT POST", "_component_template/NAME", Write, Do::PutNamed(NamedKind::ComponentTemplate)),
+    route("DELETE", "_component_template/NAME", Write, Do::DeleteNamed(NamedKind::ComponentTemplate)),
+    route("GET HEAD", "_template", Any, Do::GetNamed(NamedKind::LegacyTemplate)),
+    route("GET HEAD", "_template/NAME", Any, Do::GetNamed(NamedKind::LegacyTemplate)),
+    route("PUT POST", "_template/NAME", Write, Do::PutNamed(NamedKind::LegacyTemplate)),
+    route("DELETE", "_template/NAME", Write, Do::DeleteNamed(NamedKind::LegacyTemplate)),
+    route("GET HEAD", "_ingest/pipeline", Any, Do::GetNamed(NamedKind::Pipeline)),
+    route("GET HEAD", "_ingest/pipeline/NAME", Any, Do::GetNamed(NamedKind::Pipeline)),
+    route("PUT POST", "_ingest/pipeline/NAME", Write, Do::PutNamed(NamedKind::Pipeline)),
+    route("DELETE", "_ingest/pipeline/NAME", Write, Do::DeleteNamed(NamedKind::Pipeline)),
+    route("GET HEAD", "_ilm/policy", Any, Do::GetPolicies),
+    route("GET HEAD", "_ilm/policy/NAME", Any, Do::GetPolicies),
+    route("PUT DELETE", "_ilm/policy/NAME", Write, Do::ChangePolicy),
+    // Data streams.
+    route("GET HEAD", "_data_stream", Any, Do::GetStreams),
+    route("GET HEAD", "_data_stream/NAME", Any, Do::GetStreams),
+    route("PUT", "_data_stream/NAME", Write, Do::PutStream),
+    route("DELETE", "_data_stream/NAME", Write, Do::DeleteStream),
+    route("GET HEAD", "_data_stream/NAME/_lifecycle", Any, Do::GetLifecycle),
+    route("PUT", "_data_stream/NAME/_lifecycle", Write, Do::PutLifecycle),
+    route("DELETE", "_data_stream/NAME/_lifecycle", Write, Do::DeleteLifecycle),
+    route("GET HEAD", "INDEX/_lifecycle/explain", Read, Do::ExplainLifecycle),
+    route("POST", "INDEX/_rollover", Write, Do::Rollover),
+];
+
+/// A route with the variable segments of a path.
+struct FoundRoute {
+    route: &'static DoorRoute,
+    /// The index; empty for all.
+    index: String,
+    name: Option<String>,
+    rest: Vec<String>,
+}
+
+impl DoorRoute {
+    fn takes(&self, method: &str) -> bool {
+        self.methods.split(' ').any(|one| one == method)
+    }
+
+    /// The route with the variable segments of a path, if the path is this one.
+    fn matched(&'static self, segments: &[String]) -> Option<FoundRoute> {
+        let mut found = FoundRoute { route: self, index: String::new(), name: None, rest: Vec::new() };
+        let mut given = segments.iter();
+        for wanted in self.path.split('/').filter(|part| !part.is_empty()) {
+            match wanted {
+                "..." => found.rest = given.by_ref().cloned().collect(),
+                "INDEX" => {
+                    let index = given.next().filter(|index| !index.starts_with('_') || *index == "_all")?;
+                    found.index = index.clone();
+                }
+                "NAME" => found.name = Some(given.next()?.clone()),
+                literal => {
+                    given.next().filter(|segment| *segment == literal)?;
+                }
+            }
         }
-        Some((index, [])) => of_index(door, request, parameters, index),
-        Some((index, rest)) => below_index(door, request, parameters, index, rest),
+        given.next().is_none().then_some(found)
     }
 }
 
-/// Error of a path that exists, but not for this method.
-fn method(request: &DoorRequest, allowed: &'static str) -> Result<DoorReply, Error> {
-    Err(Error::Method { uri: request.path.clone(), method: request.method.clone(), allowed })
+/// Finds the route of a request.
+///
+/// # Errors
+/// The path is not known, or does not take the method.
+fn find(request: &DoorRequest) -> Result<FoundRoute, Error> {
+    let segments = segments_of(&request.path)?;
+    let mut methods = Vec::new();
+    for route in ROUTES {
+        if let Some(found) = route.matched(&segments) {
+            if route.takes(&request.method) {
+                return Ok(found);
+            }
+            methods.extend(route.methods.split(' '));
+        }
+    }
+    match methods.as_slice() {
+        [] => Err(unknown(request)),
+        allowed => Err(Error::Method {
+            uri: request.path.clone(),
+            method: request.method.clone(),
+            allowed: allowed.join(", "),
+        }),
+    }
+}
+
+/// Right that a request needs. One that is not understood needs the right to write, and does nothing.
+pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
+    if otlp::is_logs(&request.path) {
+        return Write;
+    }
+    match find(request) {
+        Ok(found) => found.route.right,
+        // It is told the methods, and nothing else.
+        Err(Error::Method { .. }) => Any,
+        Err(_) => Write,
+    }
+}
+
+/// True if a request is about the server, and not about what it has: any node can answer it.
+pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
+    let operation = find(request).map(|found| found.route.operation);
+    matches!(operation, Ok(Do::Info | Do::License | Do::Features))
 }
 
 /// Error of a path that does not exist.
@@ -40,191 +302,231 @@ fn unknown(request: &DoorRequest) -> Error {
     ))
 }
 
-fn of_index(
+/// Answers a request by its method and path.
+pub(crate) fn dispatch(
     door: &ElasticDoor,
     request: &DoorRequest,
     parameters: &DoorParameters,
-    index: &str,
 ) -> Result<DoorReply, Error> {
-    match request.method.as_str() {
-        "GET" => index_admin::get(door, parameters, index),
-        "HEAD" => index_admin::exists(door, parameters, index),
-        "PUT" => index_admin::put(door, request, index),
-        "DELETE" => index_admin::delete(door, parameters, index),
-        _ => method(request, "GET, HEAD, PUT, DELETE"),
-    }
-}
-
-/// Paths without an index.
-fn of_all(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    first: &str,
-    rest: &[&str],
-) -> Result<DoorReply, Error> {
-    let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
-    match (first, rest) {
-        ("_bulk", []) => bulk::bulk(door, request, parameters, None),
-        ("_mget", []) => single::multi_get(door, request, parameters, None),
-        ("_search", ["scroll"]) | ("_search", ["scroll", _]) => {
-            let id = rest.get(1).copied();
-            match request.method.as_str() {
-                "DELETE" => scrolls::clear(door, request, parameters, id),
-                _ => scrolls::next(door, request, parameters, id),
-            }
-        }
-        ("_search" | "_count" | "_msearch" | "_field_caps" | "_refresh" | "_flush" | "_forcemerge", []) => {
-            on_indexes(door, request, parameters, "", first)
-        }
-        ("_mapping" | "_mappings" | "_settings", rest) => {
-            on_metadata(door, request, parameters, "", first, rest)
-        }
-        ("_alias" | "_aliases", []) if request.method == "POST" => aliases::actions(door, request),
-        ("_alias" | "_aliases", rest @ ([] | [_])) if is_read => {
-            aliases::get(door, parameters, "", rest.first().copied())
-        }
-        ("_index_template", rest @ ([] | [_])) => {
-            named(door, request, parameters, NamedKind::IndexTemplate, rest.first().copied())
-        }
-        ("_component_template", rest @ ([] | [_])) => {
-            named(door, request, parameters, NamedKind::ComponentTemplate, rest.first().copied())
-        }
-        ("_template", rest @ ([] | [_])) => {
-            named(door, request, parameters, NamedKind::LegacyTemplate, rest.first().copied())
-        }
-        ("_ingest", ["pipeline"]) => named(door, request, parameters, NamedKind::Pipeline, None),
-        ("_ingest", ["pipeline", name]) => named(door, request, parameters, NamedKind::Pipeline, Some(name)),
-        ("_data_stream", [name, "_lifecycle"]) => lifecycle::answer(door, request, name),
-        ("_data_stream", rest @ ([] | [_])) => {
-            let name = rest.first().copied().unwrap_or_default();
-            match request.method.as_str() {
-                "PUT" => templates::put_stream(door, name),
-                "DELETE" => templates::delete_stream(door, name),
-                _ => templates::get_streams(door, name),
-            }
-        }
-        ("_cluster", ["health", rest @ ..]) => {
-            cluster_admin::health(door, parameters, rest.first().copied().unwrap_or_default())
-        }
-        ("_cluster", ["settings"]) => match request.method.as_str() {
-            "PUT" => cluster_admin::put_settings(door, request),
-            _ => cluster_admin::get_settings(door),
-        },
-        ("_cat", rest) if is_read => cluster_admin::cat(door, request, parameters, rest),
-        ("_nodes", _) if is_read => cluster_admin::nodes(),
-        ("_license", []) if is_read => DoorReply::ok(json!({
+    let found = find(request)?;
+    let index = found.index.as_str();
+    let one_index = Some(index).filter(|index| !index.is_empty());
+    let id = found.name.as_deref();
+    let name = id.unwrap_or_default();
+    match found.route.operation {
+        Do::Info => cluster_admin::info(),
+        Do::License => DoorReply::ok(json!({
             "license": { "status": "active", "type": "basic", "uid": "-", "mode": "basic" },
         })),
-        ("_xpack", []) if is_read => DoorReply::ok(json!({ "features": {} })),
-        ("_ilm", ["policy", ..]) => ilm(request),
-        _ => Err(unknown(request)),
-    }
-}
-
-/// Lifecycle policies: there are none, and none can be made.
-fn ilm(request: &DoorRequest) -> Result<DoorReply, Error> {
-    match request.method.as_str() {
-        "GET" | "HEAD" => Ok(DoorReply::Json(404, json!({}))),
-        _ => Err(Error::unsupported("a lifecycle policy")),
-    }
-}
-
-fn named(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    kind: NamedKind,
-    name: Option<&str>,
-) -> Result<DoorReply, Error> {
-    match (request.method.as_str(), name) {
-        ("GET" | "HEAD", name) => templates::get_named(door, kind, name.unwrap_or_default()),
-        ("PUT" | "POST", Some(name)) => templates::put_named(door, request, parameters, kind, name),
-        ("DELETE", Some(name)) => templates::delete_named(door, kind, name),
-        _ => method(request, "GET, HEAD, PUT, POST, DELETE"),
-    }
-}
-
-/// Operations on indexes that read documents or show writes.
-fn on_indexes(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    index: &str,
-    operation: &str,
-) -> Result<DoorReply, Error> {
-    match operation {
-        "_search" => search::search(door, request, parameters, index),
-        "_count" => search::count(door, request, parameters, index),
-        "_msearch" => {
-            let index = Some(index).filter(|index| !index.is_empty());
-            search::multi_search(door, request, parameters, index)
+        Do::Features => DoorReply::ok(json!({ "features": {} })),
+        Do::Health => cluster_admin::health(door, parameters, name),
+        Do::Nodes => cluster_admin::nodes(),
+        Do::Tables => {
+            let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
+            cluster_admin::cat(door, request, parameters, &path)
         }
-        "_field_caps" => cluster_admin::field_caps(door, request, parameters, index),
-        _ => index_admin::refresh(door, parameters, index),
-    }
-}
-
-/// Mappings and settings.
-fn on_metadata(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    index: &str,
-    operation: &str,
-    rest: &[&str],
-) -> Result<DoorReply, Error> {
-    let is_mapping = operation.starts_with("_mapping");
-    match (request.method.as_str(), rest) {
-        ("GET" | "HEAD", []) if is_mapping => index_admin::get_mapping(door, parameters, index),
-        ("PUT" | "POST", []) if is_mapping => index_admin::put_mapping(door, request, parameters, index),
-        ("GET", [name]) if !is_mapping => index_admin::get_settings(door, parameters, index, Some(name)),
-        ("GET", []) => index_admin::get_settings(door, parameters, index, None),
-        ("PUT", []) => index_admin::put_settings(door, request, parameters, index),
-        _ => Err(unknown(request)),
-    }
-}
-
-/// Paths below an index.
-fn below_index(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    index: &str,
-    rest: &[&str],
-) -> Result<DoorReply, Error> {
-    let write = |action, id| single::write(door, request, parameters, action, index, id);
-    match (rest, request.method.as_str()) {
-        (["_doc"], "POST" | "PUT") => write(WriteAction::Index, None),
-        (["_doc", id], "POST" | "PUT") => write(WriteAction::Index, Some(id)),
-        (["_create", id], "POST" | "PUT") => write(WriteAction::Create, Some(id)),
-        (["_update", id], "POST" | "PUT") => write(WriteAction::Update, Some(id)),
-        (["_doc", id], "DELETE") => write(WriteAction::Delete, Some(id)),
-        (["_doc", id], "GET" | "HEAD") => single::get(door, parameters, index, id),
-        (["_source", id], "GET" | "HEAD") => single::get_source(door, parameters, index, id),
-        (["_doc", _], _) => method(request, "GET, HEAD, PUT, POST, DELETE"),
-        (["_bulk"], "POST" | "PUT") => bulk::bulk(door, request, parameters, Some(index)),
-        (["_mget"], _) => single::multi_get(door, request, parameters, Some(index)),
-        (["_mapping" | "_mappings" | "_settings", rest @ ..], _) => {
-            let operation =
-                request.path.split('/').find(|part| part.starts_with("_mapping") || *part == "_settings");
-            on_metadata(door, request, parameters, index, operation.unwrap_or_default(), rest)
+        Do::GetClusterSettings => cluster_admin::get_settings(door),
+        Do::PutClusterSettings => cluster_admin::put_settings(door, request),
+        Do::Bulk => bulk::bulk(door, request, parameters, one_index),
+        // The server of HTTP cuts streams into bulks.
+        Do::BulkStream => Err(unknown(request)),
+        Do::MultiGet => single::multi_get(door, request, parameters, one_index),
+        Do::NextPage => scrolls::next(door, request, parameters, id),
+        Do::ClearScrolls => scrolls::clear(door, request, parameters, id),
+        Do::Search => search::search(door, request, parameters, index),
+        Do::Count => search::count(door, request, parameters, index),
+        Do::MultiSearch => search::multi_search(door, request, parameters, one_index),
+        Do::FieldCaps => cluster_admin::field_caps(door, request, parameters, index),
+        Do::Refresh => index_admin::refresh(door, parameters, index),
+        Do::GetMapping => index_admin::get_mapping(door, parameters, index),
+        Do::PutMapping => index_admin::put_mapping(door, request, parameters, index),
+        Do::GetSettings => index_admin::get_settings(door, parameters, index, id),
+        Do::PutSettings => index_admin::put_settings(door, request, parameters, index),
+        Do::ChangeAliases => aliases::actions(door, request),
+        Do::GetAliases => aliases::get(door, parameters, index, id),
+        Do::PutAlias => aliases::put(door, request, index, name),
+        Do::DeleteAlias => aliases::delete(door, index, name),
+        Do::GetNamed(kind) => templates::get_named(door, kind, name),
+        Do::PutNamed(kind) => templates::put_named(door, request, parameters, kind, name),
+        Do::DeleteNamed(kind) => templates::delete_named(door, kind, name),
+        Do::GetPolicies => Ok(DoorReply::Json(404, json!({}))),
+        Do::ChangePolicy => Err(Error::unsupported("a lifecycle policy")),
+        Do::GetStreams => templates::get_streams(door, name),
+        Do::PutStream => templates::put_stream(door, name),
+        Do::DeleteStream => templates::delete_stream(door, name),
+        Do::GetLifecycle => lifecycle::get(door, name),
+        Do::PutLifecycle => lifecycle::put(door, request, name),
+        Do::DeleteLifecycle => lifecycle::change(door, name, None),
+        Do::ExplainLifecycle => lifecycle::explain(door, parameters, index),
+        Do::Rollover => templates::rollover(door, request, parameters, index),
+        Do::GetIndex => index_admin::get(door, parameters, index),
+        Do::IndexExists => index_admin::exists(door, parameters, index),
+        Do::PutIndex => index_admin::put(door, request, index),
+        Do::DeleteIndex => index_admin::delete(door, parameters, index),
+        Do::CloseIndex => index_admin::set_closed(door, parameters, index, true),
+        Do::OpenIndex => index_admin::set_closed(door, parameters, index, false),
+        Do::AddDocument => {
+            // A new id is of no document, and data streams take nothing else.
+            let action = if parameters.has("op_type") { WriteAction::Index } else { WriteAction::Create };
+            single::write(door, request, parameters, action, index, None)
         }
-        (["_alias" | "_aliases"], "GET" | "HEAD") => aliases::get(door, parameters, index, None),
-        (["_alias" | "_aliases", name], "GET" | "HEAD") => aliases::get(door, parameters, index, Some(name)),
-        (["_alias" | "_aliases", name], "PUT" | "POST") => aliases::put(door, request, index, name),
-        (["_alias" | "_aliases", name], "DELETE") => aliases::delete(door, index, name),
-        (["_close"], "POST") => index_admin::set_closed(door, parameters, index, true),
-        (["_open"], "POST") => index_admin::set_closed(door, parameters, index, false),
-        (["_lifecycle", "explain"], "GET") => lifecycle::explain(door, parameters, index),
-        (["_rollover"], "POST") => templates::rollover(door, request, parameters, index),
-        (
-            [
-                operation @ ("_search" | "_count" | "_msearch" | "_field_caps" | "_refresh" | "_flush"
-                | "_forcemerge"),
-            ],
-            _,
-        ) => on_indexes(door, request, parameters, index, operation),
-        _ => Err(unknown(request)),
+        Do::WriteDocument(action) => single::write(door, request, parameters, action, index, id),
+        Do::GetDocument => single::get(door, parameters, index, name),
+        Do::GetSource => single::get_source(door, parameters, index, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
+
+    fn request(method: &str, path: &str) -> DoorRequest {
+        DoorRequest { method: method.to_owned(), path: path.to_owned(), ..DoorRequest::default() }
+    }
+
+    /// A path of a route.
+    fn path_of(route: &DoorRoute) -> String {
+        let path = route.path.replace("INDEX", "a").replace("NAME", "b").replace("...", "c/d");
+        format!("/{path}")
+    }
+
+    /// Operations that change something. What is not among them may not need more than the right to read.
+    fn changes(operation: RouteOperation) -> bool {
+        match operation {
+            Do::PutClusterSettings
+            | Do::Bulk
+            | Do::BulkStream
+            | Do::PutMapping
+            | Do::PutSettings
+            | Do::ChangeAliases
+            | Do::PutAlias
+            | Do::DeleteAlias
+            | Do::PutNamed(_)
+            | Do::DeleteNamed(_)
+            | Do::ChangePolicy
+            | Do::PutStream
+            | Do::DeleteStream
+            | Do::PutLifecycle
+            | Do::DeleteLifecycle
+            | Do::Rollover
+            | Do::PutIndex
+            | Do::DeleteIndex
+            | Do::CloseIndex
+            | Do::OpenIndex
+            | Do::AddDocument
+            | Do::WriteDocument(_) => true,
+            Do::GetLifecycle
+            | Do::Info
+            | Do::License
+            | Do::Features
+            | Do::Health
+            | Do::Nodes
+            | Do::Tables
+            | Do::GetClusterSettings
+            | Do::MultiGet
+            | Do::NextPage
+            | Do::ClearScrolls
+            | Do::Search
+            | Do::Count
+            | Do::MultiSearch
+            | Do::FieldCaps
+            | Do::Refresh
+            | Do::GetMapping
+            | Do::GetSettings
+            | Do::GetAliases
+            | Do::GetNamed(_)
+            | Do::GetPolicies
+            | Do::GetStreams
+            | Do::ExplainLifecycle
+            | Do::GetIndex
+            | Do::IndexExists
+            | Do::GetDocument
+            | Do::GetSource => false,
+        }
+    }
+
+    #[test]
+    fn each_method_of_each_route_needs_the_right_of_its_operation() {
+        for route in ROUTES {
+            let path = path_of(route);
+            for path in [path.clone(), format!("{path}/"), path.replace('/', "//"), path.replace('_', "%5f")]
+            {
+                for method in METHODS {
+                    let request = request(method, &path);
+                    let right = right_of(&request);
+                    match find(&request) {
+                        Ok(found) => {
+                            assert_eq!(right == Write, changes(found.route.operation), "{method} {path}");
+                        }
+                        Err(Error::Method { allowed, .. }) => {
+                            assert_eq!(right, Any, "{method} {path}");
+                            assert!(allowed.split(", ").all(|one| one != method), "{method} {path}");
+                            assert!(route.methods.split(' ').all(|one| allowed.contains(one)), "{path}");
+                        }
+                        Err(error) => panic!("{method} {path}: {error}"),
+                    }
+                }
+            }
+            for method in route.methods.split(' ') {
+                let found = find(&request(method, &path)).expect("a path of the table is known");
+                assert_eq!(found.route.operation, route.operation, "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_server_is_needs_no_owner() {
+        for (asked, expected) in [
+            ("GET /", true),
+            ("HEAD /", true),
+            ("GET /_license", true),
+            ("GET /_xpack", true),
+            ("POST /", false),
+            ("GET /_what", false),
+            ("GET /_cluster/health", false),
+            ("POST /_bulk", false),
+            ("GET /a", false),
+        ] {
+            let (method, path) = asked.split_once(' ').expect("a method and a path");
+            assert_eq!(is_about_server(&request(method, path)), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn the_last_part_of_a_path_is_no_right() {
+        for (asked, right) in [
+            ("GET /_bulk", Any),
+            ("HEAD /_bulk", Any),
+            ("OPTIONS /a/_bulk", Any),
+            ("PATCH /_search", Any),
+            ("POST /a/_doc/_search", Write),
+            ("POST /a/_create/_count", Write),
+            ("POST /a/_update/_search", Write),
+            ("POST /a/_doc/scroll", Write),
+            ("POST /_template/_search", Write),
+            ("POST /_index_template/scroll", Write),
+            ("POST /_component_template/_msearch", Write),
+            ("POST /_ingest/pipeline/scroll", Write),
+            ("POST /a/_alias/scroll", Write),
+            ("POST /v1/logs", Write),
+            ("GET /v1/logs", Write),
+            ("GET /_what", Write),
+            ("GET /a/_what", Write),
+            ("GET /a/_search/what", Write),
+            ("GET /%ff/_search", Write),
+            ("POST /a/_search/", Read),
+            ("POST /_all/_search", Read),
+            ("POST /_search/scroll/x", Read),
+            ("DELETE /_search/scroll", Read),
+            ("DELETE /_search/scroll/x", Read),
+            ("GET /_cat", Read),
+            ("GET /", Any),
+            ("GET ", Any),
+        ] {
+            let (method, path) = asked.split_once(' ').expect("a method and a path");
+            assert_eq!(right_of(&request(method, path)), right, "{asked}");
+        }
     }
 }

@@ -15,7 +15,9 @@ use crate::Error;
 use crate::catalog::{now_ms, random_text};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
+use crate::query::text_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::scan_limit::duration_of;
 use crate::search::{FoundHits, answer};
 use crate::search_request::HitSearch;
 
@@ -25,8 +27,29 @@ const SCROLLS_MAX: usize = 500;
 /// Bytes of documents that all scrolls keep, about.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Time without a request until a scroll ends, in milliseconds.
+/// Shortest time without a request until a scroll ends, in milliseconds: a shorter one that is asked for is
+/// this one.
 const IDLE_MS: u64 = 5 * 60 * 1_000;
+
+/// Longest such time that may be asked for.
+const IDLE_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// Reads the time for which a scroll is kept without a request.
+///
+/// # Errors
+/// It is no time, or longer than a day.
+pub(crate) fn kept_ms_of(text: &str) -> Result<u64, Error> {
+    let kept_ms = duration_of(text).ok().flatten().map(|kept| kept.as_millis());
+    match kept_ms.map(u64::try_from) {
+        Some(Ok(kept_ms)) if kept_ms <= IDLE_MS_MAX => Ok(kept_ms.max(IDLE_MS)),
+        Some(_) => Err(Error::IllegalArgument(format!(
+            "Keep alive for request ({text}) is too large. It must be less than (1d)."
+        ))),
+        None => Err(Error::IllegalArgument(format!(
+            "failed to parse setting [scroll] with value [{text}]; name a time, such as 5m"
+        ))),
+    }
+}
 
 /// Open scrolls by their ids.
 #[derive(Default)]
@@ -52,6 +75,8 @@ struct ScrollState {
     given: usize,
     bytes: usize,
     used_ms: u64,
+    /// Time without a request until it ends.
+    kept_ms: u64,
 }
 
 impl OpenScrolls {
@@ -64,15 +89,17 @@ impl OpenScrolls {
         owner: ScrollOwner,
         request: HitSearch,
         found: FoundHits,
+        kept_ms: u64,
     ) -> Result<String, Error> {
         let now = now_ms();
         let mut scrolls = self.0.lock();
-        scrolls.retain(|_, scroll| scroll.used_ms + IDLE_MS > now);
+        scrolls.retain(|_, scroll| scroll.used_ms + scroll.kept_ms > now);
         let bytes: usize = found.hits.iter().map(|hit| hit.stored.source.len() * 3 + 400).sum();
         make_room(&mut scrolls, &owner, bytes)?;
         let id = random_text(32);
         let given = request.size.min(found.hits.len());
-        scrolls.insert(id.clone(), ScrollState { owner, request, found, given, bytes, used_ms: now });
+        scrolls
+            .insert(id.clone(), ScrollState { owner, request, found, given, bytes, used_ms: now, kept_ms });
         Ok(id)
     }
 }
@@ -153,7 +180,10 @@ pub(crate) fn next(
     path: Option<&str>,
 ) -> Result<DoorReply, Error> {
     let began_ms = now_ms();
-    let ids = ids_of(&object_of(&request.body)?, parameters, path);
+    let body = object_of(&request.body)?;
+    let ids = ids_of(&body, parameters, path);
+    let kept = body.get("scroll").map(text_of).or_else(|| parameters.get("scroll").map(str::to_owned));
+    let kept_ms = kept.as_deref().map(kept_ms_of).transpose()?;
     let Some(id) = ids.first() else {
         return Err(Error::Validation(vec!["scrollId is missing".to_owned()]));
     };
@@ -163,6 +193,7 @@ pub(crate) fn next(
         return Err(Error::NotFound(format!("No search context found for id [{id}]")));
     };
     scroll.used_ms = began_ms;
+    scroll.kept_ms = kept_ms.unwrap_or(scroll.kept_ms);
     let from = scroll.given;
     let to = (from + scroll.request.size).min(scroll.found.hits.len());
     scroll.given = to;

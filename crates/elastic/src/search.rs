@@ -14,7 +14,6 @@ use crate::evaluation::SearchedDocument;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
 use crate::log_settings::{RoutingSlots, ShardSet};
-use crate::lookups;
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
 use crate::partitions::TimeSpan;
@@ -26,7 +25,7 @@ use crate::search_request::HitSearch;
 use crate::shelf::{self, StoredSource};
 use crate::single::parsed;
 use crate::sorting::{HitOrder, HitSortKey};
-use crate::{time_bounds, typed};
+use crate::{lookups, scrolls, time_bounds, typed};
 
 /// Bytes of documents that one search keeps at a time, about.
 const KEPT_BYTES_MAX: usize = 256 << 20;
@@ -397,7 +396,7 @@ fn search_body(
 ) -> Result<Value, Error> {
     let began_ms = now_ms();
     check_batch(parameters)?;
-    let scroll = parameters.get("scroll");
+    let scroll = parameters.get("scroll").map(scrolls::kept_ms_of).transpose()?;
     let mut body = body.clone();
     lookups::resolve(door, &mut body)?;
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
@@ -418,8 +417,8 @@ fn search_body(
     let from = request.from.min(found.hits.len());
     let to = (request.from + request.size).min(found.hits.len());
     let mut answer = answer(&request, &found, &found.hits[from..to], began_ms)?;
-    if scroll.is_some() {
-        answer["_scroll_id"] = door.scrolls.open(door.caller.scroll_owner(), request, found)?.into();
+    if let Some(kept_ms) = scroll {
+        answer["_scroll_id"] = door.scrolls.open(door.caller.scroll_owner(), request, found, kept_ms)?.into();
     }
     Ok(answer)
 }

@@ -174,6 +174,12 @@ impl HitSearch {
                 self.from + self.size
             )));
         }
+        if self.after.is_some() && self.order.is_none() {
+            // Each page would be the first.
+            return Err(Error::IllegalArgument(
+                "Sort must contain at least one field: `search_after` has the values of `sort`".to_owned(),
+            ));
+        }
         if self.after.is_some() && self.from > 0 {
             return Err(Error::Validation(vec![
                 "`from` parameter must be set to 0 when `search_after` is used".to_owned(),

@@ -7,7 +7,7 @@ use crate::bulk::{RefreshPolicy, check_pipeline};
 use crate::catalog::OpenIndex;
 use crate::door::ElasticDoor;
 use crate::fields;
-use crate::names::{self, NameOptions};
+use crate::names::{self, NameDemand, NameOptions};
 use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
@@ -73,8 +73,7 @@ pub(crate) fn write(
         update,
         shown,
     };
-    let require_alias = parameters.flag("require_alias")?.unwrap_or(false);
-    let placed = WritePlacer::new(door).place(index, single, require_alias)?;
+    let placed = WritePlacer::new(door).place(index, single, NameDemand::of(parameters)?)?;
     let mut written = writing::write_all(door, std::slice::from_ref(&placed));
     let result = written.pop().expect("one write has one result")?;
     let index = placed.index;

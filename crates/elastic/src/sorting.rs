@@ -58,20 +58,20 @@ impl HitOrder {
     pub(crate) fn parse(value: &Value) -> Result<Self, Error> {
         let one = |value: &Value| -> Result<Vec<HitOrderKey>, Error> {
             match value {
-                Value::String(field) => Ok(vec![order_key(field, &Map::new())]),
+                Value::String(field) => Ok(vec![order_key(field, &Map::new())?]),
                 Value::Object(fields) => fields
                     .iter()
                     .map(|(field, options)| match options {
                         Value::String(order) => {
                             let mut options = Map::new();
                             options.insert("order".to_owned(), order.as_str().into());
-                            Ok(order_key(field, &options))
+                            order_key(field, &options)
                         }
                         Value::Object(options) => match field.as_str() {
                             "_script" | "_geo_distance" => {
                                 Err(Error::unsupported(&format!("a sort by [{field}]")))
                             }
-                            _ => Ok(order_key(field, options)),
+                            _ => order_key(field, options),
                         },
                         _ => Err(Error::Parsing("malformed sort".to_owned())),
                     })
@@ -138,17 +138,35 @@ impl HitOrder {
     }
 }
 
-fn order_key(field: &str, options: &Map<String, Value>) -> HitOrderKey {
-    let order = options.get("order").map(text_of);
-    let is_descending = order.map_or(field == "_score", |order| order.eq_ignore_ascii_case("desc"));
-    let mode = options.get("mode").map(text_of);
-    HitOrderKey {
+fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, Error> {
+    // Indexes that lack the field have no value, whatever type it would have.
+    const KNOWN: [&str; 6] = ["order", "mode", "missing", "format", "unmapped_type", "numeric_type"];
+    if let Some(unknown) = options.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+        return Err(Error::Content(format!("[field_sort] unknown field [{unknown}]")));
+    }
+    let is_descending = match options.get("order").map(text_of) {
+        None => field == "_score",
+        Some(order) if order.eq_ignore_ascii_case("desc") => true,
+        Some(order) if order.eq_ignore_ascii_case("asc") => false,
+        Some(order) => {
+            return Err(Error::IllegalArgument(format!(
+                "Unknown SortOrder [{order}] of [{field}]; write asc or desc"
+            )));
+        }
+    };
+    let takes_largest = match options.get("mode").map(text_of) {
+        None => is_descending,
+        Some(mode) if mode.eq_ignore_ascii_case("max") => true,
+        Some(mode) if mode.eq_ignore_ascii_case("min") => false,
+        Some(mode) => return Err(Error::unsupported(&format!("a sort with the mode [{mode}]"))),
+    };
+    Ok(HitOrderKey {
         field: field.to_owned(),
         is_descending,
         missing: options.get("missing").cloned(),
-        takes_largest: mode.map_or(is_descending, |mode| mode == "max"),
+        takes_largest,
         format: options.get("format").map(text_of),
-    }
+    })
 }
 
 impl HitOrderKey {

@@ -143,7 +143,15 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
     if stream.has_records {
         log_settings::default_to_logs(settings);
     }
-    let index = index_admin::create_of(change, &name, body, Some(&stream.timestamp_field))?;
+    let mut index = index_admin::create_of(change, &name, body, Some(&stream.timestamp_field))?;
+    // Aliases of the stream are those of all its indexes.
+    let newest = stream.indexes.last().and_then(|newest| change.indexes.get(newest));
+    let aliases = newest.map(|newest| newest.entry.aliases.clone()).unwrap_or_default();
+    if !aliases.is_empty() {
+        let mut entry = (*index.entry).clone();
+        entry.aliases.extend(aliases);
+        index = change.put_index(entry)?;
+    }
     if stream.indexes.is_empty() {
         stream.lifecycle = lifecycle;
     }
@@ -234,6 +242,43 @@ pub(crate) fn rollover(
     }))
 }
 
+/// Refuses members of a template that have no effect because they are not known.
+fn check_members(kind: NamedKind, name: &str, body: &Map<String, Value>) -> Result<(), Error> {
+    const PARTS: &[&str] = &["settings", "mappings", "aliases", "lifecycle"];
+    let known: &[&str] = match kind {
+        NamedKind::IndexTemplate => &[
+            "index_patterns",
+            "template",
+            "composed_of",
+            "priority",
+            "version",
+            "_meta",
+            "data_stream",
+            "allow_auto_create",
+            "deprecated",
+            "ignore_missing_component_templates",
+        ],
+        NamedKind::ComponentTemplate => &["template", "version", "_meta", "allow_auto_create", "deprecated"],
+        NamedKind::LegacyTemplate => {
+            &["index_patterns", "settings", "mappings", "aliases", "lifecycle", "order", "version", "_meta"]
+        }
+        NamedKind::Pipeline | NamedKind::ClusterSettings | NamedKind::TypeAliases => return Ok(()),
+    };
+    let refuse = |member: &str| {
+        Error::Parsing(format!(
+            "unknown key [{member}] in the template [{name}]; docs/elastic.md lists what there is"
+        ))
+    };
+    if let Some(unknown) = body.keys().find(|member| !known.contains(&member.as_str())) {
+        return Err(refuse(unknown));
+    }
+    let parts = body.get("template").and_then(Value::as_object);
+    match parts.and_then(|parts| parts.keys().find(|member| !PARTS.contains(&member.as_str()))) {
+        Some(unknown) => Err(refuse(&format!("template.{unknown}"))),
+        None => Ok(()),
+    }
+}
+
 /// `PUT` of a named object.
 pub(crate) fn put_named(
     door: &ElasticDoor,
@@ -253,6 +298,7 @@ pub(crate) fn put_named(
             return Err(Error::Validation(vec!["index patterns are missing".to_owned()]));
         }
     }
+    check_members(kind, name, &body)?;
     if kind == NamedKind::Pipeline
         && body.get("processors").and_then(Value::as_array).is_none_or(|all| !all.is_empty())
     {
@@ -261,6 +307,9 @@ pub(crate) fn put_named(
     let of = body.get("template").and_then(Value::as_object).unwrap_or(&body);
     if let Some(lifecycle) = of.get("lifecycle").and_then(Value::as_object) {
         StreamLifecycle::parse(lifecycle)?;
+    }
+    for options in of.get("aliases").and_then(Value::as_object).iter().flat_map(|aliases| aliases.values()) {
+        index_admin::alias_options(options.as_object().cloned().unwrap_or_default())?;
     }
     if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
         crate::mapping::check(mappings.get("_doc").and_then(Value::as_object).unwrap_or(mappings))?;

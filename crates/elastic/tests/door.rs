@@ -159,6 +159,107 @@ fn deleted_indexes_leave_nothing_behind() {
 }
 
 #[test]
+fn indexes_of_data_streams_are_deleted_but_for_the_one_that_takes_writes() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":1}\n");
+    door.get("POST /logs-a/_rollover", "");
+    door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":2}\n");
+    let removal = |name: &str| format!(r#"{{"actions":[{{"remove_index":{{"index":"{name}"}}}}]}}"#);
+    for name in
+        [".ds-logs-a-000002", "logs-a", ".ds-logs-a-000001,logs-a", ".ds-logs-a-000001,.ds-logs-a-000002"]
+    {
+        assert_eq!(door.ask(&format!("DELETE /{name}"), "").0, 400, "{name}");
+        assert_eq!(door.ask("POST /_aliases", &removal(name)).0, 400, "{name}");
+    }
+    let all = r#"{"actions":[{"remove_index":{}}]}"#;
+    assert_eq!(door.ask("POST /_aliases", all).0, 400, "no name is not all");
+    door.get("DELETE /logs-*", "");
+    door.get("POST /_aliases", &removal("*"));
+    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 2, "nothing was deleted");
+    door.get("POST /logs-a/_rollover", "");
+    door.get("DELETE /.ds-logs-a-000001", "");
+    door.get("POST /_aliases", &removal(".ds-logs-a-000002"));
+    drop(door);
+    let door = TestDoor::open(&directory);
+    let answer = door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":3}\n");
+    assert_eq!(answer["errors"], false, "{answer}");
+    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 1);
+    let stream = door.get("GET /_data_stream/logs-a", "");
+    assert_eq!(stream["data_streams"][0]["indices"].as_array().map(Vec::len), Some(1), "{stream}");
+}
+
+#[test]
+fn aliases_of_a_data_stream_follow_its_indexes() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    let write = |target: &str, n: u64| {
+        let answer =
+            door.get(&format!("POST /{target}/_bulk"), &format!("{{\"create\":{{}}}}\n{{\"n\":{n}}}\n"));
+        assert_eq!(answer["errors"], false, "{target}: {answer}");
+        answer["items"][0]["create"]["_index"].as_str().expect("an index").to_owned()
+    };
+    write("logs-a", 1);
+    door.get("PUT /logs-a/_alias/some", r#"{"filter":{"range":{"n":{"gte":2}}}}"#);
+    door.get("POST /logs-a/_rollover", "");
+    assert_eq!(write("logs-a", 2), ".ds-logs-a-000002");
+    assert_eq!(door.get("GET /some/_count", "")["count"], 1, "the filter and the new index count");
+    assert_eq!(write("some", 3), ".ds-logs-a-000002");
+    // Given to several indexes of one stream, it has one place for writes: the newest.
+    door.get("PUT /logs-a/_alias/all", r#"{"is_write_index":true}"#);
+    assert_eq!(write("all", 4), ".ds-logs-a-000002");
+    door.get("POST /logs-a/_rollover", "");
+    assert_eq!(write("all", 5), ".ds-logs-a-000003");
+    assert_eq!(door.get("GET /all/_count", "")["count"], 5);
+    assert_eq!(door.get("GET /some/_count", "")["count"], 4);
+    write("logs-b", 6);
+    let second = r#"{"is_write_index":true}"#;
+    assert_eq!(door.ask("PUT /logs-b/_alias/all", second).0, 400, "a second stream for writes");
+    door.get("DELETE /logs-a/_alias/some", "");
+    door.get("POST /logs-a/_rollover", "");
+    assert_eq!(door.ask("GET /some/_count", "").0, 404, "a removed alias does not come back");
+}
+
+#[test]
+fn writes_may_demand_a_data_stream() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    door.get("PUT /plain", "{}");
+    let statuses = |answer: Value| -> Vec<Value> {
+        let items = answer["items"].as_array().expect("items").iter();
+        items.map(|item| item["create"]["status"].clone()).collect()
+    };
+    // What exporters of OpenTelemetry send.
+    let items = r#"{"create":{"_index":"logs-a"}}
+{"n":1}
+{"create":{"_index":"plain"}}
+{"n":1}
+{"create":{"_index":"new"}}
+{"n":1}
+{"create":{"_index":"plain","require_data_stream":false}}
+{"n":1}
+{"create":{"_index":"logs-a","dynamic_templates":{}}}
+{"n":1}
+{"create":{"_index":"logs-a","dynamic_templates":{"n":"gauge"}}}
+{"n":1}
+"#;
+    let answer = door.get("POST /_bulk?require_data_stream=true", items);
+    assert_eq!(json!(statuses(answer)), json!([201, 404, 404, 201, 201, 400]));
+    let demanding = r#"{"create":{"_index":"plain","require_data_stream":true}}
+{"n":1}
+{"create":{"_index":"logs-a","require_data_stream":true}}
+{"n":1}
+"#;
+    assert_eq!(json!(statuses(door.get("POST /_bulk", demanding))), json!([404, 201]));
+    assert_eq!(door.ask("POST /plain/_doc?require_data_stream=true", "{}").0, 404);
+    assert_eq!(door.ask("POST /logs-a/_doc?require_data_stream=true", "{}").0, 201);
+    assert_eq!(door.ask("GET /new", "").0, 404, "a refused write makes no index");
+}
+
+#[test]
 fn every_refusal_has_its_type_and_status() {
     let directory = directory();
     let door = TestDoor::open(&directory);
@@ -224,11 +325,33 @@ fn every_refusal_has_its_type_and_status() {
         ("GET /a/_search?size=-1", "", 400, "illegal_argument_exception"),
         ("GET /a/_search?size=10001", "", 400, "illegal_argument_exception"),
         ("GET /a/_search?q=(", "", 400, "parsing_exception"),
+        ("GET /a/_search?q=/a.b/", "", 400, "parsing_exception"),
+        ("GET /a/_search", r#"{"search_after":[1]}"#, 400, "illegal_argument_exception"),
+        ("GET /a/_search", r#"{"sort":{"n":"up"}}"#, 400, "illegal_argument_exception"),
+        ("GET /a/_search", r#"{"sort":{"n":{"order":"up"}}}"#, 400, "illegal_argument_exception"),
+        ("GET /a/_search", r#"{"sort":{"n":{"mode":"avg"}}}"#, 400, "illegal_argument_exception"),
+        ("GET /a/_search", r#"{"sort":{"n":{"bogus":1}}}"#, 400, "x_content_parse_exception"),
+        ("GET /a/_search?sort=n:bogus", "", 400, "illegal_argument_exception"),
+        ("GET /a/_search?scroll=99d", "", 400, "illegal_argument_exception"),
+        ("GET /a/_search?scroll=soon", "", 400, "illegal_argument_exception"),
+        ("GET /_search/scroll?scroll_id=x&scroll=99d", "", 400, "illegal_argument_exception"),
         ("GET /a/_search", r#"{"aggs":{"x":{"what":{}}}}"#, 400, "parsing_exception"),
         ("GET /a/_count", r#"{"match":{}}"#, 400, "parsing_exception"),
         ("GET /_search/scroll?scroll_id=x", "", 404, "resource_not_found_exception"),
         ("GET /_index_template/x", "", 404, "resource_not_found_exception"),
         ("PUT /_ingest/pipeline/p", r#"{"processors":[{"set":{}}]}"#, 400, "illegal_argument_exception"),
+        ("PUT /_index_template/t", r#"{"index_patterns":["t"],"what":1}"#, 400, "parsing_exception"),
+        (
+            "PUT /_index_template/t",
+            r#"{"index_patterns":["t"],"template":{"what":1}}"#,
+            400,
+            "parsing_exception",
+        ),
+        ("PUT /_component_template/t", r#"{"template":{},"index_patterns":["t"]}"#, 400, "parsing_exception"),
+        ("PUT /_template/t", r#"{"index_patterns":["t"],"priority":1}"#, 400, "parsing_exception"),
+        ("PUT /a/_alias/x", r#"{"what":1}"#, 400, "x_content_parse_exception"),
+        ("PUT /a/_alias/x", r#"{"filter":{"what":{}}}"#, 400, "parsing_exception"),
+        ("PUT /x", r#"{"aliases":{"y":{"what":1}}}"#, 400, "x_content_parse_exception"),
         ("PUT /_data_stream/x", "", 400, "illegal_argument_exception"),
         ("GET /a/_what", "", 400, "illegal_argument_exception"),
         ("GET /_what", "", 400, "illegal_argument_exception"),

@@ -82,6 +82,8 @@ fn no_value_and_no_field_refuses_a_document() {
         (json!({ "term": { "a.b": "x" } }), vec![2]),
         (json!({ "exists": { "field": "a.b" } }), vec![2]),
         (json!({ "term": { "_ignored": "o" } }), vec![1]),
+        (json!({ "match": { "_ignored": "o" } }), vec![1]),
+        (json!({ "query_string": { "query": "_ignored:o" } }), vec![1]),
         (json!({ "exists": { "field": "_ignored" } }), vec![1, 2, 3]),
         (json!({ "range": { "@timestamp": { "gte": "2024" } } }), vec![0, 1]),
     ] {
@@ -128,7 +130,7 @@ fn documents_are_never_changed() {
     let backing = ".ds-logs-a-000001";
     for (request, body) in [
         (format!("PUT /logs-a/_doc/{}", ids[0]), "{}"),
-        ("POST /logs-a/_doc".to_owned(), "{}"),
+        ("POST /logs-a/_doc?op_type=index".to_owned(), "{}"),
         (format!("PUT /{backing}/_doc/{}", ids[0]), "{}"),
         (format!("POST /{backing}/_update/{}", ids[0]), r#"{"doc":{"n":2}}"#),
         (format!("DELETE /{backing}/_doc/{}", ids[0]), ""),
@@ -141,6 +143,9 @@ fn documents_are_never_changed() {
             "{reason}"
         );
     }
+    // A write without an id makes a document.
+    let (status, answer) = door.ask("POST /logs-a/_doc", r#"{"n":1}"#);
+    assert_eq!((status, &answer["result"]), (201, &json!("created")), "{answer}");
     // Ids of clients are taken once.
     let create = "{\"create\":{\"_id\":\"x\"}}\n{\"n\":2}\n";
     let of = |answer: Value| answer["items"][0]["create"]["status"].clone();

@@ -18,7 +18,9 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
-use millrace_elastic::{BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission};
+use millrace_elastic::{
+    BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission, RouteRight,
+};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use tokio::sync::Semaphore;
@@ -35,14 +37,22 @@ const BELOW: &str = "/elastic";
 /// Requests of the door that run at a time. Each has a thread, which waits for the disk most of the time.
 const RUNNING_MAX: usize = 64;
 
-/// Time limit of a request on its way through a cluster.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of a request on its way through a cluster, if it names none: shorter than those of most
+/// clients, which then learn whether it was written.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Range of the time limits that writes may name.
+const PATIENCE_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
 
 /// Time between looks for partitions of data streams that are to be dropped.
 const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
+
+/// Header of a forwarded request whose caller may not read. Nodes that have shown their certificates may all,
+/// and an update may show its document.
+const CANNOT_READ: HeaderName = HeaderName::from_static("millrace-cannot-read");
 
 /// Limits on groups that all interfaces count together.
 struct CountedGroups(Arc<GatewayState>);
@@ -155,9 +165,13 @@ pub(crate) fn refusal<B>(request: &hyper::Request<B>, error: millrace_elastic::E
     written(ElasticDoor::refuse_as(&shown(request), error))
 }
 
-async fn handle(State(api): State<Arc<ElasticApi>>, request: Request) -> Response {
+async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Response {
     let mut shown = shown(&request);
-    let admitted = caller_of(&request);
+    let admitted = caller_of(&request).map(|caller| {
+        let caller = as_sent(caller, request.headers());
+        request.extensions_mut().insert(Arc::clone(&caller));
+        caller
+    });
     let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
@@ -200,14 +214,19 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     check_right(&caller, shown)?;
     let mut writer = None;
     if api.node.is_from_client(request.headers()) {
-        writer = Some(&*caller).filter(|_| !is_read(shown));
+        writer = Some(&*caller).filter(|_| ElasticDoor::right_of(shown) == RouteRight::Write);
         let (quotas, metrics) = (api.node.quotas(), api.node.metrics());
         quotas.admit_address(request.extensions().get(), Instant::now(), metrics)?;
     }
     if api.node.cluster().is_alone() {
         return operate(api, shown.clone(), request, writer).await;
     }
-    let deadline = Instant::now() + PATIENCE;
+    if ElasticDoor::is_about_server(shown) {
+        return Ok(written(api.door.answer(shown)));
+    }
+    let [shortest, longest] = PATIENCE_RANGE;
+    let named = ElasticDoor::time_limit(shown).map(|named| named.clamp(shortest, longest));
+    let deadline = Instant::now() + named.unwrap_or(PATIENCE);
     let hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&api.node, request, api.node.body_bounds()).await?;
     if let Some(caller) = writer {
@@ -215,6 +234,10 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     }
     let query = if shown.query.is_empty() { String::new() } else { format!("?{}", shown.query) };
     request.target = format!("{BELOW}{}{query}", shown.path);
+    request.headers.remove(CANNOT_READ);
+    if !caller.rights.has(AccessRight::Read) {
+        request.headers.insert(CANNOT_READ, HeaderValue::from_static("true"));
+    }
     let home = ElasticDoor::home();
     let location = millrace_document::Location::new(u64::from(home.location_bits().unwrap_or(0)));
     let mut looks = RouteBackoff::until(deadline);
@@ -232,24 +255,29 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     }
 }
 
-/// Operations that read, although their method is `POST`.
-const READS: [&str; 8] =
-    ["_search", "_count", "_mget", "_msearch", "_field_caps", "_explain", "_validate", "scroll"];
-
-/// Checks that the caller has the right. The door checks its groups.
+/// Checks that the caller has the right that the route needs. The door checks its groups.
 ///
 /// # Errors
 /// The caller lacks the right.
 fn check_right(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
-    caller.check_right(if is_read(shown) { &[AccessRight::Read] } else { &[AccessRight::Write] })?;
+    let any_of: &[AccessRight] = match ElasticDoor::right_of(shown) {
+        RouteRight::Any => &[AccessRight::Read, AccessRight::Write],
+        RouteRight::Read => &[AccessRight::Read],
+        RouteRight::Write => &[AccessRight::Write],
+    };
+    caller.check_right(any_of)?;
     Ok(())
 }
 
-/// True if a request changes nothing.
-fn is_read(shown: &DoorRequest) -> bool {
-    let is_safe = ["GET", "HEAD", "OPTIONS"].contains(&shown.method.as_str());
-    let last = shown.path.rsplit('/').next().unwrap_or_default();
-    is_safe || (shown.method == "POST" && READS.contains(&last))
+/// The caller of a request with the rights that it had at the node that forwards it. A client that sends the
+/// header loses a right, and gains none.
+fn as_sent(caller: Arc<RequestCaller>, headers: &HeaderMap) -> Arc<RequestCaller> {
+    if !headers.contains_key(CANNOT_READ) {
+        return caller;
+    }
+    let kept = AccessRight::ALL.into_iter().filter(|right| *right != AccessRight::Read);
+    let rights: Vec<AccessRight> = kept.filter(|right| caller.rights.has(*right)).collect();
+    Arc::new(RequestCaller { rights: rights.into(), ..(*caller).clone() })
 }
 
 /// Counts the bytes that a client writes. Their groups count them as documents of types are written; those of

@@ -470,6 +470,67 @@ fn types_are_indexes_of_the_callers_own_groups() {
     assert_eq!(kept["count"], 1, "a refused item is not written");
 }
 
+#[test]
+fn requests_for_indexes_need_the_right_of_what_they_do() {
+    let closed = ClosedServer::start();
+    let reader = create(&closed.server, &["reader", "--read"]);
+    let writer = create(&closed.server, &["writer", "--write"]);
+    closed.until(reader, |status| status == 200);
+    closed.until(writer, |status| status == 403);
+    let ask = |token, (method, path, body): (&str, &str, &str)| {
+        closed.ask(token, method_of(method), &format!("/elastic/{path}"), body)
+    };
+    let document = format!("{{\"title\":\"{OTHERS}\"}}");
+    assert_eq!(ask(closed.all, ("PUT", "logs/_doc/1", &document)).status, 201);
+    let gone = "{\"delete\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n";
+    for (request, refused) in [
+        (("GET", "_bulk", gone), 405),
+        (("GET", "logs/_bulk", gone), 405),
+        (("POST", "_bulk", gone), 403),
+        (("POST", "logs/_doc/_search", "{}"), 403),
+        (("POST", "logs/_create/_count", "{}"), 403),
+        (("POST", "logs/_update/_search", "{\"doc\":{}}"), 403),
+        (("POST", "_template/_search", "{\"index_patterns\":[\"x\"]}"), 403),
+        (("POST", "logs/_alias/scroll", "{}"), 403),
+        (("DELETE", "logs", ""), 403),
+    ] {
+        let answer = ask(reader, request);
+        assert_eq!(answer.status, refused, "{request:?}: {}", String::from_utf8_lossy(&answer.body));
+    }
+    let count = ask(closed.all, ("GET", "logs/_count", "")).json();
+    assert_eq!(count["count"], 1, "a refused request changes nothing");
+    for request in [
+        ("GET", "", ""),
+        ("POST", "logs/_search/", "{}"),
+        ("POST", "logs/_refresh", ""),
+        ("GET", "logs/_doc/1", ""),
+    ] {
+        assert_eq!(ask(reader, request).status, 200, "{request:?}");
+    }
+    let made = ask(reader, ("POST", "logs/_search?scroll=1m", "{}")).json();
+    let id = made["_scroll_id"].as_str().expect("a scroll").to_owned();
+    let next = ("POST", &*format!("_search/scroll/{id}"), "");
+    assert_eq!(ask(reader, next).status, 200);
+    let clear = format!("{{\"scroll_id\":\"{id}\"}}");
+    assert_eq!(ask(reader, ("DELETE", "_search/scroll", &clear)).status, 200);
+    assert_eq!(ask(writer, ("GET", "", "")).status, 200);
+    let update = "{\"doc\":{\"n\":1},\"_source\":true}";
+    let item = "{\"update\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{\"doc\":{\"n\":2}}\n";
+    for request in [
+        ("GET", "logs/_doc/1", ""),
+        ("POST", "logs/_search", "{}"),
+        ("POST", "logs/_update/1", update),
+        ("POST", "logs/_update/1?_source=true", "{\"doc\":{\"n\":1}}"),
+        ("POST", "_bulk?_source=true", item),
+    ] {
+        let answer = ask(writer, request);
+        assert!(!shows_others(&answer), "{request:?}");
+        let status = answer.json()["items"][0]["update"]["status"].as_u64();
+        assert_eq!(status.unwrap_or_else(|| answer.status.as_u16().into()), 403, "{request:?}");
+    }
+    assert_eq!(ask(writer, ("POST", "_bulk", item)).status, 200);
+}
+
 fn method_of(name: &str) -> Method {
     name.parse().expect("a method of HTTP")
 }

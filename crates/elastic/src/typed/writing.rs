@@ -43,9 +43,6 @@ pub(crate) fn place(
             binding.name()
         )));
     }
-    if write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
-        door.caller.check_read()?;
-    }
     let routing = routing_for(door, binding, write.id.as_deref(), write.routing.as_deref());
     let id = match &write.id {
         Some(name) => binding.document_id(name, routing.as_deref())?,

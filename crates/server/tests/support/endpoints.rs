@@ -68,7 +68,7 @@ pub const ENDPOINTS: [GuardedEndpoint; 44] = [
     data("POST", "/v1/logs", "write"),
     data("POST", "/elastic/note/_search?routing=ann", "read"),
     data("PUT", "/elastic/note/_doc/9?routing=ann", "write"),
-    data("GET", "/elastic/", "read"),
+    data("GET", "/elastic/", "read write"),
     data("POST", "/feed/v1", "write"),
     data("GET", "/group/v1/", "read"),
     data("GET", "/group/v1/ann", "read"),
