@@ -309,6 +309,11 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
             )));
         }
     }
+    if let Some(number) = if_seq_no.filter(|number| *number < 0) {
+        return Err(Error::IllegalArgument(format!(
+            "sequence numbers must be non negative. got [{number}]."
+        )));
+    }
     let mut wrong = Vec::new();
     if write.action == WriteAction::Create && (*rule != VersionRule::Internal || version.is_some()) {
         wrong.push("create operations only support internal versioning. use index instead".to_owned());

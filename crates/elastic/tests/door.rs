@@ -293,6 +293,7 @@ fn every_refusal_has_its_type_and_status() {
             409,
             "version_conflict_engine_exception",
         ),
+        ("PUT /a/_doc/1?if_seq_no=-5&if_primary_term=1", r#"{"n":2}"#, 400, "illegal_argument_exception"),
         ("PUT /a/_doc/1?if_seq_no=0", r#"{"n":2}"#, 400, "action_request_validation_exception"),
         (
             "PUT /a/_doc/1?version=1&version_type=external",

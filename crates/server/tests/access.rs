@@ -509,8 +509,8 @@ fn requests_for_indexes_need_the_right_of_what_they_do() {
     }
     let made = ask(reader, ("POST", "logs/_search?scroll=1m", "{}")).json();
     let id = made["_scroll_id"].as_str().expect("a scroll").to_owned();
-    let next = ("POST", &*format!("_search/scroll/{id}"), "");
-    assert_eq!(ask(reader, next).status, 200);
+    let next = format!("_search/scroll/{id}");
+    assert_eq!(ask(reader, ("POST", &next, "")).status, 200);
     let clear = format!("{{\"scroll_id\":\"{id}\"}}");
     assert_eq!(ask(reader, ("DELETE", "_search/scroll", &clear)).status, 200);
     assert_eq!(ask(writer, ("GET", "", "")).status, 200);
