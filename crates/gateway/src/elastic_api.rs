@@ -37,9 +37,8 @@ const BELOW: &str = "/elastic";
 /// Requests of the door that run at a time. Each has a thread, which waits for the disk most of the time.
 const RUNNING_MAX: usize = 64;
 
-/// Time limit of a request on its way through a cluster, if it names none: shorter than those of most
-/// clients, which then learn whether it was written.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Range of the time limits that writes may name.
 const PATIENCE_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
