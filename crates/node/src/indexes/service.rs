@@ -110,6 +110,7 @@ impl NodeIndexes {
             return Ok(());
         }
         inner.adopt(wanted, remembered)?;
+        inner.feed.wake();
         let mut thread = self.thread.lock();
         if thread.is_none() && !wanted.is_empty() {
             let (weak, feed) = (Arc::downgrade(inner), Arc::clone(&inner.feed));

@@ -130,7 +130,9 @@ impl NodeIndexes {
     /// # Errors
     /// There is no such index.
     pub fn build(&self, name: &str) -> Result<bool, Error> {
-        Ok(self.inner().named(name).ok_or_else(|| self.unknown(name))?.want())
+        let has_begun = self.inner().named(name).ok_or_else(|| self.unknown(name))?.want();
+        self.inner().feed.wake();
+        Ok(has_begun)
     }
 
     /// Discards an index and builds it again.
@@ -139,7 +141,9 @@ impl NodeIndexes {
     /// There is no such index; its files cannot be removed.
     pub fn rebuild(&self, name: &str) -> Result<(), Error> {
         let index = self.inner().named(name).ok_or_else(|| self.unknown(name))?;
-        self.inner().rebuild(&index)
+        self.inner().rebuild(&index)?;
+        self.inner().feed.wake();
+        Ok(())
     }
 
     /// Checks the parameters of a query about indexes. Reads no index.
