@@ -170,8 +170,8 @@ impl IndexCopy {
 
     /// As [`IndexCopy::replace`], of the documents of a first build in their order. Those that nothing was
     /// taken in about are not looked up in what was loaded before, and go to runs below all others, so that
-    /// each costs a fraction of a replacement. Scans see them at once, but sort them each time: they are meant
-    /// for after the build.
+    /// each costs a fraction of a replacement. Scans see them at once, but sort them each time: they are
+    /// meant for after the build.
     ///
     /// # Errors
     /// Those of [`IndexCopy::apply`].
@@ -375,8 +375,9 @@ impl IndexCopy {
         IndexRun::open(&*options.disk, &path, &options.cache)
     }
 
-    /// Ends the writing of files, so that the directory can be removed, or be that of another copy. Waits for a
-    /// flush or a merge that is under way. Later ones do nothing; what they would write stays in memory.
+    /// Ends the writing of files, so that the directory can be removed, or be that of another copy. Waits
+    /// for a flush or a merge that is under way. Later ones do nothing; what they would write stays in
+    /// memory.
     pub fn discard(&self) {
         *self.manifest.lock() = None;
     }
@@ -400,8 +401,8 @@ impl IndexCopy {
         self.merge_newest(|sizes, _| sizes.len(), forget_before).map(drop)
     }
 
-    /// Merges as many of the newest runs as are chosen by the sizes of all, and the number of those of a load.
-    /// Returns false if that is none.
+    /// Merges as many of the newest runs as are chosen by the sizes of all, and the number of those of a
+    /// load. Returns false if that is none.
     fn merge_newest(
         &self,
         choose: impl FnOnce(&[u64], usize) -> usize,

@@ -95,7 +95,7 @@ impl SectionCursor<DocumentRecord> for LoadedDocuments<'_> {
     }
 }
 
-/// Pass over the entries of a load. They are sorted for it: nobody reads an index before its load is done.
+/// Pass over the entries of a load. They are sorted for each pass: an index is read after its load.
 struct LoadedEntries {
     rest: std::vec::IntoIter<(Vec<u8>, EntryRecord)>,
     current: Option<(Vec<u8>, EntryRecord)>,

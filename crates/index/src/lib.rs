@@ -7,7 +7,8 @@
 //!
 //! - [`IndexCopy::apply`] takes changes into memory. It looks up the document's former keys, so that their
 //!   entries go.
-//! - [`IndexCopy::load`] takes documents in that no change was about, in their order, without looking each up.
+//! - [`IndexCopy::load`] takes documents in that no change was about, in their order, without looking each
+//!   up.
 //! - [`IndexCopy::flush`] writes them as a *run*, an immutable file, and then the manifest, which names the
 //!   runs and the time up to which they have everything.
 //! - [`IndexCopy::merge`] makes few runs of many.

@@ -16,8 +16,8 @@ pub(crate) struct CopyState {
     pub memory: MemoryTable,
     /// Changes on their way to a run.
     pub frozen: Option<Arc<MemoryTable>>,
-    /// Documents of a load, each in one row of `loaded`, `frozen_loaded` and the first runs. All other sources
-    /// are newer than these.
+    /// Documents of a load, each in one row of `loaded`, `frozen_loaded` and the first runs. All other
+    /// sources are newer than these.
     pub loaded: LoadedRows,
     /// Documents of a load on their way to a run.
     pub frozen_loaded: Option<Arc<LoadedRows>>,

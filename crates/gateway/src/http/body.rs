@@ -377,7 +377,7 @@ mod tests {
         assert!(matches!(whole(b"", BOUNDS), Err(Error::BadRequest(_))));
     }
 
-    /// Whatever its last bytes say of its size.
+    /// Its last bytes may say any size.
     #[test]
     fn a_body_that_breaks_off_is_damaged() {
         let mut number = 1_u32;

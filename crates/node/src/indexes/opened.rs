@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 
 use super::IndexDefinition;
 
-/// Documents that one step of reading takes: of a first build, which finds its place in the store anew for each,
-/// and of others, each of which is looked up.
+/// Documents that one step of reading takes: of a first build, and of others, which look each up. A step
+/// finds its place in the store, so the first has larger ones.
 const BUILD_PAGE: usize = 8192;
 const PAGE: usize = 1024;
 

@@ -189,7 +189,7 @@ fn with_alternatives(pieces: Vec<SimplePiece>) -> Vec<SimplePiece> {
     pieces
 }
 
-/// The word of an item that is one, without punctuation around it, whatever its field and stars are.
+/// The word of an item that is one, without punctuation around it. It may have a field and stars.
 pub(super) fn sole_word(item: &QueryItem) -> Option<&str> {
     let QueryItem::Term { text, .. } = item else { return None };
     Some(text.text.trim_matches(|c: char| !c.is_alphanumeric()))

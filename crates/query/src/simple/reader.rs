@@ -140,7 +140,7 @@ impl<'a> SimpleReader<'a> {
         }
     }
 
-    /// Reads the next word up to the next blank, whatever is before it: `field:(word` searches for the word
+    /// Reads the next word up to the next blank, punctuation included: `field:(word` searches for the word
     /// in the field.
     fn word_after_punctuation(&mut self, field: &str) -> Option<QueryItem> {
         self.cursor.take_while(|c| !c.is_alphanumeric() && !is_blank(c));
