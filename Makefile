@@ -4,6 +4,8 @@ VENV := target/venv
 CARGO ?= cargo
 # Cargo.lock says which versions are built; a build never changes it.
 LOCKED := --locked
+# Many tests wait for processes and clocks, so more of them run than there are cores.
+TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 .PHONY: help demo cluster-demo up test check audit sbom package clients clients-all page build sim torture bench doc clean
 
@@ -35,7 +37,7 @@ check: ## Format, clippy, rustdoc (all without warnings), dependencies and the R
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --quiet
-	$(CARGO) test $(LOCKED) --workspace --quiet
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED) --workspace --quiet
 
 audit: ## Licences, sources and known vulnerabilities of all dependencies, as far as the tools are there
 	@scripts/audit

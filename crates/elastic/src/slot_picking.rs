@@ -291,7 +291,9 @@ mod tests {
             let load = SetLoad { times: times(seconds), ..SetLoad::default() };
             loads.0.lock().insert(nodes.to_vec(), load);
         };
-        (set(&[0, 1], 0.1), set(&[1, 2], 0.1), set(&[2, 0], 0.4));
+        set(&[0, 1], 0.1);
+        set(&[1, 2], 0.1);
+        set(&[2, 0], 0.4);
         let cost = |sets: &[&[u16]], after_s: u64| {
             let sets: Vec<ReplicaNodes> = sets.iter().map(|nodes| nodes.to_vec()).collect();
             let found = loads.candidate(0, &sets, now + Duration::from_secs(after_s));
