@@ -245,7 +245,7 @@ fn logs(settings: &Settings) -> Result<BenchReport, Error> {
                 .beside("reading the same bytes in memory", rate(reading.median()))
                 .at_least(READING_MIN),
         );
-        report.push(Figure::new(&case, &format!("{name}, p50"), times.median(), FigureUnit::Seconds));
+        report.push(Figure::new(&case, format!("{name}, p50"), times.median(), FigureUnit::Seconds));
     }
     Ok(report)
 }

@@ -2,7 +2,7 @@
 
 use hyper::Method;
 
-use super::{ClosedServer, OTHERS, create, shows_others, shows_own};
+use super::{ClosedServer, OTHERS, create, method_of, shows_others, shows_own};
 
 #[test]
 fn interfaces_over_all_groups_refuse_a_caller_of_one() {
@@ -116,8 +116,4 @@ fn requests_for_indexes_need_the_right_of_what_they_do() {
         assert_eq!(status.unwrap_or_else(|| answer.status.as_u16().into()), 403, "{request:?}");
     }
     assert_eq!(ask(writer, ("POST", "_bulk", item)).status, 200);
-}
-
-fn method_of(name: &str) -> Method {
-    name.parse().expect("a method of HTTP")
 }

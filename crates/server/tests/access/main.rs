@@ -419,6 +419,10 @@ fn a_stream_of_operations_stays_in_the_group_of_its_caller() {
     assert_eq!(closed.ask("", Method::POST, "/feed/v1", operations).status, 401);
 }
 
+fn method_of(name: &str) -> Method {
+    name.parse().expect("a method of HTTP")
+}
+
 #[test]
 fn messages_of_nodes_need_all_groups() {
     let closed = ClosedServer::start();
