@@ -366,7 +366,7 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
         Ok(ControlFlow::Continue(()))
     })?;
     if count == 0 {
-        // An empty catalog would be filled anew, and hide the one that is there.
+        // An empty catalog would be filled again, and hide the one that is there.
         shelf::check_all_there(node)?;
     }
     for number in deleted {

@@ -60,7 +60,7 @@ impl NameOptions {
     }
 }
 
-/// What the name of a write has to be.
+/// Condition on the name of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct NameDemand {
     /// An alias.

@@ -22,7 +22,7 @@ impl BoostedField {
     /// Parses the text of a field.
     ///
     /// # Errors
-    /// What follows `^` is no number, or a negative one.
+    /// No number after `^`, or a negative one.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let Some((name, boost)) = text.split_once('^') else {
             return Ok(BoostedField { name: text.to_owned(), boost: 1.0 });

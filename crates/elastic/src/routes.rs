@@ -24,7 +24,7 @@ pub enum RouteRight {
     Write,
 }
 
-/// What a route does.
+/// Operation of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RouteOperation {
     Info,
@@ -282,7 +282,7 @@ pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
     }
     match find(request) {
         Ok(found) => found.route.right,
-        // It is told the methods, and nothing else.
+        // The answer has the methods alone.
         Err(Error::Method { .. }) => Any,
         Err(_) => Write,
     }

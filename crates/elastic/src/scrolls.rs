@@ -2,7 +2,7 @@
 //!
 //! They are kept in the memory of this node, a bounded amount of them, and end by themselves. Each is its
 //! caller's: others can neither read nor clear it. When there is no room for one more, the caller that has
-//! most loses the one that it has not used for longest, so that nobody keeps others from scrolling.
+//! most loses the one that it has not used for longest, so that all callers can scroll.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -139,7 +139,7 @@ impl HitOrder {
 }
 
 fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, Error> {
-    // Indexes that lack the field have no value, whatever type it would have.
+    // Indexes that lack the field have no value, of any type.
     const KNOWN: [&str; 6] = ["order", "mode", "missing", "format", "unmapped_type", "numeric_type"];
     if let Some(unknown) = options.keys().find(|name| !KNOWN.contains(&name.as_str())) {
         return Err(Error::Content(format!("[field_sort] unknown field [{unknown}]")));

@@ -17,7 +17,7 @@ use crate::{Error, Plan, PlannedCollapse, QueryMemory, StreamedScope, grouping, 
 pub struct PlanContext<'a> {
     /// Wall-clock time.
     pub clock: SystemTime,
-    /// How terms end in typed text for the field (or fieldset) with this name of another schema of the same
+    /// Ends of terms in typed text for the field (or fieldset) with this name of another schema of the same
     /// request; `None` if there is none. Here the name then matches nothing, instead of failing the request.
     pub known_elsewhere: &'a dyn Fn(&str) -> Option<TermEnd>,
     /// Embeddings requested by [`embeddings`](crate::embeddings).
@@ -119,7 +119,7 @@ impl Plan {
     }
 }
 
-/// How terms of the field, or fieldset, with this name end in typed text; `None` if the schema has none.
+/// Ends of the terms of the field, or fieldset, with this name in typed text; `None` if the schema has none.
 pub fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
     let end = crate::target::term_end(schema, name);
     crate::target::exists(schema, name).then(|| end.unwrap_or_default())

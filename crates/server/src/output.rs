@@ -1,6 +1,6 @@
 //! Output of commands: for people, or for programs.
 //!
-//! Texts of documents, and of servers, may have control characters, with which a terminal can be told to do
+//! Texts of documents, and of servers, may have control characters, which can make a terminal do
 //! other things than to show them. All that a command prints goes through here, and arrives without them.
 
 use std::fmt::Display;

@@ -227,7 +227,7 @@ fn a_stream_of_documents_ends_with_its_credential() {
         let answer = stream.rest();
         let documents = answer.matches("id:note:note:g=ann:").count();
         assert!(documents < DOCUMENTS, "{path}: all of {documents} documents came");
-        // What cannot be told within the answer breaks it off.
+        // An answer without room for an error breaks off.
         assert_eq!(answer.contains("not known, or was revoked"), is_told, "{path}");
         assert_eq!(answer.ends_with("\r\n0\r\n\r\n"), is_told, "{path}: the end of the answer");
     }

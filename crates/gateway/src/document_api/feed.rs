@@ -327,7 +327,7 @@ impl FeedStart {
             answer.end();
         });
         let mut response = answer_of(Body::new(body), false);
-        // What was written is told in any case.
+        // The answers of what was written are sent in any case.
         response.extensions_mut().insert(ChecksCredential);
         response
     }

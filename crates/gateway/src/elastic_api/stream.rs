@@ -78,7 +78,7 @@ pub(super) async fn answer(
     };
     tokio::spawn(stream.run(reader, first));
     let mut response = Response::new(Body::new(answer));
-    // What was written is told in any case.
+    // The answers of what was written are sent in any case.
     response.extensions_mut().insert(ChecksCredential);
     let headers = response.headers_mut();
     headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));

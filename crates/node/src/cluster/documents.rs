@@ -140,7 +140,7 @@ pub enum SentFailure {
     Unsettled,
     /// A disk is full.
     DiskFull,
-    /// Whether it was written is not known.
+    /// Unknown outcome: it may have been written.
     Unknown,
     /// A replica failed.
     Internal,
