@@ -37,6 +37,7 @@ use millrace_env::LatencyHistogram;
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 pub use self::documents::{
     DocumentsAnswer, DocumentsQuestion, HeldBucket, SentDocument, SentFailure, SentOutcome, SentVersion,
@@ -99,6 +100,17 @@ pub struct BatchedWrite {
     pub write: DocumentWrite,
     /// Called with its outcome.
     pub done: Done,
+}
+
+impl BatchedWrite {
+    /// A write, and the receiver of its outcome. Who waits may leave; the write stands all the same.
+    pub fn awaited(write: DocumentWrite) -> (Self, oneshot::Receiver<Result<CommittedWrite, ClusterError>>) {
+        let (sender, receiver) = oneshot::channel();
+        let done = Box::new(move |outcome| {
+            let _ = sender.send(outcome);
+        });
+        (BatchedWrite { write, done }, receiver)
+    }
 }
 
 /// Callback for the newest version of a document, which may be a removal. The error is the reason for which

@@ -364,12 +364,8 @@ pub(super) async fn commit(
         let mut outcomes = commit_batch(node, permit, vec![write], writer, durability, deadline).await?;
         return outcomes.pop().expect("a batch has an outcome for each of its writes");
     };
-    let (sender, receiver) = oneshot::channel();
-    let done = Box::new(move |result| {
-        // The caller may have left; the write stands all the same.
-        let _ = sender.send(result);
-    });
-    cluster.write(vec![BatchedWrite { write, done }], deadline);
+    let (write, receiver) = BatchedWrite::awaited(write);
+    cluster.write(vec![write], deadline);
     match receiver.await {
         Ok(outcome) => written(outcome),
         Err(_) => Err(Error::Internal("the cluster dropped a write; see the log".to_owned())),

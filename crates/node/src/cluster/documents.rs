@@ -266,17 +266,7 @@ async fn write_here(
 ) -> Result<Vec<SentOutcome>, Error> {
     let only_new: Vec<bool> = documents.iter().map(|document| document.is_only_new).collect();
     let writes = documents.into_iter().map(SentDocument::write).collect::<Result<Vec<_>, _>>()?;
-    let mut receivers = Vec::with_capacity(writes.len());
-    let batched = |write| {
-        let (sender, receiver) = oneshot::channel();
-        receivers.push(receiver);
-        let done = Box::new(move |outcome| {
-            // The node that asked may have left; the write stands all the same.
-            let _ = sender.send(outcome);
-        });
-        BatchedWrite { write, done }
-    };
-    let batch = writes.into_iter().map(batched).collect();
+    let (batch, receivers): (_, Vec<_>) = writes.into_iter().map(BatchedWrite::awaited).unzip();
     cluster.write(batch, deadline);
     let mut outcomes = Vec::with_capacity(receivers.len());
     for (receiver, is_only_new) in receivers.into_iter().zip(only_new) {

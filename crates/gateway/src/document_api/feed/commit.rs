@@ -363,17 +363,7 @@ async fn replicate_batch(
     writes: Vec<DocumentWrite>,
     timeout: Duration,
 ) -> Result<Vec<Result<CommittedWrite, Error>>, Error> {
-    let mut receivers = Vec::with_capacity(writes.len());
-    let batched = |write| {
-        let (sender, receiver) = oneshot::channel();
-        receivers.push(receiver);
-        let done = Box::new(move |outcome| {
-            // The stream may have ended; the write stands all the same.
-            let _ = sender.send(outcome);
-        });
-        BatchedWrite { write, done }
-    };
-    let batch: Vec<BatchedWrite> = writes.into_iter().map(batched).collect();
+    let (batch, receivers): (_, Vec<_>) = writes.into_iter().map(BatchedWrite::awaited).unzip();
     cluster.write(batch, Instant::now() + timeout);
     let mut outcomes = Vec::with_capacity(receivers.len());
     for receiver in receivers {
