@@ -72,6 +72,21 @@ fn bulks(nodes: &TestNodes, numbers: std::ops::Range<usize>) -> Vec<String> {
         .collect()
 }
 
+/// Writes bulks until each node has some, which costs decide. All documents are taken.
+fn bulks_at_all(nodes: &TestNodes) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut ids = bulks(nodes, 0..12);
+    for number in 12.. {
+        if stored(nodes).iter().all(|count| *count > 0) {
+            break;
+        }
+        assert!(Instant::now() < until, "{:?}", stored(nodes));
+        std::thread::sleep(Duration::from_millis(20));
+        ids.extend(bulks(nodes, number..number + 1));
+    }
+    ids
+}
+
 /// Documents of data streams in the store of each node.
 fn stored(nodes: &TestNodes) -> Vec<usize> {
     let of = |node: &std::sync::Arc<millrace_node::Node>| {
@@ -96,9 +111,9 @@ fn total(nodes: &TestNodes, node: usize) -> Value {
 #[test]
 fn partitions_are_on_all_nodes_and_read_from_each() {
     let nodes = with_template(3);
-    let ids = bulks(&nodes, 0..12);
+    let ids = bulks_at_all(&nodes);
     let stored_before = stored(&nodes);
-    assert!(stored_before.iter().all(|count| *count > 0 && count % IN_BULK == 0), "{stored_before:?}");
+    assert!(stored_before.iter().all(|count| count % IN_BULK == 0), "{stored_before:?}");
     assert_eq!(stored_before.iter().sum::<usize>(), ids.len());
     for node in 0..3 {
         assert_eq!(total(&nodes, node), ids.len(), "node {node}");
@@ -198,11 +213,19 @@ fn what_may_have_been_written_is_written_nowhere_else() {
     let nodes = with_template(3);
     bulks(&nodes, 0..6);
     let answered = unread_answers(&nodes, 2);
-    let is_failed =
-        |number: &usize| bulk(&nodes, number % 2, *number).iter().all(|(_, status)| *status == 503);
-    let failed = (6..18).filter(is_failed).count();
+    // Slots of a node that was slow at first have no turn until that is forgotten.
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut failed = 0;
+    for number in 6.. {
+        let statuses = bulk(&nodes, number % 2, number);
+        failed += usize::from(statuses.iter().all(|(_, status)| *status == 503));
+        if number >= 18 && answered.load(Ordering::SeqCst) > 0 {
+            break;
+        }
+        assert!(Instant::now() < until, "no bulk goes to the node");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let answered = answered.load(Ordering::SeqCst);
-    assert!(answered > 0, "a bulk goes to the node");
     assert!(failed >= answered, "{failed} of {answered} bulks have failed");
 }
 
@@ -226,8 +249,7 @@ fn another_node_takes_the_catalog_over() {
 fn retention_drops_partitions_of_all_nodes() {
     let nodes = TestNodes::start(3, NOTE);
     put_template(&nodes, 3, &json!({ "data_retention": "1s" }));
-    bulks(&nodes, 0..6);
-    assert!(stored(&nodes).iter().all(|count| *count > 0));
+    bulks_at_all(&nodes);
     let until = Instant::now() + Duration::from_secs(120);
     while stored(&nodes) != [0, 0, 0] {
         assert!(Instant::now() < until, "{:?}", stored(&nodes));
