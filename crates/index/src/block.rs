@@ -1,5 +1,7 @@
 //! Blocks: some records of a section, with the beginnings that keys share left out.
 
+use std::mem::size_of_val;
+
 use crate::record::{KEY_LIMIT, read_bytes, read_number, write_bytes, write_number};
 
 /// Size at which a block is complete, in bytes.
@@ -37,6 +39,80 @@ fn common(one: &[u8], other: &[u8]) -> usize {
     equal + rest.take_while(|(one, other)| one == other).count()
 }
 
+/// Records from one seek place of a block to the next.
+const SEEK_RECORDS: usize = 16;
+
+/// Bytes of a part of a run, in memory. A block that is sought in has places between its records at which
+/// reading can begin; they are made when it is read, and are not in the file.
+pub(crate) struct RunBytes {
+    bytes: Box<[u8]>,
+    places: Vec<SeekPlace>,
+    /// Keys of the records before the places.
+    keys: Vec<u8>,
+}
+
+/// Place between two records of a block.
+struct SeekPlace {
+    /// Offset of the record after it.
+    offset: usize,
+    /// End of the key of the record before it, in [`RunBytes::keys`].
+    key_end: usize,
+}
+
+impl RunBytes {
+    /// A part that is read from its start.
+    pub fn plain(bytes: Vec<u8>) -> Self {
+        RunBytes { bytes: bytes.into(), places: Vec::new(), keys: Vec::new() }
+    }
+
+    /// A block with seek places. Costs one pass over it. One that is malformed has places before the fault,
+    /// which the pass that reaches it reports.
+    pub fn seekable(bytes: Vec<u8>) -> Self {
+        let mut block = RunBytes::plain(bytes);
+        let mut position = BlockPosition::default();
+        'places: loop {
+            for _ in 0..SEEK_RECORDS {
+                let Ok(Some(_)) = position.read(&block.bytes) else { break 'places };
+            }
+            block.keys.extend_from_slice(&position.key);
+            block.places.push(SeekPlace { offset: position.offset, key_end: block.keys.len() });
+        }
+        block.places.shrink_to_fit();
+        block.keys.shrink_to_fit();
+        block
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes that it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.places[..]) + self.keys.len()
+    }
+
+    /// Key of the record before a place.
+    fn key_before(&self, place: usize) -> &[u8] {
+        let start = place.checked_sub(1).map_or(0, |before| self.places[before].key_end);
+        &self.keys[start..self.places[place].key_end]
+    }
+
+    /// The last place all records before which are below `wanted`: the offset of the next record, and the key
+    /// of the one before it.
+    fn place_before(&self, wanted: &[u8]) -> Option<(usize, &[u8])> {
+        let (mut first, mut end) = (0, self.places.len());
+        while first < end {
+            let middle = first + (end - first) / 2;
+            match self.key_before(middle) < wanted {
+                true => first = middle + 1,
+                false => end = middle,
+            }
+        }
+        let place = first.checked_sub(1)?;
+        Some((self.places[place].offset, self.key_before(place)))
+    }
+}
+
 /// Position in a block that is read.
 #[derive(Default)]
 pub(crate) struct BlockPosition {
@@ -48,8 +124,8 @@ pub(crate) struct BlockPosition {
 impl BlockPosition {
     /// Reads the next record: its key is in [`BlockPosition::key`], its value is returned. `Ok(None)` at the
     /// end, `Err` if the block is not one.
-    pub fn next<'b>(&mut self, block: &'b [u8]) -> Result<Option<&'b [u8]>, Malformed> {
-        Ok(self.read(block)?.map(|(_, value)| value))
+    pub fn next<'b>(&mut self, block: &'b RunBytes) -> Result<Option<&'b [u8]>, Malformed> {
+        Ok(self.read(&block.bytes)?.map(|(_, value)| value))
     }
 
     /// Reads on to the first record whose key is `wanted` or above it, as [`BlockPosition::next`] does;
@@ -57,9 +133,14 @@ impl BlockPosition {
     ///
     /// A record that shares more with the one before it than that one shares with `wanted` is below `wanted`
     /// as well. So most keys are not compared.
-    pub fn seek<'b>(&mut self, block: &'b [u8], wanted: &[u8]) -> Result<Option<&'b [u8]>, Malformed> {
+    pub fn seek<'b>(&mut self, block: &'b RunBytes, wanted: &[u8]) -> Result<Option<&'b [u8]>, Malformed> {
         let mut matched = 0;
-        while let Some((shared, value)) = self.read(block)? {
+        if let Some((offset, key)) = block.place_before(wanted) {
+            self.offset = offset;
+            self.key.extend_from_slice(key);
+            matched = common(key, wanted);
+        }
+        while let Some((shared, value)) = self.read(&block.bytes)? {
             if shared > matched {
                 continue;
             }
@@ -102,7 +183,10 @@ mod tests {
 
     #[test]
     fn a_seek_ends_where_reading_on_would() {
-        let mut keys: Vec<Vec<u8>> = ["", "a", "ab", "abab", "abb", "b", "ba", "bb"].map(Vec::from).into();
+        let parts = ["", "a", "ab", "abab", "abb", "b", "ba", "bb"];
+        let mut keys: Vec<Vec<u8>> =
+            parts.iter().flat_map(|one| parts.map(|other| [one, "c", other].concat().into_bytes())).collect();
+        keys.sort_unstable();
         let wanted: Vec<Vec<u8>> = keys
             .iter()
             .flat_map(|key| ["", "a", "b", "c"].map(|end| [key, end.as_bytes()].concat()))
@@ -110,9 +194,10 @@ mod tests {
         while !keys.is_empty() {
             let mut builder = BlockBuilder::default();
             keys.iter().for_each(|key| builder.add(key, key));
-            for wanted in &wanted {
+            let blocks = [RunBytes::plain(builder.bytes.clone()), RunBytes::seekable(builder.bytes)];
+            for (block, wanted) in blocks.iter().flat_map(|block| wanted.iter().map(move |to| (block, to))) {
                 let mut position = BlockPosition::default();
-                let found = position.seek(&builder.bytes, wanted).expect("the block is one");
+                let found = position.seek(block, wanted).expect("the block is one");
                 let expected = keys.iter().find(|key| *key >= wanted).map(Vec::as_slice);
                 assert_eq!(found, expected, "{wanted:?} in {keys:?}");
                 if found.is_some() {

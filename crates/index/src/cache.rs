@@ -3,9 +3,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 
+use crate::block::RunBytes;
+
 /// Cache of recently read blocks and filter pages, up to a number of bytes. Copies share it.
 pub struct BlockCache {
-    entries: quick_cache::sync::Cache<BlockKey, Arc<[u8]>, BlockWeigher>,
+    entries: quick_cache::sync::Cache<BlockKey, Arc<RunBytes>, BlockWeigher>,
     next_run: AtomicU64,
 }
 
@@ -22,9 +24,9 @@ struct BlockWeigher;
 /// Approximate overhead of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 96;
 
-impl Weighter<BlockKey, Arc<[u8]>> for BlockWeigher {
-    fn weight(&self, _: &BlockKey, block: &Arc<[u8]>) -> u64 {
-        block.len() as u64 + ENTRY_BYTES
+impl Weighter<BlockKey, Arc<RunBytes>> for BlockWeigher {
+    fn weight(&self, _: &BlockKey, part: &Arc<RunBytes>) -> u64 {
+        part.memory_bytes() as u64 + ENTRY_BYTES
     }
 }
 
@@ -48,11 +50,11 @@ impl BlockCache {
         self.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn get(&self, key: BlockKey) -> Option<Arc<[u8]>> {
+    pub(crate) fn get(&self, key: BlockKey) -> Option<Arc<RunBytes>> {
         self.entries.get(&key)
     }
 
-    pub(crate) fn insert(&self, key: BlockKey, block: Arc<[u8]>) {
-        self.entries.insert(key, block);
+    pub(crate) fn insert(&self, key: BlockKey, part: Arc<RunBytes>) {
+        self.entries.insert(key, part);
     }
 }

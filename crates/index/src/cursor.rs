@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::block::BlockPosition;
+use crate::block::{BlockPosition, RunBytes};
 use crate::loading::LoadedRows;
 use crate::record::{DocumentRecord, EntryRecord};
 use crate::run::{IndexRun, RunSection};
@@ -122,20 +122,25 @@ impl SectionCursor<EntryRecord> for LoadedEntries {
 }
 
 /// Pass over a section of a run.
-struct RunCursor<R> {
-    run: Arc<IndexRun>,
-    block: Arc<[u8]>,
+struct RunCursor<'a, R> {
+    run: &'a IndexRun,
+    block: Arc<RunBytes>,
     /// Number of the next block.
     next: usize,
-    /// Number of the block after the last one that the pass can need.
-    end: usize,
-    /// Number of the block after the last one that was announced to the disk.
-    announced: usize,
-    /// Number of blocks to announce next.
-    ahead: usize,
+    /// Key before which the pass ends, if it is known: later blocks are not announced to the disk.
+    until: Option<&'a [u8]>,
+    ahead: BlocksAhead,
     position: BlockPosition,
     record: Option<R>,
     keep: bool,
+}
+
+/// Blocks of a pass that are announced to the disk.
+struct BlocksAhead {
+    /// Number of the block after the last one that was announced.
+    announced: usize,
+    /// Number of blocks to announce next.
+    number: usize,
 }
 
 /// Numbers of blocks that are announced to the disk at first and at most. Passes often end before their
@@ -143,41 +148,67 @@ struct RunCursor<R> {
 const FIRST_AHEAD: usize = 8;
 const MOST_AHEAD: usize = 64;
 
-impl<R: SectionRecord> RunCursor<R> {
-    fn new(run: &Arc<IndexRun>, from: &[u8], until: Option<&[u8]>, keep: bool) -> Result<Self, Error> {
-        let parts = run.parts(R::SECTION);
+impl BlocksAhead {
+    /// Reads a block of a pass that ends at `until`, and announces those after it unless it is in the cache.
+    fn read<R: SectionRecord>(
+        &mut self,
+        run: &IndexRun,
+        number: usize,
+        until: Option<&[u8]>,
+        keep: bool,
+    ) -> Result<Arc<RunBytes>, Error> {
+        if let Some(block) = run.cached_block(R::SECTION, number) {
+            return Ok(block);
+        }
+        if number >= self.announced {
+            let parts = run.parts(R::SECTION);
+            let end =
+                until.map_or(parts.len(), |until| parts.partition_point(|part| &part.first[..] < until));
+            self.announced = end.min(number + self.number);
+            self.number = MOST_AHEAD.min(2 * self.number);
+            if number + 1 < self.announced {
+                run.will_read(R::SECTION, number..self.announced);
+            }
+        }
+        run.block(R::SECTION, number, keep)
+    }
+}
+
+impl<'a, R: SectionRecord> RunCursor<'a, R> {
+    /// Begins a pass at a key; `None` if the run ends before it.
+    fn new(
+        run: &'a IndexRun,
+        from: &[u8],
+        until: Option<&'a [u8]>,
+        keep: bool,
+    ) -> Result<Option<Self>, Error> {
+        let first = run.block_of(R::SECTION, from).unwrap_or(0);
+        if first == run.parts(R::SECTION).len() {
+            return Ok(None);
+        }
+        let mut ahead = BlocksAhead { announced: 0, number: FIRST_AHEAD };
+        let block = ahead.read::<R>(run, first, until, keep)?;
         let mut cursor = RunCursor {
-            run: Arc::clone(run),
-            block: Arc::from([]),
-            next: run.block_of(R::SECTION, from).unwrap_or(0),
-            end: until.map_or(parts.len(), |until| parts.partition_point(|part| &part.first[..] < until)),
-            announced: 0,
-            ahead: FIRST_AHEAD,
+            run,
+            block,
+            next: first + 1,
+            until,
+            ahead,
             position: BlockPosition::default(),
             record: None,
             keep,
         };
-        if cursor.next < parts.len() {
-            cursor.open_next()?;
-            let found = cursor.position.seek(&cursor.block, from).map_err(|_| cursor.malformed())?;
-            match found {
-                Some(value) => cursor.record = Some(R::decode(value).ok_or_else(|| cursor.malformed())?),
-                None => cursor.advance()?,
-            }
+        let found = cursor.position.seek(&cursor.block, from).map_err(|_| cursor.malformed())?;
+        match found {
+            Some(value) => cursor.record = Some(R::decode(value).ok_or_else(|| cursor.malformed())?),
+            None => cursor.advance()?,
         }
-        Ok(cursor)
+        Ok(cursor.record.is_some().then_some(cursor))
     }
 
     /// Goes to the start of the next block.
     fn open_next(&mut self) -> Result<(), Error> {
-        if self.next >= self.announced && !self.run.is_cached(R::SECTION, self.next) {
-            self.announced = self.end.min(self.next + self.ahead);
-            self.ahead = MOST_AHEAD.min(2 * self.ahead);
-            if self.next + 1 < self.announced {
-                self.run.will_read(R::SECTION, self.next..self.announced);
-            }
-        }
-        self.block = self.run.block(R::SECTION, self.next, self.keep)?;
+        self.block = self.ahead.read::<R>(self.run, self.next, self.until, self.keep)?;
         self.next += 1;
         self.position = BlockPosition::default();
         Ok(())
@@ -188,7 +219,7 @@ impl<R: SectionRecord> RunCursor<R> {
     }
 }
 
-impl<R: SectionRecord> SectionCursor<R> for RunCursor<R> {
+impl<R: SectionRecord> SectionCursor<R> for RunCursor<'_, R> {
     fn current(&self) -> Option<(&[u8], &R)> {
         self.record.as_ref().map(|record| (&self.position.key[..], record))
     }
@@ -224,10 +255,10 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
     /// read ahead. With `keep`, the blocks stay in the cache.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
-        runs: &[Arc<IndexRun>],
+        runs: &'a [Arc<IndexRun>],
         loaded: &[&'a LoadedRows],
         from: &[u8],
-        until: Option<&[u8]>,
+        until: Option<&'a [u8]>,
         keep: bool,
     ) -> Result<Self, Error> {
         let mut sources: Vec<Box<dyn SectionCursor<R> + 'a>> = Vec::with_capacity(tables.len() + runs.len());
@@ -237,7 +268,9 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
             sources.push(Box::new(MemoryCursor { rest, current }));
         }
         for run in runs.iter().rev() {
-            sources.push(Box::new(RunCursor::<R>::new(run, from, until, keep)?));
+            if let Some(cursor) = RunCursor::<R>::new(run, from, until, keep)? {
+                sources.push(Box::new(cursor));
+            }
         }
         sources.extend(loaded.iter().filter(|rows| !rows.is_empty()).map(|rows| R::loaded(rows, from)));
         sources.retain(|source| source.current().is_some());

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::block::BlockPosition;
+use crate::block::{BlockPosition, RunBytes};
 use crate::manifest::CopyManifest;
 use crate::record::{DocumentRecord, EntryRecord, write_document};
 use crate::run::RunFence;
@@ -21,7 +21,8 @@ pub fn fuzz(bytes: &[u8]) {
         assert_eq!(RunFence::decode(&fence.encode(), end), Some(fence), "a fence is what it was");
     }
     let mut position = BlockPosition::default();
-    while let Ok(Some(value)) = position.next(bytes) {
+    let block = RunBytes::seekable(bytes.to_vec());
+    while let Ok(Some(value)) = position.next(&block) {
         fuzz_records(value);
     }
     fuzz_records(bytes);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_env::{Disk, ReadFile};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::block::BlockPosition;
+use crate::block::{BlockPosition, RunBytes};
 use crate::cache::{BlockCache, BlockKey};
 use crate::filter::{KeyHash, may_contain};
 use crate::record::{DocumentRecord, read_bytes, read_number, write_bytes, write_number};
@@ -204,13 +204,17 @@ impl IndexRun {
         Ok(bytes)
     }
 
-    /// A part, from the cache if it was read lately.
-    fn part(&self, offset: u64, length: u64) -> Result<Arc<[u8]>, Error> {
+    /// A part, from the cache if it was read lately. `new` makes it of its bytes.
+    fn part(
+        &self,
+        (offset, length): (u64, u64),
+        new: impl FnOnce(Vec<u8>) -> RunBytes,
+    ) -> Result<Arc<RunBytes>, Error> {
         let key = BlockKey { run: self.cached, offset };
         if let Some(part) = self.cache.get(key) {
             return Ok(part);
         }
-        let part: Arc<[u8]> = self.checked(offset, length)?.into();
+        let part = Arc::new(new(self.checked(offset, length)?));
         self.cache.insert(key, Arc::clone(&part));
         Ok(part)
     }
@@ -223,19 +227,19 @@ impl IndexRun {
     }
 
     /// A block of a section. With `keep`, it stays in the cache.
-    pub fn block(&self, section: RunSection, number: usize, keep: bool) -> Result<Arc<[u8]>, Error> {
+    pub fn block(&self, section: RunSection, number: usize, keep: bool) -> Result<Arc<RunBytes>, Error> {
         let part = &self.parts(section)[number];
         if keep {
-            self.part(part.offset, part.length)
+            self.part((part.offset, part.length), RunBytes::seekable)
         } else {
-            Ok(self.checked(part.offset, part.length)?.into())
+            Ok(Arc::new(RunBytes::plain(self.checked(part.offset, part.length)?)))
         }
     }
 
-    /// True if a block of a section is in the cache.
-    pub fn is_cached(&self, section: RunSection, number: usize) -> bool {
+    /// A block of a section, if it is in the cache.
+    pub fn cached_block(&self, section: RunSection, number: usize) -> Option<Arc<RunBytes>> {
         let offset = self.parts(section)[number].offset;
-        self.cache.get(BlockKey { run: self.cached, offset }).is_some()
+        self.cache.get(BlockKey { run: self.cached, offset })
     }
 
     /// Announces blocks of a section, at least one, that are about to be read, so that the disk fetches them
@@ -255,8 +259,8 @@ impl IndexRun {
     /// Record of a document; `None` if the run has none.
     pub fn document(&self, key: &[u8], hash: KeyHash) -> Result<Option<DocumentRecord>, Error> {
         let Some(number) = self.block_of(RunSection::Documents, key) else { return Ok(None) };
-        let (offset, length) = self.fence.pages[self.fence.documents[number].page as usize];
-        if !may_contain(&self.part(offset, length)?, hash) {
+        let page = self.fence.pages[self.fence.documents[number].page as usize];
+        if !may_contain(self.part(page, RunBytes::plain)?.bytes(), hash) {
             return Ok(None);
         }
         let block = self.block(RunSection::Documents, number, true)?;
