@@ -1,6 +1,5 @@
 //! Java's number format.
 
-use std::fmt;
 use std::io::{self, Write};
 
 use serde_json::ser::Formatter;
@@ -39,66 +38,101 @@ pub(crate) fn special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// The shortest distinguishing digits of a float, as Rust writes them: `-1.25e-3`. On the stack, because a
-/// result may have many thousands of numbers.
+/// The shortest digits that distinguish a finite float from all others: a digit, a point, the other digits,
+/// and an exponent of ten. Without digits: zero.
 struct Scientific {
-    text: [u8; Scientific::LENGTH_MAX],
+    negative: bool,
+    digits: [u8; Scientific::LENGTH_MAX],
     length: usize,
+    exponent: i32,
 }
 
 impl Scientific {
-    /// A sign, 17 digits with a point, and an exponent of up to four characters after its letter.
+    /// Length of the longest text of a float: a sign, 17 digits with a point and zeros before them, or an
+    /// exponent of up to four characters after its letter.
     const LENGTH_MAX: usize = 32;
 
-    fn of(value: impl fmt::LowerExp) -> Self {
-        let mut text = [0; Self::LENGTH_MAX];
-        let mut rest = &mut text[..];
-        write!(rest, "{value:e}").expect("the text of a float is shorter than the buffer");
-        let length = Self::LENGTH_MAX - rest.len();
-        Scientific { text, length }
+    fn of(value: impl zmij::Float) -> Self {
+        let mut buffer = zmij::Buffer::new();
+        let text = buffer.format_finite(value).as_bytes();
+        let (negative, text) = match text.split_first() {
+            Some((b'-', rest)) => (true, rest),
+            _ => (false, text),
+        };
+        let end = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
+        let (mantissa, power) = text.split_at(end);
+        let point = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(end);
+        let first = mantissa.iter().position(|byte| (b'1'..=b'9').contains(byte)).unwrap_or(end);
+        // Places of the first digit before the point, or after it.
+        let place = if first < point { (point - first - 1) as i32 } else { point as i32 - first as i32 };
+        let power = str::from_utf8(power.get(1..).unwrap_or_default()).unwrap_or_default();
+        let mut scientific = Scientific {
+            negative,
+            digits: [0; Self::LENGTH_MAX],
+            length: 0,
+            exponent: place + power.parse::<i32>().unwrap_or(0),
+        };
+        for (place, digit) in
+            scientific.digits.iter_mut().zip(mantissa[first..].iter().filter(|byte| **byte != b'.'))
+        {
+            *place = *digit;
+            scientific.length += 1;
+        }
+        while scientific.length > 0 && scientific.digits[scientific.length - 1] == b'0' {
+            scientific.length -= 1;
+        }
+        scientific
     }
 
-    /// Writes the digits plainly from 0.001 up to ten million, with an exponent outside that range.
+    /// Writes the digits plainly from 0.001 up to ten million, with an exponent outside that range. At once:
+    /// a result may have many thousands of numbers.
     fn write_java<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
+        let mut text = [0; Self::LENGTH_MAX];
+        let mut rest = &mut text[..];
+        self.write_parts(&mut rest)?;
+        let length = Self::LENGTH_MAX - rest.len();
+        writer.write_all(&text[..length])
+    }
+
+    fn write_parts(&self, text: &mut &mut [u8]) -> io::Result<()> {
         const ZEROS: &[u8] = b"0000000";
-        let text = &self.text[..self.length];
-        let (sign, text) = text.split_at(usize::from(text.starts_with(b"-")));
-        let end = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
-        let exponent: i32 =
-            text.get(end + 1..).and_then(|digits| str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0);
-        // A digit, and a point and more digits if there are more.
-        let (whole, fraction) = (&text[..end.min(1)], text.get(2..end).unwrap_or_default());
         fn or_zero(digits: &[u8]) -> &[u8] {
             if digits.is_empty() { b"0" } else { digits }
         }
-        writer.write_all(sign)?;
-        if whole == b"0" {
-            writer.write_all(b"0.0")
-        } else if !(-3..7).contains(&exponent) {
-            writer.write_all(whole)?;
-            writer.write_all(b".")?;
-            writer.write_all(or_zero(fraction))?;
-            write!(writer, "E{exponent}")
+        if self.negative {
+            text.write_all(b"-")?;
+        }
+        let Some((whole, fraction)) = self.digits[..self.length].split_at_checked(1) else {
+            return text.write_all(b"0.0");
+        };
+        let exponent = self.exponent;
+        if !(-3..7).contains(&exponent) {
+            text.write_all(whole)?;
+            text.write_all(b".")?;
+            text.write_all(or_zero(fraction))?;
+            write!(text, "E{exponent}")
         } else if exponent < 0 {
-            writer.write_all(b"0.")?;
-            writer.write_all(&ZEROS[..(-exponent - 1) as usize])?;
-            writer.write_all(whole)?;
-            writer.write_all(fraction)
+            text.write_all(b"0.")?;
+            text.write_all(&ZEROS[..(-exponent - 1) as usize])?;
+            text.write_all(whole)?;
+            text.write_all(fraction)
         } else {
             let point = exponent as usize;
             let before = &fraction[..point.min(fraction.len())];
-            writer.write_all(whole)?;
-            writer.write_all(before)?;
-            writer.write_all(&ZEROS[..point - before.len()])?;
-            writer.write_all(b".")?;
-            writer.write_all(or_zero(&fraction[before.len()..]))
+            text.write_all(whole)?;
+            text.write_all(before)?;
+            text.write_all(&ZEROS[..point - before.len()])?;
+            text.write_all(b".")?;
+            text.write_all(or_zero(&fraction[before.len()..]))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::java_text;
+    use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn floats_look_like_javas() {
@@ -114,12 +148,55 @@ mod tests {
             (1e7, "1.0E7"),
             (12345678.9, "1.23456789E7"),
             (123456.75, "123456.75"),
+            (f64::from_bits(4820076237140117380), "1.7900735878303612E14"),
             (f64::MIN, "-1.7976931348623157E308"),
             (f64::MIN_POSITIVE, "2.2250738585072014E-308"),
             (f64::NAN, "NaN"),
             (f64::NEG_INFINITY, "-Infinity"),
         ] {
             assert_eq!(java_text(value), expected);
+        }
+    }
+
+    /// Digits and exponent as the standard library finds them.
+    fn plain(value: impl std::fmt::LowerExp) -> (String, i32) {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').expect("it has an exponent");
+        let digits: String = digits.chars().filter(|digit| digit.is_ascii_digit()).collect();
+        (digits.trim_end_matches('0').to_owned(), exponent.parse().expect("a number"))
+    }
+
+    /// True if digits are those of the standard library. Of two that are as near, Java has the even one, and
+    /// the standard library the upper one.
+    fn are_same(found: &(String, i32), plain: &(String, i32)) -> bool {
+        let number = |digits: &str| digits.parse::<u64>().unwrap_or(0);
+        let (one, other) = (number(&found.0), number(&plain.0));
+        found.1 == plain.1
+            && found.0.len() == plain.0.len()
+            && (one == other || one + 1 == other && one.is_multiple_of(2))
+    }
+
+    fn found(scientific: &Scientific) -> (String, i32) {
+        let digits = &scientific.digits[..scientific.length];
+        let exponent = if digits.is_empty() { 0 } else { scientific.exponent };
+        (String::from_utf8_lossy(digits).into_owned(), exponent)
+    }
+
+    proptest! {
+        #[test]
+        fn digits_are_those_of_the_standard_library(
+            bits in any::<u64>(), number in -1e9f64..1e9, whole in any::<i32>(),
+        ) {
+            let wide = [f64::from_bits(bits), number, number / 1e9, f64::from(whole)];
+            for value in wide.into_iter().filter(|value| value.is_finite()) {
+                let (found, plain) = (found(&Scientific::of(value)), plain(value));
+                prop_assert!(are_same(&found, &plain), "{found:?} {plain:?}");
+            }
+            let narrow = [f32::from_bits(bits as u32), number as f32, whole as f32];
+            for value in narrow.into_iter().filter(|value| value.is_finite()) {
+                let (found, plain) = (found(&Scientific::of(value)), plain(value));
+                prop_assert!(are_same(&found, &plain), "{found:?} {plain:?}");
+            }
         }
     }
 }
