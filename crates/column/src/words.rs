@@ -12,7 +12,7 @@ const KEPT_BYTES: usize = 1 << 20;
 
 thread_local! {
     /// The words of the columns that the thread has built. Chunks of a field repeat each other's words: what
-    /// is hashed, stemmed and copied for one is found for the next. Some 3 MB when full, 7 MB at most.
+    /// is hashed, stemmed and copied for one is found for the next. Some 6 MB when full, 10 MB at most.
     static KEPT: RefCell<Option<Box<WordInterner>>> = const { RefCell::new(None) };
 }
 
@@ -21,26 +21,64 @@ thread_local! {
 pub(crate) struct WordInterner {
     known: HashTable<KnownWord>,
     hasher: DefaultHashBuilder,
-    /// Each word, followed by its stem if that differs.
-    bytes: Vec<u8>,
-    words: Vec<InternedWord>,
+    words: InternedWords,
     /// Number of this column.
     column: u32,
-    /// The words of this column, as indexes, in order of appearance.
-    used: Vec<u32>,
 }
 
-/// A word as one stemmer has it.
+/// A word as one stemmer has it. Texts have far more words than a core's cache, so all that is needed to find
+/// a word again lies in one line of it.
+#[repr(align(32))]
 struct KnownWord {
-    /// Hash of the word without its stem.
-    hash: u64,
-    index: u32,
+    start: WordStart,
     /// [`ANY_STEMMER`] where the stem was given.
     stemmer: u8,
+    index: u32,
+    /// The column for which the number was found last.
+    column: u32,
+    /// Number of the word in that column.
+    number: u32,
 }
 
 /// Stemmer of words whose stem was given.
 const ANY_STEMMER: u8 = u8::MAX;
+
+/// First bytes of a word, with zeros after a shorter one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct WordStart {
+    bytes: [u8; WordStart::BYTES],
+    /// Length of the word; [`WordStart::LONG`] for one that goes on.
+    length: u8,
+}
+
+impl WordStart {
+    const BYTES: usize = 16;
+    const LONG: u8 = u8::MAX;
+
+    fn of(word: &[u8]) -> Self {
+        let mut bytes = [0; Self::BYTES];
+        match bytes.get_mut(..word.len()) {
+            Some(start) => start.copy_from_slice(word),
+            None => bytes.copy_from_slice(&word[..Self::BYTES]),
+        }
+        let length = if word.len() > Self::BYTES { Self::LONG } else { word.len() as u8 };
+        WordStart { bytes, length }
+    }
+
+    fn is_whole(self) -> bool {
+        self.length != Self::LONG
+    }
+}
+
+/// Words in the order in which they became known.
+#[derive(Default)]
+struct InternedWords {
+    /// Each word, followed by its stem if that differs.
+    bytes: Vec<u8>,
+    words: Vec<InternedWord>,
+    /// The words of this column, as indexes, in order of appearance.
+    used: Vec<u32>,
+}
 
 #[derive(Clone, Copy)]
 struct InternedWord {
@@ -54,11 +92,51 @@ struct InternedWord {
     number: u32,
 }
 
+impl InternedWords {
+    /// The number of the word in this column.
+    fn number(&mut self, index: u32, column: u32) -> u32 {
+        let word = &mut self.words[index as usize];
+        if word.column != column {
+            self.used.push(index);
+            word.column = column;
+            word.number = self.used.len() as u32;
+        }
+        word.number
+    }
+
+    /// Adds a word; returns its index.
+    fn push(&mut self, word: &[u8], stem: &[u8]) -> u32 {
+        let end =
+            |bytes: &[u8]| u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
+        let start = end(&self.bytes);
+        self.bytes.extend_from_slice(word);
+        let word_end = end(&self.bytes);
+        if stem != word {
+            self.bytes.extend_from_slice(stem);
+        }
+        let index = self.words.len() as u32;
+        let stem_end = end(&self.bytes);
+        self.words.push(InternedWord { start, end: word_end, stem_end, column: 0, number: 0 });
+        index
+    }
+
+    fn word(&self, index: u32) -> &[u8] {
+        let word = self.words[index as usize];
+        &self.bytes[word.start as usize..word.end as usize]
+    }
+
+    fn parts(&self, index: u32) -> (&[u8], Option<&[u8]>) {
+        let word = self.words[index as usize];
+        let stem = &self.bytes[word.end as usize..word.stem_end as usize];
+        (self.word(index), (!stem.is_empty()).then_some(stem))
+    }
+}
+
 impl WordInterner {
     /// Begins a column.
     pub fn begin() -> Box<Self> {
         let mut words = KEPT.take().unwrap_or_default();
-        words.used.clear();
+        words.words.used.clear();
         words.column = match words.column.checked_add(1) {
             Some(next) => next,
             // A word of an earlier column would be taken for one of this.
@@ -72,7 +150,7 @@ impl WordInterner {
 
     /// Keeps the words for the next column of this thread.
     pub fn keep(self: Box<Self>) {
-        if self.words.len() <= KEPT_WORDS && self.bytes.len() <= KEPT_BYTES {
+        if self.words.words.len() <= KEPT_WORDS && self.words.bytes.len() <= KEPT_BYTES {
             KEPT.set(Some(self));
         }
     }
@@ -82,7 +160,7 @@ impl WordInterner {
         let hash = self.hasher.hash_one(word);
         let stem = if stem.is_empty() { word } else { stem };
         let index = self.find(hash, word, stem).unwrap_or_else(|| self.insert(hash, ANY_STEMMER, word, stem));
-        self.use_word(index)
+        self.words.number(index, self.column)
     }
 
     /// Number of a word of this stemmer; `stem` is called where the word is new to it. `None` if the stem is
@@ -94,11 +172,19 @@ impl WordInterner {
         stem: impl FnOnce() -> &'s [u8],
     ) -> Option<u32> {
         assert!(stemmer != ANY_STEMMER, "stemmers have numbers below 255");
-        let hash = self.hasher.hash_one(word);
-        let is_same = |known: &KnownWord| known.stemmer == stemmer && self.word_at(known.index) == word;
-        if let Some(known) = self.known.find(hash, is_same) {
-            let index = known.index;
-            return Some(self.use_word(index));
+        let (hash, start) = (self.hasher.hash_one(word), WordStart::of(word));
+        let WordInterner { known, words, column, .. } = self;
+        let is_same = |known: &KnownWord| {
+            known.stemmer == stemmer
+                && known.start == start
+                && (start.is_whole() || words.word(known.index) == word)
+        };
+        if let Some(known) = known.find_mut(hash, is_same) {
+            if known.column != *column {
+                known.number = words.number(known.index, *column);
+                known.column = *column;
+            }
+            return Some(known.number);
         }
         let stem = stem();
         if stem.is_empty() {
@@ -106,75 +192,46 @@ impl WordInterner {
         }
         let index = match self.find(hash, word, stem) {
             Some(index) => {
-                self.remember(KnownWord { hash, index, stemmer });
+                self.remember(hash, stemmer, index);
                 index
             }
             None => self.insert(hash, stemmer, word, stem),
         };
-        Some(self.use_word(index))
-    }
-
-    /// The number of the word in this column.
-    fn use_word(&mut self, index: u32) -> u32 {
-        let word = &mut self.words[index as usize];
-        if word.column != self.column {
-            self.used.push(index);
-            word.column = self.column;
-            word.number = self.used.len() as u32;
-        }
-        word.number
+        Some(self.words.number(index, self.column))
     }
 
     fn find(&self, hash: u64, word: &[u8], stem: &[u8]) -> Option<u32> {
         let parts = (word, (stem != word).then_some(stem));
-        let known = self.known.find(hash, |known| self.parts_at(known.index) == parts)?;
+        let known = self.known.find(hash, |known| self.words.parts(known.index) == parts)?;
         Some(known.index)
     }
 
     fn insert(&mut self, hash: u64, stemmer: u8, word: &[u8], stem: &[u8]) -> u32 {
-        let end =
-            |bytes: &[u8]| u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
-        let start = end(&self.bytes);
-        self.bytes.extend_from_slice(word);
-        let word_end = end(&self.bytes);
-        if stem != word {
-            self.bytes.extend_from_slice(stem);
-        }
-        let index = self.words.len() as u32;
-        let stem_end = end(&self.bytes);
-        self.words.push(InternedWord { start, end: word_end, stem_end, column: 0, number: 0 });
-        self.remember(KnownWord { hash, index, stemmer });
+        let index = self.words.push(word, stem);
+        self.remember(hash, stemmer, index);
         index
     }
 
-    fn remember(&mut self, known: KnownWord) {
-        self.known.insert_unique(known.hash, known, |known| known.hash);
-    }
-
-    fn word_at(&self, index: u32) -> &[u8] {
-        let word = self.words[index as usize];
-        &self.bytes[word.start as usize..word.end as usize]
-    }
-
-    fn parts_at(&self, index: u32) -> (&[u8], Option<&[u8]>) {
-        let word = self.words[index as usize];
-        let stem = &self.bytes[word.end as usize..word.stem_end as usize];
-        (self.word_at(index), (!stem.is_empty()).then_some(stem))
+    fn remember(&mut self, hash: u64, stemmer: u8, index: u32) {
+        let WordInterner { known, hasher, words, .. } = self;
+        let start = WordStart::of(words.word(index));
+        let word = KnownWord { start, stemmer, index, column: 0, number: 0 };
+        known.insert_unique(hash, word, |known| hasher.hash_one(words.word(known.index)));
     }
 
     /// The word with this number in the column.
     pub fn word(&self, number: u32) -> &[u8] {
-        self.word_at(self.used[number as usize - 1])
+        self.words.word(self.words.used[number as usize - 1])
     }
 
     /// The word of a number, and its stem if that differs.
     pub fn parts(&self, number: u32) -> (&[u8], Option<&[u8]>) {
-        self.parts_at(self.used[number as usize - 1])
+        self.words.parts(self.words.used[number as usize - 1])
     }
 
     /// Number of words in the column.
     pub fn len(&self) -> u32 {
-        self.used.len() as u32
+        self.words.used.len() as u32
     }
 }
 
@@ -201,6 +258,19 @@ mod tests {
         assert_eq!(second.number_by(3, b"mills", unknown), Some(3));
         let parts = (1..=second.len()).map(|number| second.parts(number)).collect::<Vec<_>>();
         assert_eq!(parts, [(&b"race"[..], None), (b"mills", Some(&b"mill"[..])), (b"mills", None)]);
+    }
+
+    #[test]
+    fn words_that_begin_alike_are_different() {
+        let alike = ["sixteen", "sixteen\0", "sixteen letters.", "sixteen letters..", "sixteen letters.?"];
+        let mut words = WordInterner::begin();
+        for round in 0..2 {
+            for (number, word) in (1..).zip(alike) {
+                let found = words.number_by(0, word.as_bytes(), || word.as_bytes());
+                assert_eq!(found, Some(number), "{word} in round {round}");
+            }
+        }
+        assert_eq!(words.len(), alike.len() as u32);
     }
 
     #[test]
