@@ -29,7 +29,7 @@ use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
 use crate::upkeep::maintenance::ApartArea;
-use crate::write::backlog::SealBacklog;
+use crate::write::backlog::{self, SealBacklog};
 use crate::write::follow::FollowerSlot;
 use crate::write::rewrites::RewriteGate;
 use crate::write::timestamps::TimestampSource;
@@ -171,6 +171,16 @@ impl StoreContext {
     /// The state now.
     pub fn state(&self) -> Arc<StoreState> {
         self.state.load_full()
+    }
+
+    /// Bytes of the tail, as a number of full generations.
+    pub fn generations(&self) -> f64 {
+        self.state().tail_bytes() as f64 / self.options.tail_bytes.max(1) as f64
+    }
+
+    /// True while sealing has fallen behind so far that batches are held back.
+    pub fn is_behind(&self) -> bool {
+        backlog::is_behind(self.generations())
     }
 
     /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of

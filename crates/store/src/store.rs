@@ -115,7 +115,7 @@ impl Store {
     ///
     /// Returns the time for this writer to wait before its next batch, because sealing has fallen behind;
     /// usually zero. Writers that wait share the rate of sealing equally; one that does not wait finds the
-    /// store overloaded later.
+    /// store overloaded later. The wait may end as soon as [`Store::is_behind`] is false.
     ///
     /// # Errors
     /// The store takes no writes now. Nothing was written, and `done` is not called.
@@ -127,6 +127,11 @@ impl Store {
         done: impl FnOnce(Vec<Result<CommittedWrite, Error>>) + Send + 'static,
     ) -> Result<Duration, RefusedBatch> {
         self.inner.writes.accept_batch(writes, writer, durability, Box::new(done))
+    }
+
+    /// True while sealing has fallen behind so far that batches are held back.
+    pub fn is_behind(&self) -> bool {
+        self.inner.shared.is_behind()
     }
 
     /// Writes versions that have their timestamps already: those of other replicas. They may come in any

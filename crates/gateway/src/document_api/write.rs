@@ -1,7 +1,7 @@
 //! Changes of one document.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -372,6 +372,9 @@ pub(super) async fn commit(
     }
 }
 
+/// Time after which a writer that is held back looks again whether it must be.
+const HELD_BACK_STEP: Duration = Duration::from_millis(25);
+
 /// Writes a batch to the store of a node that runs alone, as soon as the store takes it on, and waits until
 /// it is as durable as is wanted. The outcomes have the order of the writes.
 ///
@@ -398,9 +401,10 @@ pub(super) async fn commit_batch(
             Ok(wait) => {
                 let until = tokio::time::Instant::now() + wait;
                 let outcomes = receiver.await;
-                // A timer takes a millisecond even for no time at all.
-                if !wait.is_zero() {
-                    tokio::time::sleep_until(until).await;
+                // The time was computed before the seal that is under way has made room.
+                while tokio::time::Instant::now() < until && store.is_behind() {
+                    let next = tokio::time::Instant::now() + HELD_BACK_STEP;
+                    tokio::time::sleep_until(next.min(until)).await;
                 }
                 let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = outcomes
                     .map_err(|_| Error::Internal("the store dropped a batch; see the log".to_owned()))?;

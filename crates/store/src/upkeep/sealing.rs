@@ -126,6 +126,9 @@ impl TailSealer {
             let took = began.elapsed();
             let worked = took.saturating_sub(rested() - rested_before).max(took.mul_f64(SHARE_MIN));
             self.shared.backlog.sealed(oldest.bytes.load(Ordering::Relaxed), worked);
+            if !self.shared.is_behind() {
+                self.shared.backlog.caught_up();
+            }
             self.retired.lock().push(oldest);
             self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
             // A thread that waits for the rows to be sealed need not wait for the deletion of their files.

@@ -41,7 +41,17 @@ struct BacklogState {
     filled_until: HashMap<WriterId, Instant>,
 }
 
+/// True if batches are held back with a tail of this many full generations.
+pub(crate) fn is_behind(generations: f64) -> bool {
+    generations > FROM
+}
+
 impl SealBacklog {
+    /// Notes that sealing is not behind any more: batches before this do not count for later ones.
+    pub fn caught_up(&self) {
+        self.0.lock().filled_until.clear();
+    }
+
     /// Notes a seal.
     pub fn sealed(&self, bytes: u64, took: Duration) {
         let rate = bytes as f64 / took.as_secs_f64().max(1e-3);
@@ -52,7 +62,7 @@ impl SealBacklog {
     /// Time for a writer to wait after a batch of these bytes, with a tail of this many full generations.
     pub fn wait_after(&self, writer: WriterId, bytes: u64, generations: f64, now: Instant) -> Duration {
         let behind = ((generations - FROM) / (BATCH_LIMIT - FROM)).clamp(0.0, 1.0);
-        if behind == 0.0 {
+        if !is_behind(generations) {
             return Duration::ZERO;
         }
         let mut state = self.0.lock();
@@ -121,5 +131,7 @@ mod tests {
         assert_eq!(wait(BOB, now), 200);
         assert_eq!(wait(ANN, now), 600);
         assert_eq!(wait(BOB, now + SECOND), 100, "the other has waited");
+        backlog.caught_up();
+        assert_eq!(wait(ANN, now + SECOND), 100, "all was sealed in between");
     }
 }

@@ -190,7 +190,7 @@ impl PendingWrites {
             }
         }
         self.commits.push_all(commits);
-        Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.generations(), Instant::now()))
+        Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.shared.generations(), Instant::now()))
     }
 
     /// Takes on versions that have their timestamps, or answers at once why not.
@@ -215,11 +215,6 @@ impl PendingWrites {
         }
     }
 
-    /// Bytes of the tail, as a number of full generations.
-    fn generations(&self) -> f64 {
-        self.shared.state().tail_bytes() as f64 / self.shared.options.tail_bytes.max(1) as f64
-    }
-
     /// Checks that the store takes a write. `limit`: full generations of the tail.
     fn check(&self, removes: bool, limit: f64) -> Result<(), Error> {
         let shared = &self.shared;
@@ -231,7 +226,7 @@ impl PendingWrites {
             shared.alarm.ring();
             return Err(Error::Overloaded);
         }
-        if !removes && self.generations() > limit {
+        if !removes && self.shared.generations() > limit {
             shared.alarm.ring();
             return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
         }
