@@ -22,9 +22,10 @@ use self::values::{AggregatedValue, FieldSource};
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::hit_form::InnerHits;
+use crate::hit_scan::searched;
 use crate::nested;
 use crate::query::{self, SearchQuery};
-use crate::search::{SearchHit, searched};
+use crate::search::SearchHit;
 
 /// Buckets that the aggregations of one search may have, without a setting.
 pub(crate) const BUCKETS_MAX: usize = 65_535;

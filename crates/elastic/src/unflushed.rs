@@ -99,6 +99,11 @@ impl UnflushedState {
         self.hidden.lock().clear();
     }
 
+    /// True if searches do not see all that the store has.
+    pub(crate) fn hides_any(&self) -> bool {
+        !self.hidden.lock().is_empty()
+    }
+
     /// Documents as searches see them, where that differs from the store.
     pub(crate) fn hidden(&self) -> HashMap<String, Option<StoredSource>> {
         self.hidden.lock().clone()

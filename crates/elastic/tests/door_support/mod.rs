@@ -18,8 +18,20 @@ pub struct TestDoor {
 impl TestDoor {
     /// Opens the node of a directory.
     pub fn open(directory: &TempDir) -> Self {
-        let node = Node::open(Settings::new(directory.path().join("data"))).expect("the node opens");
+        Self::open_with(Settings::new(directory.path().join("data")))
+    }
+
+    /// Opens a node with settings of its own.
+    pub fn open_with(settings: Settings) -> Self {
+        let node = Node::open(settings).expect("the node opens");
         TestDoor { door: ElasticDoor::new(Arc::clone(&node)), node }
+    }
+
+    /// Opens the node of a directory whose searches have so much memory each.
+    #[allow(dead_code, reason = "not all tests have a limit")]
+    pub fn open_small(directory: &TempDir, query_memory_max: usize) -> Self {
+        let settings = Settings::new(directory.path().join("data"));
+        Self::open_with(Settings { query_memory_max, ..settings })
     }
 
     /// Status and JSON of the answer to `METHOD PATH[?QUERY]`.
