@@ -7,7 +7,7 @@ use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::aggregations::{self, AggregationScope, AskedAggregation};
+use crate::aggregations::{self, AggregationScope, AskedAggregation, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
@@ -100,6 +100,9 @@ struct SearchSink<'s> {
     /// Memory of the search.
     memory: &'s QueryMemory,
     kept: KeptHits<'s>,
+    /// Aggregations that take documents one by one.
+    streamed: Option<StreamedAggregations<'s>>,
+    /// Documents of other aggregations.
     aggregated: Vec<SearchHit>,
     total: u64,
     /// Factor of scores in the index that is visited.
@@ -116,7 +119,9 @@ impl HitSink for SearchSink<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         hit.score *= self.boost;
-        if !self.request.aggregations.is_empty() {
+        if let Some(streamed) = &mut self.streamed {
+            streamed.add(&hit)?;
+        } else if !self.request.aggregations.is_empty() {
             kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
             self.aggregated.push(hit.clone());
         }
@@ -187,10 +192,24 @@ pub(crate) fn run_span(
     reach: SearchReach<'_>,
 ) -> Result<FoundHits, Error> {
     let memory = door.node.query_memory();
+    let scope = AggregationScope {
+        indexes,
+        matching: &[],
+        everything: &[],
+        names_types: request.form.names_parts,
+        total_as_number: request.form.total_as_number,
+        buckets: Cell::new(0),
+        buckets_max: if request.aggregations.is_empty() { 0 } else { buckets_max(door)? },
+    };
+    let streamed = match request.aggregations.is_empty() {
+        true => None,
+        false => StreamedAggregations::new(&request.aggregations, &scope, &memory)?,
+    };
     let mut sink = SearchSink {
         request,
         memory: &memory,
         kept: KeptHits::new(request.order.as_ref(), span, request.collapse.as_ref(), &memory),
+        streamed,
         aggregated: Vec::new(),
         total: 0,
         boost: 1.0,
@@ -222,12 +241,14 @@ pub(crate) fn run_span(
         facts.skipped += scan.visit(ordinal, index, &mut progress, &mut sink)?;
     }
     facts.end(&progress);
-    let SearchSink { kept, aggregated, total, .. } = sink;
+    let SearchSink { kept, streamed, aggregated, total, .. } = sink;
     facts.total = total;
     let (mut hits, is_cut) = kept.finish();
-    if !request.aggregations.is_empty() {
-        facts.aggregations = Some(aggregate(door, indexes, request, &aggregated, &memory)?);
-    }
+    facts.aggregations = match streamed {
+        Some(streamed) => Some(Value::Object(streamed.finish()?)),
+        None if request.aggregations.is_empty() => None,
+        None => Some(aggregate(door, indexes, request, &scope, &aggregated, &memory)?),
+    };
     if let Some(collapse) = &request.collapse {
         hits = collapse.heads(hits, indexes, request)?;
     }
@@ -248,11 +269,12 @@ impl HitSink for WholeSink<'_> {
     }
 }
 
-/// Runs the aggregations of a search over its matching documents.
+/// Runs the aggregations of a search over its matching documents together.
 fn aggregate(
     door: &ElasticDoor,
     indexes: &[OpenIndex],
     request: &HitSearch,
+    scope: &AggregationScope<'_>,
     matching: &[SearchHit],
     memory: &QueryMemory,
 ) -> Result<Value, Error> {
@@ -274,15 +296,8 @@ fn aggregate(
         }
     }
     let matching = matching.iter().collect::<Vec<_>>();
-    let scope = AggregationScope {
-        indexes,
-        matching: &matching,
-        everything: &everything.hits.iter().collect::<Vec<_>>(),
-        names_types: request.form.names_parts,
-        total_as_number: request.form.total_as_number,
-        buckets: Cell::new(0),
-        buckets_max: buckets_max(door)?,
-    };
+    let everything = everything.hits.iter().collect::<Vec<_>>();
+    let scope = AggregationScope { matching: &matching, everything: &everything, ..scope.clone() };
     scope.run(&request.aggregations, &matching).map(Value::Object)
 }
 
