@@ -363,8 +363,8 @@ fn the_largest_numbers_break_nothing() {
     }
 }
 
-/// Aggregations that take documents one by one answer as those over all documents do, which run beside one that
-/// compares documents.
+/// Aggregations that take documents one by one answer as those over all documents do, which run beside one
+/// that compares documents.
 #[test]
 fn documents_one_by_one_and_together_give_the_same() {
     let directory = directory();

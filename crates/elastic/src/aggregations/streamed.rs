@@ -135,7 +135,7 @@ enum StreamState {
     Weighted(WeightedSums),
     Summary(NumberSummary),
     Numbers(Vec<f64>),
-    Hits(TopHits),
+    Hits(BucketTopHits),
 }
 
 /// A bucket: the number of its documents, and what the aggregations inside have collected.
@@ -146,7 +146,7 @@ struct BucketState {
 
 /// The first hits of a bucket.
 #[derive(Default)]
-struct TopHits {
+struct BucketTopHits {
     hits: Vec<SearchHit>,
     documents: usize,
     best: Option<f64>,
@@ -225,7 +225,7 @@ impl<'a> StreamPlan<'a> {
                 Ok(StreamState::Summary(NumberSummary::default()))
             }
             StreamWork::Figures(_) => Ok(StreamState::Numbers(Vec::new())),
-            StreamWork::TopHits(_) => Ok(StreamState::Hits(TopHits::default())),
+            StreamWork::TopHits(_) => Ok(StreamState::Hits(BucketTopHits::default())),
         }
     }
 
@@ -492,7 +492,7 @@ impl BucketContent for KeptBucket<'_> {
     }
 }
 
-impl TopHits {
+impl BucketTopHits {
     fn add(&mut self, page: &InnerHits, hit: &SearchHit, memory: &QueryMemory) -> Result<(), Error> {
         self.documents += 1;
         self.best = Some(self.best.map_or(hit.score, |best| best.max(hit.score)));
