@@ -101,14 +101,6 @@ impl OpenIndex {
         interval.is_some_and(|interval| interval == "-1" || interval.as_i64() == Some(-1))
     }
 
-    /// Sequence number of the next write. Those of document types are times in microseconds.
-    pub(crate) fn next_seq_no(&self) -> i64 {
-        match self.typed {
-            Some(_) => i64::try_from(millrace_env::unix_time().as_micros()).unwrap_or(i64::MAX),
-            None => self.live.seq_no(),
-        }
-    }
-
     /// Shows a write that asked for it, with all others of its shard. Several shards show the document alone.
     pub(crate) fn refresh_for(&self, id: &str) {
         match self.setting("index.number_of_shards").unwrap_or("1") {

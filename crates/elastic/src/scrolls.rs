@@ -159,13 +159,13 @@ impl ScrollState {
         indexes: Vec<OpenIndex>,
         request: HitSearch,
     ) -> Result<(Self, Vec<SearchHit>), Error> {
-        let seq_nos_end: Vec<i64> = indexes.iter().map(OpenIndex::next_seq_no).collect();
         let is_placed = match &request.order {
             Some(order) => order.is_by_place(),
             None => request.query.has_one_score(),
         };
         let is_hidden = |index: &OpenIndex| index.hides_writes() || index.live.hides_any();
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
+        let seq_nos_end: Vec<i64> = indexes.iter().map(|index| seq_no_end(index, is_placed)).collect();
         let reach = SearchReach {
             seq_nos_end: Some(seq_nos_end.as_slice()),
             // Of very many documents, a part is counted.
@@ -176,6 +176,9 @@ impl ScrollState {
         let (hits, has_more, facts) = match is_counted || !is_placed {
             true => {
                 let found = run_span(door, &indexes, &request, span, reach)?;
+                if !is_placed {
+                    check_whole(found.facts.is_timed_out)?;
+                }
                 (found.hits, found.is_cut, found.facts)
             }
             false => (Vec::new(), false, FoundFacts::new(&indexes, &request)),
@@ -263,6 +266,17 @@ impl ScrollState {
             *waiting = VecDeque::new();
             *has_more = true;
         }
+    }
+}
+
+/// Sequence number of the first write after the beginning of a scroll. A document whose change is under way
+/// would come twice in an order by its values: before and after the change.
+fn seq_no_end(index: &OpenIndex, is_placed: bool) -> i64 {
+    match index.typed {
+        // Times in microseconds.
+        Some(_) => i64::try_from(millrace_env::unix_time().as_micros()).unwrap_or(i64::MAX),
+        None if is_placed || index.is_log() => index.live.seq_no(),
+        None => index.live.settled_seq_no(),
     }
 }
 
