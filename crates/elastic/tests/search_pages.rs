@@ -239,3 +239,24 @@ fn the_latest_logs_are_found_without_reading_all() {
         assert!(seen.len() >= 500, "{sort}: {}", seen.len());
     }
 }
+
+#[test]
+fn searches_end_when_their_client_has_left() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    assert_eq!(door.ask_gone("PUT /a/_doc/1", r#"{"n":1}"#).0, 201, "a write is done");
+    let scroll = door.get("GET /a/_search?scroll=1m&sort=n", "");
+    let next = json!({ "scroll_id": scroll["_scroll_id"] }).to_string();
+    for (request, body) in [
+        ("GET /a/_search", ""),
+        ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"sum":{"field":"n"}}}}"#),
+        ("GET /a/_search?scroll=1m", ""),
+        ("GET /a/_count", ""),
+        ("GET /_cat/count", ""),
+    ] {
+        assert_eq!(door.ask_gone(request, body).0, 408, "{request} {body}");
+    }
+    // All its hits were kept, so that nothing is read.
+    assert_eq!(door.ask_gone("POST /_search/scroll", &next).0, 200);
+    assert_eq!(door.get("GET /a/_count", "")["count"], 1);
+}

@@ -122,7 +122,7 @@ enum StreamWork {
     TopHits(InnerHits),
 }
 
-/// What an aggregation has collected in one bucket.
+/// Collection of an aggregation in one bucket.
 enum StreamState {
     Nothing,
     Values(BTreeMap<AggregatedValue, BucketState>),

@@ -17,7 +17,7 @@ const PAGE: usize = 1024;
 const FIRST_PAGE: usize = 32;
 
 /// Bytes of documents that are read in one step of a scan, about.
-const PAGE_BYTES: usize = 4 << 20;
+const PAGE_BYTES: usize = 1 << 20;
 
 /// Calls `visit` with each document of a group, until it breaks off or returns an error.
 ///

@@ -41,6 +41,16 @@ impl TestDoor {
 
     /// Status and JSON of the answer to a caller.
     pub fn ask_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, Value) {
+        self.send(request, body, DoorRequest { caller, ..DoorRequest::default() })
+    }
+
+    /// Status and JSON of the answer to a client that has left.
+    #[allow(dead_code, reason = "not all tests have clients that leave")]
+    pub fn ask_gone(&self, request: &str, body: &str) -> (u16, Value) {
+        self.send(request, body, DoorRequest { gone: Arc::new(true.into()), ..DoorRequest::default() })
+    }
+
+    fn send(&self, request: &str, body: &str, sender: DoorRequest) -> (u16, Value) {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let answer = self.door.answer(&DoorRequest {
@@ -48,8 +58,7 @@ impl TestDoor {
             path: path.to_owned(),
             query: query.to_owned(),
             body: body.as_bytes().to_vec(),
-            caller,
-            ..DoorRequest::default()
+            ..sender
         });
         let json = match answer.body.is_empty() {
             true => Value::Null,
