@@ -37,6 +37,11 @@ pub(crate) trait HitSink {
         true
     }
 
+    /// True if it has the documents that it wants, and counts the others for a while.
+    fn only_counts(&self) -> bool {
+        false
+    }
+
     /// True if documents with times in this span alone can still change the result. They are not read
     /// otherwise.
     fn needs(&self, _span: Option<TimeSpan>) -> bool {
@@ -163,6 +168,7 @@ impl HitScan<'_> {
         progress: &mut ScanProgress<'_>,
         sink: &mut dyn HitSink,
     ) -> Result<ControlFlow<()>, Error> {
+        progress.is_brief = sink.only_counts();
         if progress.is_over() || progress.next()?.is_break() {
             return Ok(ControlFlow::Break(()));
         }

@@ -27,7 +27,7 @@ use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
 use crate::query::text_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::{ScanProgress, duration_of};
-use crate::search::{FoundFacts, SearchHit, SearchReach, answer, run_span};
+use crate::search::{FoundFacts, SearchHit, answer, run_span};
 use crate::search_request::HitSearch;
 
 /// Scrolls that may be open.
@@ -127,9 +127,20 @@ struct PageSink<'s> {
     hits: Vec<SearchHit>,
     /// Place of the last hit of a full page.
     last: Option<VisitPlace>,
+    /// True to count the hits after the page.
+    counts: bool,
+    total: u64,
 }
 
 impl HitSink for PageSink<'_> {
+    fn reads_documents(&self) -> bool {
+        self.last.is_none() || self.request.post_filter.is_some()
+    }
+
+    fn only_counts(&self) -> bool {
+        self.last.is_some()
+    }
+
     fn add(&mut self, mut hit: SearchHit, at: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
         let is_new = hit.stored.version == 1 && hit.stored.seq_no >= self.seq_nos_end[hit.ordinal];
         let is_shown = match &self.request.post_filter {
@@ -137,6 +148,10 @@ impl HitSink for PageSink<'_> {
             None => true,
         };
         if is_new || !is_shown {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.total += 1;
+        if self.last.is_some() {
             return Ok(ControlFlow::Continue(()));
         }
         kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
@@ -148,7 +163,7 @@ impl HitSink for PageSink<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         self.last = at.place();
-        Ok(ControlFlow::Break(()))
+        Ok(if self.counts { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }
 
@@ -166,22 +181,18 @@ impl ScrollState {
         let is_hidden = |index: &OpenIndex| index.hides_writes() || index.live.hides_any();
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
         let seq_nos_end: Vec<i64> = indexes.iter().map(|index| seq_no_end(index, is_placed)).collect();
-        let reach = SearchReach {
-            seq_nos_end: Some(seq_nos_end.as_slice()),
-            // Of very many documents, a part is counted.
-            is_brief: is_placed && request.aggregations.is_empty(),
-        };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(door, &request, None) };
-        let is_counted = !request.form.has_no_total || !request.aggregations.is_empty();
-        let (hits, has_more, facts) = match is_counted || !is_placed {
-            true => {
-                let found = run_span(door, &indexes, &request, span, reach)?;
+        let is_one_visit = is_placed && request.aggregations.is_empty();
+        let counts = is_one_visit && !request.form.has_no_total;
+        let (hits, has_more, facts) = match is_one_visit {
+            false => {
+                let found = run_span(door, &indexes, &request, span, Some(seq_nos_end.as_slice()))?;
                 if !is_placed {
                     check_whole(found.facts.is_timed_out)?;
                 }
                 (found.hits, found.is_cut, found.facts)
             }
-            false => (Vec::new(), false, FoundFacts::new(&indexes, &request)),
+            true => (Vec::new(), false, FoundFacts::new(&indexes, &request)),
         };
         let mut state = ScrollState {
             request,
@@ -191,7 +202,7 @@ impl ScrollState {
             position: ScrollPosition::Rank { last: None, waiting: hits.into(), has_more },
         };
         let page = match is_placed {
-            true => state.page_after(door, None)?,
+            true => state.page_after(door, None, counts)?,
             false => state.page(door)?,
         };
         Ok((state, page))
@@ -204,15 +215,15 @@ impl ScrollState {
             ScrollPosition::End => return Ok(Vec::new()),
             ScrollPosition::Place(place) => {
                 let place = place.clone();
-                return self.page_after(door, Some(&place));
+                return self.page_after(door, Some(&place), false);
             }
             ScrollPosition::Rank { last, waiting, has_more } => (last, waiting, has_more),
         };
         if waiting.len() < size && *has_more {
             let after = waiting.back().map(HitRank::of).or_else(|| last.clone()).map(HitStart::Rank);
-            let reach = SearchReach { seq_nos_end: Some(self.seq_nos_end.as_slice()), is_brief: false };
             let span = waiting_span(door, &self.request, after);
-            let found = run_span(door, &self.indexes, &self.request, span, reach)?;
+            let seq_nos_end = Some(self.seq_nos_end.as_slice());
+            let found = run_span(door, &self.indexes, &self.request, span, seq_nos_end)?;
             check_whole(found.facts.is_timed_out)?;
             waiting.extend(found.hits);
             *has_more = found.is_cut;
@@ -225,27 +236,45 @@ impl ScrollState {
         Ok(page)
     }
 
-    /// The next page in the order in which the store has the documents.
+    /// The next page in the order in which the store has the documents. The first one counts all hits, as far
+    /// as there is time.
     fn page_after(
         &mut self,
         door: &ElasticDoor,
         after: Option<&VisitPlace>,
+        counts: bool,
     ) -> Result<Vec<SearchHit>, Error> {
         let memory = door.node.query_memory();
         let (request, seq_nos_end) = (&self.request, self.seq_nos_end.as_slice());
-        let mut sink = PageSink { request, seq_nos_end, memory: &memory, hits: Vec::new(), last: None };
+        let mut sink = PageSink {
+            request,
+            seq_nos_end,
+            memory: &memory,
+            hits: Vec::new(),
+            last: None,
+            counts,
+            total: 0,
+        };
         let mut progress = ScanProgress::begin(&request.limit, &door.gone);
         let (query, minimum_score) = (&request.query, request.minimum_score);
         let scan =
             HitScan { door, query, minimum_score, request, after, sees_hidden: true, is_backwards: false };
         for (ordinal, index) in self.indexes.iter().enumerate() {
-            scan.visit(ordinal, index, &mut progress, &mut sink)?;
-            if sink.last.is_some() {
+            let skipped = scan.visit(ordinal, index, &mut progress, &mut sink)?;
+            if counts {
+                self.facts.skipped += skipped;
+            } else if sink.last.is_some() {
                 break;
             }
         }
-        check_whole(progress.is_timed_out)?;
-        let PageSink { hits, last, .. } = sink;
+        let PageSink { hits, last, total, .. } = sink;
+        check_whole(progress.is_timed_out && last.is_none())?;
+        if counts {
+            self.facts.end(&progress);
+            // The page is whole.
+            self.facts.is_total_least |= std::mem::take(&mut self.facts.is_timed_out);
+            self.facts.total = total;
+        }
         self.position = last.map_or(ScrollPosition::End, ScrollPosition::Place);
         Ok(hits)
     }

@@ -171,25 +171,17 @@ pub(crate) fn run(
     };
     let most = request.from.saturating_add(request.size);
     let span = KeptSpan { after, most, least: most, bytes_max: usize::MAX };
-    run_span(door, indexes, request, span, SearchReach::default())
+    run_span(door, indexes, request, span, None)
 }
 
-/// Documents that a search counts.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SearchReach<'r> {
-    /// Sequence number of the first write that does not count, for each index.
-    pub(crate) seq_nos_end: Option<&'r [i64]>,
-    /// True to end early with what was counted until then.
-    pub(crate) is_brief: bool,
-}
-
-/// Runs a search, and keeps other hits than those of its page.
+/// Runs a search, and keeps other hits than those of its page. `seq_nos_end` has for each index the sequence
+/// number of the first write that does not count.
 pub(crate) fn run_span(
     door: &ElasticDoor,
     indexes: &[OpenIndex],
     request: &HitSearch,
     span: KeptSpan,
-    reach: SearchReach<'_>,
+    seq_nos_end: Option<&[i64]>,
 ) -> Result<FoundHits, Error> {
     let memory = door.node.query_memory();
     let scope = AggregationScope {
@@ -218,7 +210,6 @@ pub(crate) fn run_span(
     };
     let mut facts = FoundFacts::new(indexes, request);
     let mut progress = ScanProgress::begin(&request.limit, &door.gone);
-    progress.is_brief = reach.is_brief;
     let first_field = request.order.as_ref().and_then(HitOrder::first_descending);
     let is_backwards =
         indexes.iter().any(|index| index.is_log() && index.entry.time_field.as_deref() == first_field);
@@ -236,7 +227,7 @@ pub(crate) fn run_span(
         };
         let boost = request.boosts.iter().find(|(pattern, _)| names(pattern));
         sink.boost = boost.map_or(1.0, |(_, boost)| *boost);
-        sink.seq_no_end = reach.seq_nos_end.map_or(i64::MAX, |ends| ends[ordinal]);
+        sink.seq_no_end = seq_nos_end.map_or(i64::MAX, |ends| ends[ordinal]);
         sink.time_field = index.entry.time_field.as_deref();
         facts.skipped += scan.visit(ordinal, index, &mut progress, &mut sink)?;
     }
