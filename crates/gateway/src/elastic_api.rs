@@ -345,6 +345,11 @@ async fn operate(
     };
     let answer = match scope {
         Some(scope) => {
+            if !api.node.cluster().is_alone() {
+                // It may wait for other nodes, and for others that do.
+                let door = Arc::clone(&api.door);
+                blocking(move || door.check_ready()).await??;
+            }
             // It asks other nodes for documents, too.
             let runtime = Handle::current();
             let search = move || {
@@ -353,12 +358,15 @@ async fn operate(
             };
             api.node.pool().run_in(WorkFlow::of_scope(&scope), search).await??
         }
-        None => {
-            let answered = tokio::task::spawn_blocking(answer).await;
-            answered.map_err(|error| Error::Internal(format!("a request of the door: {error}")))??
-        }
+        None => blocking(answer).await??,
     };
     Ok(written(answer))
+}
+
+/// Runs work of a request on a thread that may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Internal(format!("a request of the door: {error}")))
 }
 
 /// Writes an answer with the headers that clients of Elasticsearch expect.

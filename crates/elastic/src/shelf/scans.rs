@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
-use millrace_node::Node;
 use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion};
+use millrace_node::{Node, pool};
 use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 
 use super::{DOOR_TYPE, ShelfGroup, StoredSource, misunderstood, read};
@@ -28,10 +28,12 @@ pub(crate) fn scan(
     group: ShelfGroup,
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_after(node, group, None, |stored, _| visit(stored))
+    let each = |document: Document, _| visit(StoredSource::of(&document));
+    scan_by(ReaderPlace::Kept, node, DOOR_TYPE, vec![group.group()], None, each)
 }
 
-/// [`scan`] of the documents after a place ([`place_of`]). `visit` gets the id in the store, too.
+/// [`scan`] for a search, of the documents after a place ([`place_of`]). `visit` gets the id in the store,
+/// too. No locks may be held.
 ///
 /// # Errors
 /// As for [`super::get`], and those of `visit`.
@@ -52,12 +54,31 @@ pub(crate) fn place_of(id: &DocumentId) -> Option<String> {
     StoreVisit::all(&[id.document_type()]).continuation_after(id)
 }
 
-/// Calls `visit` with each document of a type in groups that is after a place, and the time of its write,
-/// until it breaks off or returns an error. The documents come in the order of their places.
+/// Calls `visit` for a search with each document of a type in groups that is after a place, and the time of
+/// its write, until it breaks off or returns an error. The documents come in the order of their places. No
+/// locks may be held: while other nodes are asked, other work of this one goes on.
 ///
 /// # Errors
 /// As for [`super::get`], and those of `visit`.
 pub(crate) fn scan_documents(
+    node: &Arc<Node>,
+    document_type: &str,
+    groups: Vec<DocumentGroup>,
+    after: Option<&str>,
+    visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    scan_by(ReaderPlace::Lent, node, document_type, groups, after, visit)
+}
+
+/// Place of a thread of the pool while it waits for other nodes.
+#[derive(Debug, Clone, Copy)]
+enum ReaderPlace {
+    Kept,
+    Lent,
+}
+
+fn scan_by(
+    place: ReaderPlace,
     node: &Arc<Node>,
     document_type: &str,
     mut groups: Vec<DocumentGroup>,
@@ -81,7 +102,11 @@ pub(crate) fn scan_documents(
                     group: group.clone(),
                     after: after.clone(),
                 };
-                let (versions, next) = match read(node, (group, bucket), question)? {
+                let answer = match place {
+                    ReaderPlace::Kept => read(node, (group, bucket), question)?,
+                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, (group, bucket), question))?,
+                };
+                let (versions, next) = match answer {
                     None => break,
                     Some(DocumentsAnswer::Page(versions, next)) => (versions, next),
                     Some(other) => return Err(misunderstood(&other)),
