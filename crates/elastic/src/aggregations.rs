@@ -10,6 +10,7 @@ mod options;
 mod pipelines;
 mod ranges;
 mod significant;
+mod streamed;
 mod terms;
 pub(crate) mod values;
 
@@ -18,13 +19,15 @@ use std::cell::Cell;
 use serde_json::{Map, Value, json};
 
 use self::pipelines::PipelineKind;
+pub(crate) use self::streamed::StreamedAggregations;
 use self::values::{AggregatedValue, FieldSource};
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::hit_form::InnerHits;
+use crate::hit_scan::searched;
 use crate::nested;
 use crate::query::{self, SearchQuery};
-use crate::search::{SearchHit, searched};
+use crate::search::SearchHit;
 
 /// Buckets that the aggregations of one search may have, without a setting.
 pub(crate) const BUCKETS_MAX: usize = 65_535;
@@ -145,6 +148,7 @@ impl AskedAggregation {
 }
 
 /// The documents of a search, and the buckets that are made of them.
+#[derive(Clone)]
 pub(crate) struct AggregationScope<'s> {
     pub(crate) indexes: &'s [OpenIndex],
     pub(crate) matching: &'s [&'s SearchHit],
@@ -171,13 +175,19 @@ impl AggregationScope<'_> {
             let (kind, value) = OneAggregation { asked: one, scope: self, hits }.run()?;
             self.add(&mut answer, one, kind, value);
         }
+        self.add_siblings(&mut answer, asked)?;
+        Ok(answer)
+    }
+
+    /// Adds the pipelines that stand beside finished aggregations.
+    fn add_siblings(&self, answer: &mut Map<String, Value>, asked: &[AskedAggregation]) -> Result<(), Error> {
         for one in asked {
             if let Some(PipelineKind::OfSiblings) = PipelineKind::of(&one.kind) {
-                let (kind, value) = pipelines::of_siblings(one, asked, &answer)?;
-                self.add(&mut answer, one, kind, value);
+                let (kind, value) = pipelines::of_siblings(one, asked, answer)?;
+                self.add(answer, one, kind, value);
             }
         }
-        Ok(answer)
+        Ok(())
     }
 
     fn add(&self, answer: &mut Map<String, Value>, asked: &AskedAggregation, kind: &str, mut value: Value) {
@@ -200,6 +210,47 @@ impl AggregationScope<'_> {
             ))),
             false => Ok(()),
         }
+    }
+}
+
+/// Documents of a bucket: those themselves, or what was collected of them.
+trait BucketContent {
+    /// Number of the documents.
+    fn documents(&self) -> usize;
+
+    /// Answer of what is asked inside of the bucket.
+    fn inside(
+        &self,
+        asked: &[AskedAggregation],
+        scope: &AggregationScope<'_>,
+    ) -> Result<Map<String, Value>, Error>;
+}
+
+impl BucketContent for [&SearchHit] {
+    fn documents(&self) -> usize {
+        self.len()
+    }
+
+    fn inside(
+        &self,
+        asked: &[AskedAggregation],
+        scope: &AggregationScope<'_>,
+    ) -> Result<Map<String, Value>, Error> {
+        scope.run(asked, self)
+    }
+}
+
+impl BucketContent for Vec<&SearchHit> {
+    fn documents(&self) -> usize {
+        self.len()
+    }
+
+    fn inside(
+        &self,
+        asked: &[AskedAggregation],
+        scope: &AggregationScope<'_>,
+    ) -> Result<Map<String, Value>, Error> {
+        scope.run(asked, self)
     }
 }
 
@@ -236,9 +287,7 @@ impl<'a> OneAggregation<'a> {
                 self.single("missing", &self.hits.iter().copied().filter(is_missing).collect::<Vec<_>>())
             }
             "nested" => {
-                let path = self.text_option("path").ok_or_else(|| {
-                    Error::IllegalArgument(format!("[nested] of [{}] needs a [path]", self.asked.name))
-                })?;
+                let path = self.nested_path()?;
                 let parts: Vec<SearchHit> =
                     self.hits.iter().flat_map(|hit| nested::part_hits(hit, &path)).collect();
                 self.single("nested", &parts.iter().collect::<Vec<_>>())
@@ -257,19 +306,32 @@ impl<'a> OneAggregation<'a> {
                 self.single("sampler", &best)
             }
             "top_hits" => {
-                let inner = InnerHits::parse(&self.asked.options)?;
-                if inner.reach() > TOP_HITS_MAX {
-                    return Err(Error::IllegalArgument(format!(
-                        "Top hits result window is too large, the top hits aggregator [{}]'s from + size must be less than or equal to: \
-                         [{TOP_HITS_MAX}] but was [{}].",
-                        self.asked.name,
-                        inner.reach()
-                    )));
-                }
-                Ok(("top_hits", json!({ "hits": inner.of(self.hits, self.scope.total_as_number) })))
+                let hits = self.top_hits()?.of(self.hits, self.scope.total_as_number);
+                Ok(("top_hits", json!({ "hits": hits })))
             }
             _ => self.metric(),
         }
+    }
+
+    /// Page of the first hits of a bucket.
+    fn top_hits(&self) -> Result<InnerHits, Error> {
+        let inner = InnerHits::parse(&self.asked.options)?;
+        match inner.reach() > TOP_HITS_MAX {
+            true => Err(Error::IllegalArgument(format!(
+                "Top hits result window is too large, the top hits aggregator [{}]'s from + size must be less than or equal to: \
+                 [{TOP_HITS_MAX}] but was [{}].",
+                self.asked.name,
+                inner.reach()
+            ))),
+            false => Ok(inner),
+        }
+    }
+
+    /// Path of nested objects.
+    fn nested_path(&self) -> Result<String, Error> {
+        self.text_option("path").ok_or_else(|| {
+            Error::IllegalArgument(format!("[nested] of [{}] needs a [path]", self.asked.name))
+        })
     }
 
     /// An option; none if it is null.
@@ -326,19 +388,27 @@ impl<'a> OneAggregation<'a> {
     }
 
     /// A bucket with what is asked inside.
-    fn bucket(&self, head: Map<String, Value>, hits: &[&SearchHit]) -> Result<Map<String, Value>, Error> {
+    fn bucket(
+        &self,
+        head: Map<String, Value>,
+        content: &(impl BucketContent + ?Sized),
+    ) -> Result<Map<String, Value>, Error> {
         self.scope.count(1)?;
         let mut bucket = head;
-        bucket.insert("doc_count".to_owned(), hits.len().into());
-        bucket.extend(self.scope.run(&self.asked.inner, hits)?);
+        bucket.insert("doc_count".to_owned(), content.documents().into());
+        bucket.extend(content.inside(&self.asked.inner, self.scope)?);
         Ok(bucket)
     }
 
     /// Answer of an aggregation with one bucket.
-    fn single(&self, kind: &'static str, hits: &[&SearchHit]) -> Result<(&'static str, Value), Error> {
+    fn single(
+        &self,
+        kind: &'static str,
+        content: &(impl BucketContent + ?Sized),
+    ) -> Result<(&'static str, Value), Error> {
         let mut bucket = Map::new();
-        bucket.insert("doc_count".to_owned(), hits.len().into());
-        bucket.extend(self.scope.run(&self.asked.inner, hits)?);
+        bucket.insert("doc_count".to_owned(), content.documents().into());
+        bucket.extend(content.inside(&self.asked.inner, self.scope)?);
         Ok((kind, Value::Object(bucket)))
     }
 
@@ -367,33 +437,49 @@ impl<'a> OneAggregation<'a> {
         Ok(Value::Object(named.collect()))
     }
 
+    /// Filters with their names, if they have any.
+    fn named_filters(&self) -> Result<Vec<(Option<&'a String>, &'a Value)>, Error> {
+        match self.option("filters") {
+            Some(Value::Object(named)) => {
+                Ok(named.iter().map(|(name, filter)| (Some(name), filter)).collect())
+            }
+            Some(Value::Array(filters)) => Ok(filters.iter().map(|filter| (None, filter)).collect()),
+            _ => Err(Error::Parsing("[filters] needs filters".to_owned())),
+        }
+    }
+
+    fn filter_queries(&self) -> Result<Vec<SearchQuery>, Error> {
+        self.named_filters()?.into_iter().map(|(_, filter)| query::parse(filter)).collect()
+    }
+
     fn filters(&self) -> Result<Value, Error> {
+        let queries = self.filter_queries()?;
+        let mut parts: Vec<Vec<&SearchHit>> = vec![Vec::new(); queries.len() + 1];
+        for hit in self.hits {
+            for place in filter_places(&queries, hit)? {
+                parts[place].push(*hit);
+            }
+        }
+        self.finish_filters(&parts)
+    }
+
+    /// Buckets of filters; the last part has what no filter matches.
+    fn finish_filters(&self, parts: &[impl BucketContent]) -> Result<Value, Error> {
         let other_key = self.text_option("other_bucket_key");
         let has_other = self.flag("other_bucket") || other_key.is_some();
         let other_key = other_key.unwrap_or_else(|| "_other_".to_owned());
-        let named: Vec<(Option<&String>, &Value)> = match self.option("filters") {
-            Some(Value::Object(named)) => named.iter().map(|(name, filter)| (Some(name), filter)).collect(),
-            Some(Value::Array(filters)) => filters.iter().map(|filter| (None, filter)).collect(),
-            _ => return Err(Error::Parsing("[filters] needs filters".to_owned())),
-        };
+        let named = self.named_filters()?;
         let is_named = matches!(self.option("filters"), Some(Value::Object(_)));
         let (mut keyed, mut listed) = (Map::new(), Vec::new());
-        let mut found = std::collections::HashSet::new();
-        for (name, filter) in named {
-            let hits = self.matching(&query::parse(filter)?)?;
-            if has_other {
-                found.extend(hits.iter().map(|hit| std::ptr::from_ref(*hit)));
-            }
-            let bucket = self.bucket(Map::new(), &hits)?;
+        for ((name, _), part) in named.iter().zip(parts) {
+            let bucket = self.bucket(Map::new(), part)?;
             match name {
-                Some(name) => drop(keyed.insert(name.clone(), Value::Object(bucket))),
+                Some(name) => drop(keyed.insert((*name).clone(), Value::Object(bucket))),
                 None => listed.push(bucket),
             }
         }
-        if has_other {
-            let is_other = |hit: &&SearchHit| !found.contains(&std::ptr::from_ref(*hit));
-            let others: Vec<&SearchHit> = self.hits.iter().copied().filter(is_other).collect();
-            let bucket = self.bucket(Map::new(), &others)?;
+        if let Some(others) = parts.last().filter(|_| has_other) {
+            let bucket = self.bucket(Map::new(), others)?;
             match is_named {
                 true => drop(keyed.insert(other_key, Value::Object(bucket))),
                 false => listed.push(bucket),
@@ -440,4 +526,18 @@ impl<'a> OneAggregation<'a> {
         });
         Ok(json!({ "buckets": self.listed(buckets.collect::<Result<_, _>>()?)? }))
     }
+}
+
+/// Positions of the filters that match a document; the one after the last if none does.
+fn filter_places(queries: &[SearchQuery], hit: &SearchHit) -> Result<Vec<usize>, Error> {
+    let mut places = Vec::new();
+    for (place, query) in queries.iter().enumerate() {
+        if searched(hit).score(query, &mut Vec::new())?.is_some() {
+            places.push(place);
+        }
+    }
+    if places.is_empty() {
+        places.push(queries.len());
+    }
+    Ok(places)
 }

@@ -220,7 +220,7 @@ fn filtered(
     search.size = 0;
     let mut kept = Vec::new();
     for index in indexes {
-        if run(door, std::slice::from_ref(&index), &search, false)?.total > 0 {
+        if run(door, std::slice::from_ref(&index), &search)?.facts.total > 0 {
             kept.push(index);
         }
     }
@@ -308,7 +308,7 @@ pub(crate) fn cat(
 fn documents_of(door: &ElasticDoor, index: &OpenIndex) -> Result<u64, Error> {
     let mut all = HitSearch::parse(&Map::new(), &DoorParameters::default(), false)?;
     all.size = 0;
-    Ok(run(door, std::slice::from_ref(index), &all, false)?.total)
+    Ok(run(door, std::slice::from_ref(index), &all)?.facts.total)
 }
 
 fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str) -> Result<CatTable, Error> {

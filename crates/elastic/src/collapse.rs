@@ -55,6 +55,20 @@ impl HitCollapse {
         Ok(collapse)
     }
 
+    /// True if hits behind those that are shown are shown, too.
+    pub(crate) fn shows_inner(&self) -> bool {
+        !self.inner.is_empty()
+    }
+
+    /// The first hit of each of the first values, of hits in their order.
+    ///
+    /// # Errors
+    /// A document has several values of the field.
+    pub(crate) fn firsts(&self, hits: Vec<SearchHit>, most: usize) -> Result<Vec<SearchHit>, Error> {
+        let groups = groups_of(&self.field, hits)?.into_iter().take(most);
+        Ok(groups.filter_map(|(_, group)| group.into_iter().next()).collect())
+    }
+
     /// The first hit of each value, in their order, with the pages of those behind it.
     ///
     /// # Errors

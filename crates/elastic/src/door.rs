@@ -1,9 +1,11 @@
 //! The door: the node behind it, the catalog, and the indexes that writes go to.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use millrace_node::Node;
+use millrace_store::ViewScope;
 use serde_json::{Map, Value};
 
 use crate::Error;
@@ -27,6 +29,8 @@ pub struct ElasticDoor {
     pub(crate) loads: Arc<WriteLoads>,
     /// Sender of the request under way: each is answered by a copy of the door.
     pub(crate) caller: DoorCaller,
+    /// True once the sender has left.
+    pub(crate) gone: Arc<AtomicBool>,
 }
 
 impl ElasticDoor {
@@ -34,7 +38,14 @@ impl ElasticDoor {
     pub fn new(node: Arc<Node>) -> Self {
         let catalog = Arc::new(DoorCatalog::new(Arc::clone(&node)));
         let caller = DoorCaller::default();
-        ElasticDoor { node, catalog, scrolls: Arc::default(), loads: Arc::default(), caller }
+        ElasticDoor {
+            node,
+            catalog,
+            scrolls: Arc::default(),
+            loads: Arc::default(),
+            caller,
+            gone: Arc::default(),
+        }
     }
 
     /// Checks that this node can answer a request: it owns the catalog, and has read it. Blocks.
@@ -54,7 +65,8 @@ impl ElasticDoor {
 
     /// Answers a request. Blocks until writes are durable.
     pub fn answer(&self, request: &DoorRequest) -> DoorAnswer {
-        let door = ElasticDoor { caller: request.caller.clone(), ..self.clone() };
+        let (caller, gone) = (request.caller.clone(), Arc::clone(&request.gone));
+        let door = ElasticDoor { caller, gone, ..self.clone() };
         if otlp::is_logs(&request.path) {
             return match door.caller.permit_all() {
                 Ok(()) => otlp::answer(&door, request),
@@ -158,6 +170,14 @@ impl ElasticDoor {
     /// without blocking.
     pub fn is_about_server(request: &DoorRequest) -> bool {
         routes::is_about_server(request)
+    }
+
+    /// Documents that a request may have to read one by one, by which it gets its turn among other work of
+    /// the node; `None` for requests that are no searches.
+    pub fn search_scope(request: &DoorRequest) -> Option<ViewScope> {
+        let group = request.caller.only_group();
+        let scope = group.map_or(ViewScope::All, |group| ViewScope::Groups(vec![group.clone()]));
+        routes::is_search(request).then_some(scope)
     }
 
     /// Time limit that a write names for itself by the parameter `timeout`.

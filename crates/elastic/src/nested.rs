@@ -6,9 +6,10 @@ use crate::Error;
 use crate::evaluation::SearchedDocument;
 use crate::fields::all_at;
 use crate::hit_form::InnerHits;
+use crate::hit_scan::searched;
 use crate::mapping::{field_at, type_of};
 use crate::query::{BoolQuery, SearchQuery};
-use crate::search::{SearchHit, searched};
+use crate::search::SearchHit;
 
 /// A query for nested objects.
 #[derive(Debug, Clone, PartialEq)]

@@ -210,6 +210,16 @@ impl LogPartition {
         self.group
     }
 
+    /// Number, unique among all partitions; later ones have greater numbers.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// First and last time of its documents; `None` if none has a time.
+    pub(crate) fn times(&self) -> Option<TimeSpan> {
+        self.state.lock().held.times
+    }
+
     /// True if a document with a time in a span may be in it.
     pub(crate) fn meets(&self, span: TimeSpan) -> bool {
         let held = self.state.lock().held.times;

@@ -81,6 +81,20 @@ pub(crate) enum SearchQuery {
     },
 }
 
+impl SearchQuery {
+    /// True if all documents that match have one score.
+    pub(crate) fn has_one_score(&self) -> bool {
+        match self {
+            SearchQuery::Match { .. } | SearchQuery::Nested(_) | SearchQuery::Best { .. } => false,
+            SearchQuery::Named { query, .. } => query.has_one_score(),
+            SearchQuery::Bool(query) => {
+                query.should.is_empty() && query.must.iter().all(SearchQuery::has_one_score)
+            }
+            _ => true,
+        }
+    }
+}
+
 /// Options of a match.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct MatchOptions {

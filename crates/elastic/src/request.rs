@@ -1,6 +1,8 @@
 //! Requests and answers, as the server of HTTP hands them in and takes them out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
@@ -24,6 +26,8 @@ pub struct DoorRequest {
     pub accept: String,
     /// Sender.
     pub caller: DoorCaller,
+    /// True once the client has left: what only reads ends then.
+    pub gone: Arc<AtomicBool>,
     /// Body.
     pub body: Vec<u8>,
 }

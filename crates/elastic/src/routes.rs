@@ -294,6 +294,15 @@ pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
     matches!(operation, Ok(Do::Info | Do::License | Do::Features))
 }
 
+/// True if a request reads the documents of whole indexes.
+pub(crate) fn is_search(request: &DoorRequest) -> bool {
+    let operation = find(request).map(|found| found.route.operation);
+    matches!(
+        operation,
+        Ok(Do::Search | Do::Count | Do::MultiSearch | Do::NextPage | Do::FieldCaps | Do::Tables)
+    )
+}
+
 /// Error of a path that does not exist.
 fn unknown(request: &DoorRequest) -> Error {
     Error::IllegalArgument(format!(

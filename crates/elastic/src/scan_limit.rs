@@ -1,8 +1,10 @@
 //! Limits of one search: its time, and the number of documents that it may find.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use millrace_node::pool;
 use serde_json::{Map, Value};
 
 use crate::Error;
@@ -10,6 +12,9 @@ use crate::request::DoorParameters;
 
 /// Time limit of a search that has none of its own, and the longest that one can have.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// Time after which a brief search ends.
+const LATE: Duration = Duration::from_secs(20);
 
 /// Documents between two looks at the clock.
 const STEP: u32 = 64;
@@ -89,6 +94,8 @@ pub(crate) fn duration_of(text: &str) -> Result<Option<Duration>, Error> {
 /// A search under its limits.
 pub(crate) struct ScanProgress<'l> {
     limit: &'l ScanLimit,
+    /// True once the client has left.
+    gone: &'l AtomicBool,
     began: Instant,
     until_look: u32,
     found: u64,
@@ -96,18 +103,25 @@ pub(crate) struct ScanProgress<'l> {
     pub(crate) is_timed_out: bool,
     /// True if enough documents were found before all were read.
     pub(crate) is_terminated: bool,
+    /// True to end early, with what was found until then.
+    pub(crate) is_brief: bool,
+    /// True if it has ended early.
+    pub(crate) is_late: bool,
 }
 
 impl<'l> ScanProgress<'l> {
-    /// Begins a search.
-    pub(crate) fn begin(limit: &'l ScanLimit) -> Self {
+    /// Begins a search, which ends when `gone` is true: its client has left.
+    pub(crate) fn begin(limit: &'l ScanLimit, gone: &'l AtomicBool) -> Self {
         ScanProgress {
             limit,
+            gone,
             began: Instant::now(),
             until_look: 0,
             found: 0,
             is_timed_out: false,
             is_terminated: false,
+            is_brief: false,
+            is_late: false,
         }
     }
 
@@ -118,20 +132,28 @@ impl<'l> ScanProgress<'l> {
 
     /// True if the search ended before its last document.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_timed_out || self.is_terminated
+        self.is_timed_out || self.is_terminated || self.is_late
     }
 
-    /// Looks at the time before a document is read.
+    /// Looks at the time and the client before a document is read. Other work of the node gets its turn.
     ///
     /// # Errors
-    /// The time of the search is over, and it does not take a part for the whole.
+    /// The time of the search is over, and it does not take a part for the whole; or its client has left.
     pub(crate) fn next(&mut self) -> Result<ControlFlow<()>, Error> {
         if self.until_look > 0 {
             self.until_look -= 1;
             return Ok(ControlFlow::Continue(()));
         }
         self.until_look = STEP;
+        if self.gone.load(Ordering::Relaxed) {
+            return Err(Error::Timeout("the client left before the search had ended".to_owned()));
+        }
+        pool::pause(Instant::now());
         let passed = self.began.elapsed();
+        if self.is_brief && passed >= LATE {
+            self.is_late = true;
+            return Ok(ControlFlow::Break(()));
+        }
         match self.limit.timeout {
             Some(timeout) if passed >= timeout.min(LONGEST) => {
                 if !self.limit.allows_partial {
@@ -190,14 +212,20 @@ mod tests {
         };
         let limit = parsed(json!({ "timeout": "1h", "terminate_after": 9 }), "timeout=0&terminate_after=2")
             .expect("the limits are well-formed");
-        let mut progress = ScanProgress::begin(&limit);
+        let gone = AtomicBool::new(false);
+        let mut progress = ScanProgress::begin(&limit, &gone);
         assert_eq!(progress.next().expect("a part is allowed"), ControlFlow::Break(()));
         assert!(progress.is_timed_out && progress.is_over());
         assert_eq!(progress.count(), ControlFlow::Continue(()));
         assert_eq!(progress.count(), ControlFlow::Break(()));
         let strict = parsed(json!({ "timeout": "0", "allow_partial_search_results": false }), "");
         let strict = strict.expect("the limits are well-formed");
-        assert_eq!(ScanProgress::begin(&strict).next().err().map(|error| error.status()), Some(408));
+        let status = |limit, gone| ScanProgress::begin(limit, gone).next().err().map(|error| error.status());
+        assert_eq!(status(&strict, &gone), Some(408));
+        let endless = parsed(json!({}), "").expect("the limits are well-formed");
+        assert_eq!(status(&endless, &gone), None);
+        gone.store(true, Ordering::Relaxed);
+        assert_eq!(status(&endless, &gone), Some(408), "the client has left");
         assert!(parsed(json!({ "terminate_after": -1 }), "").is_err());
         assert!(parsed(json!({ "timeout": 5 }), "").is_err());
     }

@@ -1,31 +1,44 @@
-//! Scrolls: the hits of a search at one instant, read page by page.
+//! Scrolls: the hits of a search, read page by page.
 //!
-//! They are kept in the memory of this node, a bounded amount of them, and end by themselves. Each is its
+//! A scroll keeps a place, and not the documents. Hits in no order, or in that of `_doc`, come in the order
+//! in which the store has the documents: the place is that of the last one. Others are ranked again, after
+//! the last hit; the next hits are kept beside it, as far as there is room, so that few pages need that.
+//! Later writes are known by their sequence numbers.
+//!
+//! Scrolls are kept in the memory of this node, a bounded number of them, and end by themselves. Each is its
 //! caller's: others can neither read nor clear it. When there is no room for one more, the caller that has
 //! most loses the one that it has not used for longest, so that all callers can scroll.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_access::RequestCaller;
+use millrace_plan::QueryMemory;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::catalog::{now_ms, random_text};
+use crate::catalog::{OpenIndex, now_ms, random_text};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
+use crate::hit_scan::{HitScan, HitSink, VisitPlace, VisitedDocument, searched};
+use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
 use crate::query::text_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::scan_limit::duration_of;
-use crate::search::{FoundHits, answer};
+use crate::scan_limit::{ScanProgress, duration_of};
+use crate::search::{FoundFacts, SearchHit, answer, run_span};
 use crate::search_request::HitSearch;
 
 /// Scrolls that may be open.
 const SCROLLS_MAX: usize = 500;
 
-/// Bytes of documents that all scrolls keep, about.
-const BYTES_MAX: usize = 256 << 20;
+/// Hits that a scroll keeps for its next pages, and their bytes, about.
+const WAITING_MAX: usize = 10_000;
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of such hits that all scrolls keep, about. Beyond that they are ranked again.
+const BYTES_MAX: usize = 64 << 20;
 
 /// Shortest time without a request until a scroll ends, in milliseconds: a shorter one that is asked for is
 /// this one.
@@ -53,7 +66,7 @@ pub(crate) fn kept_ms_of(text: &str) -> Result<u64, Error> {
 
 /// Open scrolls by their ids.
 #[derive(Default)]
-pub(crate) struct OpenScrolls(Mutex<BTreeMap<String, ScrollState>>);
+pub(crate) struct OpenScrolls(Mutex<BTreeMap<String, OpenScroll>>);
 
 /// The caller that a scroll belongs to.
 #[derive(Clone)]
@@ -67,76 +80,352 @@ impl ScrollOwner {
     }
 }
 
-struct ScrollState {
+/// A scroll that is open.
+struct OpenScroll {
     owner: ScrollOwner,
-    request: HitSearch,
-    found: FoundHits,
-    /// Hits that were given.
-    given: usize,
-    bytes: usize,
     used_ms: u64,
     /// Time without a request until it ends.
     kept_ms: u64,
+    /// Bytes of the hits that it keeps.
+    bytes: usize,
+    /// `None` while a page is read.
+    state: Option<Box<ScrollState>>,
 }
 
-impl OpenScrolls {
-    /// Opens a scroll of a caller after its first page.
-    ///
-    /// # Errors
-    /// The caller has too many: no other has more.
-    pub(crate) fn open(
-        &self,
-        owner: ScrollOwner,
-        request: HitSearch,
-        found: FoundHits,
-        kept_ms: u64,
-    ) -> Result<String, Error> {
-        let now = now_ms();
-        let mut scrolls = self.0.lock();
-        scrolls.retain(|_, scroll| scroll.used_ms + scroll.kept_ms > now);
-        let bytes: usize = found.hits.iter().map(|hit| hit.stored.source.len() * 3 + 400).sum();
-        make_room(&mut scrolls, &owner, bytes)?;
-        let id = random_text(32);
-        let given = request.size.min(found.hits.len());
-        scrolls
-            .insert(id.clone(), ScrollState { owner, request, found, given, bytes, used_ms: now, kept_ms });
-        Ok(id)
+/// A search with the place that its scroll has reached.
+struct ScrollState {
+    request: HitSearch,
+    indexes: Vec<OpenIndex>,
+    /// Sequence number of the first write after the beginning, for each index.
+    seq_nos_end: Vec<i64>,
+    facts: FoundFacts,
+    position: ScrollPosition,
+}
+
+/// Place that a scroll has reached.
+enum ScrollPosition {
+    /// In the order in which the store has the documents: after this one.
+    Place(VisitPlace),
+    /// In another order.
+    Rank {
+        /// Last hit that was given.
+        last: Option<HitRank>,
+        /// Hits after it.
+        waiting: VecDeque<SearchHit>,
+        /// True if there are more after those.
+        has_more: bool,
+    },
+    /// All hits were given.
+    End,
+}
+
+/// Collects one page in the order in which the store has the documents.
+struct PageSink<'s> {
+    request: &'s HitSearch,
+    seq_nos_end: &'s [i64],
+    memory: &'s QueryMemory,
+    hits: Vec<SearchHit>,
+    /// Place of the last hit of a full page.
+    last: Option<VisitPlace>,
+    /// True to count the hits after the page.
+    counts: bool,
+    total: u64,
+}
+
+impl HitSink for PageSink<'_> {
+    fn reads_documents(&self) -> bool {
+        self.last.is_none() || self.request.post_filter.is_some()
+    }
+
+    fn only_counts(&self) -> bool {
+        self.last.is_some()
+    }
+
+    fn add(&mut self, mut hit: SearchHit, at: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        let is_new = hit.stored.version == 1 && hit.stored.seq_no >= self.seq_nos_end[hit.ordinal];
+        let is_shown = match &self.request.post_filter {
+            Some(filter) => searched(&hit).score(filter, &mut Vec::new())?.is_some(),
+            None => true,
+        };
+        if is_new || !is_shown {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.total += 1;
+        if self.last.is_some() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
+        if let Some(order) = &self.request.order {
+            hit.sort = order.keys(&hit);
+        }
+        self.hits.push(hit);
+        if self.hits.len() < self.request.size {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.last = at.place();
+        Ok(if self.counts { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }
 
-/// Makes room for one more scroll of a caller, with documents of so many bytes: at the expense of the caller
-/// that has most, as long as this is another one.
+impl ScrollState {
+    /// Begins a scroll. Returns it with its first page.
+    fn begin(
+        door: &ElasticDoor,
+        indexes: Vec<OpenIndex>,
+        request: HitSearch,
+    ) -> Result<(Self, Vec<SearchHit>), Error> {
+        let is_placed = match &request.order {
+            Some(order) => order.is_by_place(),
+            None => request.query.has_one_score(),
+        };
+        let is_hidden = |index: &OpenIndex| index.hides_writes() || index.live.hides_any();
+        let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
+        let seq_nos_end: Vec<i64> = indexes.iter().map(|index| seq_no_end(index, is_placed)).collect();
+        let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(door, &request, None) };
+        let is_one_visit = is_placed && request.aggregations.is_empty();
+        let counts = is_one_visit && !request.form.has_no_total;
+        let (hits, has_more, facts) = match is_one_visit {
+            false => {
+                let found = run_span(door, &indexes, &request, span, Some(seq_nos_end.as_slice()))?;
+                if !is_placed {
+                    check_whole(found.facts.is_timed_out)?;
+                }
+                (found.hits, found.is_cut, found.facts)
+            }
+            true => (Vec::new(), false, FoundFacts::new(&indexes, &request)),
+        };
+        let mut state = ScrollState {
+            request,
+            indexes,
+            seq_nos_end,
+            facts,
+            position: ScrollPosition::Rank { last: None, waiting: hits.into(), has_more },
+        };
+        let page = match is_placed {
+            true => state.page_after(door, None, counts)?,
+            false => state.page(door)?,
+        };
+        Ok((state, page))
+    }
+
+    /// The next page. After an error the scroll is where it was.
+    fn page(&mut self, door: &ElasticDoor) -> Result<Vec<SearchHit>, Error> {
+        let size = self.request.size;
+        let (last, waiting, has_more) = match &mut self.position {
+            ScrollPosition::End => return Ok(Vec::new()),
+            ScrollPosition::Place(place) => {
+                let place = place.clone();
+                return self.page_after(door, Some(&place), false);
+            }
+            ScrollPosition::Rank { last, waiting, has_more } => (last, waiting, has_more),
+        };
+        if waiting.len() < size && *has_more {
+            let after = waiting.back().map(HitRank::of).or_else(|| last.clone()).map(HitStart::Rank);
+            let span = waiting_span(door, &self.request, after);
+            let seq_nos_end = Some(self.seq_nos_end.as_slice());
+            let found = run_span(door, &self.indexes, &self.request, span, seq_nos_end)?;
+            check_whole(found.facts.is_timed_out)?;
+            waiting.extend(found.hits);
+            *has_more = found.is_cut;
+        }
+        let count = size.min(waiting.len());
+        let page: Vec<SearchHit> = waiting.drain(..count).collect();
+        if let Some(hit) = page.last() {
+            *last = Some(HitRank::of(hit));
+        }
+        Ok(page)
+    }
+
+    /// The next page in the order in which the store has the documents. The first one counts all hits, as far
+    /// as there is time.
+    fn page_after(
+        &mut self,
+        door: &ElasticDoor,
+        after: Option<&VisitPlace>,
+        counts: bool,
+    ) -> Result<Vec<SearchHit>, Error> {
+        let memory = door.node.query_memory();
+        let (request, seq_nos_end) = (&self.request, self.seq_nos_end.as_slice());
+        let mut sink = PageSink {
+            request,
+            seq_nos_end,
+            memory: &memory,
+            hits: Vec::new(),
+            last: None,
+            counts,
+            total: 0,
+        };
+        let mut progress = ScanProgress::begin(&request.limit, &door.gone);
+        let (query, minimum_score) = (&request.query, request.minimum_score);
+        let scan =
+            HitScan { door, query, minimum_score, request, after, sees_hidden: true, is_backwards: false };
+        for (ordinal, index) in self.indexes.iter().enumerate() {
+            let skipped = scan.visit(ordinal, index, &mut progress, &mut sink)?;
+            if counts {
+                self.facts.skipped += skipped;
+            } else if sink.last.is_some() {
+                break;
+            }
+        }
+        let PageSink { hits, last, total, .. } = sink;
+        check_whole(progress.is_timed_out && last.is_none())?;
+        if counts {
+            self.facts.end(&progress);
+            // The page is whole.
+            self.facts.is_total_least |= std::mem::take(&mut self.facts.is_timed_out);
+            self.facts.total = total;
+        }
+        self.position = last.map_or(ScrollPosition::End, ScrollPosition::Place);
+        Ok(hits)
+    }
+
+    /// Bytes of the hits that it keeps.
+    fn bytes(&self) -> usize {
+        match &self.position {
+            ScrollPosition::Rank { waiting, .. } => waiting.iter().map(kept_hits::bytes_of).sum(),
+            ScrollPosition::Place(_) | ScrollPosition::End => 0,
+        }
+    }
+
+    /// Forgets the hits that it keeps: they are ranked again.
+    fn forget_waiting(&mut self) {
+        if let ScrollPosition::Rank { waiting, has_more, .. } = &mut self.position
+            && !waiting.is_empty()
+        {
+            *waiting = VecDeque::new();
+            *has_more = true;
+        }
+    }
+}
+
+/// Sequence number of the first write after the beginning of a scroll. A document whose change is under way
+/// would come twice in an order by its values: before and after the change.
+fn seq_no_end(index: &OpenIndex, is_placed: bool) -> i64 {
+    match index.typed {
+        // Times in microseconds.
+        Some(_) => i64::try_from(millrace_env::unix_time().as_micros()).unwrap_or(i64::MAX),
+        None if is_placed || index.is_log() => index.live.seq_no(),
+        None => index.live.settled_seq_no(),
+    }
+}
+
+/// Hits that a scroll keeps.
+fn waiting_span(door: &ElasticDoor, request: &HitSearch, after: Option<HitStart>) -> KeptSpan {
+    let most = WAITING_MAX.max(request.size);
+    let bytes_max = WAITING_BYTES_MAX.min(door.node.settings().query_memory_max / 2);
+    KeptSpan { after, most, least: request.size, bytes_max }
+}
+
+/// Checks that a page of a scroll is whole: the hits that it lacks would never come.
+fn check_whole(is_timed_out: bool) -> Result<(), Error> {
+    match is_timed_out {
+        true => Err(Error::Timeout(
+            "the page of the scroll was not read within its [timeout]; ask for it again, with a longer one in the \
+             search"
+                .to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Opens a scroll of the caller, and answers with its first page.
+///
+/// # Errors
+/// The search fails, or the caller has too many scrolls: no other has more.
+pub(crate) fn open(
+    door: &ElasticDoor,
+    indexes: Vec<OpenIndex>,
+    request: HitSearch,
+    kept_ms: u64,
+    began_ms: u64,
+) -> Result<Value, Error> {
+    let (mut state, page) = ScrollState::begin(door, indexes, request)?;
+    let mut answer = answer(&state.request, &state.facts, &page, began_ms)?;
+    // The first page alone has them.
+    state.request.aggregations.clear();
+    state.facts.aggregations = None;
+    answer["_scroll_id"] = door.scrolls.add(door.caller.scroll_owner(), state, kept_ms)?.into();
+    Ok(answer)
+}
+
+impl OpenScrolls {
+    /// Adds a scroll of a caller after its first page.
+    ///
+    /// # Errors
+    /// The caller has too many: no other has more.
+    fn add(&self, owner: ScrollOwner, mut state: ScrollState, kept_ms: u64) -> Result<String, Error> {
+        let now = now_ms();
+        let mut scrolls = self.0.lock();
+        scrolls.retain(|_, scroll| scroll.used_ms + scroll.kept_ms > now);
+        make_room(&mut scrolls, &owner)?;
+        let bytes = kept_bytes(&scrolls, &mut state);
+        let id = random_text(32);
+        let state = Some(Box::new(state));
+        scrolls.insert(id.clone(), OpenScroll { owner, used_ms: now, kept_ms, bytes, state });
+        Ok(id)
+    }
+
+    /// Takes a scroll of a caller for a page of it. It is put back in any case.
+    ///
+    /// # Errors
+    /// The caller has no such scroll, or another request reads a page of it.
+    fn take(&self, id: &str, owner: &ScrollOwner, kept_ms: Option<u64>) -> Result<Box<ScrollState>, Error> {
+        let mut scrolls = self.0.lock();
+        let Some(scroll) = scrolls.get_mut(id).filter(|scroll| scroll.owner.is(owner)) else {
+            return Err(Error::NotFound(format!("No search context found for id [{id}]")));
+        };
+        scroll.used_ms = now_ms();
+        scroll.kept_ms = kept_ms.unwrap_or(scroll.kept_ms);
+        scroll.state.take().ok_or_else(|| {
+            Error::Rejected(format!(
+                "a page of the scroll [{id}] is being read; ask for the next one when it is there"
+            ))
+        })
+    }
+
+    /// Puts a scroll back, unless it was cleared meanwhile.
+    fn put_back(&self, id: &str, mut state: Box<ScrollState>) {
+        let mut scrolls = self.0.lock();
+        if let Some(scroll) = scrolls.get_mut(id) {
+            scroll.bytes = 0;
+        }
+        let bytes = kept_bytes(&scrolls, &mut state);
+        if let Some(scroll) = scrolls.get_mut(id) {
+            (scroll.bytes, scroll.used_ms) = (bytes, now_ms());
+            scroll.state = Some(state);
+        }
+    }
+}
+
+/// Bytes that a scroll keeps beside others: none if there is no room.
+fn kept_bytes(scrolls: &BTreeMap<String, OpenScroll>, state: &mut ScrollState) -> usize {
+    let others: usize = scrolls.values().map(|scroll| scroll.bytes).sum();
+    if others.saturating_add(state.bytes()) > BYTES_MAX {
+        state.forget_waiting();
+    }
+    state.bytes()
+}
+
+/// Makes room for one more scroll of a caller: at the expense of the caller that has most, as long as this is
+/// another one.
 ///
 /// # Errors
 /// The caller itself has most.
-fn make_room(
-    scrolls: &mut BTreeMap<String, ScrollState>,
-    owner: &ScrollOwner,
-    bytes: usize,
-) -> Result<(), Error> {
-    loop {
-        let all: usize = scrolls.values().map(|scroll| scroll.bytes).sum();
-        if scrolls.len() < SCROLLS_MAX && all.saturating_add(bytes) <= BYTES_MAX {
-            return Ok(());
-        }
-        let mut shares: Vec<(&ScrollOwner, ScrollShare)> = Vec::new();
+fn make_room(scrolls: &mut BTreeMap<String, OpenScroll>, owner: &ScrollOwner) -> Result<(), Error> {
+    while scrolls.len() >= SCROLLS_MAX {
+        let mut shares: Vec<(&ScrollOwner, usize)> = Vec::new();
         for scroll in scrolls.values() {
-            let at = shares.iter().position(|(other, _)| other.is(&scroll.owner)).unwrap_or_else(|| {
-                shares.push((&scroll.owner, ScrollShare::default()));
-                shares.len() - 1
-            });
-            shares[at].1.add(scroll.bytes);
+            match shares.iter_mut().find(|(other, _)| other.is(&scroll.owner)) {
+                Some((_, count)) => *count += 1,
+                None => shares.push((&scroll.owner, 1)),
+            }
         }
-        let mut own =
-            shares.iter().find(|(other, _)| other.is(owner)).map_or_else(ScrollShare::default, |of| of.1);
-        own.add(bytes);
-        let most = shares.iter().max_by(|(_, one), (_, other)| one.weight().total_cmp(&other.weight()));
-        let Some((loser, _)) =
-            most.filter(|(other, share)| !other.is(owner) && share.weight() > own.weight())
-        else {
+        let own = shares.iter().find(|(other, _)| other.is(owner)).map_or(0, |(_, count)| *count) + 1;
+        let most = shares.iter().max_by_key(|(_, count)| *count);
+        let Some((loser, _)) = most.filter(|(other, count)| !other.is(owner) && *count > own) else {
             return Err(Error::Rejected(format!(
-                "Trying to create too many scroll contexts. Must be less than or equal to: [{SCROLLS_MAX}], with {BYTES_MAX} bytes of \
-                 documents together; clear others first"
+                "Trying to create too many scroll contexts. Must be less than or equal to: [{SCROLLS_MAX}]; clear \
+                 others first"
             )));
         };
         let idlest = scrolls.iter().filter(|(_, scroll)| scroll.owner.is(loser));
@@ -144,25 +433,7 @@ fn make_room(
         // One that has most has one.
         idlest.and_then(|id| scrolls.remove(&id));
     }
-}
-
-/// Part of all scrolls that a caller has.
-#[derive(Debug, Clone, Copy, Default)]
-struct ScrollShare {
-    count: usize,
-    bytes: usize,
-}
-
-impl ScrollShare {
-    const fn add(&mut self, bytes: usize) {
-        self.count += 1;
-        self.bytes += bytes;
-    }
-
-    /// Its part of the bound that it fills most.
-    fn weight(self) -> f64 {
-        (self.count as f64 / SCROLLS_MAX as f64).max(self.bytes as f64 / BYTES_MAX as f64)
-    }
+    Ok(())
 }
 
 fn ids_of(body: &Map<String, Value>, parameters: &DoorParameters, path: Option<&str>) -> Vec<String> {
@@ -187,17 +458,11 @@ pub(crate) fn next(
     let Some(id) = ids.first() else {
         return Err(Error::Validation(vec!["scrollId is missing".to_owned()]));
     };
-    let owner = door.caller.scroll_owner();
-    let mut scrolls = door.scrolls.0.lock();
-    let Some(scroll) = scrolls.get_mut(id).filter(|scroll| scroll.owner.is(&owner)) else {
-        return Err(Error::NotFound(format!("No search context found for id [{id}]")));
-    };
-    scroll.used_ms = began_ms;
-    scroll.kept_ms = kept_ms.unwrap_or(scroll.kept_ms);
-    let from = scroll.given;
-    let to = (from + scroll.request.size).min(scroll.found.hits.len());
-    scroll.given = to;
-    let mut page = answer(&scroll.request, &scroll.found, &scroll.found.hits[from..to], began_ms)?;
+    let mut state = door.scrolls.take(id, &door.caller.scroll_owner(), kept_ms)?;
+    let page = state.page(door);
+    let page = page.and_then(|page| answer(&state.request, &state.facts, &page, began_ms));
+    door.scrolls.put_back(id, state);
+    let mut page = page?;
     if parameters.flag("rest_total_hits_as_int")?.unwrap_or(false)
         && let Some(total) = page["hits"]["total"].get("value").cloned()
     {

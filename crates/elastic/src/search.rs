@@ -3,17 +3,17 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use millrace_node::metrics::CountedMetric;
+use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::aggregations::{self, AggregationScope, AskedAggregation};
+use crate::aggregations::{self, AggregationScope, AskedAggregation, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::door::ElasticDoor;
-use crate::evaluation::SearchedDocument;
 use crate::fields::names_of;
+use crate::hit_scan::{HitScan, HitSink, VisitedDocument, searched};
 use crate::index_admin::shards_of;
-use crate::log_settings::{RoutingSlots, ShardSet};
+use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
 use crate::partitions::TimeSpan;
@@ -22,18 +22,16 @@ use crate::query::{self, SearchQuery};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::ScanProgress;
 use crate::search_request::HitSearch;
-use crate::shelf::{self, StoredSource};
-use crate::single::parsed;
+use crate::shelf::StoredSource;
 use crate::sorting::{HitOrder, HitSortKey};
-use crate::{lookups, scrolls, time_bounds, typed};
-
-/// Bytes of documents that one search keeps at a time, about.
-const KEPT_BYTES_MAX: usize = 256 << 20;
+use crate::{lookups, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
 pub(crate) struct SearchHit {
     pub(crate) index: OpenIndex,
+    /// Position of the index among those that are searched.
+    pub(crate) ordinal: usize,
     pub(crate) stored: StoredSource,
     pub(crate) document: Map<String, Value>,
     pub(crate) score: f64,
@@ -47,126 +45,250 @@ pub(crate) struct SearchHit {
     pub(crate) inner: Map<String, Value>,
 }
 
-/// Result of a search before it is cut into pages.
+/// Result of a search.
 pub(crate) struct FoundHits {
-    /// Hits in their order.
+    /// The first hits in their order: those that the search keeps.
     pub(crate) hits: Vec<SearchHit>,
-    pub(crate) total: u64,
-    pub(crate) has_scores: bool,
-    aggregations: Option<Value>,
-    /// Shards and partitions of the indexes, and those of them that were not read.
-    shards: u64,
-    skipped: u64,
-    is_timed_out: bool,
-    /// True or false if the search could end after a number of documents.
-    is_terminated: Option<bool>,
+    /// True if there are more after them.
+    pub(crate) is_cut: bool,
+    pub(crate) facts: FoundFacts,
 }
 
-/// Runs a search over indexes. All hits are kept, in their order.
+/// Facts that the answer tells of all documents that a search found.
+pub(crate) struct FoundFacts {
+    pub(crate) total: u64,
+    /// True if there can be more than `total`: not all were counted.
+    pub(crate) is_total_least: bool,
+    pub(crate) has_scores: bool,
+    pub(crate) aggregations: Option<Value>,
+    /// Shards and partitions of the indexes, and those of them that were not read.
+    pub(crate) shards: u64,
+    pub(crate) skipped: u64,
+    pub(crate) is_timed_out: bool,
+    /// True or false if the search could end after a number of documents.
+    pub(crate) is_terminated: Option<bool>,
+}
+
+impl FoundFacts {
+    /// Facts of a search that has found nothing yet.
+    pub(crate) fn new(indexes: &[OpenIndex], request: &HitSearch) -> Self {
+        let parts = |index| u64::max(shards_of(index), index.live.partitions.len() as u64);
+        let is_ranked = request.order.as_ref().is_none_or(HitOrder::is_by_score);
+        FoundFacts {
+            total: 0,
+            is_total_least: false,
+            has_scores: is_ranked || request.tracks_scores,
+            aggregations: None,
+            shards: indexes.iter().map(parts).sum(),
+            skipped: 0,
+            is_timed_out: false,
+            is_terminated: None,
+        }
+    }
+
+    /// Takes over how a visit ended.
+    pub(crate) fn end(&mut self, progress: &ScanProgress<'_>) {
+        self.is_timed_out = progress.is_timed_out;
+        self.is_total_least = progress.is_late;
+        self.is_terminated = progress.may_terminate().then_some(progress.is_terminated);
+    }
+}
+
+/// Collects what the answer to a search has of the matching documents.
+struct SearchSink<'s> {
+    request: &'s HitSearch,
+    /// Memory of the search.
+    memory: &'s QueryMemory,
+    kept: KeptHits<'s>,
+    /// Aggregations that take documents one by one.
+    streamed: Option<StreamedAggregations<'s>>,
+    /// Documents of other aggregations.
+    aggregated: Vec<SearchHit>,
+    total: u64,
+    /// Factor of scores in the index that is visited.
+    boost: f64,
+    /// Sequence number that the first write after the beginning of a scroll has in the index.
+    seq_no_end: i64,
+    /// Field with the time of the documents of the index, if they are in partitions.
+    time_field: Option<&'s str>,
+}
+
+impl HitSink for SearchSink<'_> {
+    fn add(&mut self, mut hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        if hit.stored.seq_no >= self.seq_no_end {
+            return Ok(ControlFlow::Continue(()));
+        }
+        hit.score *= self.boost;
+        if let Some(streamed) = &mut self.streamed {
+            streamed.add(&hit)?;
+        } else if !self.request.aggregations.is_empty() {
+            kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
+            self.aggregated.push(hit.clone());
+        }
+        if let Some(filter) = &self.request.post_filter
+            && searched(&hit).score(filter, &mut Vec::new())?.is_none()
+        {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.total += 1;
+        if self.kept.keeps_any() {
+            if let Some(order) = &self.request.order {
+                hit.sort = order.keys(&hit);
+            }
+            self.kept.add(hit)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn reads_documents(&self) -> bool {
+        let reads_all = !self.request.aggregations.is_empty() || self.request.post_filter.is_some();
+        reads_all || self.kept.keeps_any()
+    }
+
+    fn needs(&self, span: Option<TimeSpan>) -> bool {
+        let form = &self.request.form;
+        let counts = !form.has_no_total && form.total_limit.is_none_or(|limit| self.total <= limit);
+        let (Some(field), Some(span), Some(order)) = (self.time_field, span, &self.request.order) else {
+            return true;
+        };
+        if counts || !self.request.aggregations.is_empty() {
+            return true;
+        }
+        // Documents without a time come last, and later ones are kept already.
+        self.kept.last().is_none_or(|last| order.can_precede(field, span, &last.sort))
+    }
+}
+
+/// Runs a search over indexes, and keeps the hits that its page reaches.
 pub(crate) fn run(
     door: &ElasticDoor,
     indexes: &[OpenIndex],
     request: &HitSearch,
-    keeps_all: bool,
 ) -> Result<FoundHits, Error> {
-    let mut hits: Vec<SearchHit> = Vec::new();
-    let mut aggregated: Vec<SearchHit> = Vec::new();
-    let mut kept_bytes = 0;
-    let mut total = 0;
-    let mut progress = ScanProgress::begin(&request.limit);
-    let mut skipped = 0;
-    let needs_documents = keeps_all || request.size > 0 || request.order.is_some();
-    for index in indexes {
-        let before = hits.len();
+    let after = match (&request.order, &request.after) {
+        (Some(order), Some(after)) => Some(HitStart::Keys(order.after(after, indexes)?)),
+        _ => None,
+    };
+    let most = request.from.saturating_add(request.size);
+    let span = KeptSpan { after, most, least: most, bytes_max: usize::MAX };
+    run_span(door, indexes, request, span, None)
+}
+
+/// Runs a search, and keeps other hits than those of its page. `seq_nos_end` has for each index the sequence
+/// number of the first write that does not count.
+pub(crate) fn run_span(
+    door: &ElasticDoor,
+    indexes: &[OpenIndex],
+    request: &HitSearch,
+    span: KeptSpan,
+    seq_nos_end: Option<&[i64]>,
+) -> Result<FoundHits, Error> {
+    let memory = door.node.query_memory();
+    let scope = AggregationScope {
+        indexes,
+        matching: &[],
+        everything: &[],
+        names_types: request.form.names_parts,
+        total_as_number: request.form.total_as_number,
+        buckets: Cell::new(0),
+        buckets_max: if request.aggregations.is_empty() { 0 } else { buckets_max(door)? },
+    };
+    let streamed = match request.aggregations.is_empty() {
+        true => None,
+        false => StreamedAggregations::new(&request.aggregations, &scope, &memory)?,
+    };
+    let mut sink = SearchSink {
+        request,
+        memory: &memory,
+        kept: KeptHits::new(request.order.as_ref(), span, request.collapse.as_ref(), &memory),
+        streamed,
+        aggregated: Vec::new(),
+        total: 0,
+        boost: 1.0,
+        seq_no_end: i64::MAX,
+        time_field: None,
+    };
+    let mut facts = FoundFacts::new(indexes, request);
+    let mut progress = ScanProgress::begin(&request.limit, &door.gone);
+    let first_field = request.order.as_ref().and_then(HitOrder::first_descending);
+    let is_backwards =
+        indexes.iter().any(|index| index.is_log() && index.entry.time_field.as_deref() == first_field);
+    let (query, minimum_score) = (&request.query, request.minimum_score);
+    let scan = HitScan { door, query, minimum_score, request, after: None, sees_hidden: false, is_backwards };
+    let mut ordinals: Vec<usize> = (0..indexes.len()).collect();
+    if is_backwards {
+        // The last index of a data stream has its latest documents.
+        ordinals.reverse();
+    }
+    for ordinal in ordinals {
+        let index = &indexes[ordinal];
         let names = |pattern: &str| {
             glob(pattern, &index.entry.name) || index.entry.aliases.keys().any(|alias| glob(pattern, alias))
         };
-        let boost =
-            request.boosts.iter().find(|(pattern, _)| names(pattern)).map_or(1.0, |(_, boost)| *boost);
-        let choice = HitChoice { query: &request.query, minimum_score: request.minimum_score, request };
-        skipped += visit(door, index, &choice, &mut progress, &mut |mut hit| {
-            hit.score *= boost;
-            if !request.aggregations.is_empty() {
-                kept_bytes += hit.stored.source.len() * 2 + 200;
-                aggregated.push(hit.clone());
-            }
-            if let Some(filter) = &request.post_filter
-                && searched(&hit).score(filter, &mut Vec::new())?.is_none()
-            {
-                return Ok(());
-            }
-            total += 1;
-            if needs_documents {
-                kept_bytes += hit.stored.source.len() * 3 + 400;
-                hits.push(hit);
-            }
-            check_kept(kept_bytes)
-        })?;
-        // Hits that are equal otherwise stay in the order in which they were written.
-        hits[before..].sort_by_key(|hit| hit.stored.seq_no);
-        if progress.is_over() {
-            break;
-        }
+        let boost = request.boosts.iter().find(|(pattern, _)| names(pattern));
+        sink.boost = boost.map_or(1.0, |(_, boost)| *boost);
+        sink.seq_no_end = seq_nos_end.map_or(i64::MAX, |ends| ends[ordinal]);
+        sink.time_field = index.entry.time_field.as_deref();
+        facts.skipped += scan.visit(ordinal, index, &mut progress, &mut sink)?;
     }
-    let is_ranked = request.order.as_ref().is_none_or(HitOrder::is_by_score);
-    let has_scores = is_ranked || request.tracks_scores;
-    match &request.order {
-        Some(order) => {
-            for hit in &mut hits {
-                hit.sort = order.keys(hit);
-            }
-            hits.sort_by(|left, right| order.compare(&left.sort, &right.sort));
-            if let Some(after) = &request.after {
-                let after = order.after(after, indexes)?;
-                hits.retain(|hit| order.compare(&hit.sort, &after) == std::cmp::Ordering::Greater);
-            }
-        }
-        None => hits.sort_by(|left, right| right.score.total_cmp(&left.score)),
-    }
-    let aggregations = match request.aggregations.is_empty() {
-        true => None,
-        false => Some(aggregate(door, indexes, request, &aggregated)?),
+    facts.end(&progress);
+    let SearchSink { kept, streamed, aggregated, total, .. } = sink;
+    facts.total = total;
+    let (mut hits, is_cut) = kept.finish();
+    facts.aggregations = match streamed {
+        Some(streamed) => Some(Value::Object(streamed.finish()?)),
+        None if request.aggregations.is_empty() => None,
+        None => Some(aggregate(door, indexes, request, &scope, &aggregated, &memory)?),
     };
     if let Some(collapse) = &request.collapse {
         hits = collapse.heads(hits, indexes, request)?;
     }
-    let parts = |index| u64::max(shards_of(index), index.live.partitions.len() as u64);
-    let shards = indexes.iter().map(parts).sum();
-    let is_terminated = progress.may_terminate().then_some(progress.is_terminated);
-    let is_timed_out = progress.is_timed_out;
-    Ok(FoundHits { hits, total, has_scores, aggregations, shards, skipped, is_timed_out, is_terminated })
+    Ok(FoundHits { hits, is_cut, facts })
 }
 
-/// Runs the aggregations of a search over its matching documents.
+/// Collects all documents of a search.
+struct WholeSink<'s> {
+    memory: &'s QueryMemory,
+    hits: Vec<SearchHit>,
+}
+
+impl HitSink for WholeSink<'_> {
+    fn add(&mut self, hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
+        self.hits.push(hit);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Runs the aggregations of a search over its matching documents together.
 fn aggregate(
     door: &ElasticDoor,
     indexes: &[OpenIndex],
     request: &HitSearch,
+    scope: &AggregationScope<'_>,
     matching: &[SearchHit],
+    memory: &QueryMemory,
 ) -> Result<Value, Error> {
-    let mut everything = Vec::new();
+    let mut everything = WholeSink { memory, hits: Vec::new() };
     if request.aggregations.iter().any(AskedAggregation::reads_everything) {
-        let mut progress = ScanProgress::begin(&request.limit);
-        let mut kept_bytes = 0;
-        for index in indexes {
-            let whole = HitChoice { query: &SearchQuery::All, minimum_score: None, request };
-            visit(door, index, &whole, &mut progress, &mut |hit| {
-                kept_bytes += hit.stored.source.len() * 2 + 200;
-                everything.push(hit);
-                check_kept(kept_bytes)
-            })?;
+        let mut progress = ScanProgress::begin(&request.limit, &door.gone);
+        let (query, minimum_score) = (&SearchQuery::All, None);
+        let scan = HitScan {
+            door,
+            query,
+            minimum_score,
+            request,
+            after: None,
+            sees_hidden: false,
+            is_backwards: false,
+        };
+        for (ordinal, index) in indexes.iter().enumerate() {
+            scan.visit(ordinal, index, &mut progress, &mut everything)?;
         }
     }
     let matching = matching.iter().collect::<Vec<_>>();
-    let scope = AggregationScope {
-        indexes,
-        matching: &matching,
-        everything: &everything.iter().collect::<Vec<_>>(),
-        names_types: request.form.names_parts,
-        total_as_number: request.form.total_as_number,
-        buckets: Cell::new(0),
-        buckets_max: buckets_max(door)?,
-    };
+    let everything = everything.hits.iter().collect::<Vec<_>>();
+    let scope = AggregationScope { matching: &matching, everything: &everything, ..scope.clone() };
     scope.run(&request.aggregations, &matching).map(Value::Object)
 }
 
@@ -177,151 +299,13 @@ fn buckets_max(door: &ElasticDoor) -> Result<usize, Error> {
     Ok(number.unwrap_or(aggregations::BUCKETS_MAX))
 }
 
-fn check_kept(bytes: usize) -> Result<(), Error> {
-    match bytes > KEPT_BYTES_MAX {
-        true => Err(Error::Rejected(
-            "the search matches more than the memory of one search has room for; narrow its query".to_owned(),
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Documents that are visited: those of a search, or all in its reach.
-struct HitChoice<'c> {
-    query: &'c SearchQuery,
-    minimum_score: Option<f64>,
-    /// Search with the slice, the routing values and the limits.
-    request: &'c HitSearch,
-}
-
-/// A hit as a document that is searched.
-pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
-    SearchedDocument {
-        index: &hit.index.entry.name,
-        id: &hit.stored.id,
-        routing: hit.stored.routing.as_deref(),
-        version: hit.stored.version,
-        seq_no: hit.stored.seq_no,
-        mappings: &hit.index.entry.mappings,
-        source: &hit.document,
-        now_ms: now_ms() as i64,
-        is_log: hit.index.is_log(),
-    }
-}
-
-/// Calls `visit` with each matching document of an index, within the limits of the search. Returns the number
-/// of partitions that cannot have any, and were not read.
-fn visit(
-    door: &ElasticDoor,
-    index: &OpenIndex,
-    choice: &HitChoice<'_>,
-    progress: &mut ScanProgress<'_>,
-    visit: &mut impl FnMut(SearchHit) -> Result<(), Error>,
-) -> Result<u64, Error> {
-    let HitChoice { query, minimum_score, request } = *choice;
-    let mut hidden = index.live.hidden();
-    let is_sharded = shards_of(index) > 1;
-    let mut each = |stored: StoredSource| -> Result<ControlFlow<()>, Error> {
-        if progress.is_over() || progress.next()?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        if let Some((id, max)) = request.slice {
-            let digest = stored.id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-                (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-            if digest % max != id {
-                return Ok(ControlFlow::Continue(()));
-            }
-        }
-        let is_routed = is_sharded
-            && request.routing.as_ref().is_some_and(|routing| {
-                let own = stored.routing.as_deref().unwrap_or(&stored.id);
-                routing.iter().all(|routing| routing != own)
-            });
-        if is_routed {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let document = parsed(&stored)?;
-        let mut hit = SearchHit {
-            index: index.clone(),
-            stored,
-            document,
-            score: 1.0,
-            matched: Vec::new(),
-            sort: Vec::new(),
-            place: None,
-            collapsed: None,
-            inner: Map::new(),
-        };
-        let mut matched = Vec::new();
-        let score = searched(&hit).score(query, &mut matched)?;
-        match score {
-            Some(score) if minimum_score.is_none_or(|least| score >= least) => {
-                (hit.score, hit.matched) = (score, matched);
-                visit(hit)?;
-                Ok(progress.count())
-            }
-            _ => Ok(ControlFlow::Continue(())),
-        }
-    };
-    if let Some(binding) = &index.typed {
-        return typed::scan(door, binding, request.routing.as_deref(), each).map(|()| 0);
-    }
-    if let Some(time_field) = &index.entry.time_field {
-        let span = time_bounds::of_query(query, index, time_field);
-        return scan_partitions(door, index, span, request.routing.as_deref(), each);
-    }
-    shelf::scan(&door.node, index.group(), |stored| match hidden.remove(&stored.id) {
-        Some(Some(before)) => each(before),
-        Some(None) => Ok(ControlFlow::Continue(())),
-        None => each(stored),
-    })?;
-    // Removed documents that searches still see. After the end of the search, the first breaks off.
-    for before in hidden.into_values().flatten() {
-        if each(before)?.is_break() {
-            break;
-        }
-    }
-    Ok(0)
-}
-
-/// Calls `visit` with each document of the partitions that may have some with a time in a span, and with one
-/// of some routing values. Returns the number of other partitions.
-fn scan_partitions(
-    door: &ElasticDoor,
-    index: &OpenIndex,
-    span: Option<TimeSpan>,
-    routing: Option<&[String]>,
-    mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
-) -> Result<u64, Error> {
-    let slots = RoutingSlots::of_index(index);
-    let shards =
-        routing.map_or(ShardSet::default(), |routing| slots.of_routing(routing.iter().map(String::as_str)));
-    let (all, in_reach) = (index.live.partitions.len(), index.live.partitions.of_shards(&shards));
-    let mut read = 0;
-    let mut is_over = false;
-    for partition in in_reach.iter().filter(|partition| span.is_none_or(|span| partition.meets(span))) {
-        read += 1;
-        shelf::scan(&door.node, partition.group(), |stored| {
-            door.node.metrics().count(CountedMetric::LogDocumentsRead);
-            let flow = visit(stored)?;
-            is_over = flow.is_break();
-            Ok(flow)
-        })?;
-        if is_over {
-            break;
-        }
-    }
-    Ok(if is_over { 0 } else { all.saturating_sub(read) as u64 })
-}
-
 /// Answer of a search with the hits of a page.
 ///
 /// # Errors
 /// A document is not as its nested query needs it.
 pub(crate) fn answer(
     request: &HitSearch,
-    found: &FoundHits,
+    found: &FoundFacts,
     page: &[SearchHit],
     began_ms: u64,
 ) -> Result<Value, Error> {
@@ -346,7 +330,8 @@ pub(crate) fn answer(
         shown.insert("total".to_owned(), if form.has_no_total { json!(-1) } else { json!(found.total) });
     } else if !form.has_no_total {
         let limit = form.total_limit.filter(|limit| found.total > *limit);
-        let (value, relation) = limit.map_or((found.total, "eq"), |limit| (limit, "gte"));
+        let whole = if found.is_total_least { "gte" } else { "eq" };
+        let (value, relation) = limit.map_or((found.total, whole), |limit| (limit, "gte"));
         shown.insert("total".to_owned(), json!({ "value": value, "relation": relation }));
     }
     shown.insert("max_score".to_owned(), best);
@@ -413,14 +398,13 @@ fn search_body(
         request.query = with_filter(request.query, filter);
     }
     request.routing = alias_routing(door, expression, request.routing)?;
-    let found = run(door, &indexes, &request, scroll.is_some())?;
-    let from = request.from.min(found.hits.len());
-    let to = (request.from + request.size).min(found.hits.len());
-    let mut answer = answer(&request, &found, &found.hits[from..to], began_ms)?;
     if let Some(kept_ms) = scroll {
-        answer["_scroll_id"] = door.scrolls.open(door.caller.scroll_owner(), request, found, kept_ms)?.into();
+        return scrolls::open(door, indexes, request, kept_ms, began_ms);
     }
-    Ok(answer)
+    let found = run(door, &indexes, &request)?;
+    let from = request.from.min(found.hits.len());
+    let to = request.from.saturating_add(request.size).min(found.hits.len());
+    answer(&request, &found.facts, &found.hits[from..to], began_ms)
 }
 
 fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {
@@ -479,7 +463,7 @@ pub(crate) fn count(
     }
     search.routing = alias_routing(door, expression, search.routing)?;
     let indexes = indexes_of(door, parameters, expression)?;
-    let found = run(door, &indexes, &search, false)?;
+    let found = run(door, &indexes, &search)?.facts;
     let shards = found.shards;
     let mut answer = json!({
         "count": found.total,

@@ -11,9 +11,9 @@
 //! have taken the catalog over, and dropped the partition.
 
 mod areas;
+mod scans;
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ use millrace_node::cluster::{
 };
 use millrace_node::cluster::{ask_owners, read_bucket, wait_for};
 use millrace_store::{
-    CommittedWrite, DocumentWrite, StoreChange, StoreModification, StoreVisit, ViewScope, VisitedVersion,
-    WriteDurability, WriterId,
+    CommittedWrite, DocumentWrite, StoreChange, StoreModification, WriteDurability, WriterId,
 };
 
 use self::areas::area_bits;
 pub(crate) use self::areas::{PartitionPlace, keep_partitions_apart, nodes_of, nodes_of_area, spread_areas};
+pub(crate) use self::scans::{place_of, scan, scan_after, scan_documents, scan_here};
 use crate::Error;
 
 /// Document type of the door. A name with a dot is not valid in a schema.
@@ -61,9 +61,6 @@ const READ_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Time beyond that limit after which no outcome will come.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Documents read in one step of a scan.
-const PAGE: usize = 1024;
 
 /// Number of a group of the door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -380,87 +377,6 @@ fn misunderstood(answer: &DocumentsAnswer) -> Error {
         DocumentsAnswer::Page(..) => "a page",
     };
     Error::Internal(format!("another node answers a question for documents with {kind}"))
-}
-
-/// Calls `visit` with each document of a group, until it breaks off or returns an error.
-///
-/// # Errors
-/// As for [`get`], and those of `visit`.
-pub(crate) fn scan(
-    node: &Arc<Node>,
-    group: ShelfGroup,
-    mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    scan_documents(node, DOOR_TYPE, vec![group.group()], |document, _| visit(StoredSource::of(&document)))
-}
-
-/// Calls `visit` with each document of a type in groups, and the time of its write, until it breaks off or
-/// returns an error.
-///
-/// # Errors
-/// As for [`get`], and those of `visit`.
-pub(crate) fn scan_documents(
-    node: &Arc<Node>,
-    document_type: &str,
-    groups: Vec<DocumentGroup>,
-    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    let Some(cluster) = node.cluster().view()? else {
-        return scan_here(node, document_type, ViewScope::Groups(groups), visit);
-    };
-    for group in &groups {
-        for bucket in cluster.buckets_of(group)? {
-            let mut after = None;
-            loop {
-                let question = |held| DocumentsQuestion::Page {
-                    held,
-                    document_type: document_type.to_owned(),
-                    group: group.clone(),
-                    after: after.clone(),
-                };
-                let (versions, next) = match read(node, (group, bucket), question)? {
-                    None => break,
-                    Some(DocumentsAnswer::Page(versions, next)) => (versions, next),
-                    Some(other) => return Err(misunderstood(&other)),
-                };
-                for version in versions {
-                    let (document, timestamp) = version.document()?;
-                    if visit(document, timestamp)?.is_break() {
-                        return Ok(());
-                    }
-                }
-                after = next;
-                if after.is_none() {
-                    break;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// [`scan_documents`] of this node's own store.
-pub(crate) fn scan_here(
-    node: &Node,
-    document_type: &str,
-    scope: ViewScope,
-    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    let mut pass = StoreVisit { scope, wanted: PAGE, ..StoreVisit::all(&[document_type]) };
-    loop {
-        let page = node.store().visit(&pass)?;
-        for visited in page.visited {
-            if let VisitedVersion::Document(document, timestamp) = visited
-                && visit(document, timestamp)?.is_break()
-            {
-                return Ok(());
-            }
-        }
-        match page.continuation {
-            Some(continuation) => pass.continuation = Some(continuation),
-            None => return Ok(()),
-        }
-    }
 }
 
 /// Documents that are added to a group.

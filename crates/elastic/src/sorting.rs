@@ -10,6 +10,7 @@ use crate::dates::DateText;
 use crate::evaluation::{FieldValueKind, compare_numbers, kind_of};
 use crate::fields::all_at;
 use crate::mapping::{field_at, type_of};
+use crate::partitions::TimeSpan;
 use crate::query::text_of;
 use crate::search::SearchHit;
 
@@ -89,6 +90,30 @@ impl HitOrder {
     /// True if the score is a key.
     pub(crate) fn is_by_score(&self) -> bool {
         self.keys.iter().any(|key| key.field == "_score")
+    }
+
+    /// True if the hits come in the order in which the store has their documents.
+    pub(crate) fn is_by_place(&self) -> bool {
+        matches!(self.keys.as_slice(), [key] if key.field == "_doc" && !key.is_descending)
+    }
+
+    /// Field whose greatest values come first.
+    pub(crate) fn first_descending(&self) -> Option<&str> {
+        self.keys.first().filter(|key| key.is_descending).map(|key| key.field.as_str())
+    }
+
+    /// True if a hit whose values of a date field are in this span can come before one with these keys, or be
+    /// equal to it.
+    pub(crate) fn can_precede(&self, field: &str, span: TimeSpan, keys: &[HitSortKey]) -> bool {
+        let (Some(first), Some(HitSortKey::Date(last, _))) = (self.keys.first(), keys.first()) else {
+            return true;
+        };
+        // Hits without a value come last, unless it says otherwise.
+        let is_placed = first.missing.as_ref().is_some_and(|missing| missing != "_last");
+        if first.field != field || is_placed {
+            return true;
+        }
+        if first.is_descending { span.1 >= *last } else { span.0 <= *last }
     }
 
     /// Keys of a hit.

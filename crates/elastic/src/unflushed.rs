@@ -1,7 +1,7 @@
 //! State of an index in memory, which can be lost.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
@@ -27,10 +27,30 @@ pub(crate) struct UnflushedState {
     /// True once the index is deleted. Writes are under way only while it is held for reading, so that none
     /// comes after its documents are dropped.
     is_deleted: RwLock<bool>,
+    /// Writes under way, by the parity of the round in which they began.
+    rounds: [RwLock<()>; 2],
+    /// Number of the round.
+    round: AtomicUsize,
+    /// Held while the writes of a round are waited for.
+    settling: Mutex<()>,
     /// Partitions of an index in `logs` mode.
     pub(crate) partitions: PartitionTable,
     /// Fields that its documents have, beside those of the mapping.
     pub(crate) observed: ObservedFields,
+}
+
+/// Write under way, for which the deletion of the index waits.
+#[derive(Debug)]
+pub(crate) struct WriteHold<'h> {
+    is_deleted: RwLockReadGuard<'h, bool>,
+    _round: RwLockReadGuard<'h, ()>,
+}
+
+impl WriteHold<'_> {
+    /// True if the index was deleted before.
+    pub(crate) fn is_deleted(&self) -> bool {
+        *self.is_deleted
+    }
 }
 
 impl UnflushedState {
@@ -49,11 +69,26 @@ impl UnflushedState {
         *self.is_deleted.write() = true;
     }
 
-    /// Holds up the deletion of the index until the guard is gone; the guard is true if the index is deleted
-    /// already.
-    pub(crate) fn hold_deletion(&self) -> RwLockReadGuard<'_, bool> {
+    /// Holds up the deletion of the index until the guard is gone. Sequence numbers are given while there is
+    /// one.
+    pub(crate) fn hold_deletion(&self) -> WriteHold<'_> {
+        let round = self.round.load(Ordering::SeqCst);
         // A deletion may wait while several guards are taken one after another.
-        self.is_deleted.read_recursive()
+        WriteHold {
+            is_deleted: self.is_deleted.read_recursive(),
+            _round: self.rounds[round % 2].read_recursive(),
+        }
+    }
+
+    /// Sequence number of the next write, once all writes with earlier ones are done. Those that begin
+    /// meanwhile go on.
+    pub(crate) fn settled_seq_no(&self) -> i64 {
+        let _one_at_a_time = self.settling.lock();
+        let seq_no = self.seq_no();
+        // Writes that read the number of the round from now on get no earlier sequence number.
+        let round = self.round.fetch_add(1, Ordering::SeqCst);
+        drop(self.rounds[round % 2].write());
+        seq_no
     }
 
     /// Next sequence number.
@@ -99,8 +134,38 @@ impl UnflushedState {
         self.hidden.lock().clear();
     }
 
+    /// True if searches do not see all that the store has.
+    pub(crate) fn hides_any(&self) -> bool {
+        !self.hidden.lock().is_empty()
+    }
+
     /// Documents as searches see them, where that differs from the store.
     pub(crate) fn hidden(&self) -> HashMap<String, Option<StoredSource>> {
         self.hidden.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_number_settles_when_earlier_writes_are_done() {
+        let state = UnflushedState::after(7);
+        let earlier = state.hold_deletion();
+        assert_eq!(state.next_seq_no(), 7);
+        std::thread::scope(|scope| {
+            let settled = scope.spawn(|| state.settled_seq_no());
+            while state.round.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let later = state.hold_deletion();
+            assert_eq!(state.next_seq_no(), 8, "later writes go on");
+            assert!(!settled.is_finished(), "the earlier write is under way");
+            drop(earlier);
+            assert_eq!(settled.join().expect("the thread ends"), 8);
+            assert!(!later.is_deleted());
+        });
+        assert_eq!(state.settled_seq_no(), 9);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::ClusterVersion;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
-use parking_lot::{Mutex, RwLockReadGuard};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -18,6 +18,7 @@ use crate::shelf::{self, StoredSource};
 use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
 use crate::typed;
+use crate::unflushed::WriteHold;
 use crate::update::{self, UpdateBody};
 
 /// Longest id of a document in bytes.
@@ -228,7 +229,7 @@ fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Write
 
 /// Indexes whose deletion waits for writes that are under way. Of one that is gone there is no guard.
 pub(crate) struct HeldIndexes<'a> {
-    held: Result<HashMap<u32, Option<RwLockReadGuard<'a, bool>>>, Error>,
+    held: Result<HashMap<u32, Option<WriteHold<'a>>>, Error>,
     /// Version of the cluster state that the catalog was read under.
     version: ClusterVersion,
 }
@@ -246,13 +247,13 @@ impl<'a> HeldIndexes<'a> {
             Ok(entries) => entries,
             Err(error) => return HeldIndexes { held: Err(error), version: ClusterVersion::NONE },
         };
-        let mut held: HashMap<u32, Option<RwLockReadGuard<'a, bool>>> = HashMap::new();
+        let mut held: HashMap<u32, Option<WriteHold<'a>>> = HashMap::new();
         for index in placed.iter().map(|placed| &placed.index).filter(|index| index.typed.is_none()) {
             held.entry(index.entry.number).or_insert_with(|| {
                 // An index that was deleted since its place was found may have a successor of its name.
                 let newest = entries.indexes.get(&index.entry.name);
                 newest.filter(|newest| newest.entry.number == index.entry.number)?;
-                Some(index.live.hold_deletion()).filter(|is_deleted| !**is_deleted)
+                Some(index.live.hold_deletion()).filter(|hold| !hold.is_deleted())
             });
         }
         HeldIndexes { held: Ok(held), version: entries.version() }

@@ -362,3 +362,101 @@ fn the_largest_numbers_break_nothing() {
         door.get("GET /a/_search", &body);
     }
 }
+
+/// Aggregations that take documents one by one answer as those over all documents do, which run beside one
+/// that compares documents.
+#[test]
+fn documents_one_by_one_and_together_give_the_same() {
+    let directory = directory();
+    let door = door(&directory);
+    door.get(
+        "PUT /n",
+        r#"{"mappings":{"properties":{"k":{"type":"keyword"},"n":{"type":"integer"},"c":{"type":"nested","properties":{
+            "stars":{"type":"integer"}}}}}}"#,
+    );
+    door.get("PUT /n/_doc/1", r#"{"k":"a","n":7,"c":[{"stars":5},{"stars":1}]}"#);
+    door.get("PUT /n/_doc/2", r#"{"k":"d","n":-3,"c":{"stars":5}}"#);
+    let inside = json!({
+        "s": { "stats": { "field": "n" } }, "p": { "percentiles": { "field": "n" } },
+        "e": { "extended_stats": { "field": "n" } }, "c": { "cardinality": { "field": "k" } },
+        "v": { "value_count": { "field": "n" } }, "t": { "top_hits": { "size": 1, "sort": [{ "n": "desc" }] } },
+        "m": { "median_absolute_deviation": { "field": "n" } },
+        "w": { "weighted_avg": { "value": { "field": "n" }, "weight": { "field": "x" } } },
+    });
+    let range = json!({ "field": "n", "ranges": [{ "to": 60 }, { "from": 50, "key": "high" }] });
+    for kind in [
+        json!({ "terms": { "field": "k" } }),
+        json!({ "terms": { "field": "k", "order": { "s.max": "asc" }, "size": 2 } }),
+        json!({ "terms": { "field": "k", "missing": "none", "include": ["a", "none"], "min_doc_count": 2 } }),
+        json!({ "terms": { "field": "b" } }),
+        json!({ "histogram": { "field": "n", "interval": 25 } }),
+        json!({ "histogram": { "field": "r", "interval": 2, "min_doc_count": 1 } }),
+        json!({ "histogram": { "field": "n", "interval": 50, "extended_bounds": { "min": -100, "max": 300 } } }),
+        json!({ "date_histogram": { "field": "d", "calendar_interval": "day" } }),
+        json!({ "date_histogram": { "field": "dr", "fixed_interval": "12h", "keyed": true } }),
+        json!({ "range": range }),
+        json!({ "date_range": { "field": "d", "ranges": [{ "to": "2024-01-02" }, { "from": "2024-01-02" }] } }),
+        json!({ "filter": { "range": { "n": { "gt": 50 } } } }),
+        json!({ "filters": { "filters": { "a": { "term": { "k": "a" } }, "b": { "term": { "k": "b" } } }, "other_bucket": true } }),
+        json!({ "filters": { "filters": [{ "term": { "k": "a" } }, { "match_none": {} }] } }),
+        json!({ "missing": { "field": "k" } }),
+        json!({ "nested": { "path": "c" } }),
+        json!({ "multi_terms": { "terms": [{ "field": "k" }, { "field": "b", "missing": false }], "size": 3 } }),
+        json!({ "composite": { "sources": [{ "k": { "terms": { "field": "k" } } }], "size": 2 } }),
+        json!({ "composite": { "size": 3, "after": { "n": 51, "k": "a" }, "sources": [
+            { "n": { "terms": { "field": "n", "order": "desc" } } },
+            { "k": { "terms": { "field": "k", "missing_bucket": true } } },
+        ] } }),
+        json!({ "composite": { "sources": [
+            { "d": { "date_histogram": { "field": "d", "calendar_interval": "month" } } },
+            { "n": { "histogram": { "field": "n", "interval": 60 } } },
+        ] } }),
+    ] {
+        let inner = json!({ "again": { "terms": { "field": "k" }, "aggs": inside } });
+        for within in [json!({}), inside.clone(), inner] {
+            // An order needs its figure.
+            if kind.to_string().contains("s.max") && within.get("s").is_none() {
+                continue;
+            }
+            let mut asked = kind.clone();
+            asked["aggs"] = within;
+            let ask = |aggregations: Value| {
+                let body = json!({ "size": 0, "aggs": aggregations }).to_string();
+                door.get("GET /a,n,empty/_search", &body)["aggregations"]["x"].clone()
+            };
+            let alone = ask(json!({ "x": asked }));
+            let other = json!({ "adjacency_matrix": { "filters": { "f": { "match_all": {} } } } });
+            assert_eq!(alone, ask(json!({ "x": asked, "other": other })), "{asked}");
+        }
+    }
+}
+
+#[test]
+fn aggregations_keep_no_documents() {
+    let directory = directory();
+    let door = TestDoor::open_small(&directory, 4 << 20);
+    let text = "x".repeat(4_000);
+    let lines = (0..400).map(|n| {
+        let document = json!({ "n": n, "k": n % 7, "d": n * 3_600_000_i64, "t": text });
+        format!("{{\"index\":{{\"_index\":\"a\",\"_id\":\"{n}\"}}}}\n{document}\n")
+    });
+    door.get("PUT /a", r#"{"mappings":{"properties":{"d":{"type":"date","format":"epoch_millis"}}}}"#);
+    assert_eq!(door.get("POST /_bulk", &lines.collect::<String>())["errors"], false);
+    let body = r#"{"size":0,"aggs":{
+        "k":{"terms":{"field":"k","size":2},"aggs":{
+            "latest":{"top_hits":{"size":1,"sort":[{"n":"desc"}],"_source":["n"]}},"n":{"sum":{"field":"n"}}}},
+        "days":{"date_histogram":{"field":"d","calendar_interval":"day"},"aggs":{"p":{"percentiles":{"field":"n"}}}},
+        "best":{"max_bucket":{"buckets_path":"k>n"}}}}"#;
+    let answer = &door.get("GET /a/_search", body)["aggregations"];
+    let first = &answer["k"]["buckets"][0];
+    assert_eq!((&first["key"], &first["doc_count"]), (&json!(0), &json!(58)));
+    assert_eq!(first["latest"]["hits"]["hits"][0]["_source"], json!({ "n": 399 }));
+    assert_eq!(first["latest"]["hits"]["total"]["value"], 58);
+    assert_eq!(answer["k"]["sum_other_doc_count"], 400 - 58 - 57);
+    assert_eq!(answer["days"]["buckets"].as_array().map(Vec::len), Some(17));
+    assert_eq!(answer["best"]["value"], first["n"]["value"]);
+    // One that compares documents has to keep them.
+    let compared = r#"{"size":0,"aggs":{"k":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#;
+    let (status, answer) = door.ask("GET /a/_search", compared);
+    assert_eq!((status, &answer["error"]["type"]), (400, &json!("illegal_argument_exception")), "{answer}");
+}

@@ -21,8 +21,10 @@ use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{
     BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission, RouteRight,
 };
-use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
+use millrace_node::pool::WorkFlow;
+use millrace_node::{CancelOnDrop, Error};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::edge::{FORM_TYPES, RequestGuard, caller_of, guard_elastic};
@@ -34,8 +36,12 @@ use crate::{GatewayState, access_log, http};
 /// Path of the door on the data port.
 const BELOW: &str = "/elastic";
 
-/// Requests of the door that run at a time. Each has a thread, which waits for the disk most of the time.
+/// Requests of the door that run at a time, but for searches. Each has a thread, which waits for the disk
+/// most of the time.
 const RUNNING_MAX: usize = 64;
+
+/// Searches that run, or wait for their turn among other work of the node, at a time.
+const SEARCHES_MAX: usize = 64;
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -78,13 +84,15 @@ pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
     door: Arc<ElasticDoor>,
     running: Semaphore,
+    searching: Semaphore,
 }
 
 impl ElasticApi {
     /// Creates the door of a node.
     pub(crate) fn new(node: Arc<GatewayState>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())));
-        Arc::new(ElasticApi { node, door, running: Semaphore::new(RUNNING_MAX) })
+        let (running, searching) = (Semaphore::new(RUNNING_MAX), Semaphore::new(SEARCHES_MAX));
+        Arc::new(ElasticApi { node, door, running, searching })
     }
 
     /// Drops what the lifecycles of data streams say to drop, again and again.
@@ -323,17 +331,42 @@ async fn operate(
     let bounds = http::BodyBounds { is_reserved, ..api.node.body_bounds() };
     let (body, _room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
-    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, api.running.acquire());
+    let scope = ElasticDoor::search_scope(&shown);
+    let places = if scope.is_some() { &api.searching } else { &api.running };
+    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, places.acquire());
     let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);
-    let request = DoorRequest { body: Vec::from(body), ..shown };
-    let answered = tokio::task::spawn_blocking(move || {
+    // A search ends when this future is dropped, since its client has left.
+    let client = CancelOnDrop::default();
+    let request = DoorRequest { body: Vec::from(body), gone: Arc::clone(&client.gone), ..shown };
+    let answer = move || {
         door.check_ready()?;
         Ok::<_, Error>(door.answer(&request))
-    });
-    let answer =
-        answered.await.map_err(|error| Error::Internal(format!("a request of the door: {error}")))??;
+    };
+    let answer = match scope {
+        Some(scope) => {
+            if !api.node.cluster().is_alone() {
+                // It may wait for other nodes, and for others that do.
+                let door = Arc::clone(&api.door);
+                blocking(move || door.check_ready()).await??;
+            }
+            // It asks other nodes for documents, too.
+            let runtime = Handle::current();
+            let search = move || {
+                let _entered = runtime.enter();
+                answer()
+            };
+            api.node.pool().run_in(WorkFlow::of_scope(&scope), search).await??
+        }
+        None => blocking(answer).await??,
+    };
     Ok(written(answer))
+}
+
+/// Runs work of a request on a thread that may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Internal(format!("a request of the door: {error}")))
 }
 
 /// Writes an answer with the headers that clients of Elasticsearch expect.

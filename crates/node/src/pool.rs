@@ -7,7 +7,8 @@
 //! Long work calls `pause` repeatedly, at points where it can be interrupted. Once it has held its place
 //! for a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
 //! turn comes. The data that it has read stays in memory meanwhile, so the number of sleeping threads is
-//! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end.
+//! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end. Work that waits for another node
+//! lends its place in the same way (`wait_without_place`).
 //!
 //! A caller may leave: work without a caller when its turn comes is dropped unstarted. Full queues refuse at
 //! once.
@@ -18,7 +19,7 @@ mod turns;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -153,7 +154,30 @@ pub fn pause(now: Instant) -> bool {
     CURRENT.with_borrow_mut(|current| current.as_mut().is_some_and(|current| current.pause(now)))
 }
 
+/// Waits for another node, or for something else that takes no time of this one, while others have the place
+/// of this thread. Does nothing more than waiting outside of a pool.
+///
+/// Call it only without locks held: it returns when it is its turn again. `wait` must not call `pause`.
+pub fn wait_without_place<T>(wait: impl FnOnce() -> T) -> T {
+    CURRENT.with_borrow_mut(|current| match current {
+        Some(current) => current.wait(wait),
+        None => wait(),
+    })
+}
+
 impl CurrentWork {
+    fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> T {
+        if !PoolShared::lend_place(&self.shared, self.flow, self.since.elapsed()) {
+            return wait();
+        }
+        // The place is taken back in any case.
+        let waited = self.shared.cores.rest(|| catch_unwind(AssertUnwindSafe(wait)));
+        let state = self.shared.lock();
+        PoolShared::wait_for_turn(&self.shared, state, self.flow, &self.sleeper);
+        self.since = Instant::now();
+        waited.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
     fn pause(&mut self, now: Instant) -> bool {
         let held = now.saturating_duration_since(self.since);
         if held < QUANTUM || self.shared.waiting.load(Ordering::Relaxed) == 0 {
@@ -301,6 +325,31 @@ impl PoolShared {
         }
         state.asleep += 1;
         state.held -= 1;
+        PoolShared::wait_for_turn(shared, state, flow, sleeper)
+    }
+
+    /// Charges the work of this thread, and gives its place to others until [`PoolShared::wait_for_turn`].
+    /// Returns false if too many threads have lent theirs.
+    fn lend_place(shared: &Arc<PoolShared>, flow: FlowIndex, held: Duration) -> bool {
+        let mut state = shared.lock();
+        if state.asleep >= ASLEEP_MAX {
+            return false;
+        }
+        state.turns.charge(flow, held);
+        state.asleep += 1;
+        state.held -= 1;
+        shared.grant(&mut state);
+        PoolShared::ring(shared, &mut state);
+        true
+    }
+
+    /// Queues this thread, which counts as asleep, for a place. Returns true if it slept until its turn.
+    fn wait_for_turn(
+        shared: &Arc<PoolShared>,
+        mut state: MutexGuard<'_, PoolState>,
+        flow: FlowIndex,
+        sleeper: &Arc<SleepingThread>,
+    ) -> bool {
         state.turns.give_way(flow, WaitingJob::Thread(Arc::clone(sleeper)));
         shared.grant(&mut state);
         PoolShared::ring(shared, &mut state);

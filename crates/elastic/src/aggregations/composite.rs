@@ -1,14 +1,16 @@
 //! `composite`: all combinations of values of several sources, page by page.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::OneAggregation;
 use super::histograms::DateRounding;
 use super::options;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
+use super::{BucketContent, OneAggregation};
 use crate::Error;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::number_of;
@@ -41,26 +43,27 @@ enum SourceDivision {
 type CompositeKey = Vec<Option<AggregatedValue>>;
 
 /// A key that has its place in the order of the sources.
-struct PlacedKey<'c> {
+#[derive(Clone)]
+pub(super) struct PlacedKey {
     key: CompositeKey,
-    sources: &'c [CompositeSource],
+    sources: Arc<[CompositeSource]>,
 }
 
-impl PartialEq for PlacedKey<'_> {
+impl PartialEq for PlacedKey {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for PlacedKey<'_> {}
+impl Eq for PlacedKey {}
 
-impl PartialOrd for PlacedKey<'_> {
+impl PartialOrd for PlacedKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for PlacedKey<'_> {
+impl Ord for PlacedKey {
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = self.sources.iter().zip(self.key.iter().zip(&other.key));
         keys.fold(Ordering::Equal, |order, (source, (left, right))| {
@@ -142,9 +145,17 @@ impl CompositeSource {
     }
 }
 
+/// Division of documents by combinations of keys: the first ones after a key.
+pub(super) struct CompositeDivision {
+    sources: Arc<[CompositeSource]>,
+    after: Option<PlacedKey>,
+    /// Number of combinations.
+    pub(super) size: usize,
+}
+
 impl OneAggregation<'_> {
-    pub(super) fn composite(&self) -> Result<Value, Error> {
-        let sources = self.composite_sources()?;
+    pub(super) fn composite_division(&self) -> Result<CompositeDivision, Error> {
+        let sources: Arc<[CompositeSource]> = self.composite_sources()?.into();
         let size = self.count_of("size", 10)?;
         if size == 0 {
             return Err(Error::IllegalArgument("[size] must be greater than 0. Found [0]".to_owned()));
@@ -166,42 +177,64 @@ impl OneAggregation<'_> {
                         Err(Error::IllegalArgument(format!("[after] has no value for [{}]", source.name)))
                     }
                 });
-                Some(PlacedKey { key: keys.collect::<Result<_, _>>()?, sources: &sources })
+                let key = keys.collect::<Result<_, _>>()?;
+                Some(PlacedKey { key, sources: Arc::clone(&sources) })
             }
             Some(_) => return Err(Error::Parsing("[after] must be an object".to_owned())),
         };
-        let mut parts: BTreeMap<PlacedKey<'_>, Vec<&SearchHit>> = BTreeMap::new();
+        Ok(CompositeDivision { sources, after, size })
+    }
+
+    /// Combinations of the keys of a document, those after the one that is asked for.
+    pub(super) fn composite_keys(
+        &self,
+        division: &CompositeDivision,
+        hit: &SearchHit,
+    ) -> Result<Vec<PlacedKey>, Error> {
+        let mut keys: Vec<CompositeKey> = vec![Vec::new()];
+        for source in division.sources.iter() {
+            let own = source.keys(hit);
+            self.check_size(keys.len().saturating_mul(own.len()))?;
+            let with = |key: &CompositeKey| {
+                let longer = own.iter().map(|value| [key.as_slice(), std::slice::from_ref(value)].concat());
+                longer.collect::<Vec<_>>()
+            };
+            keys = keys.iter().flat_map(with).collect();
+        }
+        let placed = keys.into_iter().map(|key| PlacedKey { key, sources: Arc::clone(&division.sources) });
+        Ok(placed.filter(|key| division.after.as_ref().is_none_or(|after| key > after)).collect())
+    }
+
+    pub(super) fn composite(&self) -> Result<Value, Error> {
+        let division = self.composite_division()?;
+        let mut parts: BTreeMap<PlacedKey, Vec<&SearchHit>> = BTreeMap::new();
         for hit in self.hits {
-            let mut keys: Vec<CompositeKey> = vec![Vec::new()];
-            for source in &sources {
-                let own = source.keys(hit);
-                self.check_size(keys.len().saturating_mul(own.len()))?;
-                let with = |key: &CompositeKey| {
-                    let longer =
-                        own.iter().map(|value| [key.as_slice(), std::slice::from_ref(value)].concat());
-                    longer.collect::<Vec<_>>()
-                };
-                keys = keys.iter().flat_map(with).collect();
-            }
-            for key in keys {
-                let key = PlacedKey { key, sources: &sources };
-                if after.as_ref().is_none_or(|after| key > *after) {
-                    parts.entry(key).or_default().push(hit);
-                }
+            for key in self.composite_keys(&division, hit)? {
+                parts.entry(key).or_default().push(*hit);
             }
             // Only the first ones are wanted.
-            while parts.len() > size {
+            while parts.len() > division.size {
                 parts.pop_last();
             }
         }
+        self.finish_composite(&division, parts)
+    }
+
+    /// Buckets of combinations of keys.
+    pub(super) fn finish_composite<K: Ord + Borrow<PlacedKey>>(
+        &self,
+        division: &CompositeDivision,
+        parts: BTreeMap<K, impl BucketContent>,
+    ) -> Result<Value, Error> {
         let mut last = Value::Null;
         let mut buckets = Vec::new();
-        for (placed, hits) in &parts {
-            let shown = sources.iter().zip(&placed.key);
+        for (placed, part) in &parts {
+            let placed: &PlacedKey = placed.borrow();
+            let shown = division.sources.iter().zip(&placed.key);
             let key: Map<String, Value> =
                 shown.map(|(source, key)| (source.name.clone(), source.shown(key.as_ref()))).collect();
             last = Value::Object(key.clone());
-            buckets.push(self.bucket([("key".to_owned(), Value::Object(key))].into_iter().collect(), hits)?);
+            buckets.push(self.bucket([("key".to_owned(), Value::Object(key))].into_iter().collect(), part)?);
         }
         let mut answer = json!({ "buckets": self.listed(buckets)? });
         if !last.is_null() {

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use super::OneAggregation;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
+use super::{BucketContent, OneAggregation};
 use crate::Error;
 use crate::catalog::now_ms;
 use crate::dates::{DateReading, DateText, floor, span};
@@ -34,8 +34,31 @@ impl KeyBounds {
     }
 }
 
+/// Division of numbers into intervals of one length.
+pub(super) struct NumberDivision {
+    source: FieldSource,
+    interval: f64,
+    offset: f64,
+    hard: KeyBounds,
+    extended: KeyBounds,
+}
+
+impl NumberDivision {
+    fn key_of(&self, number: f64) -> i64 {
+        ((number - self.offset) / self.interval).floor() as i64
+    }
+}
+
+/// Division of points in time into intervals.
+pub(super) struct DateDivision {
+    source: FieldSource,
+    rounding: DateRounding,
+    hard: KeyBounds,
+    extended: KeyBounds,
+}
+
 impl<'a> OneAggregation<'a> {
-    pub(super) fn histogram(&self) -> Result<Value, Error> {
+    pub(super) fn number_division(&self) -> Result<NumberDivision, Error> {
         let source = self.source()?;
         check_points(&source, "histogram")?;
         let interval = self.option("interval").and_then(number_of).filter(|interval| *interval > 0.0);
@@ -43,32 +66,59 @@ impl<'a> OneAggregation<'a> {
             return Err(Error::IllegalArgument("[interval] must be >0 for histogram aggregation".to_owned()));
         };
         let offset = self.number_of("offset", 0.0)?;
-        let key_of = |number: f64| ((number - offset) / interval).floor() as i64;
-        let bound = |value: &Value| number_of(value).map(key_of);
+        let (hard, extended) = (KeyBounds::default(), KeyBounds::default());
+        let mut division = NumberDivision { source, interval, offset, hard, extended };
+        let bound = |value: &Value| number_of(value).map(|number| division.key_of(number));
         let (hard, extended) = (self.bounds("hard_bounds", &bound)?, self.bounds("extended_bounds", &bound)?);
+        (division.hard, division.extended) = (hard, extended);
+        Ok(division)
+    }
+
+    /// Numbers of the intervals that have a document, each once.
+    pub(super) fn number_keys(&self, division: &NumberDivision, hit: &SearchHit) -> Result<Vec<i64>, Error> {
+        let mut keys = Vec::new();
+        for span in division.source.spans(hit) {
+            let first = division.key_of(span.from).max(division.hard.least.unwrap_or(i64::MIN));
+            let last = division.key_of(span.to).min(division.hard.most.unwrap_or(i64::MAX));
+            self.check_steps(last.saturating_sub(first))?;
+            keys.extend(first..=last);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    pub(super) fn histogram(&self) -> Result<Value, Error> {
+        let division = self.number_division()?;
         let mut parts = Intervals::new();
         for hit in self.hits {
-            for span in source.spans(hit) {
-                let first = key_of(span.from).max(hard.least.unwrap_or(i64::MIN));
-                let last = key_of(span.to).min(hard.most.unwrap_or(i64::MAX));
-                self.check_steps(last.saturating_sub(first))?;
-                (first..=last).for_each(|key| add(&mut parts, key, hit));
+            for key in self.number_keys(&division, hit)? {
+                parts.entry(key).or_default().push(*hit);
             }
         }
+        self.finish_histogram(&division, parts)
+    }
+
+    /// Buckets of intervals of numbers, with the empty ones between them.
+    pub(super) fn finish_histogram<B: BucketContent + Default>(
+        &self,
+        division: &NumberDivision,
+        mut parts: BTreeMap<i64, B>,
+    ) -> Result<Value, Error> {
         let least = self.count_of("min_doc_count", 0)?;
-        if let (0, Some([first, last])) = (least, ends(&parts, hard, extended)) {
+        if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
             self.check_steps(last.saturating_sub(first))?;
             for key in first..=last {
                 parts.entry(key).or_default();
             }
         }
-        let mut shown = source.clone();
+        let mut shown = division.source.clone();
         shown.form = ValueForm::Real;
-        let head = |key: i64| Self::head(&shown, &AggregatedValue::Real(key as f64 * interval + offset));
-        self.intervals(parts, least, &head)
+        let value = |key: i64| AggregatedValue::Real(key as f64 * division.interval + division.offset);
+        self.intervals(parts, least, &|key| Self::head(&shown, &value(key)))
     }
 
-    pub(super) fn date_histogram(&self) -> Result<Value, Error> {
+    pub(super) fn date_division(&self) -> Result<DateDivision, Error> {
         let source = self.source()?;
         check_points(&source, "date_histogram")?;
         let text = |name: &str| self.text_option(name);
@@ -111,34 +161,60 @@ impl<'a> OneAggregation<'a> {
             rounding.start(DateText::resolve(&text_of(value), &reading)?)
         };
         let (hard, extended) = (self.bounds("hard_bounds", &bound)?, self.bounds("extended_bounds", &bound)?);
-        let mut parts = Intervals::new();
-        for hit in self.hits {
-            for span in source.spans(hit) {
-                let from = span.from.max(hard.least.map_or(DATE_LEAST_MS, |least| least as f64));
-                let Some(mut at) = rounding.start(from as i64) else { continue };
-                let mut steps = 0;
-                while at as f64 <= span.to && hard.most.is_none_or(|most| at <= most) {
-                    add(&mut parts, at, hit);
-                    let Some(next) = rounding.next(at) else { break };
-                    at = next;
-                    steps += 1;
-                    self.check_steps(steps)?;
-                }
+        Ok(DateDivision { source, rounding, hard, extended })
+    }
+
+    /// Beginnings of the intervals that have a document, each once.
+    pub(super) fn date_keys(&self, division: &DateDivision, hit: &SearchHit) -> Result<Vec<i64>, Error> {
+        let DateDivision { source, rounding, hard, .. } = division;
+        let mut keys = Vec::new();
+        for span in source.spans(hit) {
+            let from = span.from.max(hard.least.map_or(DATE_LEAST_MS, |least| least as f64));
+            let Some(mut at) = rounding.start(from as i64) else { continue };
+            let mut steps = 0;
+            while at as f64 <= span.to && hard.most.is_none_or(|most| at <= most) {
+                keys.push(at);
+                let Some(next) = rounding.next(at) else { break };
+                at = next;
+                steps += 1;
+                self.check_steps(steps)?;
             }
         }
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    pub(super) fn date_histogram(&self) -> Result<Value, Error> {
+        let division = self.date_division()?;
+        let mut parts = Intervals::new();
+        for hit in self.hits {
+            for key in self.date_keys(&division, hit)? {
+                parts.entry(key).or_default().push(*hit);
+            }
+        }
+        self.finish_date_histogram(&division, parts)
+    }
+
+    /// Buckets of intervals of time, with the empty ones between them.
+    pub(super) fn finish_date_histogram<B: BucketContent + Default>(
+        &self,
+        division: &DateDivision,
+        mut parts: BTreeMap<i64, B>,
+    ) -> Result<Value, Error> {
         let least = self.count_of("min_doc_count", 0)?;
-        if let (0, Some([first, last])) = (least, ends(&parts, hard, extended)) {
+        if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
             let mut at = first;
             while at <= last {
                 parts.entry(at).or_default();
                 self.check_steps(parts.len() as i64)?;
-                match rounding.next(at) {
+                match division.rounding.next(at) {
                     Some(next) => at = next,
                     None => break,
                 }
             }
         }
-        self.intervals(parts, least, &|key| date_head(&source, key))
+        self.intervals(parts, least, &|key| date_head(&division.source, key))
     }
 
     pub(super) fn auto_date_histogram(&self) -> Result<Value, Error> {
@@ -198,14 +274,14 @@ impl<'a> OneAggregation<'a> {
     }
 
     /// Buckets of intervals.
-    fn intervals(
+    fn intervals<B: BucketContent>(
         &self,
-        parts: Intervals<'a>,
+        parts: BTreeMap<i64, B>,
         least: usize,
         head: &dyn Fn(i64) -> Map<String, Value>,
     ) -> Result<Value, Error> {
-        let buckets = parts.iter().filter(|(_, hits)| hits.len() >= least);
-        let buckets = buckets.map(|(key, hits)| self.bucket(head(*key), hits)).collect::<Result<_, _>>()?;
+        let buckets = parts.iter().filter(|(_, part)| part.documents() >= least);
+        let buckets = buckets.map(|(key, part)| self.bucket(head(*key), part)).collect::<Result<_, _>>()?;
         Ok(json!({ "buckets": self.listed(self.ordered(buckets)?)? }))
     }
 
@@ -247,7 +323,7 @@ fn add<'a>(parts: &mut Intervals<'a>, key: i64, hit: &'a SearchHit) {
 }
 
 /// First and last key, the empty ones counted.
-fn ends(parts: &Intervals<'_>, hard: KeyBounds, extended: KeyBounds) -> Option<[i64; 2]> {
+fn ends<B>(parts: &BTreeMap<i64, B>, hard: KeyBounds, extended: KeyBounds) -> Option<[i64; 2]> {
     let (first, last) = (parts.keys().next().copied(), parts.keys().last().copied());
     let first = first.into_iter().chain(extended.least).min()?;
     let last = last.into_iter().chain(extended.most).max()?;

@@ -6,6 +6,7 @@ use super::OneAggregation;
 use super::values::FieldSource;
 use crate::Error;
 use crate::evaluation::number_of;
+use crate::search::SearchHit;
 
 /// Percentiles without a list of them.
 const PERCENTS: [f64; 7] = [1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0];
@@ -136,34 +137,107 @@ impl OneAggregation<'_> {
         }
     }
 
-    fn numeric_source(&self) -> Result<FieldSource, Error> {
+    pub(super) fn numeric_source(&self) -> Result<FieldSource, Error> {
         FieldSource::of_numbers(&self.asked.kind, &self.asked.options, self.scope.indexes)
     }
 
-    fn weighted_average(&self) -> Result<Value, Error> {
+    /// Sources of `weighted_avg`: of the values, and of their weights.
+    pub(super) fn weighted_sources(&self) -> Result<[FieldSource; 2], Error> {
         let part = |name: &str| match self.option(name) {
             Some(Value::Object(options)) => {
                 FieldSource::of_numbers("weighted_avg", options, self.scope.indexes)
             }
             _ => Err(Error::IllegalArgument(format!("[weighted_avg] needs [{name}] with a field"))),
         };
-        let (value, weight) = (part("value")?, part("weight")?);
-        let (mut sum, mut weights) = (0.0, 0.0);
+        Ok([part("value")?, part("weight")?])
+    }
+
+    fn weighted_average(&self) -> Result<Value, Error> {
+        let sources = self.weighted_sources()?;
+        let mut sums = WeightedSums::default();
         for hit in self.hits {
-            let (values, own) = (value.numbers(hit), weight.numbers(hit));
-            if own.len() > 1 {
-                return Err(Error::IllegalArgument(format!(
-                    "Encountered more than one weight for a single document in [{}]. Use a field with one value",
-                    self.asked.name
-                )));
-            }
-            if let Some(own) = own.first() {
-                sum += values.iter().map(|value| value * own).sum::<f64>();
-                weights += own * values.len() as f64;
-            }
+            sums.add(&self.asked.name, &sources, hit)?;
         }
-        let average = if weights == 0.0 { Value::Null } else { json!(sum / weights) };
-        Ok(json!({ "value": average }))
+        Ok(sums.answer())
+    }
+}
+
+/// Sums of the weighted values of documents, and of their weights.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WeightedSums {
+    sum: f64,
+    weights: f64,
+}
+
+impl WeightedSums {
+    /// Adds a document.
+    ///
+    /// # Errors
+    /// It has several weights.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        [value, weight]: &[FieldSource; 2],
+        hit: &SearchHit,
+    ) -> Result<(), Error> {
+        let (values, own) = (value.numbers(hit), weight.numbers(hit));
+        if own.len() > 1 {
+            return Err(Error::IllegalArgument(format!(
+                "Encountered more than one weight for a single document in [{name}]. Use a field with one value"
+            )));
+        }
+        if let Some(own) = own.first() {
+            self.sum += values.iter().map(|value| value * own).sum::<f64>();
+            self.weights += own * values.len() as f64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn answer(self) -> Value {
+        let average = if self.weights == 0.0 { Value::Null } else { json!(self.sum / self.weights) };
+        json!({ "value": average })
+    }
+}
+
+/// Number, sum and ends of numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NumberSummary {
+    count: usize,
+    sum: f64,
+    /// Error of rounding, which is carried along.
+    carried: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Default for NumberSummary {
+    fn default() -> Self {
+        let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
+        NumberSummary { count: 0, sum: 0.0, carried: 0.0, least, most }
+    }
+}
+
+impl NumberSummary {
+    fn of(numbers: &[f64]) -> Self {
+        let mut summary = NumberSummary::default();
+        numbers.iter().for_each(|number| summary.add(*number));
+        summary
+    }
+
+    pub(super) fn add(&mut self, number: f64) {
+        let next = self.sum + number;
+        let lost = match self.sum.abs() >= number.abs() {
+            true => (self.sum - next) + number,
+            false => (number - next) + self.sum,
+        };
+        self.carried += if lost.is_finite() { lost } else { 0.0 };
+        self.sum = next;
+        self.count += 1;
+        (self.least, self.most) = (self.least.min(number), self.most.max(number));
+    }
+
+    fn total(&self) -> f64 {
+        self.sum + self.carried
     }
 }
 
@@ -174,6 +248,22 @@ pub(super) fn figures(
     numbers: Vec<f64>,
     source: &FieldSource,
 ) -> Result<(&'static str, Value), Error> {
+    figures_with(kind, options, NumberSummary::of(&numbers), numbers, source)
+}
+
+/// True for figures that a summary is enough for.
+pub(super) fn is_of_summary(kind: &str) -> bool {
+    ["avg", "sum", "min", "max", "stats"].contains(&kind)
+}
+
+/// [`figures`] of a summary. Kinds that it is enough for need no numbers.
+pub(super) fn figures_with(
+    kind: &str,
+    options: &Map<String, Value>,
+    summary: NumberSummary,
+    numbers: Vec<f64>,
+    source: &FieldSource,
+) -> Result<(&'static str, Value), Error> {
     let one = |kind: &'static str, number: Option<f64>| {
         let mut answer = json!({ "value": number });
         if let Some(text) = number.and_then(|number| source.text_of_number(number)) {
@@ -181,11 +271,10 @@ pub(super) fn figures(
         }
         Ok((kind, answer))
     };
-    let sum = sum_of(&numbers);
-    let count = numbers.len() as f64;
-    let some = |number: f64| (!numbers.is_empty()).then_some(number);
-    let least = some(numbers.iter().copied().fold(f64::INFINITY, f64::min));
-    let most = some(numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+    let sum = summary.total();
+    let count = summary.count as f64;
+    let some = |number: f64| (summary.count > 0).then_some(number);
+    let (least, most) = (some(summary.least), some(summary.most));
     match kind {
         "avg" => one("avg", some(sum / count)),
         "sum" => one("sum", Some(sum)),
@@ -201,7 +290,7 @@ pub(super) fn figures(
         }
         "stats" | "stats_bucket" | "extended_stats" | "extended_stats_bucket" => {
             let mut answer = Map::new();
-            answer.insert("count".to_owned(), numbers.len().into());
+            answer.insert("count".to_owned(), summary.count.into());
             let average = some(sum / count);
             for (name, number) in [("min", least), ("max", most), ("avg", average), ("sum", Some(sum))] {
                 answer.insert(name.to_owned(), json!(number));
@@ -229,17 +318,7 @@ pub(super) fn figures(
 
 /// Sum of numbers, with the error of rounding carried along.
 fn sum_of(numbers: &[f64]) -> f64 {
-    let (mut sum, mut carried) = (0.0_f64, 0.0_f64);
-    for number in numbers {
-        let next = sum + number;
-        let lost = match sum.abs() >= number.abs() {
-            true => (sum - next) + number,
-            false => (number - next) + sum,
-        };
-        carried += if lost.is_finite() { lost } else { 0.0 };
-        sum = next;
-    }
-    sum + carried
+    NumberSummary::of(numbers).total()
 }
 
 /// Variances and deviations of numbers.

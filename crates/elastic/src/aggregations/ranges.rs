@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::{Map, Value, json};
 
-use super::OneAggregation;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
+use super::{BucketContent, OneAggregation};
 use crate::Error;
 use crate::catalog::now_ms;
 use crate::dates::{DateReading, DateText};
@@ -38,9 +38,57 @@ impl ValueRange {
     }
 }
 
+/// Division of values into ranges, in their order.
+pub(super) struct RangeDivision {
+    source: FieldSource,
+    /// Form of the ends of the ranges.
+    wanted: ValueForm,
+    ranges: Vec<ValueRange>,
+}
+
+impl RangeDivision {
+    /// Positions of the ranges that have a document.
+    pub(super) fn places(&self, hit: &SearchHit) -> Vec<usize> {
+        let values = self.source.of(hit);
+        let has = |range: &ValueRange| values.iter().any(|value| range.has(value));
+        let places = self.ranges.iter().enumerate().filter(|(_, range)| has(range));
+        places.map(|(place, _)| place).collect()
+    }
+
+    /// Number of the ranges.
+    pub(super) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+}
+
 impl OneAggregation<'_> {
     pub(super) fn ranges(&self) -> Result<Value, Error> {
-        let mut source = self.source()?;
+        let division = self.range_division()?;
+        let mut parts: Vec<Vec<&SearchHit>> = vec![Vec::new(); division.len()];
+        for hit in self.hits {
+            for place in division.places(hit) {
+                parts[place].push(*hit);
+            }
+        }
+        self.finish_ranges(&division, &parts)
+    }
+
+    /// Buckets of ranges.
+    pub(super) fn finish_ranges(
+        &self,
+        division: &RangeDivision,
+        parts: &[impl BucketContent],
+    ) -> Result<Value, Error> {
+        let mut shown = division.source.clone();
+        shown.form = division.wanted;
+        let buckets = division.ranges.iter().zip(parts);
+        let buckets = buckets.map(|(range, part)| self.bucket(Self::range_head(&shown, range), part));
+        let buckets = buckets.collect::<Result<_, _>>()?;
+        Ok(json!({ "buckets": self.listed(buckets)? }))
+    }
+
+    pub(super) fn range_division(&self) -> Result<RangeDivision, Error> {
+        let source = self.source()?;
         let wanted = match self.asked.kind.as_str() {
             "date_range" => ValueForm::Date,
             "ip_range" => ValueForm::Address,
@@ -72,16 +120,7 @@ impl OneAggregation<'_> {
         let ranges = ranges.iter().map(|range| self.range_of(range, &source, wanted));
         let mut ranges: Vec<ValueRange> = ranges.collect::<Result<_, _>>()?;
         ranges.sort_by(ValueRange::order);
-        let values: Vec<(&SearchHit, Vec<AggregatedValue>)> =
-            self.hits.iter().map(|hit| (*hit, source.of(hit))).collect();
-        source.form = wanted;
-        let buckets = ranges.iter().map(|range| {
-            let is_in = values.iter().filter(|(_, values)| values.iter().any(|value| range.has(value)));
-            let hits: Vec<&SearchHit> = is_in.map(|(hit, _)| *hit).collect();
-            self.bucket(Self::range_head(&source, range), &hits)
-        });
-        let buckets = buckets.collect::<Result<_, _>>()?;
-        Ok(json!({ "buckets": self.listed(buckets)? }))
+        Ok(RangeDivision { source, wanted, ranges })
     }
 
     fn range_head(source: &FieldSource, range: &ValueRange) -> Map<String, Value> {

@@ -10,9 +10,10 @@ use super::values::{AggregatedValue, FieldSource, ValueForm};
 use crate::Error;
 use crate::evaluation::words_of;
 use crate::fields::all_at;
+use crate::hit_scan::searched;
 use crate::mapping::field_at;
 use crate::query::{self, text_of};
-use crate::search::{SearchHit, searched};
+use crate::search::SearchHit;
 
 /// Where the values come from.
 enum TermSource {

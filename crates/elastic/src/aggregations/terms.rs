@@ -1,13 +1,14 @@
 //! Buckets by value: `terms`, `rare_terms` and `multi_terms`.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::OneAggregation;
 use super::pipelines::figure_at;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
+use super::{BucketContent, OneAggregation};
 use crate::Error;
 use crate::fields::names_of;
 use crate::query::text_of;
@@ -42,8 +43,17 @@ impl<'a> OneAggregation<'a> {
                 }
             }
         }
-        let heads = |key: &AggregatedValue| Self::head(&source, key);
-        let mut answer = self.largest(parts, least, &heads)?;
+        self.finish_terms(&source, parts)
+    }
+
+    /// Buckets of values.
+    pub(super) fn finish_terms<K: Ord + Borrow<AggregatedValue>>(
+        &self,
+        source: &FieldSource,
+        parts: BTreeMap<K, impl BucketContent>,
+    ) -> Result<(&'static str, Value), Error> {
+        let least = self.count_of("min_doc_count", 1)?;
+        let mut answer = self.largest(parts, least, &|key| Self::head(source, key.borrow()))?;
         if self.flag("show_term_doc_count_error")
             && let Some(buckets) = answer["buckets"].as_array_mut()
         {
@@ -72,9 +82,9 @@ impl<'a> OneAggregation<'a> {
     }
 
     /// The first buckets in the order that is asked for, with the documents of the others counted.
-    fn largest<K: Ord>(
+    fn largest<K: Ord, B: BucketContent>(
         &self,
-        parts: Parts<'a, K>,
+        parts: BTreeMap<K, B>,
         least: usize,
         head: &dyn Fn(&K) -> Map<String, Value>,
     ) -> Result<Value, Error> {
@@ -87,26 +97,26 @@ impl<'a> OneAggregation<'a> {
         }
         let orders = self.orders()?;
         let is_inside = |order: &BucketOrder| !matches!(order.path.as_str(), "_count" | "_key");
-        let mut parts: Vec<(K, Vec<&SearchHit>)> =
-            parts.into_iter().filter(|(_, hits)| hits.len() >= least).collect();
+        let mut parts: Vec<(K, B)> =
+            parts.into_iter().filter(|(_, part)| part.documents() >= least).collect();
         let buckets = match orders.iter().find(|order| is_inside(order)) {
             None => {
                 parts.sort_by(|left, right| {
                     let by = |order: &BucketOrder| match order.path.as_str() {
                         "_key" => left.0.cmp(&right.0),
-                        _ => left.1.len().cmp(&right.1.len()),
+                        _ => left.1.documents().cmp(&right.1.documents()),
                     };
                     in_order(&orders, by)
                 });
-                let others: usize = parts.iter().skip(size).map(|(_, hits)| hits.len()).sum();
+                let others: usize = parts.iter().skip(size).map(|(_, part)| part.documents()).sum();
                 parts.truncate(size);
-                let buckets = parts.iter().map(|(key, hits)| self.bucket(head(key), hits));
+                let buckets = parts.iter().map(|(key, part)| self.bucket(head(key), part));
                 (buckets.collect::<Result<Vec<_>, _>>()?, others)
             }
             Some(_) => {
                 let mut buckets: Vec<(K, Map<String, Value>, Vec<f64>)> = Vec::new();
-                for (key, hits) in parts {
-                    let bucket = self.bucket(head(&key), &hits)?;
+                for (key, part) in parts {
+                    let bucket = self.bucket(head(&key), &part)?;
                     let figures = orders.iter().map(|order| self.figure(&bucket, order));
                     let figures = figures.collect::<Result<_, _>>()?;
                     buckets.push((key, bucket, figures));
@@ -235,7 +245,8 @@ impl<'a> OneAggregation<'a> {
         Ok((kind, json!({ "buckets": self.listed(buckets.collect::<Result<_, _>>()?)? })))
     }
 
-    pub(super) fn multi_terms(&self) -> Result<(&'static str, Value), Error> {
+    /// Sources of `multi_terms`.
+    pub(super) fn multi_sources(&self) -> Result<Vec<FieldSource>, Error> {
         let Some(Value::Array(fields)) = self.option("terms") else {
             return Err(Error::Parsing("[multi_terms] needs [terms], an array of fields".to_owned()));
         };
@@ -250,28 +261,31 @@ impl<'a> OneAggregation<'a> {
             Value::Object(options) => FieldSource::new("multi_terms", options, self.scope.indexes),
             _ => Err(Error::Parsing("[terms] of [multi_terms] are objects".to_owned())),
         });
-        let sources: Vec<FieldSource> = sources.collect::<Result<_, _>>()?;
+        sources.collect()
+    }
+
+    pub(super) fn multi_terms(&self) -> Result<(&'static str, Value), Error> {
+        let sources = self.multi_sources()?;
         let mut parts: Parts<'a, Vec<AggregatedValue>> = BTreeMap::new();
         for hit in self.hits {
-            let mut keys = vec![Vec::new()];
-            for source in &sources {
-                let values = source.of(hit);
-                check_values(keys.len().saturating_mul(values.len()))?;
-                let with = |key: &Vec<AggregatedValue>| {
-                    let longer =
-                        values.iter().map(|value| [key.as_slice(), std::slice::from_ref(value)].concat());
-                    longer.collect::<Vec<_>>()
-                };
-                keys = keys.iter().flat_map(with).collect();
-            }
-            for key in keys {
-                parts.entry(key).or_default().push(hit);
+            for key in combinations(&sources, hit)? {
+                parts.entry(key).or_default().push(*hit);
             }
             check_values(parts.len())?;
         }
-        let head = |key: &Vec<AggregatedValue>| {
+        self.finish_multi_terms(&sources, parts)
+    }
+
+    /// Buckets of combinations of values.
+    pub(super) fn finish_multi_terms<K: Ord + Borrow<Vec<AggregatedValue>>>(
+        &self,
+        sources: &[FieldSource],
+        parts: BTreeMap<K, impl BucketContent>,
+    ) -> Result<(&'static str, Value), Error> {
+        let head = |key: &K| {
+            let key: &Vec<AggregatedValue> = key.borrow();
             let shown =
-                key.iter().zip(&sources).map(|(value, source)| match (source.form, source.text(value)) {
+                key.iter().zip(sources).map(|(value, source)| match (source.form, source.text(value)) {
                     (ValueForm::Boolean, _) => Value::from(*value != AggregatedValue::Whole(0)),
                     // Dates are shown as their texts alone.
                     (_, Some(text)) => text.into(),
@@ -288,7 +302,25 @@ impl<'a> OneAggregation<'a> {
     }
 }
 
-fn check_values(count: usize) -> Result<(), Error> {
+/// Combinations of the values of several sources that a document has.
+pub(super) fn combinations(
+    sources: &[FieldSource],
+    hit: &SearchHit,
+) -> Result<Vec<Vec<AggregatedValue>>, Error> {
+    let mut keys = vec![Vec::new()];
+    for source in sources {
+        let values = source.of(hit);
+        check_values(keys.len().saturating_mul(values.len()))?;
+        let with = |key: &Vec<AggregatedValue>| {
+            let longer = values.iter().map(|value| [key.as_slice(), std::slice::from_ref(value)].concat());
+            longer.collect::<Vec<_>>()
+        };
+        keys = keys.iter().flat_map(with).collect();
+    }
+    Ok(keys)
+}
+
+pub(super) fn check_values(count: usize) -> Result<(), Error> {
     match count > VALUES_MAX {
         true => Err(Error::IllegalArgument(format!(
             "an aggregation may meet {VALUES_MAX} different values; use a narrower query, [include], or [composite]"

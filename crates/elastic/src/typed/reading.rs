@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use millrace_document::DocumentGroup;
+use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::DocumentMode;
 use millrace_store::ViewScope;
 
@@ -31,8 +31,8 @@ pub(crate) fn find(
     found.map(|(document, timestamp)| binding.source(document, timestamp)).transpose()
 }
 
-/// Calls `visit` with each document of the groups that routing values name, until it breaks off or returns an
-/// error. All documents are in reach only where a query needs no group.
+/// Calls `visit` with each document after a place of the groups that routing values name, until it breaks off
+/// or returns an error. All documents are in reach only where a query needs no group.
 ///
 /// # Errors
 /// The groups are not named, or the caller may not use one; the store cannot be read.
@@ -40,14 +40,18 @@ pub(crate) fn scan(
     door: &ElasticDoor,
     binding: &TypeBinding,
     routing: Option<&[String]>,
-    mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
+    after: Option<&str>,
+    mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let each = |document, timestamp| visit(binding.source(document, timestamp)?);
+    let each = |document: Document, timestamp: Timestamp| {
+        let id = document.id.clone();
+        visit(binding.source(document, timestamp)?, &id)
+    };
     match scope_of(door, binding, routing)? {
-        Some(groups) => shelf::scan_documents(&door.node, binding.name(), groups, each),
+        Some(groups) => shelf::scan_documents(&door.node, binding.name(), groups, after, each),
         None => {
             check_alone(door, binding)?;
-            shelf::scan_here(&door.node, binding.name(), ViewScope::All, each)
+            shelf::scan_here(&door.node, binding.name(), ViewScope::All, after, each)
         }
     }
 }

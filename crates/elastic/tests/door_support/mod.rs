@@ -18,8 +18,20 @@ pub struct TestDoor {
 impl TestDoor {
     /// Opens the node of a directory.
     pub fn open(directory: &TempDir) -> Self {
-        let node = Node::open(Settings::new(directory.path().join("data"))).expect("the node opens");
+        Self::open_with(Settings::new(directory.path().join("data")))
+    }
+
+    /// Opens a node with settings of its own.
+    pub fn open_with(settings: Settings) -> Self {
+        let node = Node::open(settings).expect("the node opens");
         TestDoor { door: ElasticDoor::new(Arc::clone(&node)), node }
+    }
+
+    /// Opens the node of a directory whose searches have so much memory each.
+    #[allow(dead_code, reason = "not all tests have a limit")]
+    pub fn open_small(directory: &TempDir, query_memory_max: usize) -> Self {
+        let settings = Settings::new(directory.path().join("data"));
+        Self::open_with(Settings { query_memory_max, ..settings })
     }
 
     /// Status and JSON of the answer to `METHOD PATH[?QUERY]`.
@@ -29,6 +41,16 @@ impl TestDoor {
 
     /// Status and JSON of the answer to a caller.
     pub fn ask_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, Value) {
+        self.send(request, body, DoorRequest { caller, ..DoorRequest::default() })
+    }
+
+    /// Status and JSON of the answer to a client that has left.
+    #[allow(dead_code, reason = "not all tests have clients that leave")]
+    pub fn ask_gone(&self, request: &str, body: &str) -> (u16, Value) {
+        self.send(request, body, DoorRequest { gone: Arc::new(true.into()), ..DoorRequest::default() })
+    }
+
+    fn send(&self, request: &str, body: &str, sender: DoorRequest) -> (u16, Value) {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let answer = self.door.answer(&DoorRequest {
@@ -36,8 +58,7 @@ impl TestDoor {
             path: path.to_owned(),
             query: query.to_owned(),
             body: body.as_bytes().to_vec(),
-            caller,
-            ..DoorRequest::default()
+            ..sender
         });
         let json = match answer.body.is_empty() {
             true => Value::Null,

@@ -109,6 +109,30 @@ fn callers_that_left_do_not_fill_a_queue() {
 }
 
 #[test]
+fn work_that_waits_for_another_node_lends_its_place() {
+    let pool = pool(1, 8);
+    let (release, blocked) = mpsc::channel::<()>();
+    runtime().block_on(async {
+        let mut first = Box::pin(pool.run_in(group("a"), move || {
+            let waited = wait_without_place(|| blocked.recv().is_ok());
+            pause(Instant::now());
+            waited
+        }));
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut first).await.is_err());
+        for number in 0..3 {
+            let other = pool.run_in(group("b"), move || number);
+            let other = tokio::time::timeout(Duration::from_secs(20), other).await;
+            assert_eq!(other.expect("the place is lent").expect("there is room"), number);
+        }
+        release.send(()).expect("the first job waits for this");
+        assert!(first.await.expect("it ends"));
+        let panics = || wait_without_place(|| -> () { panic!("on purpose") });
+        assert!(matches!(pool.run_in(group("a"), panics).await, Err(Error::Internal(_))));
+        assert_eq!(pool.run_in(group("a"), || 7).await.expect("the place was taken back"), 7);
+    });
+}
+
+#[test]
 fn a_panic_is_an_error_and_the_thread_lives() {
     let pool = pool(1, 8);
     runtime().block_on(async {

@@ -1,0 +1,523 @@
+//! Aggregations that take documents one by one: they keep buckets and figures, and no documents.
+//!
+//! Some kinds look at all documents of a bucket together, such as those that compare them with others. A
+//! search with one of them keeps its documents.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_plan::QueryMemory;
+use serde_json::{Map, Value, json};
+
+use super::composite::{CompositeDivision, PlacedKey};
+use super::histograms::{DateDivision, NumberDivision};
+use super::metrics::{self, NumberSummary, WeightedSums};
+use super::pipelines::PipelineKind;
+use super::ranges::RangeDivision;
+use super::terms::{WantedTerms, check_values, combinations};
+use super::values::{AggregatedValue, FieldSource};
+use super::{AggregationScope, AskedAggregation, BucketContent, OneAggregation, filter_places};
+use crate::Error;
+use crate::hit_form::InnerHits;
+use crate::hit_scan::searched;
+use crate::kept_hits::{bytes_of, take};
+use crate::nested;
+use crate::query::{self, SearchQuery};
+use crate::search::SearchHit;
+
+/// Bytes that a bucket, a value or a figure takes, about.
+const PART_BYTES: usize = 160;
+
+/// Hits beyond twice those that a page shows, after which the others are dropped.
+const TOP_STEP: usize = 8;
+
+/// Aggregations of a search, and what they have collected.
+pub(crate) struct StreamedAggregations<'a> {
+    asked: &'a [AskedAggregation],
+    scope: &'a AggregationScope<'a>,
+    plans: Vec<StreamPlan<'a>>,
+    states: Vec<StreamState>,
+}
+
+impl<'a> StreamedAggregations<'a> {
+    /// Prepares aggregations; `None` if one of them needs all documents together.
+    ///
+    /// # Errors
+    /// An option has a value that is not possible.
+    pub(crate) fn new(
+        asked: &'a [AskedAggregation],
+        scope: &'a AggregationScope<'a>,
+        memory: &'a QueryMemory,
+    ) -> Result<Option<Self>, Error> {
+        let Some(plans) = StreamPlan::all(asked, scope, memory)? else { return Ok(None) };
+        let states = plans.iter().map(StreamPlan::state).collect::<Result<_, _>>()?;
+        Ok(Some(StreamedAggregations { asked, scope, plans, states }))
+    }
+
+    /// Adds a document.
+    ///
+    /// # Errors
+    /// There is no memory for one more bucket or value, or the document is not as an aggregation needs it.
+    pub(crate) fn add(&mut self, hit: &SearchHit) -> Result<(), Error> {
+        add_all(&self.plans, &mut self.states, hit)
+    }
+
+    /// Answer of the aggregations.
+    ///
+    /// # Errors
+    /// There are too many buckets, or an order names no figure.
+    pub(crate) fn finish(&self) -> Result<Map<String, Value>, Error> {
+        finish_all(&self.plans, &self.states, self.asked, self.scope)
+    }
+}
+
+fn add_all(plans: &[StreamPlan<'_>], states: &mut [StreamState], hit: &SearchHit) -> Result<(), Error> {
+    plans.iter().zip(states).try_for_each(|(plan, state)| plan.add(state, hit))
+}
+
+fn finish_all(
+    plans: &[StreamPlan<'_>],
+    states: &[StreamState],
+    asked: &[AskedAggregation],
+    scope: &AggregationScope<'_>,
+) -> Result<Map<String, Value>, Error> {
+    let mut answer = Map::new();
+    for (plan, state) in plans.iter().zip(states) {
+        if !matches!(plan.work, StreamWork::Pipeline) {
+            let (kind, value) = plan.finish(state)?;
+            scope.add(&mut answer, plan.asked, kind, value);
+        }
+    }
+    scope.add_siblings(&mut answer, asked)?;
+    Ok(answer)
+}
+
+/// An aggregation with its options, read once for all documents.
+struct StreamPlan<'a> {
+    asked: &'a AskedAggregation,
+    scope: &'a AggregationScope<'a>,
+    memory: &'a QueryMemory,
+    work: StreamWork,
+    inner: Vec<StreamPlan<'a>>,
+}
+
+/// Work of an aggregation on a document.
+enum StreamWork {
+    /// None: it reads finished buckets.
+    Pipeline,
+    Terms(FieldSource, WantedTerms),
+    MultiTerms(Vec<FieldSource>),
+    Composite(CompositeDivision),
+    Numbers(NumberDivision),
+    Dates(DateDivision),
+    Ranges(RangeDivision),
+    Filter(SearchQuery),
+    Filters(Vec<SearchQuery>),
+    Missing(FieldSource),
+    Nested(String),
+    ValueCount(FieldSource),
+    Cardinality(FieldSource),
+    Weighted([FieldSource; 2]),
+    Figures(FieldSource),
+    TopHits(InnerHits),
+}
+
+/// Collection of an aggregation in one bucket.
+enum StreamState {
+    Nothing,
+    Values(BTreeMap<AggregatedValue, BucketState>),
+    Combined(BTreeMap<Vec<AggregatedValue>, BucketState>),
+    Placed(BTreeMap<PlacedKey, BucketState>),
+    Intervals(BTreeMap<i64, BucketState>),
+    List(Vec<BucketState>),
+    Count(usize),
+    Different(BTreeSet<AggregatedValue>),
+    Weighted(WeightedSums),
+    Summary(NumberSummary),
+    Numbers(Vec<f64>),
+    Hits(BucketTopHits),
+}
+
+/// A bucket: the number of its documents, and what the aggregations inside have collected.
+struct BucketState {
+    documents: usize,
+    inner: Vec<StreamState>,
+}
+
+/// The first hits of a bucket.
+#[derive(Default)]
+struct BucketTopHits {
+    hits: Vec<SearchHit>,
+    documents: usize,
+    best: Option<f64>,
+}
+
+impl<'a> StreamPlan<'a> {
+    /// Plans of aggregations; `None` if one of them needs all documents together.
+    fn all(
+        asked: &'a [AskedAggregation],
+        scope: &'a AggregationScope<'a>,
+        memory: &'a QueryMemory,
+    ) -> Result<Option<Vec<Self>>, Error> {
+        let plans = asked.iter().map(|one| StreamPlan::of(one, scope, memory));
+        plans.collect::<Result<Option<Vec<_>>, Error>>()
+    }
+
+    fn of(
+        asked: &'a AskedAggregation,
+        scope: &'a AggregationScope<'a>,
+        memory: &'a QueryMemory,
+    ) -> Result<Option<Self>, Error> {
+        let one = OneAggregation { asked, scope, hits: &[] };
+        let work = match asked.kind.as_str() {
+            kind if PipelineKind::of(kind).is_some() => StreamWork::Pipeline,
+            // Those without documents have the values of all others.
+            "terms" if one.count_of("min_doc_count", 1)? > 0 => {
+                let source = one.source()?;
+                let wanted = WantedTerms::parse(&asked.options, &source)?;
+                StreamWork::Terms(source, wanted)
+            }
+            "multi_terms" => StreamWork::MultiTerms(one.multi_sources()?),
+            "composite" => StreamWork::Composite(one.composite_division()?),
+            "histogram" => StreamWork::Numbers(one.number_division()?),
+            "date_histogram" => StreamWork::Dates(one.date_division()?),
+            "range" | "date_range" | "ip_range" => StreamWork::Ranges(one.range_division()?),
+            "filter" => StreamWork::Filter(query::parse(&Value::Object(asked.options.clone()))?),
+            "filters" => StreamWork::Filters(one.filter_queries()?),
+            "missing" => StreamWork::Missing(one.source()?),
+            "nested" => StreamWork::Nested(one.nested_path()?),
+            "value_count" => StreamWork::ValueCount(one.source()?),
+            "cardinality" => StreamWork::Cardinality(one.source()?),
+            "weighted_avg" => StreamWork::Weighted(one.weighted_sources()?),
+            "top_hits" => StreamWork::TopHits(one.top_hits()?),
+            kind if metrics::is_metric(kind) => StreamWork::Figures(one.numeric_source()?),
+            _ => return Ok(None),
+        };
+        let inner = StreamPlan::all(&asked.inner, scope, memory)?;
+        Ok(inner.map(|inner| StreamPlan { asked, scope, memory, work, inner }))
+    }
+
+    fn one(&self) -> OneAggregation<'a> {
+        OneAggregation { asked: self.asked, scope: self.scope, hits: &[] }
+    }
+
+    /// State before the first document.
+    fn state(&self) -> Result<StreamState, Error> {
+        take(self.memory, PART_BYTES)?;
+        match &self.work {
+            StreamWork::Pipeline => Ok(StreamState::Nothing),
+            StreamWork::Terms(..) => Ok(StreamState::Values(BTreeMap::new())),
+            StreamWork::MultiTerms(_) => Ok(StreamState::Combined(BTreeMap::new())),
+            StreamWork::Composite(_) => Ok(StreamState::Placed(BTreeMap::new())),
+            StreamWork::Numbers(_) | StreamWork::Dates(_) => Ok(StreamState::Intervals(BTreeMap::new())),
+            StreamWork::Ranges(_)
+            | StreamWork::Filters(_)
+            | StreamWork::Filter(_)
+            | StreamWork::Missing(_)
+            | StreamWork::Nested(_) => {
+                let buckets = (0..self.list_len()).map(|_| self.bucket());
+                Ok(StreamState::List(buckets.collect::<Result<_, _>>()?))
+            }
+            StreamWork::ValueCount(_) => Ok(StreamState::Count(0)),
+            StreamWork::Cardinality(_) => Ok(StreamState::Different(BTreeSet::new())),
+            StreamWork::Weighted(_) => Ok(StreamState::Weighted(WeightedSums::default())),
+            StreamWork::Figures(_) if metrics::is_of_summary(&self.asked.kind) => {
+                Ok(StreamState::Summary(NumberSummary::default()))
+            }
+            StreamWork::Figures(_) => Ok(StreamState::Numbers(Vec::new())),
+            StreamWork::TopHits(_) => Ok(StreamState::Hits(BucketTopHits::default())),
+        }
+    }
+
+    /// Number of the buckets of a list, which are there without documents, too.
+    fn list_len(&self) -> usize {
+        match &self.work {
+            StreamWork::Ranges(division) => division.len(),
+            // The last one has what no filter matches.
+            StreamWork::Filters(queries) => queries.len() + 1,
+            StreamWork::Filter(_) | StreamWork::Missing(_) | StreamWork::Nested(_) => 1,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the state before the first document.
+    fn state_bytes(&self) -> usize {
+        PART_BYTES + self.list_len() * self.bucket_bytes()
+    }
+
+    /// Bytes of an empty bucket.
+    fn bucket_bytes(&self) -> usize {
+        PART_BYTES + self.inner.iter().map(StreamPlan::state_bytes).sum::<usize>()
+    }
+
+    /// An empty bucket.
+    fn bucket(&self) -> Result<BucketState, Error> {
+        take(self.memory, PART_BYTES)?;
+        let inner = self.inner.iter().map(StreamPlan::state).collect::<Result<_, _>>()?;
+        Ok(BucketState { documents: 0, inner })
+    }
+
+    /// Adds a document to a bucket.
+    fn fill(&self, bucket: &mut BucketState, hit: &SearchHit) -> Result<(), Error> {
+        bucket.documents += 1;
+        add_all(&self.inner, &mut bucket.inner, hit)
+    }
+
+    /// Adds a document to the bucket of a key, which is made for the first one.
+    fn fill_at<K: Ord>(
+        &self,
+        parts: &mut BTreeMap<K, BucketState>,
+        key: K,
+        hit: &SearchHit,
+    ) -> Result<(), Error> {
+        let bucket = match parts.entry(key) {
+            Entry::Occupied(bucket) => bucket.into_mut(),
+            Entry::Vacant(place) => place.insert(self.bucket()?),
+        };
+        self.fill(bucket, hit)
+    }
+
+    /// Adds a document to some buckets of a list.
+    fn fill_places(
+        &self,
+        buckets: &mut [BucketState],
+        places: impl IntoIterator<Item = usize>,
+        hit: &SearchHit,
+    ) -> Result<(), Error> {
+        places.into_iter().try_for_each(|place| self.fill(&mut buckets[place], hit))
+    }
+
+    /// Adds a document.
+    fn add(&self, state: &mut StreamState, hit: &SearchHit) -> Result<(), Error> {
+        match (&self.work, state) {
+            (StreamWork::Pipeline, _) => Ok(()),
+            (StreamWork::Terms(source, wanted), StreamState::Values(parts)) => {
+                for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
+                    if !parts.contains_key(&value) {
+                        take(self.memory, value_bytes(&value))?;
+                    }
+                    self.fill_at(parts, value, hit)?;
+                }
+                check_values(parts.len())
+            }
+            (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
+                for key in combinations(sources, hit)? {
+                    if !parts.contains_key(&key) {
+                        take(self.memory, key.iter().map(value_bytes).sum())?;
+                    }
+                    self.fill_at(parts, key, hit)?;
+                }
+                check_values(parts.len())
+            }
+            (StreamWork::Composite(division), StreamState::Placed(parts)) => {
+                for key in self.one().composite_keys(division, hit)? {
+                    self.fill_at(parts, key, hit)?;
+                }
+                // Only the first ones are wanted.
+                while parts.len() > division.size {
+                    parts.pop_last();
+                    self.memory.give_back(self.bucket_bytes());
+                }
+                Ok(())
+            }
+            (StreamWork::Numbers(division), StreamState::Intervals(parts)) => {
+                let keys = self.one().number_keys(division, hit)?;
+                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, hit))
+            }
+            (StreamWork::Dates(division), StreamState::Intervals(parts)) => {
+                let keys = self.one().date_keys(division, hit)?;
+                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, hit))
+            }
+            (StreamWork::Ranges(division), StreamState::List(buckets)) => {
+                self.fill_places(buckets, division.places(hit), hit)
+            }
+            (StreamWork::Filter(query), StreamState::List(buckets)) => {
+                let is_match = searched(hit).score(query, &mut Vec::new())?.is_some();
+                self.fill_places(buckets, is_match.then_some(0), hit)
+            }
+            (StreamWork::Filters(queries), StreamState::List(buckets)) => {
+                self.fill_places(buckets, filter_places(queries, hit)?, hit)
+            }
+            (StreamWork::Missing(source), StreamState::List(buckets)) => {
+                self.fill_places(buckets, source.all(hit).is_empty().then_some(0), hit)
+            }
+            (StreamWork::Nested(path), StreamState::List(buckets)) => {
+                let mut parts = nested::part_hits(hit, path).into_iter();
+                parts.try_for_each(|part| self.fill_places(buckets, [0], &part))
+            }
+            (StreamWork::ValueCount(source), StreamState::Count(count)) => {
+                *count += source.all(hit).len();
+                Ok(())
+            }
+            (StreamWork::Cardinality(source), StreamState::Different(values)) => {
+                for value in source.of(hit) {
+                    let bytes = value_bytes(&value);
+                    if values.insert(value) {
+                        take(self.memory, bytes)?;
+                    }
+                }
+                Ok(())
+            }
+            (StreamWork::Weighted(sources), StreamState::Weighted(sums)) => {
+                sums.add(&self.asked.name, sources, hit)
+            }
+            (StreamWork::Figures(source), StreamState::Summary(summary)) => {
+                source.numbers(hit).into_iter().for_each(|number| summary.add(number));
+                Ok(())
+            }
+            (StreamWork::Figures(source), StreamState::Numbers(numbers)) => {
+                let own = source.numbers(hit);
+                // They are sorted in a copy.
+                take(self.memory, own.len() * 2 * size_of::<f64>())?;
+                numbers.extend(own);
+                Ok(())
+            }
+            (StreamWork::TopHits(page), StreamState::Hits(top)) => top.add(page, hit, self.memory),
+            _ => Err(mixed_up()),
+        }
+    }
+
+    /// A bucket with the plans of what is inside.
+    fn kept<'k>(&'k self, bucket: &'k BucketState) -> KeptBucket<'k> {
+        KeptBucket { plans: &self.inner, bucket: Some(bucket) }
+    }
+
+    /// Answer of the aggregation, with its kind.
+    fn finish(&self, state: &StreamState) -> Result<(&'static str, Value), Error> {
+        let one = self.one();
+        let figure = |kind: &'static str, value: Value| Ok((kind, json!({ "value": value })));
+        match (&self.work, state) {
+            (StreamWork::Terms(source, _), StreamState::Values(parts)) => {
+                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
+                    parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
+                one.finish_terms(source, parts)
+            }
+            (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
+                let parts: BTreeMap<&Vec<AggregatedValue>, KeptBucket<'_>> =
+                    parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
+                one.finish_multi_terms(sources, parts)
+            }
+            (StreamWork::Composite(division), StreamState::Placed(parts)) => {
+                let parts: BTreeMap<&PlacedKey, KeptBucket<'_>> =
+                    parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
+                Ok(("composite", one.finish_composite(division, parts)?))
+            }
+            (StreamWork::Numbers(division), StreamState::Intervals(parts)) => {
+                let parts = parts.iter().map(|(key, bucket)| (*key, self.kept(bucket))).collect();
+                Ok(("histogram", one.finish_histogram(division, parts)?))
+            }
+            (StreamWork::Dates(division), StreamState::Intervals(parts)) => {
+                let parts = parts.iter().map(|(key, bucket)| (*key, self.kept(bucket))).collect();
+                Ok(("date_histogram", one.finish_date_histogram(division, parts)?))
+            }
+            (StreamWork::Ranges(division), StreamState::List(buckets)) => {
+                let kind = match self.asked.kind.as_str() {
+                    "date_range" => "date_range",
+                    "ip_range" => "ip_range",
+                    _ => "range",
+                };
+                Ok((kind, one.finish_ranges(division, &self.all_kept(buckets))?))
+            }
+            (StreamWork::Filters(_), StreamState::List(buckets)) => {
+                Ok(("filters", one.finish_filters(&self.all_kept(buckets))?))
+            }
+            (work, StreamState::List(buckets)) => {
+                let kind = match work {
+                    StreamWork::Filter(_) => "filter",
+                    StreamWork::Missing(_) => "missing",
+                    StreamWork::Nested(_) => "nested",
+                    _ => return Err(mixed_up()),
+                };
+                let bucket = buckets.first().map(|bucket| self.kept(bucket)).unwrap_or_default();
+                one.single(kind, &bucket)
+            }
+            (StreamWork::ValueCount(_), StreamState::Count(count)) => figure("value_count", json!(count)),
+            (StreamWork::Cardinality(_), StreamState::Different(values)) => {
+                figure("cardinality", json!(values.len()))
+            }
+            (StreamWork::Weighted(_), StreamState::Weighted(sums)) => Ok(("weighted_avg", sums.answer())),
+            (StreamWork::Figures(source), StreamState::Summary(summary)) => {
+                let (kind, options) = (&self.asked.kind, &self.asked.options);
+                metrics::figures_with(kind, options, *summary, Vec::new(), source)
+            }
+            (StreamWork::Figures(source), StreamState::Numbers(numbers)) => {
+                metrics::figures(&self.asked.kind, &self.asked.options, numbers.clone(), source)
+            }
+            (StreamWork::TopHits(page), StreamState::Hits(top)) => {
+                let hits = top.answer(page, self.scope.total_as_number);
+                Ok(("top_hits", json!({ "hits": hits })))
+            }
+            _ => Err(mixed_up()),
+        }
+    }
+
+    fn all_kept<'k>(&'k self, buckets: &'k [BucketState]) -> Vec<KeptBucket<'k>> {
+        buckets.iter().map(|bucket| self.kept(bucket)).collect()
+    }
+}
+
+/// Error of a plan that gets the state of another one.
+fn mixed_up() -> Error {
+    Error::Internal("an aggregation has the state of another one".to_owned())
+}
+
+fn value_bytes(value: &AggregatedValue) -> usize {
+    match value {
+        AggregatedValue::Text(text) => PART_BYTES + text.len(),
+        _ => PART_BYTES,
+    }
+}
+
+/// A finished bucket; the default is one without documents.
+#[derive(Default)]
+struct KeptBucket<'k> {
+    plans: &'k [StreamPlan<'k>],
+    bucket: Option<&'k BucketState>,
+}
+
+impl BucketContent for KeptBucket<'_> {
+    fn documents(&self) -> usize {
+        self.bucket.map_or(0, |bucket| bucket.documents)
+    }
+
+    fn inside(
+        &self,
+        asked: &[AskedAggregation],
+        scope: &AggregationScope<'_>,
+    ) -> Result<Map<String, Value>, Error> {
+        match self.bucket {
+            Some(bucket) => finish_all(self.plans, &bucket.inner, asked, scope),
+            None => scope.run(asked, &[]),
+        }
+    }
+}
+
+impl BucketTopHits {
+    fn add(&mut self, page: &InnerHits, hit: &SearchHit, memory: &QueryMemory) -> Result<(), Error> {
+        self.documents += 1;
+        self.best = Some(self.best.map_or(hit.score, |best| best.max(hit.score)));
+        if page.reach() == 0 {
+            return Ok(());
+        }
+        take(memory, bytes_of(hit))?;
+        self.hits.push(hit.clone());
+        if self.hits.len() > 2 * page.reach() + TOP_STEP {
+            let mut first = page.ordered(&self.hits);
+            let dropped = first.split_off(page.reach());
+            memory.give_back(dropped.iter().map(bytes_of).sum());
+            self.hits = first;
+        }
+        Ok(())
+    }
+
+    /// The page, with the facts of all hits.
+    fn answer(&self, page: &InnerHits, total_as_number: bool) -> Value {
+        let mut shown = page.of(&self.hits.iter().collect::<Vec<_>>(), total_as_number);
+        let all = self.documents;
+        shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
+        if !shown["max_score"].is_null() {
+            shown["max_score"] = json!(self.best);
+        }
+        shown
+    }
+}

@@ -1,0 +1,265 @@
+//! Visits of the matching documents of indexes, one by one, from the beginning or from a place on.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use millrace_document::DocumentId;
+use millrace_node::metrics::CountedMetric;
+use serde_json::Map;
+
+use crate::Error;
+use crate::catalog::{OpenIndex, now_ms};
+use crate::door::ElasticDoor;
+use crate::evaluation::SearchedDocument;
+use crate::index_admin::shards_of;
+use crate::log_settings::{RoutingSlots, ShardSet};
+use crate::partitions::TimeSpan;
+use crate::query::SearchQuery;
+use crate::scan_limit::ScanProgress;
+use crate::search::SearchHit;
+use crate::search_request::HitSearch;
+use crate::shelf::{self, StoredSource};
+use crate::single::parsed;
+use crate::{time_bounds, typed};
+
+/// Receiver of the documents of a visit.
+pub(crate) trait HitSink {
+    /// Takes a document that matches; breaks off after the last one that it wants.
+    ///
+    /// # Errors
+    /// The document cannot be used, or there is no memory for it.
+    fn add(&mut self, hit: SearchHit, at: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error>;
+
+    /// True if it reads the fields of documents; they are not parsed otherwise, if the query does not read
+    /// them either.
+    fn reads_documents(&self) -> bool {
+        true
+    }
+
+    /// True if it has the documents that it wants, and counts the others for a while.
+    fn only_counts(&self) -> bool {
+        false
+    }
+
+    /// True if documents with times in this span alone can still change the result. They are not read
+    /// otherwise.
+    fn needs(&self, _span: Option<TimeSpan>) -> bool {
+        true
+    }
+}
+
+/// A document of a visit: where it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct VisitedDocument<'v> {
+    ordinal: usize,
+    partition: u32,
+    /// Id in the store, which a document lacks that was removed and is still seen.
+    id: Option<&'v DocumentId>,
+}
+
+impl<'v> VisitedDocument<'v> {
+    /// A document of an index without partitions.
+    fn at(ordinal: usize, id: &'v DocumentId) -> Self {
+        VisitedDocument { ordinal, partition: 0, id: Some(id) }
+    }
+
+    /// Its place, after which another visit can begin.
+    pub(crate) fn place(self) -> Option<VisitPlace> {
+        let document = shelf::place_of(self.id?)?;
+        Some(VisitPlace { ordinal: self.ordinal, partition: self.partition, document })
+    }
+}
+
+/// A place in a visit of indexes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct VisitPlace {
+    /// Position of the index among those that are visited.
+    pub(crate) ordinal: usize,
+    /// Number of the partition; 0 in other indexes.
+    pub(crate) partition: u32,
+    /// Place of the document in the store.
+    pub(crate) document: String,
+}
+
+/// A visit of the documents that match.
+pub(crate) struct HitScan<'s> {
+    pub(crate) door: &'s ElasticDoor,
+    pub(crate) query: &'s SearchQuery,
+    pub(crate) minimum_score: Option<f64>,
+    /// Search with the slice, the routing values and the limits.
+    pub(crate) request: &'s HitSearch,
+    /// Place after which the visit begins.
+    pub(crate) after: Option<&'s VisitPlace>,
+    /// True for the documents of the store, also where writes are hidden until the next refresh.
+    pub(crate) sees_hidden: bool,
+    /// True if partitions with the latest documents come first.
+    pub(crate) is_backwards: bool,
+}
+
+/// A hit as a document that is searched.
+pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
+    SearchedDocument {
+        index: &hit.index.entry.name,
+        id: &hit.stored.id,
+        routing: hit.stored.routing.as_deref(),
+        version: hit.stored.version,
+        seq_no: hit.stored.seq_no,
+        mappings: &hit.index.entry.mappings,
+        source: &hit.document,
+        now_ms: now_ms() as i64,
+        is_log: hit.index.is_log(),
+    }
+}
+
+impl HitScan<'_> {
+    /// Hands each matching document of an index to the sink, within the limits of the search. Returns the
+    /// number of partitions that cannot have any, and were not read.
+    ///
+    /// # Errors
+    /// Documents cannot be read, the search reaches a limit, or the sink refuses one.
+    pub(crate) fn visit(
+        &self,
+        ordinal: usize,
+        index: &OpenIndex,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<u64, Error> {
+        let after = self.after.filter(|after| after.ordinal == ordinal);
+        if self.after.is_some_and(|after| ordinal < after.ordinal) || progress.is_over() {
+            return Ok(0);
+        }
+        if let Some(binding) = &index.typed {
+            let document = after.map(|after| after.document.as_str());
+            let routing = self.request.routing.as_deref();
+            typed::scan(self.door, binding, routing, document, |stored, id| {
+                self.each(index, stored, VisitedDocument::at(ordinal, id), progress, sink)
+            })?;
+            return Ok(0);
+        }
+        if let Some(time_field) = &index.entry.time_field {
+            let span = time_bounds::of_query(self.query, index, time_field);
+            return self.visit_partitions((ordinal, index), span, after, progress, sink);
+        }
+        let node = &self.door.node;
+        let document = after.map(|after| after.document.as_str());
+        let mut hidden = if self.sees_hidden { HashMap::new() } else { index.live.hidden() };
+        shelf::scan_after(node, index.group(), document, |stored, id| match hidden.remove(&stored.id) {
+            Some(Some(before)) => self.each(index, before, VisitedDocument::at(ordinal, id), progress, sink),
+            Some(None) => Ok(ControlFlow::Continue(())),
+            None => self.each(index, stored, VisitedDocument::at(ordinal, id), progress, sink),
+        })?;
+        // Removed documents that searches still see. After the end of the search, the first breaks off.
+        let nowhere = VisitedDocument { ordinal, partition: 0, id: None };
+        for before in hidden.into_values().flatten() {
+            if self.each(index, before, nowhere, progress, sink)?.is_break() {
+                break;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Hands a document to the sink if it matches.
+    fn each(
+        &self,
+        index: &OpenIndex,
+        stored: StoredSource,
+        at: VisitedDocument<'_>,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<ControlFlow<()>, Error> {
+        progress.is_brief = sink.only_counts();
+        if progress.is_over() || progress.next()?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if !self.reaches(index, &stored) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let is_read = *self.query != SearchQuery::All || sink.reads_documents();
+        let document = if is_read { parsed(&stored)? } else { Map::new() };
+        let mut hit = SearchHit {
+            index: index.clone(),
+            ordinal: at.ordinal,
+            stored,
+            document,
+            score: 1.0,
+            matched: Vec::new(),
+            sort: Vec::new(),
+            place: None,
+            collapsed: None,
+            inner: Map::new(),
+        };
+        let mut matched = Vec::new();
+        let score = searched(&hit).score(self.query, &mut matched)?;
+        match score {
+            Some(score) if self.minimum_score.is_none_or(|least| score >= least) => {
+                (hit.score, hit.matched) = (score, matched);
+                if sink.add(hit, at)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                Ok(progress.count())
+            }
+            _ => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// True if a document is in the slice and the shards that are searched.
+    fn reaches(&self, index: &OpenIndex, stored: &StoredSource) -> bool {
+        if let Some((id, max)) = self.request.slice {
+            let digest = stored.id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+                (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            if digest % max != id {
+                return false;
+            }
+        }
+        let is_elsewhere = self.request.routing.as_ref().is_some_and(|routing| {
+            let own = stored.routing.as_deref().unwrap_or(&stored.id);
+            routing.iter().all(|routing| routing != own)
+        });
+        !is_elsewhere || shards_of(index) <= 1
+    }
+
+    /// Visits the partitions that may have documents with a time in a span, and with one of the routing
+    /// values of the search. Returns the number of other partitions.
+    fn visit_partitions(
+        &self,
+        (ordinal, index): (usize, &OpenIndex),
+        span: Option<TimeSpan>,
+        after: Option<&VisitPlace>,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<u64, Error> {
+        let slots = RoutingSlots::of_index(index);
+        let shards = self
+            .request
+            .routing
+            .as_deref()
+            .map_or(ShardSet::default(), |routing| slots.of_routing(routing.iter().map(String::as_str)));
+        let (all, mut in_reach) = (index.live.partitions.len(), index.live.partitions.of_shards(&shards));
+        if self.is_backwards {
+            in_reach.sort_by_cached_key(|partition| Reverse(partition.times().map(|times| times.1)));
+        }
+        let mut read = 0;
+        let mut is_over = false;
+        for partition in in_reach.iter().filter(|partition| span.is_none_or(|span| partition.meets(span))) {
+            let number = partition.number();
+            if after.is_some_and(|after| number < after.partition) || !sink.needs(partition.times()) {
+                continue;
+            }
+            read += 1;
+            let place = after.filter(|after| number == after.partition).map(|after| after.document.as_str());
+            shelf::scan_after(&self.door.node, partition.group(), place, |stored, id| {
+                self.door.node.metrics().count(CountedMetric::LogDocumentsRead);
+                let at = VisitedDocument { ordinal, partition: number, id: Some(id) };
+                let flow = self.each(index, stored, at, progress, sink)?;
+                is_over = flow.is_break();
+                Ok(flow)
+            })?;
+            if is_over {
+                break;
+            }
+        }
+        Ok(if is_over { 0 } else { all.saturating_sub(read) as u64 })
+    }
+}

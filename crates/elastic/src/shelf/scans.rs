@@ -1,0 +1,158 @@
+//! Scans: the documents of groups, page by page, from the beginning or from a place on.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
+use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion};
+use millrace_node::{Node, pool};
+use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
+
+use super::{DOOR_TYPE, ShelfGroup, StoredSource, misunderstood, read};
+use crate::Error;
+
+/// Documents that are read in one step of a scan at most, and as many as are read first: their size is not
+/// known.
+const PAGE: usize = 1024;
+const FIRST_PAGE: usize = 32;
+
+/// Bytes of documents that are read in one step of a scan, about.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Calls `visit` with each document of a group, until it breaks off or returns an error.
+///
+/// # Errors
+/// As for [`super::get`], and those of `visit`.
+pub(crate) fn scan(
+    node: &Arc<Node>,
+    group: ShelfGroup,
+    mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let each = |document: Document, _| visit(StoredSource::of(&document));
+    scan_by(ReaderPlace::Kept, node, DOOR_TYPE, vec![group.group()], None, each)
+}
+
+/// [`scan`] for a search, of the documents after a place ([`place_of`]). `visit` gets the id in the store,
+/// too. No locks may be held.
+///
+/// # Errors
+/// As for [`super::get`], and those of `visit`.
+pub(crate) fn scan_after(
+    node: &Arc<Node>,
+    group: ShelfGroup,
+    after: Option<&str>,
+    mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    scan_documents(node, DOOR_TYPE, vec![group.group()], after, |document, _| {
+        visit(StoredSource::of(&document), &document.id)
+    })
+}
+
+/// Place of a document in the scans of its type. It stays valid while documents are written, files are merged
+/// and buckets move.
+pub(crate) fn place_of(id: &DocumentId) -> Option<String> {
+    StoreVisit::all(&[id.document_type()]).continuation_after(id)
+}
+
+/// Calls `visit` for a search with each document of a type in groups that is after a place, and the time of
+/// its write, until it breaks off or returns an error. The documents come in the order of their places. No
+/// locks may be held: while other nodes are asked, other work of this one goes on.
+///
+/// # Errors
+/// As for [`super::get`], and those of `visit`.
+pub(crate) fn scan_documents(
+    node: &Arc<Node>,
+    document_type: &str,
+    groups: Vec<DocumentGroup>,
+    after: Option<&str>,
+    visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    scan_by(ReaderPlace::Lent, node, document_type, groups, after, visit)
+}
+
+/// Place of a thread of the pool while it waits for other nodes.
+#[derive(Debug, Clone, Copy)]
+enum ReaderPlace {
+    Kept,
+    Lent,
+}
+
+fn scan_by(
+    place: ReaderPlace,
+    node: &Arc<Node>,
+    document_type: &str,
+    mut groups: Vec<DocumentGroup>,
+    after: Option<&str>,
+    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let Some(cluster) = node.cluster().view()? else {
+        return scan_here(node, document_type, ViewScope::Groups(groups), after, visit);
+    };
+    // A place is one among all groups and buckets: those before it have nothing after it.
+    groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
+    for group in &groups {
+        let mut buckets = cluster.buckets_of(group)?;
+        buckets.sort_by_key(|bucket| bucket.parts().1.reverse_bits());
+        for bucket in buckets {
+            let mut after = after.map(str::to_owned);
+            loop {
+                let question = |held| DocumentsQuestion::Page {
+                    held,
+                    document_type: document_type.to_owned(),
+                    group: group.clone(),
+                    after: after.clone(),
+                };
+                let answer = match place {
+                    ReaderPlace::Kept => read(node, (group, bucket), question)?,
+                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, (group, bucket), question))?,
+                };
+                let (versions, next) = match answer {
+                    None => break,
+                    Some(DocumentsAnswer::Page(versions, next)) => (versions, next),
+                    Some(other) => return Err(misunderstood(&other)),
+                };
+                for version in versions {
+                    let (document, timestamp) = version.document()?;
+                    if visit(document, timestamp)?.is_break() {
+                        return Ok(());
+                    }
+                }
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// [`scan_documents`] of this node's own store.
+pub(crate) fn scan_here(
+    node: &Node,
+    document_type: &str,
+    scope: ViewScope,
+    after: Option<&str>,
+    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let continuation = after.map(str::to_owned);
+    let mut pass =
+        StoreVisit { scope, continuation, wanted: FIRST_PAGE, ..StoreVisit::all(&[document_type]) };
+    loop {
+        let page = node.store().visit(&pass)?;
+        let (mut documents, mut bytes) = (0, 0);
+        for visited in page.visited {
+            if let VisitedVersion::Document(document, timestamp) = visited {
+                documents += 1;
+                bytes += document.fields.iter().map(|(_, value)| value.memory_bytes()).sum::<usize>();
+                if visit(document, timestamp)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        let Some(continuation) = page.continuation else { return Ok(()) };
+        let each = bytes / documents.max(1);
+        pass.wanted = (PAGE_BYTES / each.max(1)).clamp(1, PAGE);
+        pass.continuation = Some(continuation);
+    }
+}
