@@ -275,7 +275,7 @@ fn values_are_converted() {
         check("long", &format!(r#""{instant}" | to_epoch_second | attribute"#), expected);
     }
     check("string", "1L | base64encode | index", r#""AQAAAAAAAAA=""#);
-    check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
+    check("long", r#"("AQAAAAAAAAA=" | base64decode) + ("AQAAAAAAAAA" | base64decode) | attribute"#, "2");
     check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
     check("string", "255L | hexencode | index", r#""ff""#);
     check("long", r#""ff" | hexdecode | attribute"#, "255");
