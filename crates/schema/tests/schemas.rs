@@ -333,6 +333,9 @@ fn aliases_denote_fields_and_fieldsets() {
     assert_eq!(aliases("index: alias: i\nattribute { alias: j\n alias a: k }"), "j k i");
     // An index that does not exist: a warning.
     assert_eq!(aliases("alias nosuch: x"), "");
+    // Parts of addresses.
+    let text = "schema x { document x { field u type uri { indexing: index\n alias hostname: site } } }";
+    assert_eq!(schema(text).index_aliases["site"], "u.hostname");
 }
 
 #[test]
