@@ -61,8 +61,8 @@ fn include(text: &str, files: &Files) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Replaces each `<include dir='…'/>` by the content of the files in that directory, between marks. Their root
-/// elements have the name of the element around it.
+/// Replaces each `<include dir='…'/>` by the content of the files in that directory, between marks. Their
+/// root elements have the name of the element around it.
 fn include_directories(text: String, files: &Files) -> Result<String, Error> {
     let document = xml::parse(FILE, &text)?;
     let is_include = |node: &roxmltree::Node<'_, '_>| {
