@@ -38,7 +38,7 @@ pub enum PredicateExpression {
         /// Highest number; the greatest there is if it is not given.
         high: i64,
     },
-    /// `not (…)`, `key not in […]`
+    /// `not (…)`, `key not in […]`, `not key in […]`
     Negation(Box<PredicateExpression>),
     /// `… and …`
     Conjunction(Vec<PredicateExpression>),
@@ -198,6 +198,12 @@ impl PredicateParser {
         matches!(self.ahead(ahead), Some(PredicateToken::Plain(text)) if is(text))
     }
 
+    /// True if the token so many ahead is the name of an attribute. The keywords are names, too.
+    fn is_key(&self, ahead: usize) -> bool {
+        self.is_keyword(ahead + 1, "in")
+            || self.is_keyword(ahead + 1, "not") && self.is_keyword(ahead + 2, "in")
+    }
+
     fn is_sign(&self, ahead: usize, sign: char) -> bool {
         self.ahead(ahead) == Some(&PredicateToken::Sign(sign))
     }
@@ -233,6 +239,11 @@ impl PredicateParser {
     fn condition(&mut self, depth: usize) -> Result<PredicateExpression, PredicateMistake> {
         let negated = self.is_keyword(0, "not") && self.is_sign(1, '(');
         self.next += usize::from(negated);
+        // Vespa's documentation negates a name, too, though its parser does not.
+        if self.is_keyword(0, "not") && !self.is_key(0) && self.is_key(1) {
+            self.next += 1;
+            return Ok(PredicateExpression::Negation(Box::new(self.leaf()?)));
+        }
         if self.takes_sign('(') {
             if depth == DEPTH_MAX {
                 return Err(self.expected(&format!("at most {DEPTH_MAX} parentheses in each other")));
@@ -247,10 +258,8 @@ impl PredicateParser {
     }
 
     fn leaf(&mut self) -> Result<PredicateExpression, PredicateMistake> {
-        // The keywords are names, too.
-        let is_key = self.is_keyword(1, "in") || self.is_keyword(1, "not") && self.is_keyword(2, "in");
         for (keyword, value) in [("true", true), ("false", false)] {
-            if !is_key && self.takes_keyword(keyword) {
+            if !self.is_key(0) && self.takes_keyword(keyword) {
                 return Ok(PredicateExpression::Constant(value));
             }
         }
@@ -352,6 +361,10 @@ mod tests {
             ("a not in [b]", "a=b", false),
             ("a not in [b]", "", true),
             ("not (a in [b])", "a=c", true),
+            ("not a in [b] and not 'c' in [1..2]", "a=c c:3", true),
+            ("not a in [b] and not 'c' in [1..2]", "a=b c:3", false),
+            ("not a not in [b]", "a=b", true),
+            ("not not in [b]", "not=b", false),
             ("a in [b] and c in [d]", "a=b", false),
             ("a in [b] AND c IN [d]", "a=b c=d", true),
             ("a in [b] or c in [d]", "c=d", true),

@@ -163,7 +163,10 @@ fn split_at_sign<'t>(text: &'t str, signs: &[char]) -> (&'t str, &'t str) {
 }
 
 /// Bytes from base64 as people have it: with or without padding, with line breaks.
-pub(crate) fn bytes_of_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+///
+/// # Errors
+/// The text has other characters, or padding within.
+pub fn bytes_of_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
     let plain: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     LENIENT_BASE64.decode(plain)
 }

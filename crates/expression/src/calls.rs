@@ -9,6 +9,7 @@ use crate::compile::{CompileNames, ExpressionCompiler};
 use crate::functions::{BuiltinFunction, FunctionCode, FunctionForm};
 use crate::operators::ReduceAggregator;
 use crate::program::{CellFunction, NodeId, PinSource, ProgramOp};
+use crate::slice::only_dimension;
 use crate::syntax::{
     ExpressionKind, ExpressionNode, FunctionArgument, LiteralCell, ParsedExpression, SliceLabel,
 };
@@ -404,7 +405,7 @@ impl ExpressionCompiler<'_> {
         for (name, label) in address {
             let dimension = match name {
                 Some(name) => types::dimension(&tensor_type, name),
-                None => Some(&tensor_type.dimensions()).filter(|all| all.len() == 1).map(|all| &all[0]),
+                None => only_dimension(&tensor_type, (address.len() == 1).then_some(label)),
             };
             let Some(dimension) = dimension else {
                 let reason = match name {
@@ -417,7 +418,7 @@ impl ExpressionCompiler<'_> {
             };
             let place = || tensor_type.mapped().position(|d| d.name == dimension.name).unwrap_or_default();
             let pin = match (dimension.kind, label) {
-                (DimensionKind::Mapped, SliceLabel::Fixed(label)) => {
+                (DimensionKind::Mapped, SliceLabel::Fixed(label) | SliceLabel::Quoted(label)) => {
                     PinSource::Label(place(), label.as_str().into())
                 }
                 (DimensionKind::Mapped, SliceLabel::Computed(expr)) => {
@@ -426,7 +427,7 @@ impl ExpressionCompiler<'_> {
                 (DimensionKind::Indexed(size), label) => {
                     let step = step(&tensor_type, &dimension.name);
                     match label {
-                        SliceLabel::Fixed(label) => {
+                        SliceLabel::Fixed(label) | SliceLabel::Quoted(label) => {
                             let index = label
                                 .parse()
                                 .ok()

@@ -68,7 +68,10 @@ pub(crate) struct LiteralCell {
 /// Label of one dimension in a slice.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SliceLabel {
+    /// A word or a number.
     Fixed(String),
+    /// Text in quotes.
+    Quoted(String),
     Computed(ExpressionNode),
 }
 

@@ -233,7 +233,7 @@ pub(crate) fn hash(text: &str, long: bool) -> DocumentValue {
 /// Decodes up to eight bytes in base64 as a number, lowest byte first.
 fn base64_decode(text: &str) -> Result<i64, StatementFailure> {
     let wrong = || StatementFailure::value(format!("'{text}' is not base64 of at most eight bytes"));
-    let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
+    let bytes = scalar::bytes_of_base64(text).map_err(|_| wrong())?;
     if bytes.len() > 8 {
         return Err(wrong());
     }

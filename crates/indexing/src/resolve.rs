@@ -378,7 +378,7 @@ fn assignable(found: &DataType, wanted: &DataType) -> bool {
     }
 }
 
-const fn is_number(data_type: &DataType) -> bool {
+pub(crate) const fn is_number(data_type: &DataType) -> bool {
     rank(data_type) > 0
 }
 

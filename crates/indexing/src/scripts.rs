@@ -1,12 +1,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use millrace_document::{Document, DocumentUpdate};
+use millrace_document::{Document, DocumentUpdate, DocumentValue};
 use millrace_schema::{Schema, SchemaField};
 
 use crate::execute::{ComponentResults, ScriptExecution};
 use crate::parser;
-use crate::resolve::StatementResolver;
+use crate::resolve::{StatementResolver, is_number};
 use crate::script::{IndexingExpression, IndexingScript, IndexingStatement, IndexingStep, ValueFunction};
 use crate::{Error, IndexingCaller, IndexingComponents, IndexingEnvironment};
 
@@ -186,21 +186,29 @@ pub(crate) fn in_order(schema: &Schema) -> Vec<&SchemaField> {
     own.chain(beside).collect()
 }
 
-/// Inserts the field's own value before a statement that has no input.
+/// Inserts the field's own value before a statement that has no input. A mutable attribute outside of the
+/// document begins with 0, as in Vespa, or without a value if it is not a number.
 fn begin_with_input(statement: &mut IndexingStatement, field: &SchemaField) -> Result<(), Error> {
     let Some(first) = statement.steps.first().filter(|step| step.expression.needs_input()) else {
         return Ok(());
     };
     let place = first.place.clone();
-    if field.synthetic {
+    let is_mutable = field.attribute.as_ref().is_some_and(|attribute| attribute.mutable);
+    let input = if !field.synthetic {
+        IndexingExpression::Input(vec![field.name.to_string()])
+    } else if is_mutable && is_number(&field.data_type) {
+        IndexingExpression::Constant(DocumentValue::Int(0))
+    } else if is_mutable {
+        statement.steps.clear();
+        return Ok(());
+    } else {
         return Err(Error::Script {
             place,
             field: field.name.to_string(),
             reason: "the field is not in the document, so its statements begin with a value, as in: input title | index"
                 .to_owned(),
         });
-    }
-    let input = IndexingExpression::Input(vec![field.name.to_string()]);
+    };
     statement.steps.insert(0, IndexingStep { expression: input, place });
     Ok(())
 }

@@ -16,7 +16,8 @@ use millrace_indexing::{
     IndexingEnvironment, SchemaScripts,
 };
 use millrace_schema::{
-    FieldMatching, FieldStemming, IndexSettings, Schema, SchemaField, SourcePosition, SourcedText,
+    AttributeSettings, FieldMatching, FieldStemming, IndexSettings, Schema, SchemaField, SourcePosition,
+    SourcedText,
 };
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 
@@ -274,7 +275,7 @@ fn values_are_converted() {
         check("long", &format!(r#""{instant}" | to_epoch_second | attribute"#), expected);
     }
     check("string", "1L | base64encode | index", r#""AQAAAAAAAAA=""#);
-    check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
+    check("long", r#"("AQAAAAAAAAA=" | base64decode) + ("AQAAAAAAAAA" | base64decode) | attribute"#, "2");
     check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
     check("string", "255L | hexencode | index", r#""ff""#);
     check("long", r#""ff" | hexdecode | attribute"#, "255");
@@ -376,6 +377,22 @@ fn statements_choose() {
     let scripts = compile(&schema).unwrap();
     let made = scripts.run(document(&schema, r#"{"title":"a"}"#), &IndexingCaller::default()).unwrap();
     assert_eq!(render(&made), r#"{"title":"a","made":"none/a"}"#);
+}
+
+/// A mutable attribute outside of the document needs no value in its statements.
+#[test]
+fn mutable_attributes_begin_with_nothing() {
+    for (data_type, expected) in
+        [(DataType::Long, r#"{"title":"a","made":0}"#), (DataType::String, r#"{"title":"a"}"#)]
+    {
+        let mut schema = (*schema("index", data_type, "attribute | summary")).clone();
+        let made = schema.fields.get_mut("made").expect("the schema has the field");
+        made.attribute = Some(AttributeSettings { mutable: true, ..AttributeSettings::default() });
+        let schema = Arc::new(schema);
+        let given = document(&schema, r#"{"title":"a"}"#);
+        let made = compile(&schema).unwrap().run(given, &IndexingCaller::default()).unwrap();
+        assert_eq!(render(&made), expected);
+    }
 }
 
 #[test]

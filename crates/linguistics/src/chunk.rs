@@ -15,9 +15,9 @@ pub enum ChunkerFault {
     /// The length is not a number above 0.
     #[error("'{0}' is not a number of characters: write it as in chunk fixed-length 500")]
     Length(String),
-    /// A number of arguments that `fixed-length` does not have.
-    #[error("the chunker 'fixed-length' needs a number of characters, as in chunk fixed-length 500")]
-    NoLength,
+    /// More arguments than `fixed-length` has.
+    #[error("the chunker 'fixed-length' has one argument: write it as in chunk fixed-length 500")]
+    Lengths,
     /// Arguments of a chunker that has none.
     #[error("the chunker 'sentence' has no arguments")]
     Arguments,
@@ -27,10 +27,11 @@ pub enum ChunkerFault {
 }
 
 impl TextChunker {
-    /// The chunker with this name and its arguments: `sentence`, `fixed-length 500`.
+    /// The chunker with this name and its arguments: `sentence`, `fixed-length 500`. Without an argument,
+    /// `fixed-length` has Vespa's default of 1,000 characters.
     ///
     /// # Errors
-    /// The chunker does not exist or lacks an argument; the text gives the existing ones with their
+    /// The chunker does not exist or has other arguments; the text gives the existing ones with their
     /// arguments.
     pub fn named(name: &str, arguments: &[String]) -> Result<Self, ChunkerFault> {
         match (name, arguments) {
@@ -39,8 +40,9 @@ impl TextChunker {
                 Ok(length) if length > 0 => Ok(TextChunker::FixedLength(length)),
                 _ => Err(ChunkerFault::Length(length.clone())),
             },
+            ("fixed-length", []) => Ok(TextChunker::FixedLength(1_000)),
             ("sentence", _) => Err(ChunkerFault::Arguments),
-            ("fixed-length", _) => Err(ChunkerFault::NoLength),
+            ("fixed-length", _) => Err(ChunkerFault::Lengths),
             _ => Err(ChunkerFault::Unknown(name.to_owned())),
         }
     }
@@ -153,8 +155,9 @@ mod tests {
         };
         assert_eq!(named("sentence", &[]), Ok(TextChunker::Sentence));
         assert_eq!(named("fixed-length", &["500"]), Ok(TextChunker::FixedLength(500)));
+        assert_eq!(named("fixed-length", &[]), Ok(TextChunker::FixedLength(1_000)));
         for (name, arguments) in
-            [("fixed-length", &[][..]), ("fixed-length", &["0"]), ("sentence", &["3"]), ("page", &[])]
+            [("fixed-length", &["1", "2"][..]), ("fixed-length", &["0"]), ("sentence", &["3"]), ("page", &[])]
         {
             assert!(named(name, arguments).is_err(), "{name} {arguments:?}");
         }

@@ -105,7 +105,7 @@ pub enum SortBy {
     DocumentId,
     /// The name of the cluster.
     Source,
-    /// A number field.
+    /// A number field, or the number of a position on a z-curve by its name (`place_zcurve`).
     Number(Arc<str>),
     /// A text field, with its collation.
     Text(Arc<str>, TextOrder),

@@ -55,7 +55,9 @@ fn elsewhere(key: &QuerySortKey) -> SortColumn {
 
 fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColumn, Error> {
     let wrong = |reason: String| Error::Sorting { field: key.field.clone(), reason };
-    let targets = match target::resolve(schema, &key.field) {
+    // Positions are sorted by their numbers on a z-curve, under a name of its own.
+    let zcurve = schema.field_of_zcurve(&key.field);
+    let targets = match target::resolve(schema, zcurve.map_or(key.field.as_str(), |field| &*field.name)) {
         Err(Error::Field { .. }) => {
             return Err(wrong("it is not an attribute; write: indexing: attribute".to_owned()));
         }
@@ -77,14 +79,20 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
     let settings =
         target.field.attribute.as_ref().map(|attribute| attribute.sorting.as_slice()).unwrap_or_default();
     let setting = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    let by = if holds_text(target.value_type) {
+    let by = if zcurve.is_some() {
+        SortBy::Number(key.field.as_str().into())
+    } else if holds_text(target.value_type) {
         SortBy::Text(Arc::clone(&target.path), text_order(key, query, setting)?)
     } else if number::kind(target.value_type).is_some() || *target.value_type == DataType::Bool {
         SortBy::Number(Arc::clone(&target.path))
     } else if *target.value_type == DataType::Raw {
         SortBy::Bytes(Arc::clone(&target.path))
     } else {
-        return Err(wrong(format!("values of type {} have no order", target.value_type)));
+        let cure = match target.value_type {
+            DataType::Position => format!("; write {}_zcurve", target.field.name),
+            _ => String::new(),
+        };
+        return Err(wrong(format!("values of type {} have no order{cure}", target.value_type)));
     };
     let given = key.missing.as_ref().map(|(policy, value)| (policy.as_str(), value.clone()));
     let of_schema = setting("missing").map(|text| match text.strip_prefix("as ") {

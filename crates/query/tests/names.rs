@@ -234,6 +234,10 @@ fn places_of_parameters() {
     let circle = "AND(TRUE CIRCLE(60 10 1.109km))";
     assert_eq!(place(&[("pos.xy", "10000000;60000000"), ("pos.radius", "10000")]), circle);
     assert_eq!(place(&[("pos.ll", "N60;E10"), ("pos.radius", "10000")]), circle);
+    // A negative radius has no end, with a unit and without one.
+    let endless = place(&[("location", "(2,10000000,60000000,-1,0,1,0)")]);
+    assert!(endless.contains("CIRCLE(60 10"), "{endless}");
+    assert_eq!(place(&[("pos.ll", "N60;E10"), ("pos.radius", "-1")]), endless);
     let boxed = "AND(TRUE home:BOX(59 9 61 11))";
     assert_eq!(place(&[("pos.bb", "n=61,s=59,e=11,w=9"), ("pos.attribute", "home")]), boxed);
     assert_eq!(place(&[("location", "home:[2,9000000,59000000,11000000,61000000]")]), boxed);

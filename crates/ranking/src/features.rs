@@ -67,12 +67,14 @@ pub(crate) struct FeatureSetup<'a> {
 }
 
 impl FeatureSetup<'_> {
-    /// The field named by a parameter of the feature.
+    /// The field named by a parameter of the feature. The name of a position's number on a z-curve
+    /// (`place_zcurve`) denotes the field of positions.
     pub fn field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
         let Some(field) = name.parameters.get(at) else {
             return Err(Error::setup(format!("{name} needs the name of a field as parameter {}", at + 1)));
         };
-        self.schema.fields.get(field.as_str()).ok_or_else(|| {
+        let of_schema = self.schema.fields.get(field.as_str()).or_else(|| self.schema.field_of_zcurve(field));
+        of_schema.ok_or_else(|| {
             Error::setup(format!("{name}: schema {} has no field '{field}'", self.schema.name))
         })
     }

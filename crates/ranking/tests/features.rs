@@ -186,6 +186,21 @@ fn distances_of_places() {
         ("closeness(place).logscale", [1.0, 0.0, 0.0]),
         // The query has no place in this field: that of the other field counts.
         ("distance(elsewhere).km", [degree, 40_000.0, 40_000.0]),
+        // A position's number on a z-curve is a name of the field.
+        ("distance(place_zcurve).km", [0.0, 90.0 * degree, 40_000.0]),
+        ("closeness(field,place_zcurve)", [1.0, 0.0, 0.0]),
+        ("great_circle_distance(place_zcurve)", [0.0, 90.0 * degree, f64::MAX]),
+        ("matches(place_zcurve)", [1.0, 1.0, 0.0]),
+        // Raw scores are 1 in the centre, and fall with the kilometres.
+        ("rawScore(place)", [1.0, 1.0 / (1.0 + 90.0 * degree), 0.0]),
+        ("rawScore(place_zcurve)", [1.0, 1.0 / (1.0 + 90.0 * degree), 0.0]),
+        ("rawScore(elsewhere_zcurve)", [0.0; 3]),
+        ("itemRawScore(here)", [1.0, 1.0 / (1.0 + 90.0 * degree), 0.0]),
+        ("closeness(label,here)", [1.0, 1.0 / (1.0 + 90.0 * degree), 0.0]),
+        ("distance(label,here)", [0.0, 90.0 * degree, f64::MAX]),
+        ("distance(label,there)", [f64::MAX; 3]),
+        ("distance(label,box)", [0.0, f64::MAX, f64::MAX]),
+        ("itemRawScore(box)", [1.0, 0.0, 0.0]),
     ] {
         let found = place_scores(expression);
         let close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() < 1e-6 * b.abs().max(1.0);
@@ -202,9 +217,11 @@ fn place_scores(expression: &str) -> Vec<f64> {
         longitude: longitude * 1_000_000,
     };
     let mut schema = schema([profile(expression)]);
-    for (name, data_type) in
-        [("place", DataType::Array(Box::new(DataType::Position))), ("elsewhere", DataType::Position)]
-    {
+    for (name, data_type) in [
+        ("place", DataType::Array(Box::new(DataType::Position))),
+        ("elsewhere", DataType::Position),
+        ("boxed", DataType::Position),
+    ] {
         schema.fields.insert(name.into(), field(name, data_type, false));
     }
     let compiled = CompiledProfile::compile(&schema, "default").expect("the feature is known");
@@ -212,14 +229,22 @@ fn place_scores(expression: &str) -> Vec<f64> {
         Fields::from([
             ("place", DocumentValue::Array(vec![position(1, 10), position(0, 10)])),
             ("elsewhere", position(1, 10)),
+            ("boxed", position(0, 10)),
         ]),
         Fields::from([("place", DocumentValue::Array(vec![position(90, 10)]))]),
         Fields::from([]),
     ];
     let view = view(&schema, &documents);
     let circle = Predicate::GeoCircle { latitude: 0.0, longitude: 10.0, radius_km: None };
-    let root = PlanNode::Rank(Box::new(PlanNode::True), vec![PlanNode::Leaf(LeafId(0))]);
-    let plan = millrace_fixtures::plan(&std::sync::Arc::new(schema), root, vec![("place", circle)]);
+    let in_box = Predicate::GeoBox([-1.0, 9.0, 1.0, 11.0]);
+    // The circle is ranked in `place`, the box in a field that no other feature here reads.
+    let ranked = vec![PlanNode::Leaf(LeafId(0)), PlanNode::Leaf(LeafId(1))];
+    let root = PlanNode::Rank(Box::new(PlanNode::True), ranked);
+    let leaves = vec![("place", circle), ("boxed", in_box)];
+    let mut plan = millrace_fixtures::plan(&std::sync::Arc::new(schema), root, leaves);
+    for (term, label) in plan.terms.iter_mut().zip(["here", "box"]) {
+        term.annotations.label = Some(label.to_owned());
+    }
     let matches = matches(&plan, &view, &compiled);
     let scores = compiled.first_phase(&plan, &view, &matches, &|| false).expect("the columns can be read");
     scores.scores.into_iter().flatten().collect()

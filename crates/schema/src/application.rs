@@ -365,9 +365,22 @@ pub struct ClusterDocument {
 }
 
 impl DocumentMode {
+    /// All modes.
+    pub const ALL: [DocumentMode; 3] =
+        [DocumentMode::Streaming, DocumentMode::Index, DocumentMode::StoreOnly];
+
     /// True if documents in this mode can be searched.
     pub const fn is_searched(self) -> bool {
         matches!(self, DocumentMode::Streaming | DocumentMode::Index)
+    }
+
+    /// The name in services.xml.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DocumentMode::Streaming => "streaming",
+            DocumentMode::Index => "index",
+            DocumentMode::StoreOnly => "store-only",
+        }
     }
 }
 

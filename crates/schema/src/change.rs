@@ -129,8 +129,9 @@ fn compare_clusters(
             }
             Some(after) if after.mode.is_searched() != document.mode.is_searched() => {
                 let reason = format!(
-                    "document type '{name}' changes its mode from {:?} to {:?}",
-                    document.mode, after.mode
+                    "document type '{name}' changes its mode from {} to {}",
+                    document.mode.name(),
+                    after.mode.name()
                 );
                 findings.keep(permissions.check(&["indexing-mode-change"], reason));
             }

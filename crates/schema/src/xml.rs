@@ -1,6 +1,8 @@
 //! Functions shared by all XML files of a package.
 
-use roxmltree::{Document, Node, ParsingOptions};
+use std::ops::Range;
+
+use roxmltree::{Document, Node, ParsingOptions, TextPos};
 
 use crate::{Error, SourcePosition};
 
@@ -10,6 +12,15 @@ const NODES_MAX: u32 = 200_000;
 /// Maximum nesting of elements.
 const DEPTH_MAX: usize = 64;
 
+/// Beginning of the marks in a text with included files, by which errors in them have their places there.
+const MARK: &str = "<?millrace-";
+/// Mark before the content of a file, with the line and the column at which it begins there, and its path.
+const BEGIN: &str = "<?millrace-begin ";
+/// Mark after the content of a file.
+const END: &str = "<?millrace-end ";
+/// Mark with the number of characters that are left out.
+const SKIP: &str = "<?millrace-skip ";
+
 /// Parses a file of the package.
 pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Document<'a>, Error> {
     let start = |line, column| SourcePosition { file: file.to_owned(), line, column };
@@ -18,20 +29,89 @@ pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Document<'a>, Error
         return Err(Error::Syntax { place: start(1, 1), reason });
     }
     if let Some(at) = too_deep(text) {
-        let line = text[..at].matches('\n').count() + 1;
         return Err(Error::Syntax {
-            place: start(line, 1),
+            place: SourcePosition { column: 1, ..position(file, text, at) },
             reason: format!("elements are nested more than {DEPTH_MAX} deep"),
         });
     }
     let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
     Document::parse_with_options(text, options).map_err(|error| {
-        let position = error.pos();
+        let (at, message) = (error.pos(), error.to_string());
+        // The message has the place in the text with all files.
+        let message = match text.contains(MARK) {
+            true => message.trim_end_matches(&format!(" at {at}")),
+            false => message.as_str(),
+        };
         Error::Syntax {
-            place: start(position.row as usize, position.col as usize),
-            reason: format!("not well-formed XML: {error}"),
+            place: position(file, text, offset(text, at)),
+            reason: format!("not well-formed XML: {message}"),
         }
     })
+}
+
+/// The content of an included file, between marks.
+pub(crate) fn included(path: &str, file: &str, content: Range<usize>) -> String {
+    let before = &file[..content.start];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    // The path must not end its mark.
+    let path = path.replace("?>", "");
+    format!("{BEGIN}{line} {column} {path}?>{}{END}?>", &file[content])
+}
+
+/// A mark for text that is left out. The number of lines stays.
+pub(crate) fn skipped(text: &str) -> String {
+    match text.matches('\n').count() {
+        0 => format!("{SKIP}{}?>", text.chars().count()),
+        lines => "\n".repeat(lines),
+    }
+}
+
+/// Place of an offset in a text, which may have included files.
+pub(crate) fn position(file: &str, text: &str, offset: usize) -> SourcePosition {
+    let mut at = SourcePosition { file: file.to_owned(), line: 1, column: 1 };
+    let mut rest = &text[..offset];
+    if !rest.contains(MARK) {
+        let start = rest.rfind('\n').map_or(0, |end| end + 1);
+        at.line += rest.bytes().filter(|byte| *byte == b'\n').count();
+        at.column += rest[start..].chars().count();
+        return at;
+    }
+    let mut around = Vec::new();
+    let mark = |rest: &str, kind: &str| {
+        let inner = rest.strip_prefix(kind)?.split_once("?>")?.0;
+        Some((inner.to_owned(), kind.len() + inner.len() + "?>".len()))
+    };
+    while let Some(next) = rest.chars().next() {
+        let mut length = next.len_utf8();
+        if let Some((begin, end)) = mark(rest, BEGIN) {
+            let mut parts = begin.splitn(3, ' ');
+            let mut number = || parts.next().and_then(|number| number.parse().ok()).unwrap_or(1);
+            let (line, column) = (number(), number());
+            let file = parts.next().unwrap_or_default().to_owned();
+            around.push(std::mem::replace(&mut at, SourcePosition { file, line, column }));
+            length = end;
+        } else if let Some((_, end)) = mark(rest, END) {
+            at = around.pop().unwrap_or(at);
+            length = end;
+        } else if let Some((skipped, end)) = mark(rest, SKIP) {
+            at.column = at.column.saturating_add(skipped.parse().unwrap_or(0));
+            length = end;
+        } else if next == '\n' {
+            (at.line, at.column) = (at.line.saturating_add(1), 1);
+        } else {
+            at.column = at.column.saturating_add(1);
+        }
+        rest = &rest[length..];
+    }
+    at
+}
+
+/// Offset of a line and a column.
+fn offset(text: &str, at: TextPos) -> usize {
+    let before = |count: u32| usize::try_from(count).map_or(0, |count| count.saturating_sub(1));
+    let line: usize = text.split_inclusive('\n').take(before(at.row)).map(str::len).sum();
+    line + text[line..].chars().take(before(at.col)).map(char::len_utf8).sum::<usize>()
 }
 
 /// Offset at which elements are nested too deep, determined by counting tags without parsing.
@@ -68,8 +148,8 @@ pub(crate) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Error> {
 
 /// Start of a node.
 pub(crate) fn place(file: &str, node: Node<'_, '_>) -> SourcePosition {
-    let position = node.document().text_pos_at(node.range().start);
-    SourcePosition { file: file.to_owned(), line: position.row as usize, column: position.col as usize }
+    let text = node.document().input_text();
+    position(file, text, node.range().start)
 }
 
 /// An error at a node.

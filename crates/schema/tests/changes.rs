@@ -122,7 +122,7 @@ fn losses_need_a_permission() {
         ("", "streaming"),
         ("", "store-only", ""),
         &format!(
-            "document type 'x' changes its mode from Streaming to StoreOnly; {allow}indexing-mode-change</allow> to validation-overrides.xml"
+            "document type 'x' changes its mode from streaming to store-only; {allow}indexing-mode-change</allow> to validation-overrides.xml"
         ),
     );
     check_all(("", "index"), ("", "streaming", ""), "");

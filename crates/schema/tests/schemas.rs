@@ -187,7 +187,7 @@ fn every_body_of_a_field_is_read() {
     assert!(schema.document_type.field("year").is_none());
     assert!(!schema.raw_as_base64);
     let summaries: Vec<&str> = schema.summaries.keys().map(String::as_str).collect();
-    assert_eq!(summaries, ["default", "small", "tiny"]);
+    assert_eq!(summaries, ["attributeprefetch", "default", "small", "tiny"]);
 }
 
 #[test]
@@ -253,6 +253,43 @@ fn summaries_are_inherited_and_completed() {
     );
 }
 
+/// Vespa's summary of the attributes: those of one value that no summary shows with marks or as a snippet.
+#[test]
+fn attributes_have_a_summary() {
+    let check = |fields: &str, body: &str, expected: &str| {
+        let schema = schema(&format!(
+            "schema x {{ document x {{ struct s {{ field n type int {{}} }} {fields} }} {body} }}"
+        ));
+        let shown = schema.summaries.get("attributeprefetch").map(|summary| {
+            let fields = summary.fields.iter().map(|field| format!("{}={}", field.name, field.source));
+            fields.collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{fields} {body}");
+    };
+    let of = |data_type: &str| format!("field a type {data_type} {{ indexing: attribute }}");
+    for data_type in ["string", "int", "byte", "bool", "float16", "double", "raw"] {
+        check(&of(data_type), "", "a=a");
+    }
+    for data_type in ["array<int>", "weightedset<string>", "tensor(x[2])", "array<position>"] {
+        check(&of(data_type), "", "none");
+    }
+    check(&of("position"), "", "a_zcurve=a_zcurve");
+    check("field m type s { indexing: summary\n struct-field n { indexing: attribute } }", "", "none");
+    check("field a type string { indexing: summary | index }", "", "none");
+    check("field a type string { indexing: attribute\n bolding: on }", "", "none");
+    check(&of("string"), "document-summary short { summary a { dynamic } }", "none");
+    check(
+        "field b type int { indexing: attribute } field a type int { indexing: attribute }",
+        "field c type int { indexing: input a | attribute }",
+        "b=b a=a c=c",
+    );
+    check(
+        &of("int"),
+        "document-summary attributeprefetch { summary b { source: a } summary documentid {} }",
+        "b=a documentid=documentid a=a",
+    );
+}
+
 /// A field that the default summary shows under another name leaves it, unless it is asked for.
 #[test]
 fn a_renamed_field_is_shown_once() {
@@ -296,6 +333,9 @@ fn aliases_denote_fields_and_fieldsets() {
     assert_eq!(aliases("index: alias: i\nattribute { alias: j\n alias a: k }"), "j k i");
     // An index that does not exist: a warning.
     assert_eq!(aliases("alias nosuch: x"), "");
+    // Parts of addresses.
+    let text = "schema x { document x { field u type uri { indexing: index\n alias hostname: site } } }";
+    assert_eq!(schema(text).index_aliases["site"], "u.hostname");
 }
 
 #[test]

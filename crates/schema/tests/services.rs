@@ -604,16 +604,32 @@ fn files_are_included_where_they_are_named() {
         ("parts/documents.xml", documents),
         ("parts/itself.xml", "<preprocess:include file='parts/itself.xml'/>"),
         ("parts/wrong.xml", "<content id='c'>\n<dokuments/></content>"),
+        ("parts/open.xml", "<content id='c'>\n  </kontent>"),
+        ("parts/unset.xml", "<content id='${kept}'>\n<a>${unset}</a></content>"),
+        ("parts/two.xml", "<!-- nothing\nhere -->"),
+        ("more/search/a.xml", "<search>\n <chain\n  id='c'>\n <zearcher/></chain></search>"),
     ];
     let cluster = &application(&services("parts/content.xml"), &files).expect("it works").content[0];
     assert_eq!((&*cluster.id, cluster.tuning.bucket_documents_max), ("c", Some(7777)));
     for (path, expected) in [
         ("parts/other.xml", "services.xml:3:1: the package has no file 'parts/other.xml'"),
-        ("parts/itself.xml", "services.xml:3:1: files are included in files more than 8 deep"),
-        ("parts/wrong.xml", "services.xml:3:18: "),
+        ("parts/itself.xml", "parts/itself.xml:1:1: files are included in files more than 8 deep"),
+        ("parts/wrong.xml", "parts/wrong.xml:2:1: "),
+        ("parts/open.xml", "parts/open.xml:2:"),
+        ("parts/unset.xml", "parts/unset.xml:2:1: no property 'unset'"),
     ] {
         let error = application(&services(path), &files).map(|_| ()).expect_err(path).to_string();
         assert!(error.starts_with(expected), "{error}");
+    }
+    // What follows an included file has its place in services.xml.
+    let lines = "<services><container id='d'><search><include\n dir='more/search'/></search>\n<x/></container></services>";
+    for (services, expected) in [
+        (services("parts/two.xml' /><wrong a='"), "services.xml:3:44: unknown element <wrong>"),
+        (lines.to_owned(), "more/search/a.xml:4:2: unknown element <zearcher>"),
+        (lines.to_owned(), "services.xml:3:1: unknown element <x>"),
+    ] {
+        let error = application(&services, &files).map(|_| ()).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_column::{
     BytesBuilder, CellKind, Column, ColumnKey, ExecutionPaths, FixedBuilder, View, read_value,
 };
-use millrace_document::{DataType, ValueRef};
+use millrace_document::{DataType, ValueRef, zcurve};
 use millrace_matching::{MatchedDocuments, SingleValue, SingleValueReader, SingleValueRef, single_values_at};
 use millrace_plan::{MissingOrder, Plan, QueryMemory, QueryMemoryError, SortBy, SortColumn, TextOrder};
 use millrace_ranking::RankedHit;
@@ -284,9 +284,14 @@ impl OrderKeyColumn {
             }
             SortBy::Relevance | SortBy::Source | SortBy::DocumentId | SortBy::Elsewhere(_) => ("", ""),
         };
+        let zcurve = plan.schema.field_of_zcurve(field);
+        let field = zcurve.map_or(field, |of| &*of.name);
         let data_type =
             plan.schema.fields.get(field).map_or(DataType::String, |field| field.data_type.clone());
-        let of = millrace_plan::value_type(&data_type, path).cloned().unwrap_or(DataType::String);
+        let of = match zcurve {
+            Some(_) => DataType::Long,
+            None => millrace_plan::value_type(&data_type, path).cloned().unwrap_or(DataType::String),
+        };
         let (by, column) = match &sort.by {
             SortBy::Relevance => (OrderBy::Score, None),
             SortBy::Source => (OrderBy::Source, None),
@@ -365,6 +370,7 @@ impl OrderKeyColumn {
                     let number = match value {
                         Some(SingleValueRef::Bool(value)) => i64::from(value),
                         Some(SingleValueRef::Integer(number)) => number,
+                        Some(SingleValueRef::Position { latitude, longitude }) => zcurve(latitude, longitude),
                         _ => return,
                     };
                     if first[row].is_none_or(|first| is_before(number.cmp(&first))) {

@@ -158,6 +158,36 @@ fn hits_come_in_the_order_asked_for() {
     check(vec![by(SortBy::Source, false), by(SortBy::DocumentId, false)], "d0 d1 d2 d3 d4 d5");
 }
 
+/// Positions are ordered by their numbers on a z-curve; of several, the first in the order counts.
+#[test]
+fn positions_are_ordered_by_their_numbers() {
+    let place = |degrees| DocumentValue::Position { latitude: degrees, longitude: degrees };
+    let route = DataType::Array(Box::new(DataType::Position));
+    let fields = vec![field("place", DataType::Position, false), field("route", route, false)];
+    let default = RankProfile { name: "default".into(), ..RankProfile::default() };
+    let rank_profiles = [(default.name.clone(), default)].into();
+    let schema = Arc::new(Schema { rank_profiles, ..schema("test", fields) });
+    let documents = [
+        Fields::from([("place", place(3)), ("route", DocumentValue::Array(vec![place(2), place(9)]))]),
+        Fields::from([("place", place(1)), ("route", DocumentValue::Array(vec![place(3)]))]),
+        Fields::from([]),
+    ];
+    let view = millrace_fixtures::view(&schema, &documents.map(|fields| (fields, true)), 2);
+    for (name, descending, expected) in [
+        ("place_zcurve", false, "d2 d1 d0"),
+        ("place_zcurve", true, "d0 d1 d2"),
+        ("route_zcurve", false, "d0 d1 d2"),
+        ("route_zcurve", true, "d0 d1 d2"),
+    ] {
+        let mut plan = everything(&schema);
+        plan.sorting = vec![by(SortBy::Number(name.into()), descending)];
+        let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+        let search = Arc::new(PreparedSearch::new(Arc::new(plan), profile, "mails".into()));
+        let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
+        assert_eq!(names(&search.run(&view, &deadline).unwrap()), expected, "{name} {descending}");
+    }
+}
+
 #[test]
 fn a_page_is_the_beginning_of_the_whole_order() {
     for (offset, hits, expected) in

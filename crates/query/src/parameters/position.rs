@@ -70,7 +70,8 @@ impl ParameterReader<'_> {
 
     fn radius_km(&self) -> Result<f64, Error> {
         let Some(text) = self.text("pos.radius") else { return Ok(RADIUS_KM) };
-        if let Ok(microdegrees) = text.parse::<u32>() {
+        // A negative radius has no end.
+        if let Ok(microdegrees) = text.parse::<i32>() {
             return Ok(f64::from(microdegrees) * KM_PER_MICRODEGREE);
         }
         kilometres(&text).ok_or_else(|| {

@@ -1,15 +1,17 @@
 //! Distances measured by query operators, and raw scores of operators.
 
+use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::LeafMatches;
+use millrace_matching::{GeoCentre, LeafMatches, SingleValue, SingleValueReader, SingleValueRef};
 use millrace_plan::{LeafId, Plan, PlanLeaf, Predicate};
 use millrace_schema::{DistanceMetric, SchemaField};
 
 use super::nearest_place::{self, has_places};
 use super::term::{leaf, leaves_labelled, match_weight};
 use super::{
-    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+    ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
+    RankFeature,
 };
 use crate::Error;
 
@@ -34,7 +36,7 @@ impl OperatorSelector {
     }
 }
 
-/// Property of the vectors that a query names.
+/// Property of the operators that a query names.
 enum DistanceOutput {
     Distance,
     Closeness,
@@ -139,49 +141,87 @@ pub(crate) fn item_raw_score(
     }
 }
 
+impl MeasuredDistances {
+    /// Source of an operator's scores; `None` if this feature reads nothing of it.
+    fn measure(&self, leaf: &PlanLeaf, request: &mut FeatureRequest<'_>) -> Option<LeafMeasure> {
+        let is_raw = matches!(self.of, DistanceOutput::RawScore);
+        match &leaf.predicate {
+            Predicate::Nearest { metric, threshold, .. } => {
+                Some(LeafMeasure::Vectors { metric: *metric, threshold: *threshold })
+            }
+            Predicate::GeoCircle { latitude, longitude, .. } => {
+                let plan = request.plan;
+                let (name, path) = leaf.field.split_once('.').unwrap_or((&*leaf.field, ""));
+                let path: Vec<&str> = path.split('.').filter(|name| !name.is_empty()).collect();
+                let field = plan.schema.fields.get(name)?;
+                Some(LeafMeasure::Place {
+                    centre: GeoCentre::new(*latitude, *longitude),
+                    values: SingleValueReader::new(&field.data_type, &path),
+                    column: request.column(ColumnKey::value(name)),
+                })
+            }
+            // A box has no centre: every position in it is as near as can be.
+            Predicate::GeoBox(_) => Some(LeafMeasure::Score(1.0)),
+            Predicate::Labeled { score, .. } if is_raw => Some(LeafMeasure::Score(*score)),
+            _ if is_raw && leaf.dot_product_above.is_some() => Some(LeafMeasure::Weight),
+            _ => None,
+        }
+    }
+}
+
 impl RankFeature for MeasuredDistances {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let plan = request.plan;
-        let leaves: Vec<MeasuredLeaf> = self
-            .which
-            .leaves(plan)
-            .into_iter()
-            .filter_map(|id| match &leaf(plan, id)?.predicate {
-                Predicate::Nearest { metric, threshold, .. } => {
-                    Some(MeasuredLeaf { id, metric: *metric, threshold: *threshold, score: None })
-                }
-                Predicate::Labeled { score, .. } if matches!(self.of, DistanceOutput::RawScore) => {
-                    let metric = DistanceMetric::DotProduct;
-                    Some(MeasuredLeaf { id, metric, threshold: None, score: Some(*score) })
-                }
-                // A dot product has no metric; its weight is the raw score.
-                _ if matches!(self.of, DistanceOutput::RawScore)
-                    && leaf(plan, id)?.dot_product_above.is_some() =>
-                {
-                    let metric = DistanceMetric::DotProduct;
-                    Some(MeasuredLeaf { id, metric, threshold: None, score: None })
-                }
-                _ => None,
-            })
-            .collect();
+        let mut leaves = Vec::new();
+        for id in self.which.leaves(plan) {
+            if let Some(of) = leaf(plan, id).and_then(|leaf| self.measure(leaf, request)) {
+                leaves.push(MeasuredLeaf { id, of });
+            }
+        }
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| match self.of {
-            DistanceOutput::RawScore => raw_scores(&leaves, chunk, values),
+            DistanceOutput::RawScore => {
+                let out = values.numbers(chunk.len(), 0.0);
+                for leaf in &leaves {
+                    let scores = leaf.raw_scores(chunk);
+                    out.iter_mut()
+                        .zip(scores)
+                        .filter(|(_, score)| score.is_finite())
+                        .for_each(|(sum, score)| *sum += score);
+                }
+            }
             DistanceOutput::Closeness => {
                 let out = values.numbers(chunk.len(), f64::NEG_INFINITY);
-                for MeasuredLeaf { id, metric, .. } in &leaves {
-                    if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
-                        closest(out, distances, *metric);
+                for leaf in &leaves {
+                    match (&leaf.of, chunk.matches.leaf(leaf.id)) {
+                        (LeafMeasure::Vectors { metric, .. }, LeafMatches::Distances(distances)) => {
+                            closest(out, distances, *metric);
+                        }
+                        (LeafMeasure::Vectors { .. }, _) => {}
+                        _ => {
+                            let scores = leaf.raw_scores(chunk);
+                            out.iter_mut().zip(scores).for_each(|(most, score)| *most = most.max(score));
+                        }
                     }
                 }
                 out.iter_mut().filter(|score| **score == f64::NEG_INFINITY).for_each(|score| *score = 0.0);
             }
             DistanceOutput::Distance => {
                 let out = values.numbers(chunk.len(), f64::MAX);
-                for MeasuredLeaf { id, .. } in &leaves {
-                    if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
-                        out.iter_mut()
-                            .zip(distances)
-                            .for_each(|(nearest, distance)| *nearest = nearest.min(*distance));
+                for leaf in &leaves {
+                    match (&leaf.of, chunk.matches.leaf(leaf.id)) {
+                        (LeafMeasure::Vectors { .. }, LeafMatches::Distances(distances)) => {
+                            out.iter_mut()
+                                .zip(distances)
+                                .for_each(|(nearest, distance)| *nearest = nearest.min(*distance));
+                        }
+                        (LeafMeasure::Vectors { .. }, _) => {}
+                        _ => {
+                            let scores = leaf.raw_scores(chunk);
+                            out.iter_mut()
+                                .zip(scores)
+                                .filter(|(_, score)| score.is_finite())
+                                .for_each(|(nearest, score)| *nearest = nearest.min(1.0 / score - 1.0));
+                        }
                     }
                 }
             }
@@ -189,14 +229,59 @@ impl RankFeature for MeasuredDistances {
     }
 }
 
-/// A query operator, with the metric and the threshold of its distances.
+/// A query operator with the source of its scores.
 struct MeasuredLeaf {
     id: LeafId,
-    metric: DistanceMetric,
-    /// Maximum distance of a match.
-    threshold: Option<f64>,
-    /// Raw score of every match, if the query gives it.
-    score: Option<f64>,
+    of: LeafMeasure,
+}
+
+/// Source of an operator's raw scores.
+enum LeafMeasure {
+    /// Distances of vectors. Beyond the threshold the operator does not match.
+    Vectors { metric: DistanceMetric, threshold: Option<f64> },
+    /// Positions of the documents, and the one in the query.
+    Place { centre: GeoCentre, values: SingleValueReader, column: ColumnSlot },
+    /// Weights of the matches. A dot product has no metric: its weight is the raw score.
+    Weight,
+    /// Score of every match, as the query gives it.
+    Score(f64),
+}
+
+impl MeasuredLeaf {
+    /// Raw scores in a chunk, one for each document; negative infinity where the operator does not match.
+    fn raw_scores(&self, chunk: &FeatureChunk<'_>) -> Vec<f64> {
+        let mut scores = vec![f64::NEG_INFINITY; chunk.len()];
+        let found = chunk.matches.leaf(self.id);
+        match &self.of {
+            LeafMeasure::Vectors { metric, threshold } => {
+                let LeafMatches::Distances(distances) = found else { return scores };
+                closest(&mut scores, distances, *metric);
+                let most = threshold.unwrap_or(f64::INFINITY);
+                let far = scores.iter_mut().zip(distances).filter(|(_, distance)| **distance > most);
+                far.for_each(|(score, _)| *score = f64::NEG_INFINITY);
+            }
+            LeafMeasure::Place { centre, values, column } => {
+                let Some(column) = chunk.column(*column) else { return scores };
+                chunk.each_single(values, column, |SingleValue { row, value, .. }| {
+                    let Some(SingleValueRef::Position { latitude, longitude }) = value else { return };
+                    if match_weight(found, row).is_some() {
+                        let kilometres = centre.plane_distance_km(latitude, longitude);
+                        scores[row] = scores[row].max(1.0 / (1.0 + kilometres));
+                    }
+                });
+            }
+            LeafMeasure::Weight | LeafMeasure::Score(_) => {
+                for (at, score) in scores.iter_mut().enumerate() {
+                    let weight = match_weight(found, at);
+                    *score = match self.of {
+                        LeafMeasure::Score(given) => weight.map_or(f64::NEG_INFINITY, |_| given),
+                        _ => weight.unwrap_or(f64::NEG_INFINITY),
+                    };
+                }
+            }
+        }
+        scores
+    }
 }
 
 /// Raises each score to the closeness of the distance, if that is greater.
@@ -206,31 +291,5 @@ fn closest(scores: &mut [f64], distances: &[f64], metric: DistanceMetric) {
         // The dot product itself; the distance is its negative.
         DistanceMetric::DotProduct => pairs.for_each(|(score, distance)| *score = score.max(-*distance)),
         _ => pairs.for_each(|(score, distance)| *score = score.max(1.0 / (1.0 + *distance))),
-    }
-}
-
-fn raw_scores(leaves: &[MeasuredLeaf], chunk: &FeatureChunk<'_>, values: &mut FeatureValues) {
-    let mut one = vec![f64::NEG_INFINITY; chunk.len()];
-    let out = values.numbers(chunk.len(), 0.0);
-    for MeasuredLeaf { id, metric, threshold, score } in leaves {
-        let found = chunk.matches.leaf(*id);
-        one.fill(f64::NEG_INFINITY);
-        match found {
-            LeafMatches::Distances(distances) => {
-                closest(&mut one, distances, *metric);
-                // Beyond the threshold the operator does not match.
-                let most = threshold.unwrap_or(f64::INFINITY);
-                let far = one.iter_mut().zip(distances).filter(|(_, distance)| **distance > most);
-                far.for_each(|(score, _)| *score = f64::NEG_INFINITY);
-            }
-            other => one.iter_mut().enumerate().for_each(|(at, one)| {
-                let weight = match_weight(other, at);
-                *one = weight.map_or(f64::NEG_INFINITY, |weight| score.unwrap_or(weight));
-            }),
-        }
-        out.iter_mut()
-            .zip(&one)
-            .filter(|(_, score)| score.is_finite())
-            .for_each(|(sum, score)| *sum += score);
     }
 }

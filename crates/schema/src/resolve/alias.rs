@@ -7,9 +7,10 @@ use super::SchemaFaults;
 use crate::parse::Name;
 use crate::parse::syntax::FieldDecl;
 use crate::suggest::did_you_mean;
-use crate::{Error, Fieldset, SchemaField};
+use crate::{Error, Fieldset, MatchMode, SchemaField};
 
-/// Names of indexes, by alias: `inherited` from the schema's parent, and of `alias index: name` in fields.
+/// Names of indexes, by alias: `inherited` from the schema's parent, and of `alias index: name` in fields. In
+/// a field of addresses, the index may be the name of a part alone (`alias hostname: site`).
 ///
 /// An alias of an unknown index has no effect, as in Vespa, but for a warning.
 pub(super) fn resolve(
@@ -21,8 +22,14 @@ pub(super) fn resolve(
 ) -> BTreeMap<String, String> {
     let mut all = inherited;
     // Fields of parents are declared again here, with the aliases that the parent has resolved.
-    for decl in decls.iter().flat_map(|field| &field.index_aliases) {
+    let all_aliases =
+        decls.iter().flat_map(|field| field.index_aliases.iter().map(move |decl| (&field.name.value, decl)));
+    for (owner, decl) in all_aliases {
         let (index, alias) = (&decl.index.value, &decl.alias.value);
+        if is_address_part(fields.get(owner.as_str()), index) {
+            all.insert(alias.clone(), format!("{owner}.{index}"));
+            continue;
+        }
         let base = index.split('.').next().unwrap_or_default();
         if faults.broken.names.has(base) {
             continue;
@@ -40,6 +47,12 @@ pub(super) fn resolve(
     }
     check(decls, fields, fieldsets, faults);
     all
+}
+
+/// True for a part of the addresses in a field, by its own name: `hostname`.
+fn is_address_part(field: Option<&SchemaField>, name: &str) -> bool {
+    let part = field.and_then(|field| field.part(name));
+    part.is_some_and(|part| matches!(part.matching.mode, MatchMode::Uri(_)))
 }
 
 /// Refuses aliases that are names of fields or fieldsets, and those that are given twice.

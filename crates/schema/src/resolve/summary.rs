@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_document::{DataType, ZCURVE_SUFFIX};
+
 use super::SchemaFaults;
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, SummaryDecl, SummaryFieldDecl};
@@ -15,6 +17,8 @@ type Summaries = BTreeMap<String, DocumentSummary>;
 
 /// Fields of every document, without a declaration.
 const IMPLICIT_SOURCES: &[&str] = &["documentid", "sddocname"];
+/// Summary with the attributes of one value, which every schema with such attributes has in Vespa.
+const OF_ATTRIBUTES: &str = "attributeprefetch";
 
 /// All summaries of a schema: `inherited` from its parent, declared, and created by fields (in the order of
 /// `field_decls`). An invalid summary is omitted, and so are those that inherit it.
@@ -77,6 +81,7 @@ pub(super) fn resolve(
     }
     remove_sources(declared, field_decls, &mut summaries);
     complete_default(fields, &mut summaries);
+    add_attributes(field_decls, fields, &mut summaries);
     summaries
 }
 
@@ -255,6 +260,39 @@ fn complete_default(fields: &Fields, summaries: &mut Summaries) {
         if !default.fields.iter().any(|field| field.name == shown.name) {
             default.fields.push(shown);
         }
+    }
+}
+
+/// Adds the attributes of one value to their summary, in the order of declarations. Fields that another
+/// summary shows as snippets or with bold words, and tensors, are not in it. The rule is Vespa's.
+fn add_attributes(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries) {
+    for decl in decls {
+        let Some(field) = fields.get(decl.name.value.as_str()) else { continue };
+        let mut shown = summaries.values().flat_map(|summary| &summary.fields);
+        let marks_words =
+            shown.any(|shown| shown.name == field.name && (shown.bolding || shown.mode.is_dynamic()));
+        if field.attribute.is_none() || marks_words {
+            continue;
+        }
+        let name: Arc<str> = match &field.data_type {
+            DataType::Array(_)
+            | DataType::WeightedSet { .. }
+            | DataType::Map(..)
+            | DataType::Struct(_)
+            | DataType::Tensor(_) => continue,
+            DataType::Position => format!("{}{ZCURVE_SUFFIX}", field.name).into(),
+            _ => Arc::clone(&field.name),
+        };
+        put(
+            summary_named(OF_ATTRIBUTES, summaries),
+            SummaryField {
+                source: Arc::clone(&name),
+                name,
+                more_sources: Vec::new(),
+                mode: SummaryMode::Full,
+                bolding: false,
+            },
+        );
     }
 }
 

@@ -63,13 +63,6 @@ fn selection(node: Node<'_, '_>, schemas: &ResolvedSchemas) -> Option<String> {
     (!depends).then(|| text.to_owned())
 }
 
-/// Modes of a document type.
-const MODES: [(&str, DocumentMode); 3] = [
-    ("streaming", DocumentMode::Streaming),
-    ("index", DocumentMode::Index),
-    ("store-only", DocumentMode::StoreOnly),
-];
-
 /// A document type of a cluster; `None` if its schema is invalid.
 fn document(
     node: Node<'_, '_>,
@@ -88,8 +81,8 @@ fn document(
         );
     }
     let written = required(node, "mode")?;
-    let Some((_, mode)) = MODES.into_iter().find(|(name, _)| *name == written) else {
-        let known = one_of(MODES.iter().map(|(name, _)| *name));
+    let Some(mode) = DocumentMode::ALL.into_iter().find(|mode| mode.name() == written) else {
+        let known = one_of(DocumentMode::ALL.into_iter().map(DocumentMode::name));
         return xml::invalid(FILE, node, format!("unknown mode '{written}': expected {known}"));
     };
     if mode == DocumentMode::Index {

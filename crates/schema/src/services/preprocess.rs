@@ -1,5 +1,7 @@
 //! `preprocess:include`, `include` and `preprocess:properties`: processing of the text before parsing.
 
+use std::ops::Range;
+
 use super::{FILE, qualified_name, required};
 use crate::package::Files;
 use crate::{Error, SourcePosition, xml};
@@ -18,8 +20,7 @@ pub(super) fn run(text: &str, files: &Files) -> Result<String, Error> {
     substitute(include_directories(include(text, files)?, files)?)
 }
 
-/// Replaces each `preprocess:include` by its file. Line numbers are unchanged: the content of a file is put
-/// on the line that includes it.
+/// Replaces each `preprocess:include` by its file, between marks.
 fn include(text: &str, files: &Files) -> Result<String, Error> {
     let mut text = text.to_owned();
     for depth in 0.. {
@@ -42,7 +43,9 @@ fn include(text: &str, files: &Files) -> Result<String, Error> {
                 return xml::invalid(FILE, *node, format!("the package has no file '{path}'"));
             };
             included.push_str(&text[end..node.range().start]);
-            included.push_str(&on_one_line(xml::text(path, file)?));
+            let file = xml::text(path, file)?;
+            included.push_str(&xml::included(path, file, without_declaration(file)));
+            included.push_str(&xml::skipped(&text[node.range()]));
             end = node.range().end;
             if included.len() > BYTES_MAX {
                 return xml::invalid(
@@ -58,8 +61,8 @@ fn include(text: &str, files: &Files) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Replaces each `<include dir='…'/>` by the content of the files in that directory. Their root elements have
-/// the name of the element around it. Line numbers are unchanged.
+/// Replaces each `<include dir='…'/>` by the content of the files in that directory, between marks. Their
+/// root elements have the name of the element around it.
 fn include_directories(text: String, files: &Files) -> Result<String, Error> {
     let document = xml::parse(FILE, &text)?;
     let is_include = |node: &roxmltree::Node<'_, '_>| {
@@ -84,6 +87,7 @@ fn include_directories(text: String, files: &Files) -> Result<String, Error> {
                 return xml::invalid(FILE, node, reason);
             }
         }
+        included.push_str(&xml::skipped(&text[node.range()]));
         if !found {
             let reason = format!("the package has no directory '{directory}' with XML files to include");
             return xml::invalid(FILE, node, reason);
@@ -93,7 +97,7 @@ fn include_directories(text: String, files: &Files) -> Result<String, Error> {
     Ok(included)
 }
 
-/// Content of the root element of an included file, on one line.
+/// Content of the root element of an included file, between marks.
 fn content_of_root(path: &str, text: &str, include: roxmltree::Node<'_, '_>) -> Result<String, Error> {
     let document = xml::parse(path, text)?;
     let root = document.root_element();
@@ -104,16 +108,14 @@ fn content_of_root(path: &str, text: &str, include: roxmltree::Node<'_, '_>) -> 
     }
     let range =
         root.first_child().zip(root.last_child()).map(|(first, last)| first.range().start..last.range().end);
-    Ok(range.map_or_else(String::new, |range| text[range].replace(['\r', '\n'], " ")))
+    Ok(range.map_or_else(String::new, |range| xml::included(path, text, range)))
 }
 
-/// A file without its XML declaration.
-fn on_one_line(file: &str) -> String {
-    let content = match file.trim_start().strip_prefix("<?xml") {
-        Some(rest) => rest.split_once("?>").map_or("", |(_, content)| content),
-        None => file,
-    };
-    content.replace(['\r', '\n'], " ")
+/// Range of a file without its XML declaration.
+fn without_declaration(file: &str) -> Range<usize> {
+    let begin = file.len() - file.trim_start().len();
+    let end = file[begin..].strip_prefix("<?xml").and_then(|_| file[begin..].find("?>"));
+    end.map_or(0, |end| begin + end + "?>".len())..file.len()
 }
 
 /// Substitutes the values of `preprocess:properties` for `${name}`.
@@ -135,8 +137,7 @@ fn substitute(text: String) -> Result<String, Error> {
         None => Ok(result),
         Some(at) => {
             let name: String = result[at + 2..].chars().take_while(|&c| c != '}').take(60).collect();
-            let line = result[..at].matches('\n').count() + 1;
-            let place = SourcePosition { file: FILE.to_owned(), line, column: 1 };
+            let place = SourcePosition { column: 1, ..xml::position(FILE, &result, at) };
             Err(Error::Invalid {
                 place,
                 reason: format!("no property '{name}': add it to <preprocess:properties>"),
