@@ -1,7 +1,8 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_document::DocumentGroup;
+use millrace_document::{DocumentGroup, DocumentId};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Permit, WantedGroups};
@@ -128,6 +129,8 @@ pub struct RequestCaller {
     pub groups: CallerGroups,
     /// True if the path of the request restricts it to a group, although its credential may permit more.
     pub is_for_path: bool,
+    /// Group that ids in answers leave out, since the endpoint implies it.
+    pub implied_group: Option<DocumentGroup>,
     /// Limits on requests.
     pub limits: CallerLimits,
 }
@@ -144,6 +147,7 @@ impl RequestCaller {
             rights: AccessRights::all(),
             groups: CallerGroups::All,
             is_for_path: false,
+            implied_group: None,
             limits: CallerLimits::default(),
         }
     }
@@ -210,6 +214,17 @@ impl RequestCaller {
         self.permit(WantedGroups::These(std::slice::from_ref(&group)))?;
         let groups = CallerGroups::Only([group].into());
         Ok(RequestCaller { groups, is_for_path: true, ..self.clone() })
+    }
+
+    /// Returns the same caller, in whose answers ids leave out this group; `None`: ids are complete.
+    #[must_use]
+    pub fn implying(&self, group: Option<DocumentGroup>) -> RequestCaller {
+        RequestCaller { implied_group: group, ..self.clone() }
+    }
+
+    /// Text of an id in answers to the caller.
+    pub fn shown_id<'i>(&self, id: &'i DocumentId) -> Cow<'i, str> {
+        id.shown_within(self.implied_group.as_ref())
     }
 
     /// Refuses a selection of documents, of which a condition asks for those of other groups.

@@ -79,6 +79,7 @@ fn caller(groups: CallerGroups) -> DoorCaller {
         rights: AccessRights::all(),
         groups,
         is_for_path: false,
+        implied_group: None,
         limits: CallerLimits::default(),
     };
     DoorCaller::new(Arc::new(caller), Arc::new(FullGroup))

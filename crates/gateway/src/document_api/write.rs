@@ -165,7 +165,7 @@ async fn change(
     operation: DocumentOperation,
 ) -> Result<Option<StoreChange>, Error> {
     let DocumentOperation { action, condition: text, create, .. } = operation;
-    let condition = text.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
+    let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
         OperationAction::Put(document) => OperationAction::Put(indexed(call, kind, document).await?),
         other => other,
@@ -187,7 +187,7 @@ pub(super) fn change_here(
     assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
     let destination = WriteDestination::of(call, deployment, kind)?;
     let DocumentOperation { action, condition: text, create, .. } = operation;
-    let condition = text.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
+    let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
         OperationAction::Put(document) => {
             let run = kind.scripts.run(document, &IndexingCaller::default());
@@ -323,12 +323,13 @@ struct WriteCondition {
 }
 
 fn condition(
+    call: &DocumentCall,
     deployment: &CompiledApplication,
     kind: &Arc<CompiledDocumentType>,
     text: &str,
 ) -> Result<WriteCondition, Error> {
-    let selection =
-        deployment.selection(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
+    let selection = call.selection_text(text).and_then(|text| deployment.selection(&text));
+    let selection = selection.map_err(|error| Error::parameter("condition", error.to_string()))?;
     Ok(WriteCondition { kind: Arc::clone(kind), text: text.to_owned(), selection })
 }
 

@@ -11,7 +11,7 @@ use millrace_node::Error;
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
 use super::standing::authorization;
-use super::{RequestGuard, forwarded_groups, person};
+use super::{RequestGuard, forwarded_groups, implied_group, person};
 use crate::access_log::{self, ConnectionPeer};
 use crate::page;
 use crate::quota::CallerTurn;
@@ -67,8 +67,17 @@ impl RequestGuard {
                 self.node.caller_of_credentials(port, credentials)?
             }
         };
-        if let Some(PersonGroup(group)) = request.extensions().get() {
+        let endpoint = request.extensions().get::<PersonGroup>().map(|PersonGroup(group)| group);
+        if let Some(group) = endpoint {
             caller = Arc::new(caller.within(group.clone())?);
+        }
+        let implied = match self.node.is_from_client(request.headers()) {
+            true => implied_group::of_client(request.headers(), endpoint),
+            // The path of a request that a node forwards can have a group that the client did not name.
+            false => implied_group::of_node(request.headers()),
+        };
+        if implied.is_some() {
+            caller = Arc::new(caller.implying(implied));
         }
         match rule {
             AccessRule::Open => {}

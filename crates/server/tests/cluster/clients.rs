@@ -167,6 +167,15 @@ fn a_client_with_a_certificate_is_the_same_caller_at_the_node_that_answers() {
                     assert_eq!(get(client, &format!("/person/g1{path}")).status, expected, "g{group} {path}");
                 }
             }
+            // Ids leave out the group of the path, whichever node answers.
+            let complete = format!("id:notes:note:g=g{group}:1");
+            assert_eq!(get(&writer, &document).json()["id"], complete.as_str());
+            let by_name = "/document/v1/notes/note/docid/1";
+            for path in [document.as_str(), &search, by_name, "/document/v1/?cluster=notes"] {
+                let own = get(&writer, &format!("/person/g{group}{path}")).json().to_string();
+                let is_short = own.contains("\"id:notes:note::1\"") && !own.contains(&complete);
+                assert!(is_short, "g{group} {path}: {own}");
+            }
             assert_eq!(put(&writer, "/person/g1"), if group == 1 { 200 } else { 403 }, "g{group}");
             for (client, name) in [(&stranger, "an unknown certificate"), (&none, "none")] {
                 assert_eq!((get(client, &search).status, put(client, "")), (401, 401), "{name}");
