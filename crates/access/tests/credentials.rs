@@ -483,10 +483,9 @@ fn a_group_that_the_path_excludes_is_not_the_fault_of_the_credential() {
     let refused = |caller: &RequestCaller, name: &str| {
         caller.permit(WantedGroups::These(&[group(name)])).expect_err("another group").to_string()
     };
-    assert!(
-        refused(&bobs, "ann")
-            .contains("the path of the request (or --group of the command) is for group 'bob'")
-    );
+    assert!(refused(&bobs, "ann").contains(
+        "the path of the request (or --group of the command, or a header of a proxy) is for group 'bob'"
+    ));
     let ann = RequestCaller { groups: CallerGroups::Only([group("ann")].into()), ..operator.clone() };
     assert!(refused(&ann, "bob").contains("name one of the groups of its credential"));
     assert!(ann.within(group("bob")).expect_err("another group").to_string().contains("its credential"));

@@ -23,7 +23,8 @@ const TOKEN_VARIABLE: &str = "MILLRACE_TOKEN";
 /// Environment variables with the files of the certificate that every client shows, and of its key.
 const IDENTITY_VARIABLES: [&str; 2] = ["MILLRACE_CLIENT_CERTIFICATE", "MILLRACE_CLIENT_KEY"];
 
-/// Header that asks for complete ids below `/person/`, too: what is written to a file there can be fed anywhere.
+/// Header that asks for complete ids below `/person/`, too: what is written to a file there can be fed
+/// anywhere.
 const IDS: HeaderName = HeaderName::from_static("millrace-ids");
 
 /// Default timeout of a response.
