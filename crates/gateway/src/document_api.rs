@@ -238,10 +238,6 @@ fn admitted_target(call: &mut DocumentCall, caller: &Arc<RequestCaller>) -> Resu
     {
         target = filled;
         call.filled_in = person_prefix(group);
-        if call.filled_in.is_none() && !call.node.cluster().is_alone() {
-            let reason = "in a cluster, name the number of the group in the path: /document/v1/NAMESPACE/TYPE/number/NUMBER/";
-            return Err(Error::BadRequest(reason.to_owned()));
-        }
     }
     call.caller = Some(Arc::clone(caller));
     call.permit = match &target {

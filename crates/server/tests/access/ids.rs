@@ -4,7 +4,7 @@ use hyper::Method;
 use hyper::header::{ACCEPT, HeaderName};
 use millrace_client::{ClientAnswer, OutgoingRequest};
 
-use super::ClosedServer;
+use super::{ClosedServer, shows_others, shows_own};
 
 /// The commands ask for complete ids by this header, and so does the client of these tests.
 const IDS: HeaderName = HeaderName::from_static("millrace-ids");
@@ -116,4 +116,27 @@ fn an_id_without_the_group_is_taken_wherever_one_is_named() {
     let fed = ask(Method::POST, "/feed/v1", r#"{"remove":"id:n:note::9"}"#);
     assert!(text(&fed).contains("\"ok\":1"), "{}", text(&fed));
     assert_eq!(ask(Method::GET, "/document/v1/n/note/docid/9", "").status, 404);
+}
+
+#[test]
+fn a_group_by_number_has_an_endpoint_of_its_own() {
+    let closed = start();
+    let get = |token, path: &str| {
+        closed.send(token, OutgoingRequest::new(Method::GET, path.to_owned()).header(IDS, "short"))
+    };
+    for path in ["/document/v1/n/note/docid/1", "/document/v1/?cluster=notes", &format!("/search/?{YQL}")] {
+        let answer = get(closed.all, &format!("/person-number/7{path}"));
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(answer.status == 200 && shows_others(&answer) && !shows_own(&answer), "{path}: {text}");
+        assert!(text.contains(SHORT) && !text.contains("n=7"), "{path}: {text}");
+    }
+    for (token, path, expected) in [
+        (closed.all, "/person-number/7/document/v1/n/note/group/ann/1", 403),
+        (closed.all, "/person/7/document/v1/n/note/docid/1", 404),
+        (closed.all, "/person/n=7/document/v1/n/note/docid/1", 404),
+        (closed.all, "/person-number/ann/document/v1/n/note/docid/1", 404),
+        (closed.ann, "/person-number/7/document/v1/n/note/docid/1", 403),
+    ] {
+        assert_eq!(get(token, path).status, expected, "{path}");
+    }
 }
