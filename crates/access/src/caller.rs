@@ -99,6 +99,14 @@ pub struct CallerLimits {
     /// Maximum number of bytes a second of the documents that it writes, above 0; `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fed_bytes: Option<u64>,
+    /// Number of stored documents of a group from which on it may write no more to the group, above 0; `None`
+    /// for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<u64>,
+    /// Number of stored bytes of a group from which on it may write no more to the group, above 0; `None` for
+    /// no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 impl CallerLimits {
@@ -109,6 +117,14 @@ impl CallerLimits {
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.queries.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             return Err(Error::Limit("limits.queries is not a number of requests a second above 0"));
+        }
+        for (limit, reason) in [
+            (self.documents, "limits.documents is not a number of documents of a group above 0"),
+            (self.bytes, "limits.bytes is not a number of bytes of a group above 0"),
+        ] {
+            if limit == Some(0) {
+                return Err(Error::Limit(reason));
+            }
         }
         match (self.concurrent, self.fed_bytes) {
             (Some(0), _) => Err(Error::Limit("limits.concurrent is not a number of requests above 0")),

@@ -168,6 +168,8 @@ fn signed_tokens_that_are_refused() {
         ("EdDSA", ed.clone(), with("sub", Value::Null), claim("sub")),
         ("EdDSA", ed.clone(), with("limits", json!({ "queries": 0 })), claim("limits")),
         ("EdDSA", ed.clone(), with("limits", json!({ "fed_bytes": 0 })), claim("limits")),
+        ("EdDSA", ed.clone(), with("limits", json!({ "documents": 0 })), claim("limits")),
+        ("EdDSA", ed.clone(), with("limits", json!({ "bytes": 0 })), claim("limits")),
         ("EdDSA", ed.clone(), with("limits", json!({ "other": 1 })), claim("limits")),
         ("EdDSA", ed.clone(), json!([]), Error::Malformed("")),
     ] {
@@ -279,7 +281,13 @@ fn record(key: &ApiKey) -> KeyRecord {
         groups: vec!["ann".to_owned()],
         users: Vec::new(),
         expires: Some(NOW + 10),
-        limits: CallerLimits { queries: Some(5.0), concurrent: None, fed_bytes: Some(1 << 20) },
+        limits: CallerLimits {
+            queries: Some(5.0),
+            concurrent: None,
+            fed_bytes: Some(1 << 20),
+            documents: Some(1000),
+            bytes: None,
+        },
     }
 }
 

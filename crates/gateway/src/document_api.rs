@@ -25,7 +25,7 @@ use millrace_document::{DocumentGroup, DocumentId, Location};
 use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
-use crate::edge::{StandingCredential, attach_implied_group, caller_of, person_prefix};
+use crate::edge::{StandingCredential, attach_caller, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, RequestParameters};
 use crate::quota::{FedBytes, FedBytesCounted};
@@ -270,7 +270,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     call.hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
     if let Some(caller) = &call.caller {
-        attach_implied_group(&mut request.headers, caller);
+        attach_caller(&mut request.headers, caller);
     }
     if call.hop == ForwardKind::Client {
         request.target = visit::forwarded(request.target, &call.parameters);

@@ -20,6 +20,7 @@ mod credentials;
 mod declared;
 mod fault;
 mod forwarded_groups;
+mod forwarded_limits;
 pub(crate) mod fuzz;
 mod group_header;
 mod hosts;
@@ -38,8 +39,8 @@ use axum::extract::State;
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
-use hyper::{Method, Request};
-use millrace_access::PortKind;
+use hyper::{HeaderMap, Method, Request};
+use millrace_access::{PortKind, RequestCaller};
 
 pub(crate) use self::admission::caller_of;
 pub(crate) use self::cors::shared_with;
@@ -50,7 +51,6 @@ pub use self::fault::EdgeNameFault;
 pub use self::group_header::GroupHeaders;
 pub use self::hosts::HostNames;
 use self::hosts::host_of;
-pub(crate) use self::implied_group::attach as attach_implied_group;
 pub use self::origins::WebOrigins;
 use self::origins::authority_of_origin;
 pub(crate) use self::person::prefix as person_prefix;
@@ -201,6 +201,13 @@ fn check_media_type<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
 fn form_type(value: &HeaderValue) -> Option<&'static str> {
     let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     FORM_TYPES.into_iter().find(|known| media_type.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Replaces the headers by which the node that answers a forwarded request knows more of its caller than the
+/// groups.
+pub(crate) fn attach_caller(headers: &mut HeaderMap, caller: &RequestCaller) {
+    implied_group::attach(headers, caller);
+    forwarded_limits::attach(headers, caller);
 }
 
 /// The guard as a layer around the router of the deployment port.

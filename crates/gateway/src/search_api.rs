@@ -29,7 +29,7 @@ use self::language::PromptRequest;
 use self::slow::QueryNotes;
 pub(crate) use self::slow::SlowQueryLog;
 pub use self::slow::SlowQuerySettings;
-use crate::edge::{attach_implied_group, caller_of};
+use crate::edge::{attach_caller, caller_of};
 use crate::forwarding::{self, ForwardedRequest, SendableRequest};
 use crate::quota::QuotaHints;
 use crate::status::HttpError;
@@ -160,7 +160,7 @@ async fn search(
         ));
     }
     let caller = caller_of(&request)?;
-    attach_implied_group(&mut headers, &caller);
+    attach_caller(&mut headers, &caller);
     let short_ids = caller.implied_group.as_ref().map(|group| Arc::new(ShortIds::new(group, &deployment)));
     let SearchRequest { routed, aim } =
         asked(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;

@@ -12,7 +12,7 @@ use millrace_node::Error;
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
 use super::standing::authorization;
-use super::{RequestGuard, forwarded_groups, implied_group, person};
+use super::{RequestGuard, forwarded_groups, forwarded_limits, implied_group, person};
 use crate::access_log::{self, ConnectionPeer};
 use crate::page;
 use crate::quota::CallerTurn;
@@ -73,7 +73,14 @@ impl RequestGuard {
         for group in of_proxy.iter().chain(endpoint) {
             caller = Arc::new(caller.within(group.clone())?);
         }
-        let implied = match self.node.is_from_client(request.headers()) {
+        let is_from_client = self.node.is_from_client(request.headers());
+        if !is_from_client {
+            let limits = forwarded_limits::lowered(caller.limits, request.headers());
+            if limits != caller.limits {
+                caller = Arc::new(RequestCaller { limits, ..(*caller).clone() });
+            }
+        }
+        let implied = match is_from_client {
             true => implied_group::of_client(request.headers(), endpoint.or(of_proxy.as_ref())),
             // The path of a request that a node forwards can have a group that the client did not name.
             false => implied_group::of_node(request.headers()),

@@ -32,7 +32,7 @@ pub(super) fn of_node(headers: &HeaderMap) -> Option<DocumentGroup> {
 }
 
 /// Replaces the header of a request that is forwarded by the group of its caller.
-pub(crate) fn attach(headers: &mut HeaderMap, caller: &RequestCaller) {
+pub(super) fn attach(headers: &mut HeaderMap, caller: &RequestCaller) {
     headers.remove(IDS);
     let Some(group) = &caller.implied_group else { return };
     let text = format!("{WITHIN}{}", utf8_percent_encode(&group.key(), NON_ALPHANUMERIC));

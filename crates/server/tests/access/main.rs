@@ -4,6 +4,7 @@
 mod ids;
 mod indexes;
 mod proxy;
+mod sizes;
 #[path = "../support/mod.rs"]
 mod support;
 

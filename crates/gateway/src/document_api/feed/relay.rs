@@ -21,7 +21,7 @@ use super::answer::{FailedOperation, IgnoredOperation};
 use super::commit::{CommittedWave, StreamOutcome};
 use super::forward::{ForwardedOperation, parameters_of};
 use crate::document_api::retry::RetryPause;
-use crate::edge::attach_implied_group;
+use crate::edge::attach_caller;
 use crate::forwarding::ForwardedRequest;
 use millrace_node::Error;
 use millrace_node::cluster::{ForwardKind, RemoteNode};
@@ -141,7 +141,7 @@ async fn ask(
     let me = cluster.expect("only a node of a cluster has others to send operations to").own().key;
     let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     if let Some(caller) = &call.caller {
-        attach_implied_group(&mut headers, caller);
+        attach_caller(&mut headers, caller);
     }
     let target = format!("/feed/v1?{}", parameters_of(call));
     let request = ForwardedRequest { method: Method::POST, target, headers, body, room: None };
