@@ -297,8 +297,8 @@ impl DocumentId {
         &self.text[self.key_end as usize + 1..]
     }
 
-    /// Text of the id where a group is implied: without the group, if it is this one. There, such a text is the
-    /// id with the group.
+    /// Text of the id where a group is implied: without the group, if it is this one. There, such a text is
+    /// the id with the group.
     pub fn shown_within(&self, implied: Option<&DocumentGroup>) -> Cow<'_, str> {
         match implied {
             Some(implied) if self.group == *implied && self.group != DocumentGroup::None => {

@@ -116,8 +116,8 @@ impl GatewayState {
         self.node.store()
     }
 
-    /// Admits the write of a document of `bytes` bytes by a caller with these limits, by the size of its group,
-    /// which reads directories of files where it is not known.
+    /// Admits the write of a document of `bytes` bytes by a caller with these limits, by the size of its
+    /// group, which reads directories of files where it is not known.
     ///
     /// # Errors
     /// [`Error::GroupFull`]; a file cannot be read.

@@ -5,8 +5,8 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_access::{CallerLimits, RequestCaller};
 
-/// Header with the limits on the stored documents and bytes of a group: `DOCUMENTS,BYTES`, of which one may be
-/// empty. It can only lower the limits of a request, so that it does not matter who sends it.
+/// Header with the limits on the stored documents and bytes of a group: `DOCUMENTS,BYTES`, of which one may
+/// be empty. It can only lower the limits of a request, so that it does not matter who sends it.
 const LIMITS: HeaderName = HeaderName::from_static("millrace-group-limits");
 
 /// Replaces the header of a request that is forwarded by the limits of its caller.

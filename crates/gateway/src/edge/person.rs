@@ -1,5 +1,5 @@
-//! `/person/NAME/…` and `/person-number/NUMBER/…`: the endpoints of the data port, for the documents of one
-//! group.
+//! `/person/NAME/…` and `/person-number/NUMBER/…`: the endpoints of the data port, for the documents of
+//! one group.
 
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri};

@@ -14,8 +14,8 @@ const GROUPS_MAX: usize = 10_000;
 /// Time for which a size is used without another measurement. Some changes are not counted here.
 const VALID: Duration = Duration::from_secs(60);
 
-/// Limits on the stored documents and bytes of each group: those of the server, and those of the credential that
-/// writes.
+/// Limits on the stored documents and bytes of each group: those of the server, and those of the credential
+/// that writes.
 ///
 /// The size of a group is measured once, and writes are added to it. So it is never below the real one, as
 /// long as all writes are counted; only where the sum reaches a limit, the group is measured again.

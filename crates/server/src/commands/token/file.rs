@@ -95,8 +95,8 @@ impl KeyFile {
         let path = self.path.with_extension("toml.lock");
         let file = match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&path) {
             Ok(file) => {
-                // Commands of the owner take turns, too. If the lock cannot be given to the owner, neither can
-                // the file of keys, which has a message.
+                // Commands of the owner take turns, too. If the lock cannot be given to the owner, neither
+                // can the file of keys, which has a message.
                 let _ = self.owner()?.give(&file);
                 file
             }
@@ -122,8 +122,8 @@ impl KeyFile {
         Ok(FileOwner { user: metadata.uid(), group: metadata.gid(), mode, is_of_file })
     }
 
-    /// Replaces the file in one step, under the lock. Its owner and its permissions stay; a new one belongs to
-    /// the owner of its directory, who alone may read it.
+    /// Replaces the file in one step, under the lock. Its owner and its permissions stay; a new one belongs
+    /// to the owner of its directory, who alone may read it.
     ///
     /// # Errors
     /// The replacement cannot be written, or cannot be given to the owner. The file is as it was.
