@@ -124,6 +124,11 @@ fn the_file_of_keys_stays_its_owners() {
     create("first");
     assert_eq!(owner_of(&file), (OTHER, OTHER, 0o600), "a new file belongs to the owner of its directory");
     assert_eq!(owner_of(&lock).0, OTHER, "the owner takes turns, too");
+    let below = data_dir.join("more/data");
+    text(&ended(start(&below, &["create", "first", "--read"])));
+    for made in [data_dir.join("more"), below.clone(), below.join("access.toml")] {
+        assert_eq!(owner_of(&made).0, OTHER, "{}: what is made belongs to the owner above", made.display());
+    }
     chown(&file, Some(OTHER), Some(1)).expect("the superuser may");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("the superuser may");
     let key = create("second");

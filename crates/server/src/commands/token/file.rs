@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown, lchown,
 };
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,7 @@ impl KeyFile {
     /// Waits for the lock, which lasts until the returned file is closed. It is a file of its own, which
     /// stays: that of the keys is replaced, so that two commands could each lock another one.
     fn lock(&self) -> io::Result<File> {
-        DirBuilder::new().recursive(true).mode(0o700).create(self.directory())?;
+        self.make_directory()?;
         let path = self.path.with_extension("toml.lock");
         let file = match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&path) {
             Ok(file) => {
@@ -109,6 +109,28 @@ impl KeyFile {
         };
         file.lock()?;
         Ok(file)
+    }
+
+    /// Makes the directory of the file, if it does not exist. What is made belongs to the owner of the
+    /// directory above, whose server has to write there.
+    fn make_directory(&self) -> io::Result<()> {
+        let directory = self.directory();
+        let missing: Vec<&Path> = directory
+            .ancestors()
+            .take_while(|above| !above.as_os_str().is_empty() && !above.exists())
+            .collect();
+        let Some(first) = missing.last() else { return Ok(()) };
+        let above = first.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let owner = fs::metadata(above.unwrap_or(Path::new(".")))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        for made in missing {
+            let metadata = fs::metadata(made)?;
+            if (metadata.uid(), metadata.gid()) != (owner.uid(), owner.gid()) {
+                // One who may not keeps the directory, as the user of its own server.
+                let _ = lchown(made, Some(owner.uid()), Some(owner.gid()));
+            }
+        }
+        Ok(())
     }
 
     /// Owner and permissions for the file: its own, or the owner of its directory.
