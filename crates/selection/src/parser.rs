@@ -137,7 +137,7 @@ impl<'t> SelectionParser<'t> {
         let place = self.cursor.offset();
         let right = self.sum()?;
         let right = self.operand(right)?;
-        self.note_id_literal((&left, left_text), operator, &right);
+        self.note_id_literal(&left, left_text, operator, &right);
         let pattern = match (operator, &right) {
             (SelectionOperator::Regex, SelectionOperand::Text(pattern)) => {
                 let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
@@ -167,7 +167,7 @@ impl<'t> SelectionParser<'t> {
         loop {
             let right = self.sum()?;
             let right = self.operand(right)?;
-            self.note_id_literal((&left, left_text.clone()), SelectionOperator::Equal, &right);
+            self.note_id_literal(&left, left_text.clone(), SelectionOperator::Equal, &right);
             let comparison = SelectionComparison {
                 left: left.clone(),
                 operator: SelectionOperator::Equal,
@@ -186,7 +186,8 @@ impl<'t> SelectionParser<'t> {
     /// operator, which the left operand is if it is a text.
     fn note_id_literal(
         &mut self,
-        (left, left_text): (&SelectionOperand, Range<usize>),
+        left: &SelectionOperand,
+        left_text: Range<usize>,
         operator: SelectionOperator,
         right: &SelectionOperand,
     ) {

@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use millrace_access::{CallerLimits, Permit, WantedGroups};
+use millrace_access::{Permit, WantedGroups};
 use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind,
     json,
@@ -95,7 +95,7 @@ async fn read(
     let size = BodySizeClass::of_document(body.len());
     let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
     let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
-    let limits = call.caller.as_ref().map_or_else(CallerLimits::default, |caller| caller.limits);
+    let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
     let parse = move || {
         node.admit_size(&limits, &permit, &id, body.len())?;
         Ok::<_, Error>(json::parse(&body, kind, id, &document_type.document_type, options)?)

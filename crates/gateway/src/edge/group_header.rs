@@ -130,7 +130,7 @@ mod tests {
             (&[(NAME, "ann"), (NUMBER, "7")], true, Err(400)),
         ] {
             let mut headers = HeaderMap::new();
-            for (header, value) in values {
+            for &(header, value) in values {
                 let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
                 headers.append(HeaderName::from_static(header), value);
             }

@@ -41,7 +41,8 @@ pub(super) enum EdgeRefusal {
     #[error("a document from a web page needs the header Content-Type: application/json")]
     NoMediaType,
     #[error(
-        "the header {0} names a group, and the request does not come from a proxy that may do so; leave the header out, or name the          address of the proxy in --trusted-proxies of the server"
+        "the header {0} names a group, and the request does not come from a proxy that may do so; leave the header out, or name the \
+         address of the proxy in --trusted-proxies of the server"
     )]
     GroupHeader(HeaderName),
     #[error(
@@ -49,7 +50,8 @@ pub(super) enum EdgeRefusal {
     )]
     SeveralGroups(HeaderName),
     #[error(
-        "the value of the header {0} is no group: send the name of one as UTF-8 without ':' and control characters, or in the header for          numbers a number of up to 64 bits"
+        "the value of the header {0} is no group: send the name of one as UTF-8 without ':' and control characters, or in the header for \
+         numbers a number of up to 64 bits"
     )]
     NoGroup(HeaderName),
     #[error(transparent)]

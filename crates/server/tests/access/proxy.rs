@@ -36,7 +36,7 @@ fn request(
 ) -> OutgoingRequest {
     let request = OutgoingRequest::new(super::method_of(method), path);
     let request = if body.is_empty() { request } else { request.body("application/json", body.to_owned()) };
-    headers.iter().fold(request, |request, (name, value)| request.header(name.clone(), *value))
+    headers.iter().fold(request, |request, &(ref name, value)| request.header(name.clone(), value))
 }
 
 #[test]
