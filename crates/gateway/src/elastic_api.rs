@@ -25,7 +25,7 @@ use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use tokio::sync::Semaphore;
 
-use crate::edge::{FORM_TYPES, RequestGuard, attach_caller, caller_of, guard_elastic};
+use crate::edge::{FORM_TYPES, RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::quota::FedBytes;
 use crate::status::HttpError;
@@ -239,7 +239,10 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
         admit_fed(api, caller, http::unpacked_bytes(&request.headers, &request.body))?;
     }
     let query = if shown.query.is_empty() { String::new() } else { format!("?{}", shown.query) };
-    request.target = format!("{BELOW}{}{query}", shown.path);
+    // The other node knows the credential, but not the group of the path or of a proxy.
+    let group = caller.only_group().filter(|_| caller.is_for_path);
+    let prefix = group.and_then(person_prefix).unwrap_or_default();
+    request.target = format!("{prefix}{BELOW}{}{query}", shown.path);
     request.headers.remove(CANNOT_READ);
     if !caller.rights.has(AccessRight::Read) {
         request.headers.insert(CANNOT_READ, HeaderValue::from_static("true"));

@@ -194,3 +194,23 @@ fn a_cluster_without_certificates_of_nodes_refuses_clients() {
     let message = answer["message"].as_str().unwrap_or_default();
     assert!(status == 400 && message.contains("--peer-tls-authority"), "{answer}");
 }
+
+#[test]
+fn the_group_of_the_path_goes_along_to_the_node_of_the_interfaces_of_elasticsearch() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let nodes = [node(&etcd, "a"), node(&etcd, "b")];
+    until("deployed", &200, || {
+        nodes[0].deploy(&[("services.xml", &services(1)), ("schemas/note.sd", NOTE)]).0
+    });
+    for group in ["ann", "bob"] {
+        let path = format!("/document/v1/notes/note/group/{group}/1");
+        until("put", &200, || nodes[0].call(Method::POST, &path, r#"{"fields":{"stars":1}}"#).0);
+    }
+    // One of the nodes answers for both, and they have no certificates to trust each other by.
+    for node in &nodes {
+        let count = || node.get("/person/ann/elastic/note/_count").1["count"].as_u64();
+        until("counted", &Some(1), count);
+        let (status, answer) = node.get("/person/ann/elastic/note/_count?routing=bob");
+        assert_eq!(status, 403, "{answer}");
+    }
+}
