@@ -212,5 +212,7 @@ fn the_group_of_the_path_goes_along_to_the_node_of_the_interfaces_of_elasticsear
         until("counted", &Some(1), count);
         let (status, answer) = node.get("/person/ann/elastic/note/_count?routing=bob");
         assert_eq!(status, 403, "{answer}");
+        let (status, answer) = node.call(Method::POST, "/person/ann/v1/logs", "{}");
+        assert_eq!(status, 403, "log records belong to no group: {answer}");
     }
 }
