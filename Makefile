@@ -63,6 +63,9 @@ clients-all: build ## Frameworks, and from checkouts clients' tests and Vespa's 
 	python3 -m venv $(VENV)-frameworks
 	$(VENV)-frameworks/bin/pip install -q -r tests/suites/frameworks.txt
 	MILLRACE_BIN=target/release/millrace $(VENV)-frameworks/bin/pytest -q tests/suites/frameworks.py
+	python3 -m venv $(VENV)-haystack
+	$(VENV)-haystack/bin/pip install -q -r tests/suites/haystack_store.txt
+	MILLRACE_BIN=target/release/millrace $(VENV)-haystack/bin/pytest -q tests/suites/haystack_store.py
 	[ -z "$(PYVESPA)$(HAYSTACK)" ] || PYVESPA=$(PYVESPA) HAYSTACK=$(HAYSTACK) $(VENV)-suites/bin/python scripts/suites.py
 	[ -z "$(SAMPLES)" ] || PATH=$(CURDIR)/$(VENV)-suites/bin:$$PATH SAMPLES=$(SAMPLES) scripts/samples.py
 	[ -z "$(PAGES)" ] || PATH=$(CURDIR)/$(VENV)-suites/bin:$$PATH SAMPLES=$(PAGES) scripts/samples.py --pages

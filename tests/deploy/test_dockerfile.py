@@ -3,7 +3,13 @@
 import os
 import pathlib
 import re
+import socket
 import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 BIN = pathlib.Path(os.environ.get("MILLRACE_BIN", ROOT / "target/debug/millrace")).absolute()
@@ -53,3 +59,70 @@ def test_health_is_asked_where_the_server_answers():
     path = re.search(r"http://127\.0\.0\.1:19071([^\"]+)", check).group(1)
     assert f'"{path}", get(config_health)' in (ROOT / "crates/gateway/src/status_api.rs").read_text()
     assert "curl" in " ".join(arguments("RUN"))
+
+
+def environment(target):
+    """The variables that an image of a target has, with those of the stages that it is made from."""
+    of_stages, name = {}, None
+    for word, rest in instructions():
+        if word == "FROM":
+            base, _, name = rest.partition(" AS ")
+            of_stages[name] = dict(of_stages.get(base, {}))
+        elif word == "ENV":
+            of_stages[name].update(pair.split("=", 1) for pair in rest.split())
+    return of_stages[target]
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def started(target, directory):
+    """A server with the variables of an image, and its port of deployment."""
+    port, config_port = free_ports(2)
+    variables = {"PATH": os.environ["PATH"], **environment(target), "MILLRACE_DATA_DIR": str(directory / "data")}
+    command = [BIN, "serve", "--port", str(port), "--config-port", str(config_port)]
+    return subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True), config_port
+
+
+def await_health(server, config_port):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{config_port}/state/v1/health", timeout=1).read()
+            return
+        except OSError:
+            assert server.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_only_the_image_for_development_starts_without_credentials(tmp_path):
+    last = [rest for word, rest in instructions() if word == "FROM"][-1].partition(" AS ")[2]
+    assert last == "release", "what is built without a target"
+    for target in ["server", "release"]:
+        assert "MILLRACE_INSECURE" not in environment(target) and environment(target)["MILLRACE_LISTEN"] == "0.0.0.0"
+    server, _ = started("release", tmp_path)
+    _, message = server.communicate(timeout=30)
+    assert server.returncode != 0 and "--insecure" in message, message
+    server, config_port = started("dev", tmp_path)
+    try:
+        await_health(server, config_port)
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
+
+
+def test_the_release_starts_once_it_has_a_key(tmp_path):
+    subprocess.run([BIN, "token", "create", "operator", "--deploy", "--admin", "--data-dir", tmp_path / "data"], check=True, capture_output=True)
+    server, config_port = started("release", tmp_path)
+    try:
+        await_health(server, config_port)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"http://127.0.0.1:{config_port}/application/v2/tenant/", timeout=5)
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)

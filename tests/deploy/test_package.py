@@ -2,6 +2,8 @@
 
 import gzip
 import hashlib
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import re
@@ -43,6 +45,37 @@ def test_the_binary_runs_without_its_symbols(tree):
     sections = subprocess.run(["objdump", "-h", binary], capture_output=True, text=True, check=True).stdout
     assert ".debug_line" not in sections and ".gnu_debuglink" in sections
     assert binary.stat().st_size < BIN.stat().st_size
+
+
+@pytest.fixture
+def script():
+    """scripts/package as a module."""
+    loader = importlib.machinery.SourceFileLoader("package", str(ROOT / "scripts/package"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("package", loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_a_release_is_small_and_runs_on_the_oldest_system():
+    release = pathlib.Path(os.environ.get("MILLRACE_RELEASE_BIN", ROOT / "target/release/millrace"))
+    if not release.is_file():
+        pytest.skip("no release was built (make build)")
+    result = subprocess.run([ROOT / "scripts/package", "--binary", release, "--check"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_binary_that_is_no_release_is_refused_with_the_cure(tree, script):
+    binary = tree / "usr/bin/millrace"
+    newest = script.check_c_library(binary)
+    assert (2, 17) <= newest <= script.GLIBC_MAX
+    script.GLIBC_MAX = (newest[0], newest[1] - 1)
+    with pytest.raises(SystemExit, match=rf"\(GLIBC_{newest[0]}\.{newest[1]}\).*build it there"):
+        script.check_c_library(binary)
+    script.SIZE_MAX = binary.stat().st_size
+    assert script.check_size(binary) == script.SIZE_MAX
+    script.SIZE_MAX -= 1
+    with pytest.raises(SystemExit, match=rf"has {script.SIZE_MAX + 1:,} bytes .*at most {script.SIZE_MAX:,}.*opt-level"):
+        script.check_size(binary)
 
 
 def test_checksums_are_of_all_files(made):

@@ -117,12 +117,36 @@ def documents(tmp_path_factory):
     node.stop()
 
 
+class PersonsStore(VespaVectorStore):
+    """The store of LlamaIndex at an address with a path, which its own url and port cannot have."""
+
+    def _try_get_running_app(self):
+        return Vespa(url=self.url)
+
+
 def test_llama_index(documents):
-    store = VespaVectorStore(
+    use_llama_index(VespaVectorStore(
         application_package=hybrid_template, url="http://127.0.0.1", port=documents.port, default_schema_name="doc",
         embeddings_outside_vespa=True,
-    )
+    ))
 
+
+def test_llama_index_of_one_person(tmp_path_factory):
+    node = Node(tmp_path_factory.mktemp("persons") / "data", *free_ports(2))
+    status, answer = deploy(node, {"services.xml": services("doc"), "schemas/doc.sd": LLAMA})
+    assert status == 200, answer
+    bobs = f"{node.data}/document/v1/default/doc/group/bob/b"
+    assert call("POST", bobs, {"fields": {"text": "The ferry of another person", "metadata": "{}"}})[0] == 200
+    use_llama_index(PersonsStore(
+        application_package=hybrid_template, url=f"{node.data}/person/ann", default_schema_name="doc",
+        embeddings_outside_vespa=True,
+    ))
+    assert call("GET", f"{node.data}/document/v1/default/doc/group/ann/b")[0] == 200
+    assert call("GET", bobs)[0] == 200
+    node.stop()
+
+
+def use_llama_index(store):
     def vector(place):
         return [float(number == place) for number in range(384)]
 

@@ -1,7 +1,8 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_document::DocumentGroup;
+use millrace_document::{DocumentGroup, DocumentId};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Permit, WantedGroups};
@@ -98,6 +99,14 @@ pub struct CallerLimits {
     /// Maximum number of bytes a second of the documents that it writes, above 0; `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fed_bytes: Option<u64>,
+    /// Number of stored documents of a group from which on it may write no more to the group, above 0; `None`
+    /// for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<u64>,
+    /// Number of stored bytes of a group from which on it may write no more to the group, above 0; `None` for
+    /// no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 impl CallerLimits {
@@ -108,6 +117,14 @@ impl CallerLimits {
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.queries.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             return Err(Error::Limit("limits.queries is not a number of requests a second above 0"));
+        }
+        for (limit, reason) in [
+            (self.documents, "limits.documents is not a number of documents of a group above 0"),
+            (self.bytes, "limits.bytes is not a number of bytes of a group above 0"),
+        ] {
+            if limit == Some(0) {
+                return Err(Error::Limit(reason));
+            }
         }
         match (self.concurrent, self.fed_bytes) {
             (Some(0), _) => Err(Error::Limit("limits.concurrent is not a number of requests above 0")),
@@ -128,6 +145,8 @@ pub struct RequestCaller {
     pub groups: CallerGroups,
     /// True if the path of the request restricts it to a group, although its credential may permit more.
     pub is_for_path: bool,
+    /// Group that ids in answers leave out, since the endpoint implies it.
+    pub implied_group: Option<DocumentGroup>,
     /// Limits on requests.
     pub limits: CallerLimits,
 }
@@ -144,6 +163,7 @@ impl RequestCaller {
             rights: AccessRights::all(),
             groups: CallerGroups::All,
             is_for_path: false,
+            implied_group: None,
             limits: CallerLimits::default(),
         }
     }
@@ -210,6 +230,17 @@ impl RequestCaller {
         self.permit(WantedGroups::These(std::slice::from_ref(&group)))?;
         let groups = CallerGroups::Only([group].into());
         Ok(RequestCaller { groups, is_for_path: true, ..self.clone() })
+    }
+
+    /// Returns the same caller, in whose answers ids leave out this group; `None`: ids are complete.
+    #[must_use]
+    pub fn implying(&self, group: Option<DocumentGroup>) -> RequestCaller {
+        RequestCaller { implied_group: group, ..self.clone() }
+    }
+
+    /// Text of an id in answers to the caller.
+    pub fn shown_id<'i>(&self, id: &'i DocumentId) -> Cow<'i, str> {
+        id.shown_within(self.implied_group.as_ref())
     }
 
     /// Refuses a selection of documents, of which a condition asks for those of other groups.

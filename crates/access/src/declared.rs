@@ -65,6 +65,7 @@ impl DeclaredClients {
                 rights,
                 groups: CallerGroups::All,
                 is_for_path: false,
+                implied_group: None,
                 limits: CallerLimits::default(),
             };
             (hash, (certificate, Arc::new(caller)))

@@ -98,7 +98,7 @@ pub enum Error {
     },
     /// The path of the request is for another group.
     #[error(
-        "the path of the request (or --group of the command) is for {of_path}, and not for {wanted}; name that group, or none"
+        "the path of the request (or --group of the command, or a header of a proxy) is for {of_path}, and not for {wanted}; name that group, or none"
     )]
     GroupOfPath {
         /// Group of the path, in words.

@@ -176,6 +176,7 @@ impl Keyring {
                 rights: key.rights.clone().into(),
                 groups: key.caller_groups(),
                 is_for_path: false,
+                implied_group: None,
                 limits: key.limits,
             };
             (key.id.clone(), (key, Arc::new(caller)))
@@ -279,6 +280,7 @@ impl Keyring {
                     rights: claims.permissions,
                     groups: claims.caller_groups()?,
                     is_for_path: false,
+                    implied_group: None,
                     limits: claims.limits,
                 };
                 let verified = Arc::new(VerifiedToken { claims, caller: Arc::new(caller) });

@@ -168,6 +168,8 @@ fn signed_tokens_that_are_refused() {
         ("EdDSA", ed.clone(), with("sub", Value::Null), claim("sub")),
         ("EdDSA", ed.clone(), with("limits", json!({ "queries": 0 })), claim("limits")),
         ("EdDSA", ed.clone(), with("limits", json!({ "fed_bytes": 0 })), claim("limits")),
+        ("EdDSA", ed.clone(), with("limits", json!({ "documents": 0 })), claim("limits")),
+        ("EdDSA", ed.clone(), with("limits", json!({ "bytes": 0 })), claim("limits")),
         ("EdDSA", ed.clone(), with("limits", json!({ "other": 1 })), claim("limits")),
         ("EdDSA", ed.clone(), json!([]), Error::Malformed("")),
     ] {
@@ -279,7 +281,13 @@ fn record(key: &ApiKey) -> KeyRecord {
         groups: vec!["ann".to_owned()],
         users: Vec::new(),
         expires: Some(NOW + 10),
-        limits: CallerLimits { queries: Some(5.0), concurrent: None, fed_bytes: Some(1 << 20) },
+        limits: CallerLimits {
+            queries: Some(5.0),
+            concurrent: None,
+            fed_bytes: Some(1 << 20),
+            documents: Some(1000),
+            bytes: None,
+        },
     }
 }
 
@@ -483,10 +491,9 @@ fn a_group_that_the_path_excludes_is_not_the_fault_of_the_credential() {
     let refused = |caller: &RequestCaller, name: &str| {
         caller.permit(WantedGroups::These(&[group(name)])).expect_err("another group").to_string()
     };
-    assert!(
-        refused(&bobs, "ann")
-            .contains("the path of the request (or --group of the command) is for group 'bob'")
-    );
+    assert!(refused(&bobs, "ann").contains(
+        "the path of the request (or --group of the command, or a header of a proxy) is for group 'bob'"
+    ));
     let ann = RequestCaller { groups: CallerGroups::Only([group("ann")].into()), ..operator.clone() };
     assert!(refused(&ann, "bob").contains("name one of the groups of its credential"));
     assert!(ann.within(group("bob")).expect_err("another group").to_string().contains("its credential"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
@@ -22,6 +22,10 @@ use crate::outgoing::StreamedBody;
 const TOKEN_VARIABLE: &str = "MILLRACE_TOKEN";
 /// Environment variables with the files of the certificate that every client shows, and of its key.
 const IDENTITY_VARIABLES: [&str; 2] = ["MILLRACE_CLIENT_CERTIFICATE", "MILLRACE_CLIENT_KEY"];
+
+/// Header that asks for complete ids below `/person/`, too: what is written to a file there can be fed
+/// anywhere.
+const IDS: HeaderName = HeaderName::from_static("millrace-ids");
 
 /// Default timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(200);
@@ -353,6 +357,7 @@ impl NodeClient {
         *out.method_mut() = request.method;
         *out.uri_mut() = uri;
         *out.headers_mut() = request.headers;
+        out.headers_mut().entry(IDS).or_insert(HeaderValue::from_static("complete"));
         if let Some(authorization) = &self.authorization {
             out.headers_mut().entry(AUTHORIZATION).or_insert_with(|| authorization.clone());
         }

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::Write as _;
@@ -294,6 +295,19 @@ impl DocumentId {
     /// User-defined name of the document: the part after the last separator.
     pub fn name(&self) -> &str {
         &self.text[self.key_end as usize + 1..]
+    }
+
+    /// Text of the id where a group is implied: without the group, if it is this one. There, such a text is
+    /// the id with the group.
+    pub fn shown_within(&self, implied: Option<&DocumentGroup>) -> Cow<'_, str> {
+        match implied {
+            Some(implied) if self.group == *implied && self.group != DocumentGroup::None => {
+                let (before, after) =
+                    (&self.text[..=self.type_end as usize], &self.text[self.key_end as usize..]);
+                Cow::Owned(format!("{before}{after}"))
+            }
+            _ => Cow::Borrowed(&self.text),
+        }
     }
 
     /// Location among the buckets. Costs one MD5 of the text (two with a group name).

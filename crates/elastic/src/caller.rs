@@ -22,8 +22,13 @@ pub trait GroupAdmission: Send + Sync {
     ///
     /// # Errors
     /// The group is full, or gets too much at once.
-    fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize)
-    -> Result<(), millrace_node::Error>;
+    fn admit_write(
+        &self,
+        caller: &RequestCaller,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<(), millrace_node::Error>;
 
     /// Maximum memory in bytes of the elements of all collections of a document.
     fn element_bytes_max(&self) -> usize;
@@ -94,7 +99,9 @@ impl DoorCaller {
     /// # Errors
     /// The group is full, or gets too much at once.
     pub(crate) fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
-        self.limits.as_ref().map_or(Ok(()), |limits| Ok(limits.admit_write(permit, id, bytes)?))
+        self.limits
+            .as_ref()
+            .map_or(Ok(()), |limits| Ok(limits.admit_write(&self.caller, permit, id, bytes)?))
     }
 
     /// Maximum memory in bytes of the elements of all collections of a document, if there is a limit of the

@@ -52,7 +52,13 @@ impl GroupAdmission for FullGroup {
         }
     }
 
-    fn admit_write(&self, _: &Permit, id: &DocumentId, bytes: usize) -> Result<(), millrace_node::Error> {
+    fn admit_write(
+        &self,
+        _: &RequestCaller,
+        _: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<(), millrace_node::Error> {
         assert!(bytes > 0, "the size of {id} is known");
         match *id.group() == DocumentGroup::Name("full".to_owned()) {
             true => {
@@ -79,6 +85,7 @@ fn caller(groups: CallerGroups) -> DoorCaller {
         rights: AccessRights::all(),
         groups,
         is_for_path: false,
+        implied_group: None,
         limits: CallerLimits::default(),
     };
     DoorCaller::new(Arc::new(caller), Arc::new(FullGroup))

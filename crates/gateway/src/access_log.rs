@@ -34,7 +34,7 @@ const OTHER_FORWARDED: [HeaderName; 3] = [
 pub struct LogDetails {
     /// True if a line has the parameters of the request line, and so the texts of queries.
     pub queries: bool,
-    /// Proxies that are trusted to report the address of a client.
+    /// Proxies that are trusted to report the address of a client, and to name its group.
     pub trusted_proxies: Vec<AddressRange>,
 }
 
@@ -46,19 +46,20 @@ impl Default for LogDetails {
 }
 
 impl LogDetails {
-    fn is_trusted(&self, address: IpAddr) -> bool {
+    /// Returns true for the address of a trusted proxy.
+    pub(crate) fn is_trusted_proxy(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|range| range.contains(address))
     }
 
     /// Returns the address of the client, as reported by the proxies between it and `peer`: the last one that
     /// is not a trusted proxy.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<String> {
-        if !self.is_trusted(peer) {
+        if !self.is_trusted_proxy(peer) {
             return None;
         }
         let listed = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
         let listed: Vec<&str> = listed.flat_map(|value| value.split(',')).map(str::trim).collect();
-        let is_client = |text: &&&str| !text.parse().is_ok_and(|address| self.is_trusted(address));
+        let is_client = |text: &&&str| !text.parse().is_ok_and(|address| self.is_trusted_proxy(address));
         let client = listed.iter().rev().find(is_client).or(listed.first()).copied();
         let others = || OTHER_FORWARDED.iter().find_map(|name| header(headers, name));
         client.filter(|client| !client.is_empty()).or_else(others).map(str::to_owned)
@@ -93,14 +94,17 @@ pub fn fuzz(text: &str) {
     }
     for peer in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9))] {
         let client = details.client(peer, &all);
-        assert!(client.is_none() || details.is_trusted(peer), "{peer} is not trusted, but reports a client");
+        assert!(
+            client.is_none() || details.is_trusted_proxy(peer),
+            "{peer} is not trusted, but reports a client"
+        );
         let Some(client) = client else { continue };
         let values = all.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
         let listed: Vec<&str> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
         let place = listed.iter().rposition(|text| *text == client);
         assert!(place.is_some(), "'{client}' is not one of the reported addresses");
         let place = place.unwrap_or_default();
-        let is_trusted = |text: &str| text.parse().is_ok_and(|address| details.is_trusted(address));
+        let is_trusted = |text: &str| text.parse().is_ok_and(|address| details.is_trusted_proxy(address));
         assert!(
             listed[place + 1..].iter().all(|text| is_trusted(text)),
             "a proxy after '{client}' is not trusted"

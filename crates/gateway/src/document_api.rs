@@ -12,6 +12,7 @@ mod sweep;
 mod visit;
 mod write;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use millrace_document::{DocumentGroup, DocumentId, Location};
 use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
-use crate::edge::{StandingCredential, caller_of, person_prefix};
+use crate::edge::{StandingCredential, attach_caller, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, RequestParameters};
 use crate::quota::{FedBytes, FedBytesCounted};
@@ -33,6 +34,7 @@ use millrace_node::ErrorKind;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{CompiledApplication, Error};
+use millrace_selection::DocumentSelection;
 use millrace_store::{WriteDurability, WriterId};
 use path::{DocumentScope, DocumentTarget};
 
@@ -121,7 +123,7 @@ impl DocumentCall {
 
     /// Answer of an operation without further results.
     fn done<'a>(&'a self, id: Option<&'a DocumentId>) -> EmptyAnswer<'a> {
-        EmptyAnswer { path: &self.path, id: id.map(DocumentId::as_str) }
+        EmptyAnswer { path: &self.path, id: id.map(|id| id.shown_within(self.implied_group())) }
     }
 
     /// Beginning of every answer: the path, and the id if there is one.
@@ -129,9 +131,26 @@ impl DocumentCall {
         let mut answer = Map::new();
         answer.insert("pathId".to_owned(), Value::String(self.path.clone()));
         if let Some(id) = id {
-            answer.insert("id".to_owned(), Value::String(id.as_str().to_owned()));
+            let shown = id.shown_within(self.implied_group());
+            answer.insert("id".to_owned(), Value::String(shown.into_owned()));
         }
         answer
+    }
+
+    /// Group that ids leave out, in answers and in the conditions of the request.
+    fn implied_group(&self) -> Option<&DocumentGroup> {
+        self.caller.as_deref().and_then(|caller| caller.implied_group.as_ref())
+    }
+
+    /// Text of a selection or a condition, with the implied group in its ids.
+    ///
+    /// # Errors
+    /// The text is no selection.
+    fn selection_text<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, millrace_selection::Error> {
+        match self.implied_group() {
+            Some(group) => Ok(Cow::Owned(DocumentSelection::parse(text)?.text_within(group))),
+            None => Ok(Cow::Borrowed(text)),
+        }
     }
 
     /// Trace for a request with a `tracelevel`: its effect and its time.
@@ -176,7 +195,7 @@ struct EmptyAnswer<'a> {
     #[serde(rename = "pathId")]
     path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
+    id: Option<Cow<'a, str>>,
 }
 
 /// Answers any request below `/document/v1/`.
@@ -219,10 +238,6 @@ fn admitted_target(call: &mut DocumentCall, caller: &Arc<RequestCaller>) -> Resu
     {
         target = filled;
         call.filled_in = person_prefix(group);
-        if call.filled_in.is_none() && !call.node.cluster().is_alone() {
-            let reason = "in a cluster, name the number of the group in the path: /document/v1/NAMESPACE/TYPE/number/NUMBER/";
-            return Err(Error::BadRequest(reason.to_owned()));
-        }
     }
     call.caller = Some(Arc::clone(caller));
     call.permit = match &target {
@@ -254,6 +269,9 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     }
     call.hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
+    if let Some(caller) = &call.caller {
+        attach_caller(&mut request.headers, caller);
+    }
     if call.hop == ForwardKind::Client {
         request.target = visit::forwarded(request.target, &call.parameters);
     }

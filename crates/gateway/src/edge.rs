@@ -20,8 +20,11 @@ mod credentials;
 mod declared;
 mod fault;
 mod forwarded_groups;
+mod forwarded_limits;
 pub(crate) mod fuzz;
+mod group_header;
 mod hosts;
+mod implied_group;
 mod origins;
 mod person;
 mod published;
@@ -36,8 +39,8 @@ use axum::extract::State;
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
-use hyper::{Method, Request};
-use millrace_access::PortKind;
+use hyper::{HeaderMap, Method, Request};
+use millrace_access::{PortKind, RequestCaller};
 
 pub(crate) use self::admission::caller_of;
 pub(crate) use self::cors::shared_with;
@@ -45,6 +48,7 @@ pub(crate) use self::credentials::{CredentialDesk, SHARED_KEYS};
 pub use self::credentials::{CredentialFiles, TokenKeySource};
 pub(crate) use self::declared::DeclarationObstacle;
 pub use self::fault::EdgeNameFault;
+pub use self::group_header::GroupHeaders;
 pub use self::hosts::HostNames;
 use self::hosts::host_of;
 pub use self::origins::WebOrigins;
@@ -197,6 +201,13 @@ fn check_media_type<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
 fn form_type(value: &HeaderValue) -> Option<&'static str> {
     let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     FORM_TYPES.into_iter().find(|known| media_type.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Replaces the headers by which the node that answers a forwarded request knows more of its caller than the
+/// groups.
+pub(crate) fn attach_caller(headers: &mut HeaderMap, caller: &RequestCaller) {
+    implied_group::attach(headers, caller);
+    forwarded_limits::attach(headers, caller);
 }
 
 /// The guard as a layer around the router of the deployment port.

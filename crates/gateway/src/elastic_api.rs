@@ -27,7 +27,7 @@ use millrace_node::{CancelOnDrop, Error};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::edge::{FORM_TYPES, RequestGuard, caller_of, guard_elastic};
+use crate::edge::{FORM_TYPES, RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::quota::FedBytes;
 use crate::status::HttpError;
@@ -67,8 +67,14 @@ impl GroupAdmission for CountedGroups {
         self.0.quotas().admit_group(group, Instant::now(), self.0.metrics())
     }
 
-    fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
-        self.0.admit_size(permit, id, bytes)?;
+    fn admit_write(
+        &self,
+        caller: &RequestCaller,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        self.0.admit_size(&caller.limits, permit, id, bytes)?;
         // The request has counted the bytes of its caller.
         let fed = FedBytes { caller: None, group: Some(id.group()), bytes };
         self.0.quotas().fed().admit(fed, Instant::now(), self.0.metrics())
@@ -236,11 +242,15 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     let deadline = Instant::now() + named.unwrap_or(PATIENCE);
     let hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&api.node, request, api.node.body_bounds()).await?;
+    attach_caller(&mut request.headers, &caller);
     if let Some(caller) = writer {
         admit_fed(api, caller, http::unpacked_bytes(&request.headers, &request.body))?;
     }
     let query = if shown.query.is_empty() { String::new() } else { format!("?{}", shown.query) };
-    request.target = format!("{BELOW}{}{query}", shown.path);
+    // The other node knows the credential, but not the group of the path or of a proxy.
+    let group = caller.only_group().filter(|_| caller.is_for_path);
+    let prefix = group.and_then(person_prefix).unwrap_or_default();
+    request.target = format!("{prefix}{BELOW}{}{query}", shown.path);
     request.headers.remove(CANNOT_READ);
     if !caller.rights.has(AccessRight::Read) {
         request.headers.insert(CANNOT_READ, HeaderValue::from_static("true"));

@@ -34,7 +34,8 @@ mod zstd;
 
 pub use access_log::LogDetails;
 pub use edge::{
-    CredentialFiles, EdgeNameFault, HostNames, TokenKeySource, TokenKeyUrl, TokenKeyUrlFault, WebOrigins,
+    CredentialFiles, EdgeNameFault, GroupHeaders, HostNames, TokenKeySource, TokenKeyUrl, TokenKeyUrlFault,
+    WebOrigins,
 };
 pub use http::{PortLimits, PortService, PortTls, routed, serve};
 pub use millrace_remote::SpanSettings;

@@ -65,7 +65,7 @@ pub fn openapi_document(ports: DescribedPorts) -> Value {
             "title": "Millrace",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-            "description": "The operations of the data port are also below /person/NAME, restricted to the group NAME.",
+            "description": "The operations of the data port are also below /person/NAME, restricted to the group NAME, and below /person-number/NUMBER.",
         },
         "servers": ports.servers(&[PortKind::Data]),
         "security": [{ "token": [] }],
@@ -172,7 +172,8 @@ pub fn openapi_page() -> String {
     let mut text = String::from(
         "# HTTP reference\n\nAll operations over HTTP, as `GET /openapi.json` of both ports describes them. \
          Port *data* is 8080\nunless set otherwise, *config* is 19071. The operations of the data port are \
-         also below `/person/NAME`,\nrestricted to the group NAME ([security.md](../security.md)).\n",
+         also below `/person/NAME`,\nrestricted to the group NAME, and below `/person-number/NUMBER` \
+         ([security.md](../security.md)).\n",
     );
     for section in SECTIONS {
         // Writing to a string cannot fail.

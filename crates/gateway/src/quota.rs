@@ -44,7 +44,7 @@ const DEBT_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct ClientQuotas {
     groups: RateLimit<DocumentGroup>,
     addresses: RateLimit<IpAddr>,
-    group_sizes: Option<GroupSizeLimits>,
+    group_sizes: GroupSizeLimits,
     fed: FedByteLimits,
     /// By caller and id: no client can use up what another one may ask.
     claims: Mutex<TokenBuckets<(Arc<str>, String)>>,
@@ -141,9 +141,9 @@ impl ClientQuotas {
         }
     }
 
-    /// Limits on the stored documents of each group, if there are any.
-    pub fn group_sizes(&self) -> Option<&GroupSizeLimits> {
-        self.group_sizes.as_ref()
+    /// Limits on the stored documents of each group.
+    pub fn group_sizes(&self) -> &GroupSizeLimits {
+        &self.group_sizes
     }
 
     /// Limits on the bytes of the documents that clients write.
@@ -321,7 +321,8 @@ mod tests {
         let limited = quotas(None, None);
         let caller = |name: &str, queries: Option<f64>, concurrent: Option<u32>| {
             let unrestricted = RequestCaller::unrestricted(name);
-            RequestCaller { limits: CallerLimits { queries, concurrent, fed_bytes: None }, ..unrestricted }
+            let limits = CallerLimits { queries, concurrent, ..CallerLimits::default() };
+            RequestCaller { limits, ..unrestricted }
         };
         let (fast, busy) = (caller("fast", Some(2.0), None), caller("busy", None, Some(2)));
         let admit = |caller: &RequestCaller| limited.admit_caller(caller, start, &metrics);

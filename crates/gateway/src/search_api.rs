@@ -3,6 +3,7 @@
 mod benchmark;
 mod codes;
 mod format;
+mod implied;
 mod language;
 mod parameters;
 mod render;
@@ -23,11 +24,12 @@ use millrace_query::Query;
 use self::benchmark::RequestedFigures;
 pub(crate) use self::benchmark::{QueryFigures, SearchPhases};
 use self::format::ResultFormat;
+use self::implied::ShortIds;
 use self::language::PromptRequest;
 use self::slow::QueryNotes;
 pub(crate) use self::slow::SlowQueryLog;
 pub use self::slow::SlowQuerySettings;
-use crate::edge::caller_of;
+use crate::edge::{attach_caller, caller_of};
 use crate::forwarding::{self, ForwardedRequest, SendableRequest};
 use crate::quota::QuotaHints;
 use crate::status::HttpError;
@@ -135,6 +137,8 @@ struct AnsweredQuery {
     query: Arc<Query>,
     started: Instant,
     aim: OutputKind,
+    /// Form of the ids, if they leave out a group.
+    short_ids: Option<Arc<ShortIds>>,
 }
 
 /// Answers a request; notes the format as soon as it is known, so that errors are rendered in it too.
@@ -145,7 +149,7 @@ async fn search(
     notes: &mut QueryNotes,
 ) -> Result<SearchAnswer, Error> {
     let deployment = node.deployments().current()?;
-    let headers = request.headers().clone();
+    let mut headers = request.headers().clone();
     let hop = forwarding::hop_of(&headers)?;
     notes.hop = Some(hop.clone());
     if hop == ForwardKind::Share {
@@ -155,6 +159,9 @@ async fn search(
             forwarding::answer_share(node, deployment, request, started).await?,
         ));
     }
+    let caller = caller_of(&request)?;
+    attach_caller(&mut headers, &caller);
+    let short_ids = caller.implied_group.as_ref().map(|group| Arc::new(ShortIds::new(group, &deployment)));
     let SearchRequest { routed, aim } =
         asked(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;
     let (format, query) = (notes.format, Arc::clone(&routed.query));
@@ -168,8 +175,15 @@ async fn search(
         let request = Cow::Owned(forwarded(query, headers.clone(), left)?);
         Ok(SendableRequest { forwarder: node.forwarder(), request })
     };
-    let answered = AnsweredQuery { node: Arc::clone(node.node()), query: Arc::clone(&query), started, aim };
-    match routed.answer(forward, move |found| answered.output(&found)).await? {
+    let query_node = Arc::clone(node.node());
+    let answered = AnsweredQuery { node: query_node, query: Arc::clone(&query), started, aim, short_ids };
+    let finish = move |mut found: SearchOutcome| {
+        if let Some(short_ids) = &answered.short_ids {
+            short_ids.shorten(&mut found.result);
+        }
+        answered.output(&found)
+    };
+    match routed.answer(forward, finish).await? {
         QueryAnswer::Here(output) => output.answer(&query, format).await,
         QueryAnswer::There(response) => Ok(SearchAnswer::Response(response)),
         QueryAnswer::Readers(version, readers) => {
@@ -211,8 +225,12 @@ async fn asked(
     by_chain(deployment, &mut parameters);
     let mut rewritten = rewritten_query(node, deployment, parameters, limits).await?;
     rewritten.fill_in_group(&caller);
-    let FederatedQuery { query, told, apart } =
+    let FederatedQuery { mut query, told, mut apart } =
         search::federated_query(node, deployment, rewritten, &limits).await?;
+    if let Some(group) = &caller.implied_group {
+        let parts = apart.iter_mut().flat_map(SourceQueries::queries_mut);
+        std::iter::once(&mut query).chain(parts).for_each(|query| search::imply_group(group, query));
+    }
     // A prompt without a search reads no documents, and names no group.
     let searches = question.as_ref().is_none_or(PromptRequest::searches);
     let permit = match searches {

@@ -11,7 +11,7 @@ use millrace_remote::SpanSettings;
 use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
-use crate::edge::{CredentialFiles, HostNames, WebOrigins};
+use crate::edge::{CredentialFiles, GroupHeaders, HostNames, WebOrigins};
 use crate::search_api::SlowQuerySettings;
 
 /// The settings of a node and of its ports. [`Settings::new`] has sensible ones for everything but the data
@@ -28,6 +28,8 @@ pub struct Settings {
     pub hosts: HostNames,
     /// Web pages that may send requests, in addition to the server's own.
     pub origins: WebOrigins,
+    /// Headers in which trusted proxies name the group of a request; the proxies are those of `log_details`.
+    pub group_headers: GroupHeaders,
     /// Port for documents and queries; 0 lets the system choose.
     pub port: u16,
     /// Deployment port; 0 lets the system choose.
@@ -181,6 +183,7 @@ impl Settings {
             config_listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             hosts: HostNames::default(),
             origins: WebOrigins::default(),
+            group_headers: GroupHeaders::default(),
             port: 8080,
             config_port: 19071,
             elastic_port: None,

@@ -13,6 +13,7 @@ use axum::response::Response;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request};
 use millrace_env::unix_time;
+use millrace_node::metrics::without_person;
 use millrace_node::search::QueryObserver;
 use millrace_remote::{FinishedSpan, SpanContext, SpanExporter, SpanValue};
 use millrace_search::SearchTrace;
@@ -70,8 +71,7 @@ pub(crate) fn begin(exporter: &Arc<SpanExporter>, request: &mut Request<Body>) -
 
 /// True for a path and those below it, for all documents or those of a person.
 fn is_below(path: &str, route: &str) -> bool {
-    let of_person = path.strip_prefix("/person/").and_then(|rest| rest.find('/').map(|end| &rest[end..]));
-    let rest = of_person.unwrap_or(path).strip_prefix(route);
+    let rest = without_person(path).strip_prefix(route);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -181,6 +181,7 @@ mod tests {
             ("/search/", true),
             ("/search", true),
             ("/person/ann/search/", true),
+            ("/person-number/7/search/", true),
             ("/searching/", false),
             ("/person/search", false),
             ("/state/v1/health", false),

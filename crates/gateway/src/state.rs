@@ -16,7 +16,7 @@ use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::ClientQuotas;
 use crate::search_api::SlowQueryLog;
 use crate::{PortError, Settings};
-use millrace_access::{Permit, WantedGroups};
+use millrace_access::{CallerLimits, Permit, WantedGroups};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_env::{RealDisk, SystemClock};
 use millrace_node::metrics::MetricGauge;
@@ -116,19 +116,24 @@ impl GatewayState {
         self.node.store()
     }
 
-    /// Admits the write of a document of `bytes` bytes by the size of its group, which reads directories of
-    /// files where it is not known.
+    /// Admits the write of a document of `bytes` bytes by a caller with these limits, by the size of its
+    /// group, which reads directories of files where it is not known.
     ///
     /// # Errors
     /// [`Error::GroupFull`]; a file cannot be read.
-    pub(crate) fn admit_size(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
-        let Some(limits) = self.quotas.group_sizes() else { return Ok(()) };
+    pub(crate) fn admit_size(
+        &self,
+        own: &CallerLimits,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<(), Error> {
         let group = id.group();
         if *group == DocumentGroup::None {
             return Ok(());
         }
         let store = self.store(permit, WantedGroups::These(std::slice::from_ref(group)));
-        limits.admit(group, bytes as u64, Instant::now(), || {
+        self.quotas.group_sizes().admit(group, bytes as u64, own, Instant::now(), || {
             let deployment = self.deployments().current()?;
             let types = deployment.kinds().map(|kind| &**kind.schema.document_type.name());
             Ok(store.group(&types.collect::<Vec<_>>(), group, None)?)

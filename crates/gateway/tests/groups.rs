@@ -152,8 +152,14 @@ fn a_group_is_exported_deleted_and_restored_at_any_node() {
         assert!(restored.contains(&format!("\"ok\":{}", expected[group])), "{restored}");
         assert_eq!(shown(&nodes, node, group), (200, Some(expected[group])));
     }
+    // A group by its number, as well.
+    let seventh = r#"{"fields":{"title":"seventh"}}"#;
+    let (status, answer) = nodes.call(1, Method::POST, "/document/v1/notes/note/number/7/1", seventh);
+    assert_eq!(status, 200, "{answer}");
+    let exported = nodes.text(2, Method::POST, "/group/v1/7/export?kind=number", "");
+    assert!(exported.starts_with("{\"put\":\"id:notes:note:n=7:1\""), "{exported}");
     let (status, answer) = nodes.call(0, Method::DELETE, "/group/v1/7?kind=number", "");
-    assert_eq!(status, 400, "{answer}");
+    assert_eq!((status, &answer["documents"]), (200, &json!(1)), "{answer}");
     assert_eq!(shown(&nodes, 0, "g1"), (200, Some(expected["g1"])));
     for path in ["/group/v1/g1?within=31d", "/group/v1/g1?within=soon"] {
         let (status, answer) = nodes.call(0, Method::DELETE, path, "");

@@ -17,8 +17,8 @@ use std::time::Duration;
 use millrace_env::{LatencyHistogram, unix_time};
 use serde_json::{Value, json};
 
-pub use self::responses::ApiKind;
 use self::responses::ResponseCounters;
+pub use self::responses::{ApiKind, without_person};
 use self::vespa::VESPA_NAMES;
 use crate::recent::RecentLatencies;
 

@@ -32,7 +32,7 @@ pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
 pub use self::routed::{QueryAnswer, RoutedQuery};
 use self::run::QueryRequest;
 pub use self::run::{
-    PlanTrace, SearchNotices, SearchOutcome, fill_in_group, flow, permit, scope, wanted_groups,
+    PlanTrace, SearchNotices, SearchOutcome, fill_in_group, flow, imply_group, permit, scope, wanted_groups,
 };
 pub use self::share::{StartedShare, start as start_share};
 pub use self::sources::{by_chain, is_chain};

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use regex::Regex;
 
 /// A parsed document selection.
@@ -5,6 +7,18 @@ use regex::Regex;
 pub struct DocumentSelection {
     pub(crate) text: String,
     pub(crate) root: SelectionCondition,
+    /// Texts that are compared with whole ids, in their order.
+    pub(crate) id_literals: Vec<IdLiteral>,
+}
+
+/// A text that is compared with the whole ids of documents.
+#[derive(Debug, Clone)]
+pub(crate) struct IdLiteral {
+    /// Position in the text of the selection, with the quotes.
+    pub range: Range<usize>,
+    pub text: String,
+    /// True if `*` and `?` stand for other characters.
+    pub is_pattern: bool,
 }
 
 /// A condition on a document: true, false or invalid.

@@ -24,6 +24,7 @@ mod glob;
 mod groups;
 mod operand;
 mod parser;
+mod within;
 
 pub use error::Error;
 pub use evaluate::SelectionOutcome;

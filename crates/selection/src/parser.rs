@@ -14,12 +14,14 @@
 
 mod literals;
 
+use std::ops::Range;
+
 use millrace_cursor::{NestingDepth, TextCursor};
 use regex::RegexBuilder;
 
 use crate::expression::{
-    FieldReference, IdPart, SelectionArithmetic, SelectionComparison, SelectionCondition, SelectionFunction,
-    SelectionOperand, SelectionOperator, SelectionStep,
+    FieldReference, IdLiteral, IdPart, SelectionArithmetic, SelectionComparison, SelectionCondition,
+    SelectionFunction, SelectionOperand, SelectionOperator, SelectionStep,
 };
 use crate::{DocumentSelection, Error};
 
@@ -37,8 +39,13 @@ impl DocumentSelection {
     /// # Errors
     /// [`Error::Syntax`] with the position of the first invalid character.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let mut parser =
-            SelectionParser { cursor: TextCursor::new(text), depth: NestingDepth::new(DEPTH), operators: 0 };
+        let mut parser = SelectionParser {
+            cursor: TextCursor::new(text),
+            depth: NestingDepth::new(DEPTH),
+            operators: 0,
+            last_text: 0..0,
+            id_literals: Vec::new(),
+        };
         parser.cursor.skip_blanks();
         let root = if parser.cursor.is_at_end() {
             SelectionCondition::Constant(true)
@@ -50,7 +57,7 @@ impl DocumentSelection {
         if !parser.cursor.is_at_end() {
             return Err(parser.fail("expected 'and', 'or' or the end"));
         }
-        Ok(DocumentSelection { text: text.to_owned(), root })
+        Ok(DocumentSelection { text: text.to_owned(), root, id_literals: parser.id_literals })
     }
 }
 
@@ -64,6 +71,9 @@ struct SelectionParser<'t> {
     cursor: TextCursor<'t>,
     depth: NestingDepth,
     operators: usize,
+    /// Position of the last text that is a value.
+    last_text: Range<usize>,
+    id_literals: Vec<IdLiteral>,
 }
 
 impl<'t> SelectionParser<'t> {
@@ -123,9 +133,11 @@ impl<'t> SelectionParser<'t> {
             return Ok(left);
         };
         let left = self.operand(left)?;
+        let left_text = self.last_text.clone();
         let place = self.cursor.offset();
         let right = self.sum()?;
         let right = self.operand(right)?;
+        self.note_id_literal(&left, left_text, operator, &right);
         let pattern = match (operator, &right) {
             (SelectionOperator::Regex, SelectionOperand::Text(pattern)) => {
                 let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
@@ -149,11 +161,13 @@ impl<'t> SelectionParser<'t> {
     /// Parses `(value, value)` after `in`: equal to one of them.
     fn membership(&mut self, left: ParsedPart) -> Result<ParsedPart, Error> {
         let left = self.operand(left)?;
+        let left_text = self.last_text.clone();
         self.expect("(")?;
         let mut parts = Vec::new();
         loop {
             let right = self.sum()?;
             let right = self.operand(right)?;
+            self.note_id_literal(&left, left_text.clone(), SelectionOperator::Equal, &right);
             let comparison = SelectionComparison {
                 left: left.clone(),
                 operator: SelectionOperator::Equal,
@@ -166,6 +180,30 @@ impl<'t> SelectionParser<'t> {
             }
             self.expect(",")?;
         }
+    }
+
+    /// Notes the text of a comparison of it with the whole id. `left_text` is the last text before the
+    /// operator, which the left operand is if it is a text.
+    fn note_id_literal(
+        &mut self,
+        left: &SelectionOperand,
+        left_text: Range<usize>,
+        operator: SelectionOperator,
+        right: &SelectionOperand,
+    ) {
+        let (text, range, is_pattern) = match (left, operator, right) {
+            (_, SelectionOperator::Regex, _) => return,
+            (SelectionOperand::Id(IdPart::Whole), operator, SelectionOperand::Text(text)) => {
+                (text, self.last_text.clone(), operator == SelectionOperator::Glob)
+            }
+            (SelectionOperand::Text(text), operator, SelectionOperand::Id(IdPart::Whole))
+                if operator != SelectionOperator::Glob =>
+            {
+                (text, left_text, false)
+            }
+            _ => return,
+        };
+        self.id_literals.push(IdLiteral { range, text: text.clone(), is_pattern });
     }
 
     fn sum(&mut self) -> Result<ParsedPart, Error> {
@@ -224,7 +262,12 @@ impl<'t> SelectionParser<'t> {
 
     fn plain_value(&mut self) -> Result<SelectionOperand, Error> {
         match self.cursor.peek() {
-            Some('"' | '\'') => self.text_literal().map(SelectionOperand::Text),
+            Some('"' | '\'') => {
+                let start = self.cursor.offset();
+                let text = self.text_literal()?;
+                self.last_text = start..self.cursor.offset();
+                Ok(SelectionOperand::Text(text))
+            }
             Some(c) if c.is_ascii_digit() || c == '-' || c == '+' || c == '.' => self.number(),
             Some(c) if c.is_alphabetic() || c == '_' => self.named_value(),
             Some('$') => Err(self.fail("a variable stands in a field path, as in music.tags[$x]")),

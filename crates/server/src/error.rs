@@ -33,6 +33,20 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
+    /// The replacement of the file of keys cannot be given to the owner of the file.
+    #[error(
+        "{}: the file belongs to the user {user}, to whom its replacement cannot be given ({source}), so that the server could not \
+         read it; run the command as that user (sudo -u) or as root; the file is as it was",
+        path.display()
+    )]
+    KeyOwner {
+        /// The file.
+        path: PathBuf,
+        /// Number of the user.
+        user: u32,
+        /// Error of the system.
+        source: std::io::Error,
+    },
     /// A node of a cluster is to be restored to a time, from no snapshot in particular.
     #[error(
         "{}: it is of a node of a cluster, and all its nodes have to be restored from one snapshot; name the latest one \

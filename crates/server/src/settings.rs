@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use clap::Args;
 use millrace_gateway::{
-    CredentialFiles, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings, TlsFiles, WebOrigins,
+    CredentialFiles, GroupHeaders, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings,
+    TlsFiles, WebOrigins,
 };
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
@@ -54,6 +55,14 @@ pub struct ServeArguments {
     /// `https://app.example.com`: requests from others are refused.
     #[arg(long, value_name = "ORIGINS", env = "MILLRACE_ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Option<Vec<String>>,
+    /// The header in which a proxy names the group of a request, as the person that it has identified, such
+    /// as X-Forwarded-User: the request is restricted to the group with this name. Only --trusted-proxies may
+    /// send it [default: none].
+    #[arg(long, value_name = "NAME", env = "MILLRACE_GROUP_HEADER")]
+    pub group_header: Option<String>,
+    /// The same for groups by number (n=NUMBER) [default: none].
+    #[arg(long, value_name = "NAME", env = "MILLRACE_GROUP_NUMBER_HEADER")]
+    pub group_number_header: Option<String>,
     /// Services from which models may be fetched, and to which requests may be sent, with commas between:
     /// public (every public address), none, HOST, HOST:PORT, `http://HOST:PORT`, 10.0.0.0/8 [default:
     /// public].
@@ -249,8 +258,8 @@ pub struct ServeArguments {
     /// Share of the requests without a header traceparent that are traced, from 0 to 1 [default: 1].
     #[arg(long, value_name = "SHARE", env = "MILLRACE_OTLP_SAMPLED")]
     pub otlp_sampled: Option<f64>,
-    /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with
-    /// commas between [default: 127.0.0.1,::1].
+    /// Proxies whose X-Forwarded-For is taken for the address of the client, and whose --group-header for the
+    /// group, as addresses or ranges with commas between [default: 127.0.0.1,::1].
     #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Option<Vec<String>>,
     /// Bytes that stay free on the disk; if fewer are free, documents can only be read and removed [default:
@@ -442,6 +451,10 @@ impl ServeArguments {
             config_listen: listening.config_listen,
             hosts,
             origins: parsed("allowed-origins", WebOrigins::parse(&listed(given.allowed_origins)))?,
+            group_headers: parsed(
+                "group-header",
+                GroupHeaders::parse(given.group_header.as_deref(), given.group_number_header.as_deref()),
+            )?,
             log_details,
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
@@ -595,6 +608,7 @@ mod tests {
         }
         check("allowed-hosts = ['http://a']", "allowed-hosts: 'http://a' is not the name of a host");
         check("allowed-origins = ['*']", "allowed-origins: '*' is not the origin of a web page");
+        check("group-header = 'Host'", "group-header: 'Host' is not a header that can name a group");
         check("outbound-allow = ['none', 'public']", "outbound-allow: 'none'");
         check("secret = ['key']", "secret: 'key' does not bind a secret to a host");
         check(

@@ -1,5 +1,8 @@
 //! Commands that change the file of API keys at the same time.
 
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -87,4 +90,88 @@ fn what_a_command_refuses_changes_nothing() {
     let listed = text(&ended(start(data_dir, &["list"])));
     assert_eq!(listed.lines().count(), 1, "{listed}");
     assert!(listed.contains(&id_of(&kept)), "{listed}");
+}
+
+/// A user and a group without rights of their own.
+const OTHER: u32 = 65_534;
+
+/// Owner, group and permissions of a file.
+fn owner_of(path: &Path) -> (u32, u32, u32) {
+    let metadata = fs::metadata(path).expect("it is there");
+    (metadata.uid(), metadata.gid(), metadata.mode() & 0o777)
+}
+
+/// True if the test may give files away; otherwise says so.
+fn is_superuser() -> bool {
+    let is_superuser = rustix::process::geteuid().is_root();
+    if !is_superuser {
+        eprintln!("skipped: only the superuser gives files away");
+    }
+    is_superuser
+}
+
+#[test]
+fn the_file_of_keys_stays_its_owners() {
+    if !is_superuser() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data_dir = directory.path();
+    chown(data_dir, Some(OTHER), Some(OTHER)).expect("the superuser may");
+    let file = data_dir.join("access.toml");
+    let lock = data_dir.join("access.toml.lock");
+    let create = |name: &str| text(&ended(start(data_dir, &["create", name, "--read"])));
+    create("first");
+    assert_eq!(owner_of(&file), (OTHER, OTHER, 0o600), "a new file belongs to the owner of its directory");
+    assert_eq!(owner_of(&lock).0, OTHER, "the owner takes turns, too");
+    let below = data_dir.join("more/data");
+    text(&ended(start(&below, &["create", "first", "--read"])));
+    for made in [data_dir.join("more"), below.clone(), below.join("access.toml")] {
+        assert_eq!(owner_of(&made).0, OTHER, "{}: what is made belongs to the owner above", made.display());
+    }
+    chown(&file, Some(OTHER), Some(1)).expect("the superuser may");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("the superuser may");
+    let key = create("second");
+    assert_eq!(owner_of(&file), (OTHER, 1, 0o640));
+    text(&ended(start(data_dir, &["revoke", &id_of(&key)])));
+    assert_eq!(owner_of(&file), (OTHER, 1, 0o640));
+}
+
+#[test]
+fn a_link_in_the_place_of_the_replacement_is_not_followed() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (data_dir, victim) = (directory.path().join("data"), directory.path().join("victim"));
+    fs::create_dir(&data_dir).expect("a directory");
+    fs::write(&victim, "precious").expect("a file");
+    symlink(&victim, data_dir.join("access.toml.partial")).expect("a link");
+    text(&ended(start(&data_dir, &["create", "first", "--read"])));
+    assert_eq!(fs::read_to_string(&victim).expect("it is there"), "precious");
+    fs::remove_file(data_dir.join("access.toml.lock")).expect("it is there");
+    symlink(&victim, data_dir.join("access.toml.lock")).expect("a link");
+    let refused = ended(start(&data_dir, &["create", "second", "--read"]));
+    assert!(!refused.status.success(), "a lock is no link");
+}
+
+#[test]
+fn a_command_that_cannot_keep_the_owner_changes_nothing() {
+    if !is_superuser() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data_dir = directory.path();
+    text(&ended(start(data_dir, &["create", "first", "--read"])));
+    chown(data_dir, Some(OTHER), Some(OTHER)).expect("the superuser may");
+    let lock = data_dir.join("access.toml.lock");
+    chown(&lock, Some(OTHER), Some(OTHER)).expect("the superuser may");
+    let file = data_dir.join("access.toml");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("the superuser may");
+    let before = fs::read_to_string(&file).expect("it is there");
+    let mut command = Command::new(MILLRACE);
+    command.args(["token", "create", "second", "--read", "--data-dir"]).arg(data_dir).uid(OTHER).gid(OTHER);
+    let refused = command.output().expect("the command runs");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("belongs to the user 0"), "{message}");
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), before);
+    assert_eq!(owner_of(&file), (0, owner_of(&file).1, 0o644));
+    assert!(!data_dir.join("access.toml.partial").exists(), "nothing is left behind");
 }

@@ -299,7 +299,8 @@ impl FeedStart {
     /// Starts the steps of the stream, and returns the answer that they write.
     fn run(self, call: DocumentCall) -> Response {
         let FeedStart { reader, first, form, format, key, place, room } = self;
-        let (answer, body) = FeedAnswer::new(call.parameters.get("durability").map(|_| call.durability));
+        let durability = call.parameters.get("durability").map(|_| call.durability);
+        let (answer, body) = FeedAnswer::new(durability, call.implied_group().cloned());
         let (frames, received) = mpsc::channel(2);
         let (pieces, split) = mpsc::channel(1);
         let (prepared, to_commit) = mpsc::channel(1);

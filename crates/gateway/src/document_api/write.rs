@@ -95,8 +95,9 @@ async fn read(
     let size = BodySizeClass::of_document(body.len());
     let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
     let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
+    let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
     let parse = move || {
-        node.admit_size(&permit, &id, body.len())?;
+        node.admit_size(&limits, &permit, &id, body.len())?;
         Ok::<_, Error>(json::parse(&body, kind, id, &document_type.document_type, options)?)
     };
     let operation = call.node.pool().run_sized(size, parse).await??;
@@ -165,7 +166,7 @@ async fn change(
     operation: DocumentOperation,
 ) -> Result<Option<StoreChange>, Error> {
     let DocumentOperation { action, condition: text, create, .. } = operation;
-    let condition = text.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
+    let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
         OperationAction::Put(document) => OperationAction::Put(indexed(call, kind, document).await?),
         other => other,
@@ -187,7 +188,7 @@ pub(super) fn change_here(
     assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
     let destination = WriteDestination::of(call, deployment, kind)?;
     let DocumentOperation { action, condition: text, create, .. } = operation;
-    let condition = text.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
+    let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
         OperationAction::Put(document) => {
             let run = kind.scripts.run(document, &IndexingCaller::default());
@@ -323,12 +324,13 @@ struct WriteCondition {
 }
 
 fn condition(
+    call: &DocumentCall,
     deployment: &CompiledApplication,
     kind: &Arc<CompiledDocumentType>,
     text: &str,
 ) -> Result<WriteCondition, Error> {
-    let selection =
-        deployment.selection(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
+    let selection = call.selection_text(text).and_then(|text| deployment.selection(&text));
+    let selection = selection.map_err(|error| Error::parameter("condition", error.to_string()))?;
     Ok(WriteCondition { kind: Arc::clone(kind), text: text.to_owned(), selection })
 }
 

@@ -6,12 +6,13 @@ use std::time::Instant;
 use axum::response::Response;
 use hyper::{Method, Request};
 use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestCredentials, RequestMethod};
+use millrace_document::DocumentGroup;
 use millrace_node::Error;
 
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
 use super::standing::authorization;
-use super::{RequestGuard, forwarded_groups, person};
+use super::{RequestGuard, forwarded_groups, forwarded_limits, implied_group, person};
 use crate::access_log::{self, ConnectionPeer};
 use crate::page;
 use crate::quota::CallerTurn;
@@ -55,6 +56,7 @@ impl RequestGuard {
         if rule == AccessRule::Open || (port == PortKind::Data && page::is_wanted(request)) {
             return Ok(None);
         }
+        let of_proxy = self.group_of_proxy(request)?;
         let peer = request.extensions().get::<ConnectionPeer>();
         let mut caller = match peer.is_some_and(|peer| peer.is_node) {
             true => Arc::new(forwarded_groups::caller_from(request.headers())),
@@ -67,8 +69,24 @@ impl RequestGuard {
                 self.node.caller_of_credentials(port, credentials)?
             }
         };
-        if let Some(PersonGroup(group)) = request.extensions().get() {
+        let endpoint = request.extensions().get::<PersonGroup>().map(|PersonGroup(group)| group);
+        for group in of_proxy.iter().chain(endpoint) {
             caller = Arc::new(caller.within(group.clone())?);
+        }
+        let is_from_client = self.node.is_from_client(request.headers());
+        if !is_from_client {
+            let limits = forwarded_limits::lowered(caller.limits, request.headers());
+            if limits != caller.limits {
+                caller = Arc::new(RequestCaller { limits, ..(*caller).clone() });
+            }
+        }
+        let implied = match is_from_client {
+            true => implied_group::of_client(request.headers(), endpoint.or(of_proxy.as_ref())),
+            // The path of a request that a node forwards can have a group that the client did not name.
+            false => implied_group::of_node(request.headers()),
+        };
+        if implied.is_some() {
+            caller = Arc::new(caller.implying(implied));
         }
         match rule {
             AccessRule::Open => {}
@@ -83,6 +101,20 @@ impl RequestGuard {
         let turn = turn.map_err(EdgeRefusal::Limit)?;
         request.extensions_mut().insert(caller);
         Ok(turn)
+    }
+}
+
+impl RequestGuard {
+    /// Takes the group that a proxy names out of the headers of a request. A node of the cluster that has
+    /// shown its certificate has checked the headers of its client.
+    fn group_of_proxy<B>(&self, request: &mut Request<B>) -> Result<Option<DocumentGroup>, EdgeRefusal> {
+        let peer = request.extensions().get::<ConnectionPeer>();
+        if peer.is_some_and(|peer| peer.is_node) {
+            return Ok(None);
+        }
+        let settings = self.node.settings();
+        let is_trusted = peer.is_some_and(|peer| settings.log_details.is_trusted_proxy(peer.address.ip()));
+        settings.group_headers.take_out(request.headers_mut(), is_trusted)
     }
 }
 

@@ -12,4 +12,10 @@ pub enum EdgeNameFault {
          https://app.example.com or http://localhost:3000"
     )]
     Origin(String),
+    /// Not a header for groups.
+    #[error(
+        "'{0}' is not a header that can name a group: write a name such as X-Group, and another one for numbers; \
+         Authorization, Host, Content-… and Millrace-… have another meaning"
+    )]
+    GroupHeader(String),
 }

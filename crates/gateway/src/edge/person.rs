@@ -1,4 +1,5 @@
-//! `/person/NAME/…`: the endpoints of the data port, for the documents of one group.
+//! `/person/NAME/…` and `/person-number/NUMBER/…`: the endpoints of the data port, for the documents of
+//! one group.
 
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri};
@@ -6,8 +7,11 @@ use millrace_document::DocumentGroup;
 
 use crate::http::percent_decode;
 
-/// First part of the paths.
-const PREFIX: &str = "/person/";
+/// First part of the paths for a group by its name.
+const BY_NAME: &str = "/person/";
+
+/// First part of the paths for a group by its number. It differs, since any text can be a name.
+const BY_NUMBER: &str = "/person-number/";
 
 /// Group to which the path restricts a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +33,13 @@ pub(super) fn take_out<B>(request: &mut Request<B>) {
 
 /// Splits a path into group and rest; `None` if it does not begin with a person.
 fn split(path: &str) -> Option<(DocumentGroup, String)> {
-    let (name, rest) = path.strip_prefix(PREFIX)?.split_once('/')?;
+    if let Some(numbered) = path.strip_prefix(BY_NUMBER) {
+        let (number, rest) = numbered.split_once('/')?;
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = number.parse().ok().filter(|_| is_number)?;
+        return Some((DocumentGroup::Number(number), format!("/{rest}")));
+    }
+    let (name, rest) = path.strip_prefix(BY_NAME)?.split_once('/')?;
     let name = percent_decode(name);
     // Invalid UTF-8 would become another name.
     let is_name =
@@ -37,14 +47,19 @@ fn split(path: &str) -> Option<(DocumentGroup, String)> {
     is_name.then(|| (DocumentGroup::Name(name.into_owned()), format!("/{rest}")))
 }
 
-/// Prefix of a path that restricts it to a group; `None` for groups that are not names.
+/// Prefix of a path that restricts it to a group; `None` for no group.
 pub(crate) fn prefix(group: &DocumentGroup) -> Option<String> {
-    let DocumentGroup::Name(name) = group else { return None };
-    let escaped = name.bytes().map(|byte| match byte {
-        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    });
-    Some(format!("/person/{}", escaped.collect::<String>()))
+    match group {
+        DocumentGroup::None => None,
+        DocumentGroup::Number(number) => Some(format!("{BY_NUMBER}{number}")),
+        DocumentGroup::Name(name) => {
+            let escaped = name.bytes().map(|byte| match byte {
+                byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+                byte => format!("%{byte:02X}"),
+            });
+            Some(format!("{BY_NAME}{}", escaped.collect::<String>()))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -64,13 +79,24 @@ mod tests {
             ("/person/a%00/search/", None),
             ("/person/%ff/search/", None),
             ("/persons/ann/search/", None),
+            ("/person/7/search/", Some((group("7"), "/search/"))),
+            ("/person/n=7/search/", Some((group("n=7"), "/search/"))),
+            ("/person-number/7/search/", Some((DocumentGroup::Number(7), "/search/"))),
+            ("/person-number/18446744073709551615/", Some((DocumentGroup::Number(u64::MAX), "/"))),
+            ("/person-number/18446744073709551616/", None),
+            ("/person-number/-7/search/", None),
+            ("/person-number/+7/search/", None),
+            ("/person-number/ann/search/", None),
+            ("/person-number//search/", None),
+            ("/person-number/7", None),
         ] {
             assert_eq!(split(path), expected.map(|(group, rest)| (group, rest.to_owned())), "{path}");
         }
-        for name in ["ann", "a/b c", "é", "%", "a%2Fb"] {
-            let path = format!("{}/search/", prefix(&group(name)).expect("a name"));
-            assert_eq!(split(&path), Some((group(name), "/search/".to_owned())), "{path}");
+        let named = ["ann", "a/b c", "é", "%", "a%2Fb", "n=7", "7"].map(group);
+        for group in named.into_iter().chain([DocumentGroup::Number(0), DocumentGroup::Number(u64::MAX)]) {
+            let path = format!("{}/search/", prefix(&group).expect("a group"));
+            assert_eq!(split(&path), Some((group, "/search/".to_owned())), "{path}");
         }
-        assert_eq!(prefix(&DocumentGroup::Number(1)), None);
+        assert_eq!(prefix(&DocumentGroup::None), None);
     }
 }

@@ -1,5 +1,5 @@
 use axum::response::Response;
-use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Request, StatusCode};
 use millrace_access::PortKind;
 use millrace_elastic::Error as DoorError;
@@ -40,6 +40,20 @@ pub(super) enum EdgeRefusal {
     MediaType(&'static str),
     #[error("a document from a web page needs the header Content-Type: application/json")]
     NoMediaType,
+    #[error(
+        "the header {0} names a group, and the request does not come from a proxy that may do so; leave the header out, or name the \
+         address of the proxy in --trusted-proxies of the server"
+    )]
+    GroupHeader(HeaderName),
+    #[error(
+        "the header {0} names a second group; the proxy has to replace the header of its client, and to set it once"
+    )]
+    SeveralGroups(HeaderName),
+    #[error(
+        "the value of the header {0} is no group: send the name of one as UTF-8 without ':' and control characters, or in the header for \
+         numbers a number of up to 64 bits"
+    )]
+    NoGroup(HeaderName),
     #[error(transparent)]
     Access(#[from] millrace_access::Error),
     #[error(transparent)]
@@ -47,11 +61,15 @@ pub(super) enum EdgeRefusal {
 }
 
 impl EdgeRefusal {
-    fn status(&self) -> StatusCode {
+    pub(super) fn status(&self) -> StatusCode {
         match self {
             EdgeRefusal::Host(_) => StatusCode::MISDIRECTED_REQUEST,
-            EdgeRefusal::SeveralHosts => StatusCode::BAD_REQUEST,
-            EdgeRefusal::Origin(_) | EdgeRefusal::OtherSite => StatusCode::FORBIDDEN,
+            EdgeRefusal::SeveralHosts | EdgeRefusal::SeveralGroups(_) | EdgeRefusal::NoGroup(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            EdgeRefusal::Origin(_) | EdgeRefusal::OtherSite | EdgeRefusal::GroupHeader(_) => {
+                StatusCode::FORBIDDEN
+            }
             EdgeRefusal::Access(error) if error.is_unauthenticated() => StatusCode::UNAUTHORIZED,
             EdgeRefusal::Access(_) => StatusCode::FORBIDDEN,
             EdgeRefusal::Limit(error) => error.status(),

@@ -8,6 +8,7 @@
 
 mod moment;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ struct SnapshotFeed {
     drops: Vec<DropOfGroup>,
     /// Time of the newest version of each document, and if that is not a removal.
     newest: HashMap<String, (Timestamp, bool)>,
+    /// Group that ids leave out.
+    implied_group: Option<DocumentGroup>,
 }
 
 /// Source of the documents of the group.
@@ -126,7 +129,8 @@ pub(super) async fn operations(call: &GroupCall, group: DocumentGroup) -> Result
                      removes nothing";
     let needed = if is_missing { NeededNodes::Any } else { NeededNodes::Every { otherwise } };
     let sources = sources(call, &group, needed).await?;
-    let caller = Arc::new(call.caller.within(group.clone())?);
+    // Ids of a snapshot are complete.
+    let caller = Arc::new(call.caller.within(group.clone())?.implying(None));
     let live =
         export::ids(Arc::clone(&call.node), caller, call.headers.clone(), call.standing.clone()).await?;
     let live = if is_missing { LiveDocuments::Kept(live) } else { LiveDocuments::Replaced(live) };
@@ -197,7 +201,9 @@ fn begin(call: &GroupCall, group: DocumentGroup, sources: FeedSources, live: Liv
     let node = Arc::clone(&call.node);
     let FeedSources { subject, nodes: sources } = sources;
     let (drops, newest) = (Vec::new(), HashMap::new());
-    let mut feed = SnapshotFeed { node, subject, group, sources, live, drops, newest };
+    // Operations of a restoration are for this server, and not for the client.
+    let implied_group = call.caller.implied_group.clone().filter(|_| matches!(live, LiveDocuments::Ignored));
+    let mut feed = SnapshotFeed { node, subject, group, sources, live, drops, newest, implied_group };
     let (mut sender, body) = Channel::<Bytes, io::Error>::new(2);
     tokio::spawn(async move {
         if let Err(FeedEnd::Failed(reason)) = feed.run(&mut sender).await {
@@ -267,16 +273,27 @@ impl SnapshotFeed {
             match &fields {
                 _ if is_kept => {}
                 Some(fields) => {
-                    let text = format!("{{\"put\":{},\"fields\":{fields}}}\n", Value::from(id.as_str()));
+                    let text =
+                        format!("{{\"put\":{},\"fields\":{fields}}}\n", Value::from(self.shown_id(&id)));
                     lines.extend_from_slice(text.as_bytes());
                 }
                 // Another node had an older version.
-                None if before.is_some_and(|(_, is_there)| is_there) => remove(&mut lines, &id),
+                None if before.is_some_and(|(_, is_there)| is_there) => {
+                    remove(&mut lines, &self.shown_id(&id));
+                }
                 None => {}
             }
             self.newest.insert(id, (timestamp, fields.is_some()));
         }
         lines
+    }
+
+    /// Text of an id in an operation.
+    fn shown_id<'i>(&self, id: &'i str) -> Cow<'i, str> {
+        match (&self.implied_group, DocumentId::parse(id)) {
+            (Some(group), Ok(parsed)) => Cow::Owned(parsed.shown_within(Some(group)).into_owned()),
+            _ => Cow::Borrowed(id),
+        }
     }
 
     /// The time until which versions of a document were dropped; 0: none were.

@@ -40,11 +40,19 @@ const APIS: [(ApiKind, &str, &str); 9] = [
     (ApiKind::Other, "", "other"),
 ];
 
+/// First parts of the paths that restrict a request to a group: by its name, and by its number.
+const PERSONS: [&str; 2] = ["/person/", "/person-number/"];
+
+/// The rest of a path that may begin with a person.
+pub fn without_person(path: &str) -> &str {
+    let of_person = PERSONS.iter().find_map(|person| path.strip_prefix(person));
+    of_person.and_then(|rest| rest.find('/').map(|at| &rest[at..])).unwrap_or(path)
+}
+
 impl ApiKind {
     /// Returns the API of a path, which may begin with a person.
     pub fn of(path: &str) -> Self {
-        let of_person = path.strip_prefix("/person/").and_then(|rest| rest.find('/').map(|at| &rest[at..]));
-        let path = of_person.unwrap_or(path);
+        let path = without_person(path);
         let is_below = |prefix: &str| {
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
@@ -95,6 +103,8 @@ mod tests {
             ("/search", ApiKind::Search),
             ("/searching", ApiKind::Other),
             ("/person/ann/document/v1/n/note/docid/1", ApiKind::Document),
+            ("/person-number/7/search/", ApiKind::Search),
+            ("/person-numbers/7/search/", ApiKind::Other),
             ("/feed/v1", ApiKind::Feed),
             ("/elastic/_bulk", ApiKind::Elastic),
             ("/v1/logs", ApiKind::Logs),

@@ -105,6 +105,11 @@ impl SourceQueries {
         self.sources.iter().map(|(_, made)| &made.query)
     }
 
+    /// Queries of the sources, to be changed.
+    pub fn queries_mut(&mut self) -> impl Iterator<Item = &mut Query> {
+        self.sources.iter_mut().map(|(_, made)| &mut made.query)
+    }
+
     /// Searches all sources, and merges their results. Optional sources are waited for only until the others
     /// are done.
     ///

@@ -20,6 +20,7 @@ use millrace_search::{
     MergedOutcome, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, SearchTrace, ShareSession,
     run_all,
 };
+use millrace_selection::DocumentSelection;
 use millrace_store::ViewScope;
 
 use super::apart::SourceSearchOutcome;
@@ -457,6 +458,17 @@ pub fn fill_in_group(caller: &RequestCaller, query: &mut Query) {
         DocumentGroup::None => return,
     };
     query.parameters.insert(name.to_owned(), value);
+}
+
+/// Fills a group that is implied into the ids of a query's selection that have none.
+pub fn imply_group(group: &DocumentGroup, query: &mut Query) {
+    let Some(text) = &query.streaming.selection else { return };
+    // The scope reports one that cannot be parsed.
+    let Ok(selection) = DocumentSelection::parse(text) else { return };
+    let within = selection.text_within(group);
+    if within != *text {
+        query.replace_selection(within);
+    }
 }
 
 /// Permits a caller to read the documents of these queries.

@@ -24,6 +24,13 @@ pub struct FederatedPart {
 }
 
 impl Query {
+    /// Replaces the selection of the documents that are searched, also among the parameters, from which other
+    /// nodes derive the same query.
+    pub fn replace_selection(&mut self, selection: String) {
+        put(&mut self.parameters, "streaming.selection", selection.clone());
+        self.streaming.selection = Some(selection);
+    }
+
     /// Derives the query of a part of the request. Its parameters are those from which another node derives
     /// the same query.
     #[must_use]

@@ -68,6 +68,14 @@ pub struct TokenCreation {
     /// Maximum number of bytes a second of the documents that it writes; no limit by default.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     pub fed_bytes_max: Option<u64>,
+    /// Number of stored documents of a group from which on it may write no more to the group; no limit by
+    /// default.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub group_documents_max: Option<u64>,
+    /// Number of stored bytes of a group from which on it may write no more to the group; no limit by
+    /// default.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub group_bytes_max: Option<u64>,
     #[command(flatten)]
     pub directory: TokenDirectory,
 }

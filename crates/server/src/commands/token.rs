@@ -86,6 +86,8 @@ async fn create(node: &NodeArguments, creation: &TokenCreation, output: &Command
             queries: creation.rate_max,
             concurrent: creation.concurrent_max,
             fed_bytes: creation.fed_bytes_max,
+            documents: creation.group_documents_max,
+            bytes: creation.group_bytes_max,
         },
     };
     let can_deploy = match creation.directory.cluster {

@@ -16,6 +16,8 @@ impl ServeArguments {
             insecure: self.insecure.or(others.insecure),
             allowed_hosts: self.allowed_hosts.or(others.allowed_hosts),
             allowed_origins: self.allowed_origins.or(others.allowed_origins),
+            group_header: self.group_header.or(others.group_header),
+            group_number_header: self.group_number_header.or(others.group_number_header),
             outbound_allow: self.outbound_allow.or(others.outbound_allow),
             secret: self.secret.or(others.secret),
             access_log_queries: self.access_log_queries.or(others.access_log_queries),

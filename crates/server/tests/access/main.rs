@@ -1,7 +1,10 @@
 //! Callers and their credentials: a caller of one group reads and changes nothing of another, whatever the
 //! request says, and each endpoint requires its right.
 
+mod ids;
 mod indexes;
+mod proxy;
+mod sizes;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -49,7 +52,12 @@ impl ClosedServer {
 
     /// A server whose application has more files.
     fn start_with(more: &[(&str, &str)]) -> Self {
-        let server = TestServer::start();
+        ClosedServer::start_in(&[], more)
+    }
+
+    /// A server with these settings in its environment, whose application has more files.
+    fn start_in(environment: &[(&str, &str)], more: &[(&str, &str)]) -> Self {
+        let server = TestServer::start_with(environment);
         let files = [&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)], more].concat();
         let (status, answer) = server.deploy(&files);
         assert_eq!(status, 200, "{answer}");
@@ -178,7 +186,9 @@ const VALUES: [&str; 6] = ["bob", "[\"bob\"]", "true", "id.group == \"bob\"", "7
 
 #[test]
 fn no_parameter_in_any_place_shows_another_group() {
-    let closed = ClosedServer::start();
+    let closed = ClosedServer::start_in(&proxy::SETTINGS, &[]);
+    // The credential, or a proxy, has restricted the request to a group.
+    let senders = [closed.ann, closed.all];
     let names: Vec<&str> = parameter_names().collect();
     let chooses = |name: &&str| {
         ["stream", "group", "user", "selection", "recall", "filter", "sources", "yql"]
@@ -189,8 +199,10 @@ fn no_parameter_in_any_place_shows_another_group() {
     for name in &names {
         let values = if chooses(name) { &VALUES[..] } else { &VALUES[..1] };
         for value in values {
-            for place in PLACES {
-                let answer = closed.send(closed.ann, request_with(place, name, value));
+            for (place, token) in PLACES.into_iter().flat_map(|place| senders.map(|token| (place, token))) {
+                let request = request_with(place, name, value);
+                let request = if token == closed.ann { request } else { request.header(proxy::USER, "ann") };
+                let answer = closed.send(token, request);
                 assert!(
                     !shows_others(&answer),
                     "{place} {name}={value}: {}",

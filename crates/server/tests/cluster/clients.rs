@@ -167,6 +167,15 @@ fn a_client_with_a_certificate_is_the_same_caller_at_the_node_that_answers() {
                     assert_eq!(get(client, &format!("/person/g1{path}")).status, expected, "g{group} {path}");
                 }
             }
+            // Ids leave out the group of the path, whichever node answers.
+            let complete = format!("id:notes:note:g=g{group}:1");
+            assert_eq!(get(&writer, &document).json()["id"], complete.as_str());
+            let by_name = "/document/v1/notes/note/docid/1";
+            for path in [document.as_str(), &search, by_name, "/document/v1/?cluster=notes"] {
+                let own = get(&writer, &format!("/person/g{group}{path}")).json().to_string();
+                let is_short = own.contains("\"id:notes:note::1\"") && !own.contains(&complete);
+                assert!(is_short, "g{group} {path}: {own}");
+            }
             assert_eq!(put(&writer, "/person/g1"), if group == 1 { 200 } else { 403 }, "g{group}");
             for (client, name) in [(&stranger, "an unknown certificate"), (&none, "none")] {
                 assert_eq!((get(client, &search).status, put(client, "")), (401, 401), "{name}");
@@ -184,4 +193,26 @@ fn a_cluster_without_certificates_of_nodes_refuses_clients() {
     let (status, answer) = deploy(&with_clients());
     let message = answer["message"].as_str().unwrap_or_default();
     assert!(status == 400 && message.contains("--peer-tls-authority"), "{answer}");
+}
+
+#[test]
+fn the_group_of_the_path_goes_along_to_the_node_of_the_interfaces_of_elasticsearch() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let nodes = [node(&etcd, "a"), node(&etcd, "b")];
+    until("deployed", &200, || {
+        nodes[0].deploy(&[("services.xml", &services(1)), ("schemas/note.sd", NOTE)]).0
+    });
+    for group in ["ann", "bob"] {
+        let path = format!("/document/v1/notes/note/group/{group}/1");
+        until("put", &200, || nodes[0].call(Method::POST, &path, r#"{"fields":{"stars":1}}"#).0);
+    }
+    // One of the nodes answers for both, and they have no certificates to trust each other by.
+    for node in &nodes {
+        let count = || node.get("/person/ann/elastic/note/_count").1["count"].as_u64();
+        until("counted", &Some(1), count);
+        let (status, answer) = node.get("/person/ann/elastic/note/_count?routing=bob");
+        assert_eq!(status, 403, "{answer}");
+        let (status, answer) = node.call(Method::POST, "/person/ann/v1/logs", "{}");
+        assert_eq!(status, 403, "log records belong to no group: {answer}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The answer of a feed: lines that are written while the client reads, or kept within bounds until it does.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use millrace_document::json::FeedPosition;
+use millrace_document::{DocumentGroup, DocumentId};
 use millrace_store::WriteDurability;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
@@ -91,6 +93,8 @@ pub(super) struct FeedAnswer {
     written: Arc<WrittenAnswer>,
     /// Durability of what is acknowledged, if the client has asked for one.
     durability: Option<&'static str>,
+    /// Group that ids leave out.
+    implied_group: Option<Arc<DocumentGroup>>,
 }
 
 struct WrittenAnswer(Arc<Mutex<UnreadLines>>);
@@ -105,15 +109,29 @@ fn lock(unread: &Mutex<UnreadLines>) -> MutexGuard<'_, UnreadLines> {
 
 impl FeedAnswer {
     /// Creates an answer and the body that sends it. Lines that acknowledge operations say their durability,
-    /// if one is given.
-    pub(super) fn new(durability: Option<WriteDurability>) -> (Self, FeedAnswerBody) {
+    /// if one is given, and ids leave out the implied group.
+    pub(super) fn new(
+        durability: Option<WriteDurability>,
+        implied_group: Option<DocumentGroup>,
+    ) -> (Self, FeedAnswerBody) {
         let unread = Arc::new(Mutex::new(UnreadLines::default()));
         let written = Arc::new(WrittenAnswer(Arc::clone(&unread)));
         let durability = durability.map(|durability| match durability {
             WriteDurability::Synced => "sync",
             WriteDurability::Deferred => "async",
         });
-        (FeedAnswer { written, durability }, FeedAnswerBody(unread))
+        let implied_group = implied_group.map(Arc::new);
+        (FeedAnswer { written, durability, implied_group }, FeedAnswerBody(unread))
+    }
+
+    /// Text of an id for the client.
+    pub(super) fn shown_id<'i>(&self, id: &'i str) -> Cow<'i, str> {
+        let parsed =
+            self.implied_group.as_deref().and_then(|group| Some((group, DocumentId::parse(id).ok()?)));
+        match parsed {
+            Some((group, parsed)) => Cow::Owned(parsed.shown_within(Some(group)).into_owned()),
+            None => Cow::Borrowed(id),
+        }
     }
 
     fn unread(&self) -> MutexGuard<'_, UnreadLines> {
@@ -138,7 +156,7 @@ impl FeedAnswer {
             "operation": failed.number,
             "line": failed.place.line,
             "column": failed.place.column,
-            "id": failed.id,
+            "id": self.shown_id(&failed.id),
             "status": failed.status,
             "message": failed.message,
         });
@@ -155,7 +173,7 @@ impl FeedAnswer {
             "operation": ignored.number,
             "line": ignored.place.line,
             "column": ignored.place.column,
-            "id": ignored.id,
+            "id": self.shown_id(&ignored.id),
             "ignored": true,
         });
         self.unread().line(&line, UNREAD_BYTES_MAX);
@@ -327,7 +345,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unread_answer_is_bounded_and_still_ends_with_its_totals() {
-        let (answer, mut body) = FeedAnswer::new(None);
+        let (answer, mut body) = FeedAnswer::new(None, None);
         let listed = (1..=1000).filter(|number| answer.fail(&failure(*number))).count();
         assert!((100..1000).contains(&listed), "{listed}");
         for number in 1..=1000 {
@@ -352,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_kept_answer_has_the_first_failures_and_counts_the_others() {
-        let (answer, _body) = FeedAnswer::new(None);
+        let (answer, _body) = FeedAnswer::new(None, None);
         answer.keep_lines();
         assert!((1..=10).all(|number| answer.fail(&failure(number))));
         let totals = FeedTotals { operations: 12, ok: 2, failed: 10, ..FeedTotals::default() };
@@ -371,7 +389,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_that_were_read_make_room() {
-        let (answer, mut body) = FeedAnswer::new(None);
+        let (answer, mut body) = FeedAnswer::new(None, None);
         for number in 1..=2000 {
             assert!(answer.fail(&failure(number)), "{number}");
             assert!(body.frame().await.is_some());

@@ -258,7 +258,7 @@ impl FeedCommitter {
         if failed.is_passing() && self.call.hop == ForwardKind::Client {
             // It may succeed when it is sent again, with all that follows it.
             let FailedOperation { number, id, status, message, .. } = failed;
-            let message = format!("operation {number} ({id}): {message}");
+            let message = format!("operation {number} ({}): {message}", self.answer.shown_id(&id));
             self.stopped.get_or_insert(FeedBreak { status, message });
             return;
         }

@@ -319,7 +319,7 @@ fn prepared_step(
             let id = operation.id();
             let caller = call.caller.as_ref().expect("a feed begins with its caller");
             let permit = caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?;
-            call.node.admit_size(&permit, id, bytes)?;
+            call.node.admit_size(&caller.limits, &permit, id, bytes)?;
         }
         operation.parse(&kind.schema.document_type, options)
     };

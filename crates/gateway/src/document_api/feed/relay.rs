@@ -21,6 +21,7 @@ use super::answer::{FailedOperation, IgnoredOperation};
 use super::commit::{CommittedWave, StreamOutcome};
 use super::forward::{ForwardedOperation, parameters_of};
 use crate::document_api::retry::RetryPause;
+use crate::edge::attach_caller;
 use crate::forwarding::ForwardedRequest;
 use millrace_node::Error;
 use millrace_node::cluster::{ForwardKind, RemoteNode};
@@ -138,7 +139,10 @@ async fn ask(
 ) -> Result<Vec<RelayAnswerLine>, RelayFailure> {
     let cluster = call.node.cluster().view().map_err(|error| RelayFailure::Passing(error.into()))?;
     let me = cluster.expect("only a node of a cluster has others to send operations to").own().key;
-    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    if let Some(caller) = &call.caller {
+        attach_caller(&mut headers, caller);
+    }
     let target = format!("/feed/v1?{}", parameters_of(call));
     let request = ForwardedRequest { method: Method::POST, target, headers, body, room: None };
     let exchange = async {

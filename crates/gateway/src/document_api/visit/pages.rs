@@ -249,7 +249,7 @@ fn write(
 ) -> Result<(), Error> {
     match visited {
         VisitedVersion::Document(document, _) => {
-            let id = Value::from(document.id.as_str());
+            let id = Value::from(pass.shown_id(&document.id));
             let name = if form == VisitPageFormat::Lines { "put" } else { "id" };
             out.extend_from_slice(format!("{{\"{name}\":{id},\"fields\":").as_bytes());
             serde_json::to_writer(&mut *out, &shape.fields(&pass.deployment, document))
@@ -257,7 +257,8 @@ fn write(
             out.push(b'}');
         }
         VisitedVersion::Removed(id, _) => {
-            out.extend_from_slice(format!("{{\"remove\":{}}}", Value::from(id.as_str())).as_bytes());
+            let id = Value::from(pass.shown_id(id));
+            out.extend_from_slice(format!("{{\"remove\":{id}}}").as_bytes());
         }
     }
     if form == VisitPageFormat::Lines {

@@ -1,5 +1,6 @@
 //! Passes over the store: the documents that a request reads, step by step.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use millrace_access::{CallerGroups, RequestCaller};
@@ -29,6 +30,8 @@ pub(in crate::document_api) struct VisitPass {
     /// Namespace of the documents; `None` for all.
     namespace: Option<String>,
     selection: Option<DocumentSelection>,
+    /// Group that ids in the answer leave out.
+    implied_group: Option<DocumentGroup>,
     /// True if another node asks for one bucket: its positions are those of the store.
     is_part: bool,
 }
@@ -101,7 +104,8 @@ impl VisitPass {
             }
         };
         let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
-        let selection = selection.map(|text| deployment.selection(text)).transpose()?;
+        let selection =
+            selection.map(|text| deployment.selection(&call.selection_text(text)?)).transpose()?;
         if let Some(selection) = &selection {
             let caller = call.caller.as_ref().expect("a visit begins with its caller");
             permit_selection(caller, selection)?;
@@ -137,7 +141,8 @@ impl VisitPass {
         };
         let namespace = documents.of.map(|(namespace, _)| namespace);
         let store = call.node.store(&call.permit, search::wanted_groups(&visit.scope)).clone();
-        Ok(VisitPass { deployment, store, visit, group, namespace, selection, is_part })
+        let implied_group = call.implied_group().cloned();
+        Ok(VisitPass { deployment, store, visit, group, namespace, selection, implied_group, is_part })
     }
 
     /// Continues from `continuation` for up to `wanted` documents of the store, and returns the selected
@@ -222,8 +227,16 @@ impl VisitPass {
     /// is restricted to.
     fn undivided_group(&self, from: Option<&str>) -> Option<(DocumentGroup, Option<BucketId>)> {
         // Each field is examined here: one that is added later must not be ignored.
-        let VisitPass { deployment: _, store: _, visit, group: _, namespace: _, selection, is_part: _ } =
-            self;
+        let VisitPass {
+            deployment: _,
+            store: _,
+            visit,
+            group: _,
+            namespace: _,
+            selection,
+            implied_group: _,
+            is_part: _,
+        } = self;
         // Tombstones and fields are irrelevant: earlier removals say nothing of a removal, and all of a
         // document goes.
         let StoreVisit {
@@ -255,6 +268,11 @@ impl VisitPass {
             [group] if !is_narrowed && *group != DocumentGroup::None => Some((group.clone(), part)),
             _ => None,
         }
+    }
+
+    /// Text of an id in the answer.
+    pub(in crate::document_api) fn shown_id<'i>(&self, id: &'i DocumentId) -> Cow<'i, str> {
+        id.shown_within(self.implied_group.as_ref())
     }
 
     /// Group of the request, if its path names one.

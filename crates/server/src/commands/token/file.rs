@@ -1,14 +1,30 @@
 //! The file of API keys.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown, lchown,
+};
 use std::path::{Path, PathBuf};
 
 use millrace_access::AccessFile;
+use rustix::fs::OFlags;
 
 use crate::cli::TokenDirectory;
 use crate::error::Error;
+
+/// Permissions of a file that is made: only its owner may read it.
+const PRIVATE: u32 = 0o600;
+
+/// Owner and permissions of the file of keys. The server may run as another user than a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileOwner {
+    user: u32,
+    group: u32,
+    mode: u32,
+    /// True if they are those of the file, and not of its directory.
+    is_of_file: bool,
+}
 
 /// The file of API keys. Commands that change it take turns.
 pub(super) struct KeyFile {
@@ -68,29 +84,101 @@ impl KeyFile {
         let text = file.text()?;
         // What the server would refuse is not written.
         AccessFile::parse(&text)?;
-        self.replace(&text).map_err(|source| self.failed(source))?;
+        self.replace(&text)?;
         Ok(file)
     }
 
     /// Waits for the lock, which lasts until the returned file is closed. It is a file of its own, which
     /// stays: that of the keys is replaced, so that two commands could each lock another one.
     fn lock(&self) -> io::Result<File> {
-        DirBuilder::new().recursive(true).mode(0o700).create(self.directory())?;
+        self.make_directory()?;
         let path = self.path.with_extension("toml.lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        let file = match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&path) {
+            Ok(file) => {
+                // Commands of the owner take turns, too. If the lock cannot be given to the owner, neither
+                // can the file of keys, which has a message.
+                let _ = self.owner()?.give(&file);
+                file
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // A link could stand for any file.
+                let flags = OFlags::NOFOLLOW.bits().cast_signed();
+                OpenOptions::new().write(true).custom_flags(flags).open(&path)?
+            }
+            Err(error) => return Err(error),
+        };
         file.lock()?;
         Ok(file)
     }
 
-    /// Replaces the file in one step, under the lock. Only its owner may read it.
-    fn replace(&self, text: &str) -> io::Result<()> {
+    /// Makes the directory of the file, if it does not exist. What is made belongs to the owner of the
+    /// directory above, whose server has to write there.
+    fn make_directory(&self) -> io::Result<()> {
+        let directory = self.directory();
+        let missing: Vec<&Path> = directory
+            .ancestors()
+            .take_while(|above| !above.as_os_str().is_empty() && !above.exists())
+            .collect();
+        let Some(first) = missing.last() else { return Ok(()) };
+        let above = first.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let owner = fs::metadata(above.unwrap_or(Path::new(".")))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        for made in missing {
+            let metadata = fs::metadata(made)?;
+            if (metadata.uid(), metadata.gid()) != (owner.uid(), owner.gid()) {
+                // One who may not keeps the directory, as the user of its own server.
+                let _ = lchown(made, Some(owner.uid()), Some(owner.gid()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Owner and permissions for the file: its own, or the owner of its directory.
+    fn owner(&self) -> io::Result<FileOwner> {
+        let (metadata, is_of_file) = match fs::metadata(&self.path) {
+            Ok(metadata) => (metadata, true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (fs::metadata(self.directory())?, false),
+            Err(error) => return Err(error),
+        };
+        let mode = if is_of_file { metadata.mode() & 0o777 } else { PRIVATE };
+        Ok(FileOwner { user: metadata.uid(), group: metadata.gid(), mode, is_of_file })
+    }
+
+    /// Replaces the file in one step, under the lock. Its owner and its permissions stay; a new one belongs
+    /// to the owner of its directory, who alone may read it.
+    ///
+    /// # Errors
+    /// The replacement cannot be written, or cannot be given to the owner. The file is as it was.
+    fn replace(&self, text: &str) -> Result<(), Error> {
+        let failed = |source| self.failed(source);
+        let owner = self.owner().map_err(failed)?;
         let partial = self.path.with_extension("toml.partial");
-        let mut file =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&partial, &self.path)?;
-        File::open(self.directory())?.sync_all()
+        // One that a command left behind, or a link that could stand for any file.
+        match fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let made = OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&partial);
+        let mut file = made.map_err(failed)?;
+        if let Err(source) = owner.give(&file) {
+            let user = owner.user;
+            if owner.is_of_file {
+                // What is left behind would be replaced by the next command.
+                let _ = fs::remove_file(&partial);
+                return Err(Error::KeyOwner { path: self.path.clone(), user, source });
+            }
+            // The superuser reads any file.
+            if user != 0 {
+                eprintln!(
+                    "note: {}: the directory belongs to the user {user}, to whom the file cannot be given ({source}); if a \
+                     server of that user is to read it, give it to the user (chown)",
+                    self.path.display()
+                );
+            }
+        }
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.and_then(|()| fs::rename(&partial, &self.path)).map_err(failed)?;
+        File::open(self.directory()).and_then(|directory| directory.sync_all()).map_err(failed)
     }
 
     fn directory(&self) -> &Path {
@@ -100,5 +188,26 @@ impl KeyFile {
 
     fn failed(&self, source: io::Error) -> Error {
         Error::File { path: self.path.clone(), source }
+    }
+}
+
+impl FileOwner {
+    /// Gives a file to the owner, with the permissions.
+    ///
+    /// # Errors
+    /// The user of the process may not.
+    fn give(self, file: &File) -> io::Result<()> {
+        let metadata = file.metadata()?;
+        if (metadata.uid(), metadata.gid()) != (self.user, self.group) {
+            match fchown(file, Some(self.user), Some(self.group)) {
+                // A group without rights to the file does not matter.
+                Err(_) if metadata.uid() == self.user && self.mode & 0o070 == 0 => {}
+                given => given?,
+            }
+        }
+        match metadata.mode() & 0o777 == self.mode {
+            true => Ok(()),
+            false => file.set_permissions(Permissions::from_mode(self.mode)),
+        }
     }
 }

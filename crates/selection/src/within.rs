@@ -1,0 +1,51 @@
+//! Selections where a group is implied, and ids are shown without it.
+
+use millrace_document::DocumentGroup;
+
+use crate::DocumentSelection;
+use crate::expression::IdLiteral;
+
+impl DocumentSelection {
+    /// Text of the selection where a group is implied: ids, and patterns of ids, that have no group have this
+    /// one. Regular expressions and functions of ids concern complete ids.
+    pub fn text_within(&self, group: &DocumentGroup) -> String {
+        let (mut text, mut end) = (String::with_capacity(self.text.len()), 0);
+        for literal in &self.id_literals {
+            // A text on the left of `in` is compared several times.
+            if literal.range.start < end {
+                continue;
+            }
+            if let Some(filled) = literal.within(group) {
+                text.push_str(&self.text[end..literal.range.start]);
+                push_quoted(&mut text, &filled);
+                end = literal.range.end;
+            }
+        }
+        text.push_str(&self.text[end..]);
+        text
+    }
+}
+
+impl IdLiteral {
+    /// The id with the group; `None` if it is no id without a group.
+    fn within(&self, group: &DocumentGroup) -> Option<String> {
+        let (before, name) = self.text.split_once("::")?;
+        let colons = before.matches(':').count();
+        // In a pattern, an asterisk stands for the namespace and the type together, too.
+        let is_whole = colons == 2 || (self.is_pattern && colons == 1 && before.ends_with('*'));
+        let names_group = before.split(':').any(|part| part.starts_with("g=") || part.starts_with("n="));
+        let is_filled = before.starts_with("id:") && is_whole && !(self.is_pattern && names_group);
+        is_filled.then(|| format!("{before}:{group}:{name}"))
+    }
+}
+
+fn push_quoted(out: &mut String, text: &str) {
+    out.push('"');
+    for letter in text.chars() {
+        if matches!(letter, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out.push('"');
+}

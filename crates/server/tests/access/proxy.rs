@@ -1,0 +1,133 @@
+//! The group of a request in a header of a trusted proxy.
+
+use hyper::Method;
+use hyper::header::HeaderName;
+use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
+
+use super::{ClosedServer, NOTE, SERVICES, TestServer, fill, shows_others, shows_own};
+
+/// Headers for the name and for the number of a group.
+pub const USER: HeaderName = HeaderName::from_static("x-forwarded-user");
+const NUMBER: HeaderName = HeaderName::from_static("x-group-number");
+
+/// Settings of a server whose proxy is on the same machine.
+pub const SETTINGS: [(&str, &str); 2] =
+    [("MILLRACE_GROUP_HEADER", "X-Forwarded-User"), ("MILLRACE_GROUP_NUMBER_HEADER", "X-Group-Number")];
+
+const SEARCH: &str = "/search/?yql=select%20*%20from%20note%20where%20true";
+
+/// Endpoints that answer with documents of a group which the request does not name: method, path, body.
+const READING: [(&str, &str, &str); 6] = [
+    ("GET", SEARCH, ""),
+    ("GET", "/document/v1/n/note/docid/1", ""),
+    ("GET", "/document/v1/?cluster=notes", ""),
+    ("GET", "/document/v1/n/note/docid/?stream=true", ""),
+    ("GET", "/elastic/note/_search", ""),
+    (
+        "POST",
+        "/mcp/",
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"executeQuery","arguments":{"yql":"select * from note where true"}}}"#,
+    ),
+];
+
+fn request(
+    (method, path, body): (&str, &str, &str),
+    headers: &[(HeaderName, &'static str)],
+) -> OutgoingRequest {
+    let request = OutgoingRequest::new(super::method_of(method), path);
+    let request = if body.is_empty() { request } else { request.body("application/json", body.to_owned()) };
+    headers.iter().fold(request, |request, &(ref name, value)| request.header(name.clone(), value))
+}
+
+#[test]
+fn a_request_is_restricted_to_the_group_that_a_proxy_names() {
+    let closed = ClosedServer::start_in(&SETTINGS, &[]);
+    let send = |token, (method, path, body): (&str, &str, &str), headers: &[(HeaderName, &'static str)]| {
+        closed.send(token, request((method, path, body), headers))
+    };
+    let shown = |answer: &ClientAnswer| String::from_utf8_lossy(&answer.body).into_owned();
+    for token in [closed.all, closed.ann] {
+        for reading in READING {
+            let answer = send(token, reading, &[(USER, "ann")]);
+            assert_eq!(answer.status, 200, "{reading:?}: {}", shown(&answer));
+            assert!(shows_own(&answer) && !shows_others(&answer), "{reading:?}: {}", shown(&answer));
+        }
+        let named = format!("{SEARCH}&streaming.groupname=bob");
+        for (path, user) in [
+            (named.as_str(), "ann"),
+            ("/document/v1/n/note/group/bob/1", "ann"),
+            ("/document/v1/n/note/number/7/1", "ann"),
+            ("/group/v1/bob", "ann"),
+            ("/person/bob/document/v1/n/note/docid/1", "ann"),
+        ] {
+            let answer = send(token, ("GET", path, ""), &[(USER, user)]);
+            assert_eq!(answer.status, 403, "{path}: {}", shown(&answer));
+            assert!(!shows_others(&answer), "{path}: {}", shown(&answer));
+        }
+    }
+    // The credential still counts.
+    for reading in READING {
+        assert_eq!(send(closed.ann, reading, &[(USER, "bob")]).status, 403, "{reading:?}");
+        assert_eq!(send("", reading, &[(USER, "ann")]).status, 401, "{reading:?}");
+    }
+    // A group by its number, which no name stands for.
+    for (header, value, status) in [
+        (NUMBER, "7", 200),
+        (USER, "n=7", 404),
+        (USER, "7", 404),
+        (NUMBER, "ann", 400),
+        (USER, "", 400),
+        (USER, "a:b", 400),
+    ] {
+        let answer = send(closed.all, ("GET", "/document/v1/n/note/docid/1", ""), &[(header.clone(), value)]);
+        assert_eq!(answer.status, status, "{header}: {value}: {}", shown(&answer));
+    }
+    let twice = send(closed.all, READING[0], &[(USER, "ann"), (NUMBER, "7")]);
+    assert_eq!(twice.status, 400, "{}", shown(&twice));
+    // Ids are those of the person's endpoint.
+    let short = (HeaderName::from_static("millrace-ids"), "short");
+    let answer = send(closed.all, READING[1], &[(USER, "ann"), short]);
+    assert_eq!(answer.json()["id"], "id:n:note::1");
+    let put = ("POST", "/document/v1/n/note/docid/5", r#"{"fields":{"title":"five"}}"#);
+    assert_eq!(send(closed.all, put, &[(USER, "ann")]).status, 200);
+    let own = closed.ask(closed.ann, Method::GET, "/document/v1/n/note/group/ann/5", "");
+    assert_eq!(own.status, 200);
+}
+
+#[test]
+fn another_sender_may_not_name_a_group() {
+    let elsewhere = [SETTINGS[0], SETTINGS[1], ("MILLRACE_TRUSTED_PROXIES", "192.0.2.0/24")];
+    let closed = ClosedServer::start_in(&elsewhere, &[]);
+    for reading in READING {
+        for header in [USER, NUMBER] {
+            let answer = closed.send(closed.all, request(reading, &[(header.clone(), "7")]));
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            assert_eq!(answer.status, 403, "{reading:?}: {text}");
+            assert!(
+                text.contains("--trusted-proxies") && text.contains(header.as_str()),
+                "{reading:?}: {text}"
+            );
+        }
+    }
+    assert_eq!(closed.send(closed.ann, request(READING[0], &[])).status, 200);
+    // Without the setting, the header is one that the server does not know.
+    let closed = ClosedServer::start();
+    let answer = closed.send(closed.ann, request(READING[0], &[(USER, "bob")]));
+    assert!(answer.status == 200 && shows_own(&answer) && !shows_others(&answer));
+}
+
+#[test]
+fn a_proxy_restricts_requests_without_credentials() {
+    let server = TestServer::start_with(&SETTINGS);
+    let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    fill(&server);
+    for reading in READING {
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request(reading, &[(USER, "ann")]));
+        assert_eq!(answer.status, 200, "{reading:?}");
+        assert!(shows_own(&answer) && !shows_others(&answer), "{reading:?}");
+    }
+    let bobs = ("GET", "/document/v1/n/note/group/bob/1", "");
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request(bobs, &[(USER, "ann")]));
+    assert_eq!(answer.status, 403);
+}
