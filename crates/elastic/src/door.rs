@@ -1,5 +1,6 @@
 //! The door: the node behind it, the catalog, and the indexes that writes go to.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct ElasticDoor {
     pub(crate) catalog: Arc<DoorCatalog>,
     pub(crate) scrolls: Arc<OpenScrolls>,
     pub(crate) loads: Arc<WriteLoads>,
+    /// Address of its own port, if it has one.
+    pub(crate) port: Option<SocketAddr>,
     /// Sender of the request under way: each is answered by a copy of the door.
     pub(crate) caller: DoorCaller,
 }
@@ -34,7 +37,14 @@ impl ElasticDoor {
     pub fn new(node: Arc<Node>) -> Self {
         let catalog = Arc::new(DoorCatalog::new(Arc::clone(&node)));
         let caller = DoorCaller::default();
-        ElasticDoor { node, catalog, scrolls: Arc::default(), loads: Arc::default(), caller }
+        ElasticDoor { node, catalog, scrolls: Arc::default(), loads: Arc::default(), port: None, caller }
+    }
+
+    /// The door with the address of its own port, which it names to clients if its node is alone. In a
+    /// cluster the registrations of the nodes have them.
+    #[must_use]
+    pub fn listening_at(self, port: Option<SocketAddr>) -> Self {
+        ElasticDoor { port, ..self }
     }
 
     /// Checks that this node can answer a request: it owns the catalog, and has read it. Blocks.
@@ -154,10 +164,10 @@ impl ElasticDoor {
         routes::right_of(request)
     }
 
-    /// True if a request is about the server, and not about what it has: any node of a cluster can answer it,
-    /// without blocking.
-    pub fn is_about_server(request: &DoorRequest) -> bool {
-        routes::is_about_server(request)
+    /// True if this node answers a request without blocking, also where it is not the owner of the door's
+    /// documents: the request is about the servers, or about their health while no node owns the documents.
+    pub fn answers_at_once(&self, request: &DoorRequest) -> bool {
+        routes::is_about_server(request) || routes::is_about_health(request) && self.owns_home().is_err()
     }
 
     /// Time limit that a write names for itself by the parameter `timeout`.

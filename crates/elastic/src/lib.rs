@@ -23,6 +23,7 @@ mod bulk_stream;
 mod caller;
 mod catalog;
 mod cluster_admin;
+mod cluster_health;
 mod collapse;
 mod dates;
 mod door;

@@ -18,6 +18,8 @@ pub struct DoorRequest {
     pub path: String,
     /// Parameters as received.
     pub query: String,
+    /// Host by which the client reaches the server, with or without a port.
+    pub host: String,
     /// Value of `Content-Type`.
     pub content_type: String,
     /// Value of `Accept`.

@@ -10,7 +10,10 @@ use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
-use crate::{aliases, bulk, cluster_admin, index_admin, lifecycle, otlp, scrolls, search, single, templates};
+use crate::{
+    aliases, bulk, cluster_admin, cluster_health, index_admin, lifecycle, otlp, scrolls, search, single,
+    templates,
+};
 
 /// Right that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,7 @@ enum RouteOperation {
     License,
     Features,
     Health,
+    ClusterFigures,
     Nodes,
     Tables,
     GetClusterSettings,
@@ -109,6 +113,7 @@ const ROUTES: &[DoorRoute] = &[
     route("GET HEAD", "_xpack", Any, Do::Features),
     route("GET HEAD", "_cluster/health", Any, Do::Health),
     route("GET HEAD", "_cluster/health/NAME", Any, Do::Health),
+    route("GET HEAD", "_cluster/stats", Read, Do::ClusterFigures),
     route("GET HEAD", "_nodes/...", Any, Do::Nodes),
     route("GET HEAD", "_cat/...", Read, Do::Tables),
     route("GET HEAD", "_cluster/settings", Read, Do::GetClusterSettings),
@@ -291,7 +296,18 @@ pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
 /// True if a request is about the server, and not about what it has: any node can answer it.
 pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);
-    matches!(operation, Ok(Do::Info | Do::License | Do::Features))
+    matches!(operation, Ok(Do::Info | Do::License | Do::Features | Do::Nodes))
+}
+
+/// True if a request is about the health of the cluster: it has an answer also while none of the others has.
+pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
+    let Ok(found) = find(request) else { return false };
+    let table = found.rest.first().map(String::as_str);
+    match found.route.operation {
+        Do::Health => true,
+        Do::Tables => matches!(table, Some("health" | "nodes")),
+        _ => false,
+    }
 }
 
 /// Error of a path that does not exist.
@@ -319,8 +335,9 @@ pub(crate) fn dispatch(
             "license": { "status": "active", "type": "basic", "uid": "-", "mode": "basic" },
         })),
         Do::Features => DoorReply::ok(json!({ "features": {} })),
-        Do::Health => cluster_admin::health(door, parameters, name),
-        Do::Nodes => cluster_admin::nodes(),
+        Do::Health => cluster_health::health(door, parameters, name),
+        Do::ClusterFigures => cluster_health::figures(door),
+        Do::Nodes => cluster_health::nodes(door, request, &found.rest),
         Do::Tables => {
             let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
             cluster_admin::cat(door, request, parameters, &path)
@@ -422,6 +439,7 @@ mod tests {
             | Do::License
             | Do::Features
             | Do::Health
+            | Do::ClusterFigures
             | Do::Nodes
             | Do::Tables
             | Do::GetClusterSettings
@@ -483,6 +501,8 @@ mod tests {
             ("HEAD /", true),
             ("GET /_license", true),
             ("GET /_xpack", true),
+            ("GET /_nodes", true),
+            ("GET /_nodes/_local/http", true),
             ("POST /", false),
             ("GET /_what", false),
             ("GET /_cluster/health", false),
@@ -491,6 +511,23 @@ mod tests {
         ] {
             let (method, path) = asked.split_once(' ').expect("a method and a path");
             assert_eq!(is_about_server(&request(method, path)), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn health_has_an_answer_without_an_owner() {
+        for (asked, expected) in [
+            ("GET /_cluster/health", true),
+            ("GET /_cluster/health/a", true),
+            ("GET /_cat/health", true),
+            ("HEAD /_cat/nodes", true),
+            ("GET /_cat/indices", false),
+            ("GET /_cluster/stats", false),
+            ("GET /a", false),
+            ("GET /_what", false),
+        ] {
+            let (method, path) = asked.split_once(' ').expect("a method and a path");
+            assert_eq!(is_about_health(&request(method, path)), expected, "{asked}");
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod stream;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::any;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
@@ -81,9 +82,9 @@ pub(crate) struct ElasticApi {
 }
 
 impl ElasticApi {
-    /// Creates the door of a node.
-    pub(crate) fn new(node: Arc<GatewayState>) -> Arc<Self> {
-        let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())));
+    /// Creates the door of a node, with the address of its own port if it has one.
+    pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
+        let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())).listening_at(port));
         Arc::new(ElasticApi { node, door, running: Semaphore::new(RUNNING_MAX) })
     }
 
@@ -141,8 +142,10 @@ impl ElasticApi {
 
 /// A request without its body and its caller.
 fn shown<B>(request: &hyper::Request<B>) -> DoorRequest {
+    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     DoorRequest {
         method: request.method().as_str().to_owned(),
+        host: authority.unwrap_or_else(|| header(request.headers(), &HOST)),
         path: path_of(request.uri().path()).to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         content_type: header(request.headers(), &CONTENT_TYPE),
@@ -220,7 +223,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     if api.node.cluster().is_alone() {
         return operate(api, shown.clone(), request, writer).await;
     }
-    if ElasticDoor::is_about_server(shown) {
+    if api.door.answers_at_once(shown) {
         return Ok(written(api.door.answer(shown)));
     }
     let [shortest, longest] = PATIENCE_RANGE;
