@@ -383,7 +383,7 @@ fn token_of(first: u8) -> &'static str {
 }
 
 /// Members of an object in their order, repeated ones too.
-struct OrderedObject<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct OrderedObject<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for OrderedObject<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -68,6 +68,7 @@ mod templates;
 mod time_bounds;
 mod typed;
 mod unflushed;
+mod unread;
 mod update;
 mod writing;
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::caller::DoorCaller;
 use crate::filter_path::PathFilter;
+use crate::unread::SentValue;
 
 /// A request with its whole body, unpacked.
 #[derive(Debug, Clone, Default)]
@@ -187,7 +188,8 @@ pub(crate) fn write_reply(
                 value = PathFilter::parse(paths).apply(value);
             }
             let pretty = parameters.has("pretty") && parameters.get("pretty") != Some("false");
-            let body = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) };
+            let sent = SentValue(&value);
+            let body = if pretty { serde_json::to_vec_pretty(&sent) } else { serde_json::to_vec(&sent) };
             (status, media_type(&request.accept), body.expect("JSON with names for keys has a text"))
         }
     };

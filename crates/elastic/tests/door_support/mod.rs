@@ -29,6 +29,16 @@ impl TestDoor {
 
     /// Status and JSON of the answer to a caller.
     pub fn ask_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, Value) {
+        let (status, text) = self.text_as(caller, request, body);
+        let json = match text.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_str(&text).expect("the answer is JSON"),
+        };
+        (status, json)
+    }
+
+    /// Status and text of the answer to a caller.
+    pub fn text_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, String) {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let answer = self.door.answer(&DoorRequest {
@@ -39,11 +49,7 @@ impl TestDoor {
             caller,
             ..DoorRequest::default()
         });
-        let json = match answer.body.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&answer.body).expect("the answer is JSON"),
-        };
-        (answer.status, json)
+        (answer.status, String::from_utf8(answer.body).expect("the answer is text"))
     }
 
     /// Answer to a request that succeeds.
