@@ -56,13 +56,14 @@ clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, un
 	$(CARGO) test $(LOCKED) --workspace --quiet --no-run --test command_line
 	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests
 
-clients-all: build ## Frameworks, and from checkouts clients' tests and Vespa's samples and pages (PYVESPA=, HAYSTACK=, SAMPLES=, PAGES=)
+clients-all: build ## Frameworks, clients and shippers of Elasticsearch, and from checkouts clients' tests and Vespa's samples and pages (PYVESPA=, HAYSTACK=, SAMPLES=, PAGES=)
 	@scripts/prerequisites python
 	python3 -m venv $(VENV)-suites
 	$(VENV)-suites/bin/pip install -q --require-hashes -r tests/suites/requirements.txt
 	python3 -m venv $(VENV)-frameworks
 	$(VENV)-frameworks/bin/pip install -q -r tests/suites/frameworks.txt
 	MILLRACE_BIN=target/release/millrace $(VENV)-frameworks/bin/pytest -q tests/suites/frameworks.py
+	scripts/elastic_clients.py
 	[ -z "$(PYVESPA)$(HAYSTACK)" ] || PYVESPA=$(PYVESPA) HAYSTACK=$(HAYSTACK) $(VENV)-suites/bin/python scripts/suites.py
 	[ -z "$(SAMPLES)" ] || PATH=$(CURDIR)/$(VENV)-suites/bin:$$PATH SAMPLES=$(SAMPLES) scripts/samples.py
 	[ -z "$(PAGES)" ] || PATH=$(CURDIR)/$(VENV)-suites/bin:$$PATH SAMPLES=$(PAGES) scripts/samples.py --pages
