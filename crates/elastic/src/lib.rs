@@ -72,6 +72,7 @@ mod unread;
 mod update;
 mod writing;
 
+pub use bulk::fuzz as fuzz_bulk;
 pub use bulk_stream::{BulkBatching, BulkSplitter};
 pub use caller::{DoorCaller, GroupAdmission};
 pub use door::ElasticDoor;
