@@ -25,6 +25,7 @@ mod catalog;
 mod cluster_admin;
 mod cluster_health;
 mod collapse;
+mod dated_names;
 mod dates;
 mod door;
 mod error;

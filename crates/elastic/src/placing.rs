@@ -7,6 +7,7 @@ use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
 use crate::catalog::{IndexEntry, OpenIndex};
+use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::log_writes::LogPlace;
 use crate::mapping::LenientFit;
@@ -58,6 +59,7 @@ impl<'d> WritePlacer<'d> {
         demand: NameDemand,
     ) -> Result<PlacedWrite, Error> {
         writing::check(&write)?;
+        let name = &*with_dates(name)?;
         let action = write.action;
         if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
             // The answer has the document.

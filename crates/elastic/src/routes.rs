@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::Error;
 use crate::catalog::NamedKind;
+use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
@@ -325,7 +326,7 @@ pub(crate) fn dispatch(
     parameters: &DoorParameters,
 ) -> Result<DoorReply, Error> {
     let found = find(request)?;
-    let index = found.index.as_str();
+    let index = &*with_dates(&found.index)?;
     let one_index = Some(index).filter(|index| !index.is_empty());
     let id = found.name.as_deref();
     let name = id.unwrap_or_default();
