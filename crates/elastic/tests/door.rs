@@ -282,10 +282,8 @@ fn names_have_date_math_at_all_interfaces() {
     let actions = json!({ "actions": [{ "add": { "index": name, "alias": "<day-{2024-01-02||/M{MM}}>" } }] });
     door.get("POST /_aliases", &actions.to_string());
     assert_eq!(door.get("GET /day-01/_count", "")["count"], 2);
-    assert_eq!(
-        door.get(&format!("GET /{path}/_mapping"), "")["log-2024.01.02"]["mappings"].is_object(),
-        true
-    );
+    let mapping = door.get(&format!("GET /{path}/_mapping"), "");
+    assert!(mapping["log-2024.01.02"]["mappings"].is_object(), "{mapping}");
     assert_eq!(door.ask("GET /%3Clog-%7Bnow%3E/_search", "").0, 400, "a date that is not closed");
     assert_eq!(door.ask("PUT /%3Clog-%7Bwhat%7D%3E/_doc/1", "{}").0, 400);
     door.get(&format!("DELETE /{path}"), "");
@@ -306,7 +304,43 @@ fn every_refusal_has_its_type_and_status() {
     door.get("PUT /a/_alias/many", "");
     door.get("PUT /closed", "{}");
     door.get("POST /closed/_close", "");
+    door.get("PUT /_component_template/part", r#"{"template":{}}"#);
+    door.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
+    door.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
+    door.get("PUT /_index_template/other", r#"{"index_patterns":["user-*"],"priority":1}"#);
+    door.get("PUT /_component_template/unused", r#"{"template":{}}"#);
+    door.get("PUT /_index_template/streams", r#"{"index_patterns":["stream-*"],"data_stream":{}}"#);
+    door.get("PUT /_data_stream/stream-a", "");
     for (request, body, status, kind) in [
+        ("PUT /_index_template/t", r#"{"index_patterns":["x","us*"]}"#, 400, "illegal_argument_exception"),
+        (
+            "PUT /_index_template/t",
+            r#"{"index_patterns":["user-a"],"priority":1}"#,
+            400,
+            "illegal_argument_exception",
+        ),
+        ("DELETE /_index_template/streams", "", 400, "illegal_argument_exception"),
+        ("DELETE /_index_template/*", "", 400, "illegal_argument_exception"),
+        ("DELETE /_component_template/part", "", 400, "illegal_argument_exception"),
+        ("DELETE /_component_template/*", "", 400, "illegal_argument_exception"),
+        (
+            "PUT /_index_template/t",
+            r#"{"index_patterns":["t"],"template":{"settings":{"index":{"mode":"bogus"}}}}"#,
+            400,
+            "illegal_argument_exception",
+        ),
+        (
+            "PUT /_component_template/t",
+            r#"{"template":{"settings":{"index.mode":"bogus"}}}"#,
+            400,
+            "illegal_argument_exception",
+        ),
+        (
+            "PUT /_template/t",
+            r#"{"index_patterns":["t"],"settings":{"number_of_shards":0}}"#,
+            400,
+            "illegal_argument_exception",
+        ),
         ("PUT /a", "", 400, "resource_already_exists_exception"),
         ("PUT /b", "", 400, "invalid_index_name_exception"),
         ("PUT /A", "", 400, "invalid_index_name_exception"),
