@@ -17,7 +17,7 @@ use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
-use crate::{index_admin, names, otlp, parameters, routes, shelf, templates};
+use crate::{index_admin, media_types, names, otlp, parameters, routes, shelf, templates};
 
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
@@ -159,6 +159,18 @@ impl ElasticDoor {
         }
     }
 
+    /// Checks the media types of a request, which has a body or has none. Those of log records of
+    /// OpenTelemetry are checked with them.
+    ///
+    /// # Errors
+    /// One is not taken here.
+    pub fn check_media_types(request: &DoorRequest, has_body: bool) -> Result<(), Error> {
+        match otlp::is_logs(&request.path) {
+            true => Ok(()),
+            false => media_types::check(request, has_body),
+        }
+    }
+
     /// Right that a request needs. The door checks the groups of its documents.
     pub fn right_of(request: &DoorRequest) -> RouteRight {
         routes::right_of(request)
@@ -175,11 +187,6 @@ impl ElasticDoor {
         let parameters = DoorParameters::parse(&request.query);
         let named = parameters.get("timeout").and_then(|text| duration_of(text).ok().flatten());
         named.filter(|_| routes::right_of(request) == RouteRight::Write)
-    }
-
-    /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.
-    pub fn is_otlp(path: &str) -> bool {
-        otlp::is_logs(path)
     }
 
     /// Group by which a cluster routes all requests of the door.

@@ -40,6 +40,7 @@ mod log_settings;
 mod log_writes;
 mod lookups;
 mod mapping;
+mod media_types;
 mod names;
 mod nested;
 mod observed;

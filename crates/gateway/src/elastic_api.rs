@@ -15,8 +15,9 @@ use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::any;
+use hyper::body::Body as _;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::{HeaderMap, Method, StatusCode};
+use hyper::{HeaderMap, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{
@@ -26,7 +27,7 @@ use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use tokio::sync::Semaphore;
 
-use crate::edge::{FORM_TYPES, RequestGuard, caller_of, guard_elastic};
+use crate::edge::{RequestGuard, caller_of, guard_elastic};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::quota::FedBytes;
 use crate::status::HttpError;
@@ -211,7 +212,9 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 
 /// Forwards a request to the node that owns the door's documents, or answers it here.
 async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> Result<Response, Error> {
-    check_media_type(shown)?;
+    if let Err(error) = ElasticDoor::check_media_types(shown, !request.body().is_end_stream()) {
+        return Ok(written(ElasticDoor::refuse_as(shown, error)));
+    }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
     let mut writer = None;
@@ -294,23 +297,6 @@ fn admit_fed(api: &ElasticApi, caller: &RequestCaller, bytes: usize) -> Result<(
     }
     let fed = FedBytes { caller: Some(caller), group: None, bytes };
     api.node.quotas().fed().admit(fed, Instant::now(), api.node.metrics())
-}
-
-/// Refuses bodies that a web form could send.
-fn check_media_type(shown: &DoorRequest) -> Result<(), Error> {
-    // The door takes no other media types than those of OTLP there.
-    if ElasticDoor::is_otlp(&shown.path) {
-        return Ok(());
-    }
-    let media_type = shown.content_type.split(';').next().unwrap_or_default().trim();
-    let is_write = [Method::POST.as_str(), Method::PUT.as_str()].contains(&shown.method.as_str());
-    match is_write && FORM_TYPES.iter().any(|known| known.eq_ignore_ascii_case(media_type)) {
-        true => Err(Error::BadRequest(format!(
-            "Content-Type header [{}] is not supported; send application/json or application/x-ndjson",
-            shown.content_type
-        ))),
-        false => Ok(()),
-    }
 }
 
 /// Answers a request on this node. A `writer` is the client whose bytes are still to be counted; in a cluster

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use hyper::Method;
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
 use support::{TestServer, free_port};
 
@@ -50,6 +51,32 @@ fn clients_learn_where_the_port_is() {
     assert_eq!(server.get("/elastic/_cluster/health?wait_for_nodes=many").0, 400);
     let (status, figures) = server.get("/elastic/_cluster/stats");
     assert_eq!((status, &figures["nodes"]["count"]["data"]), (200, &json!(1)), "{figures}");
+}
+
+#[test]
+fn media_types_that_are_not_json_are_refused() {
+    let server = TestServer::start();
+    let document = r#"{"n":1}"#;
+    for (media_type, status) in [
+        ("application/json", 201),
+        ("application/vnd.elasticsearch+json; compatible-with=8", 200),
+        ("application/vnd.elasticsearch+json; compatible-with=12", 400),
+        ("text/plain", 406),
+        ("application/x-www-form-urlencoded", 406),
+        ("application/cbor", 406),
+    ] {
+        let request = OutgoingRequest::new(Method::PUT, "/elastic/a/_doc/1").body(media_type, document);
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+        assert_eq!(answer.status.as_u16(), status, "{media_type}");
+        let body = answer.json();
+        match status {
+            406 => assert!(body["error"].as_str().is_some_and(|error| error.contains(media_type)), "{body}"),
+            400 => assert_eq!(body["error"]["type"], "media_type_header_exception"),
+            _ => assert_eq!(body["_id"], "1"),
+        }
+    }
+    let (status, _) = server.get("/elastic/a/_doc/1");
+    assert_eq!(status, 200);
 }
 
 #[test]
