@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_membership::{ClusterMembership, PackagePublication};
+use millrace_cluster::NodeEntry;
+use millrace_membership::{ClusterMembership, NodeRole, PackagePublication};
 use millrace_node::cluster::{
-    ClusterDeployment, ClusterError, ClusterMember, MetricGauge, Noted, Published, SharedNote,
+    ClusterDeployment, ClusterError, ClusterMember, ListedNode, MemberNode, MemberNodes, MemberRole,
+    MetricGauge, Noted, Published, SharedNote,
 };
 use tokio::runtime::Handle;
 
@@ -31,6 +33,32 @@ impl ClusterMember for ContentMember {
         let pictures = self.membership.pictures();
         let picture = pictures.borrow();
         picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
+    }
+
+    fn nodes(&self) -> MemberNodes {
+        let pictures = self.membership.pictures();
+        let picture = Arc::clone(&pictures.borrow());
+        let Some(state) = &picture.state else { return MemberNodes::default() };
+        let role = |role: &NodeRole| match role {
+            NodeRole::Gateway => MemberRole::Requests,
+            NodeRole::Content => MemberRole::Documents,
+            NodeRole::Controller => MemberRole::Election,
+        };
+        let node = |(listed, entry): (ListedNode, &NodeEntry)| {
+            let running = picture.members.get(&listed.name);
+            MemberNode {
+                address: entry.address.clone(),
+                elastic: running.and_then(|member| member.elastic.clone()),
+                roles: running.map(|member| member.roles.iter().map(role).collect()).unwrap_or_default(),
+                is_leader: picture.leader.as_ref() == Some(&listed.name),
+                has_run: entry.incarnation.has_run(),
+                listed,
+            }
+        };
+        MemberNodes {
+            nodes: ListedNode::all(state).into_iter().zip(state.nodes().values()).map(node).collect(),
+            redundancy: state.distribution().redundancy.into(),
+        }
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::CatalogChange;
+use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::index_admin::{alias_options, delete_found, resolve_all};
@@ -72,7 +73,7 @@ pub(crate) fn put(
     alias: &str,
 ) -> Result<DoorReply, Error> {
     let options = object_of(&request.body)?;
-    add(&mut door.catalog.change()?, index, alias, &options)?;
+    add(&mut door.catalog.change()?, index, &with_dates(alias)?, &options)?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn put(
 pub(crate) fn delete(door: &ElasticDoor, index: &str, aliases: &str) -> Result<DoorReply, Error> {
     let mut change = door.catalog.change()?;
     let mut found = false;
-    for pattern in aliases.split(',') {
+    for pattern in with_dates(aliases)?.split(',') {
         found |= remove(&mut change, index, pattern)?;
     }
     if found {
@@ -108,6 +109,7 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
             values.into_iter().flatten().flat_map(names_of).collect::<Vec<_>>().join(",")
         };
         let (index, aliases) = (all("index", "indices"), all("alias", "aliases"));
+        let (index, aliases) = (with_dates(&index)?.into_owned(), with_dates(&aliases)?.into_owned());
         if index.is_empty() {
             // No name would stand for all indexes.
             let reason = format!("[{kind}] One of [index] or [indices] is required");

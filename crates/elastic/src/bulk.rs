@@ -9,15 +9,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::Error;
+use crate::bulk_stream::{BulkBatching, BulkSplitter};
 use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
 use crate::names::NameDemand;
 use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest};
 use crate::source::SourceFilter;
+use crate::unread::SentValue;
 use crate::update::UpdateBody;
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
+use crate::{Error, mapping, unread};
 
 /// A parsed item.
 struct BulkItem {
@@ -383,7 +385,7 @@ fn token_of(first: u8) -> &'static str {
 }
 
 /// Members of an object in their order, repeated ones too.
-struct OrderedObject<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct OrderedObject<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for OrderedObject<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -405,6 +407,59 @@ impl<'de: 'a, 'a> Deserialize<'de> for OrderedObject<'a> {
         }
         deserializer.deserialize_map(MemberVisitor).map(OrderedObject)
     }
+}
+
+/// Reads an input as the body of a bulk, and as a stream of operations, which has the same items however its
+/// bytes arrive; documents are written and read again. For fuzzers.
+pub fn fuzz(input: &[u8]) {
+    let defaults = BulkDefaults {
+        index: Some("a".to_owned()),
+        routing: None,
+        demand: NameDemand::default(),
+        pipeline: None,
+        shown: None,
+    };
+    let check = |error: &Error| {
+        assert!(error.to_string().len() >= 8, "an error that says nothing: '{error}'");
+        assert_eq!(error.status(), 400, "what is malformed is not sent again: {error}");
+    };
+    let whole = parse(input, &defaults);
+    match &whole {
+        Ok(items) => items.iter().for_each(|item| match &item.write {
+            Ok(write) => fuzz_document(&write.source),
+            Err(error) => check(error),
+        }),
+        Err(error) => check(error),
+    }
+    let batches_of = |piece: usize| {
+        let batching = BulkBatching { operations: 2, interval: None };
+        let mut splitter = BulkSplitter::new(batching, usize::MAX);
+        let mut batches = Vec::new();
+        for piece in input.chunks(piece) {
+            batches.extend(splitter.add(piece).expect("no operation is too long"));
+        }
+        batches.extend(splitter.rest());
+        batches
+    };
+    let batches = batches_of(input.len().max(1));
+    assert!(batches == batches_of(1), "the batches depend on how the bytes arrive");
+    if let Ok(items) = &whole {
+        let count = |batch: &Vec<u8>| parse(batch, &defaults).map_or(0, |items| items.len());
+        assert_eq!(batches.iter().map(count).sum::<usize>(), items.len(), "a stream has other items");
+    }
+}
+
+/// Reads a document of a bulk, writes it as answers have it, and reads it again.
+fn fuzz_document(text: &str) {
+    let Ok(document) = unread::read_document(text) else { return };
+    let written = serde_json::to_string(&SentValue(&Value::Object(document.clone())));
+    let again = unread::read_document(&written.expect("a document has a text")).expect("it is one again");
+    let empty = Map::new();
+    assert_eq!(
+        mapping::misfits(&empty, &document),
+        mapping::misfits(&empty, &again),
+        "they have other fields"
+    );
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Requests about the node and all indexes: information, health, tables.
+//! Requests about the node and all indexes: information, settings, fields, tables.
 
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{NamedKind, OpenIndex};
+use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::door::ElasticDoor;
 use crate::index_admin::shards_of;
 use crate::mapping::{all_fields, type_of};
@@ -15,7 +16,7 @@ use crate::search::run;
 use crate::search_request::HitSearch;
 
 /// Version of the interface that the door announces.
-const VERSION: &str = "8.19.0";
+pub(crate) const VERSION: &str = "8.19.0";
 
 /// `GET /`.
 pub(crate) fn info() -> Result<DoorReply, Error> {
@@ -36,57 +37,6 @@ pub(crate) fn info() -> Result<DoorReply, Error> {
         },
         "tagline": "You Know, for Search",
     }))
-}
-
-/// `_cluster/health`.
-pub(crate) fn health(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
-    expression: &str,
-) -> Result<DoorReply, Error> {
-    let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
-    let indexes = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
-    let shards: u64 = indexes.iter().map(shards_of).sum();
-    let wanted = match parameters.get("wait_for_active_shards") {
-        None | Some("all") => 0,
-        Some(count) => count.parse().unwrap_or(0),
-    };
-    let wanted_nodes = parameters.get("wait_for_nodes").unwrap_or("1").trim_start_matches(['>', '=', '<']);
-    let is_late = wanted > shards || wanted_nodes.parse::<u64>().is_ok_and(|nodes| nodes > 1);
-    let mut answer = json!({
-        "cluster_name": "millrace",
-        "status": "green",
-        "timed_out": is_late,
-        "number_of_nodes": 1,
-        "number_of_data_nodes": 1,
-        "discovered_master": true,
-        "discovered_cluster_manager": true,
-        "active_primary_shards": shards,
-        "active_shards": shards,
-        "relocating_shards": 0,
-        "initializing_shards": 0,
-        "unassigned_shards": 0,
-        "delayed_unassigned_shards": 0,
-        "number_of_pending_tasks": 0,
-        "number_of_in_flight_fetch": 0,
-        "task_max_waiting_in_queue_millis": 0,
-        "active_shards_percent_as_number": 100.0,
-    });
-    if matches!(parameters.get("level"), Some("indices" | "shards")) {
-        let one = |index: &OpenIndex| {
-            let shards = shards_of(index);
-            let replicas: u64 =
-                index.setting("index.number_of_replicas").and_then(|count| count.parse().ok()).unwrap_or(0);
-            let described = json!({
-                "status": "green", "number_of_shards": shards, "number_of_replicas": replicas,
-                "active_primary_shards": shards, "active_shards": shards, "relocating_shards": 0,
-                "initializing_shards": 0, "unassigned_shards": 0,
-            });
-            (index.entry.name.clone(), described)
-        };
-        answer["indices"] = Value::Object(indexes.iter().map(one).collect());
-    }
-    Ok(DoorReply::Json(if is_late { 408 } else { 200 }, answer))
 }
 
 /// `GET` of the settings of the cluster.
@@ -134,18 +84,6 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
         answer[kind] = Value::Object(flat);
     }
     DoorReply::ok(answer)
-}
-
-/// `_nodes`.
-pub(crate) fn nodes() -> Result<DoorReply, Error> {
-    DoorReply::ok(json!({
-        "_nodes": { "total": 1, "successful": 1, "failed": 0 },
-        "cluster_name": "millrace",
-        "nodes": { "millrace": {
-            "name": "millrace", "version": VERSION, "roles": ["data", "ingest", "master"],
-            "http": { "publish_address": "127.0.0.1:9200" },
-        } },
-    }))
 }
 
 /// `_field_caps`: types of fields over indexes.
@@ -253,11 +191,11 @@ pub(crate) fn cat(
         }
         ["health"] => CatTable {
             columns: &["cluster", "status", "node.total", "node.data", "shards"],
-            rows: vec![vec!["millrace".into(), "green".into(), "1".into(), "1".into(), "0".into()]],
+            rows: vec![KnownNodes::of(door, "").health_row()],
         },
         ["nodes"] => CatTable {
             columns: &["ip", "node.role", "master", "name"],
-            rows: vec![vec!["127.0.0.1".into(), "dim".into(), "*".into(), "millrace".into()]],
+            rows: KnownNodes::of(door, &request.host).rows(),
         },
         ["aliases", rest @ ..] => {
             let pattern = rest.first().copied().unwrap_or("*");
@@ -305,7 +243,8 @@ pub(crate) fn cat(
     table.reply(request, parameters)
 }
 
-fn documents_of(door: &ElasticDoor, index: &OpenIndex) -> Result<u64, Error> {
+/// Number of documents of an index.
+pub(crate) fn documents_of(door: &ElasticDoor, index: &OpenIndex) -> Result<u64, Error> {
     let mut all = HitSearch::parse(&Map::new(), &DoorParameters::default(), false)?;
     all.size = 0;
     Ok(run(door, std::slice::from_ref(index), &all)?.facts.total)
@@ -324,17 +263,14 @@ fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str
         "store.size",
         "pri.store.size",
     ];
-    if let Some(health) = parameters.get("health")
-        && !["green", "yellow", "red"].contains(&health)
-    {
-        return Err(Error::IllegalArgument(format!("unknown cluster health status [{health}]")));
-    }
+    let health = KnownNodes::of(door, "").status();
+    let wanted = ClusterStatus::of_parameter(parameters, "health")?;
     let mut options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     options = options.with(parameters)?;
     let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
     let mut rows = Vec::new();
     for index in indexes {
-        if parameters.get("health").is_some_and(|health| health != "green") {
+        if wanted.is_some_and(|wanted| wanted != health) {
             continue;
         }
         let count = match index.entry.is_closed || index.typed.is_some() {
@@ -344,7 +280,7 @@ fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str
         let is_closed = index.entry.is_closed;
         let size = |size: &str| if is_closed { String::new() } else { size.to_owned() };
         rows.push(vec![
-            "green".to_owned(),
+            health.name().to_owned(),
             if index.entry.is_closed { "close" } else { "open" }.to_owned(),
             index.entry.name.clone(),
             index.entry.uuid.clone(),

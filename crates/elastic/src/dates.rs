@@ -221,6 +221,14 @@ fn pattern_of(name: &str) -> Option<&'static str> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, pattern)| *pattern)
 }
 
+/// True if a text is a format with a name, or a pattern whose letters all stand for parts of dates.
+pub(crate) fn is_date_pattern(text: &str) -> bool {
+    let is_known = |letter: char| !letter.is_ascii_alphabetic() || "yuxYMwdeHhmsSaEDXZ".contains(letter);
+    // Every other part is within quotes.
+    let is_pattern = text.split('\'').step_by(2).all(|part| part.chars().all(is_known));
+    pattern_of(text).is_some() || is_pattern
+}
+
 /// Pattern of Java as one of `strftime`.
 fn strftime(pattern: &str) -> String {
     let mut translated = String::new();
@@ -228,7 +236,10 @@ fn strftime(pattern: &str) -> String {
     while let Some(letter) = letters.next() {
         if letter == '\'' {
             while let Some(literal) = letters.next_if(|next| *next != '\'') {
-                translated.push(literal);
+                match literal {
+                    '%' => translated.push_str("%%"),
+                    other => translated.push(other),
+                }
             }
             letters.next();
             continue;
@@ -240,6 +251,10 @@ fn strftime(pattern: &str) -> String {
         let conversion = match (letter, count) {
             ('y' | 'u', 2) => "%y",
             ('y' | 'u', _) => "%Y",
+            ('Y', 2) => "%g",
+            ('Y', _) => "%G",
+            ('w', _) => "%V",
+            ('e', _) => "%u",
             ('M', 3) => "%b",
             ('M', 4..) => "%B",
             ('M', _) => "%m",

@@ -1,5 +1,6 @@
 //! The door: the node behind it, the catalog, and the indexes that writes go to.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
-use crate::{index_admin, names, otlp, parameters, routes, shelf, templates};
+use crate::{index_admin, media_types, names, otlp, parameters, routes, shelf, templates};
 
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct ElasticDoor {
     pub(crate) catalog: Arc<DoorCatalog>,
     pub(crate) scrolls: Arc<OpenScrolls>,
     pub(crate) loads: Arc<WriteLoads>,
+    /// Address of its own port, if it has one.
+    pub(crate) port: Option<SocketAddr>,
     /// Sender of the request under way: each is answered by a copy of the door.
     pub(crate) caller: DoorCaller,
     /// True once the sender has left.
@@ -43,9 +46,17 @@ impl ElasticDoor {
             catalog,
             scrolls: Arc::default(),
             loads: Arc::default(),
+            port: None,
             caller,
             gone: Arc::default(),
         }
+    }
+
+    /// The door with the address of its own port, which it names to clients if its node is alone. In a
+    /// cluster the registrations of the nodes have them.
+    #[must_use]
+    pub fn listening_at(self, port: Option<SocketAddr>) -> Self {
+        ElasticDoor { port, ..self }
     }
 
     /// Checks that this node can answer a request: it owns the catalog, and has read it. Blocks.
@@ -161,15 +172,27 @@ impl ElasticDoor {
         }
     }
 
+    /// Checks the media types of a request, which has a body or has none. Those of log records of
+    /// OpenTelemetry are checked with them.
+    ///
+    /// # Errors
+    /// One is not taken here.
+    pub fn check_media_types(request: &DoorRequest, has_body: bool) -> Result<(), Error> {
+        match otlp::is_logs(&request.path) {
+            true => Ok(()),
+            false => media_types::check(request, has_body),
+        }
+    }
+
     /// Right that a request needs. The door checks the groups of its documents.
     pub fn right_of(request: &DoorRequest) -> RouteRight {
         routes::right_of(request)
     }
 
-    /// True if a request is about the server, and not about what it has: any node of a cluster can answer it,
-    /// without blocking.
-    pub fn is_about_server(request: &DoorRequest) -> bool {
-        routes::is_about_server(request)
+    /// True if this node answers a request without blocking, also where it is not the owner of the door's
+    /// documents: the request is about the servers, or about their health while no node owns the documents.
+    pub fn answers_at_once(&self, request: &DoorRequest) -> bool {
+        routes::is_about_server(request) || routes::is_about_health(request) && self.owns_home().is_err()
     }
 
     /// Documents that a request may have to read one by one, by which it gets its turn among other work of
@@ -185,11 +208,6 @@ impl ElasticDoor {
         let parameters = DoorParameters::parse(&request.query);
         let named = parameters.get("timeout").and_then(|text| duration_of(text).ok().flatten());
         named.filter(|_| routes::right_of(request) == RouteRight::Write)
-    }
-
-    /// True if a path is that of log records of OpenTelemetry, which has media types and answers of its own.
-    pub fn is_otlp(path: &str) -> bool {
-        otlp::is_logs(path)
     }
 
     /// Group by which a cluster routes all requests of the door.

@@ -141,6 +141,17 @@ pub enum Error {
     /// The media type of the body is not supported.
     #[error("{0}")]
     MediaType(String),
+    /// The media type of the body or of the answer is not one of these interfaces.
+    #[error("{0}")]
+    NotAcceptable(String),
+    /// A header with a media type names a version that does not exist.
+    #[error("Invalid media-type value on headers [{header}]")]
+    MediaVersion {
+        /// Name of the header.
+        header: &'static str,
+        /// Description of the mismatch.
+        reason: String,
+    },
     /// The body is too large.
     #[error("{0}")]
     TooLarge(String),
@@ -198,7 +209,9 @@ impl Error {
             Error::DiskFull(_) => "cluster_block_exception",
             Error::NotBegun(_) | Error::Unavailable(_) => "unavailable_shards_exception",
             Error::Method { .. } => "method_not_allowed_exception",
-            Error::MediaType(_) => "media_type_header_exception",
+            Error::MediaType(_) | Error::NotAcceptable(_) | Error::MediaVersion { .. } => {
+                "media_type_header_exception"
+            }
             Error::TooLarge(_) => "content_too_long_exception",
             Error::Timeout(_) => "timeout_exception",
             Error::Internal(_) => "exception",
@@ -221,11 +234,13 @@ impl Error {
             | Error::Exists { .. }
             | Error::IndexName { .. }
             | Error::AliasName { .. }
+            | Error::MediaVersion { .. }
             | Error::Closed(_) => 400,
             Error::Unauthenticated(_) => 401,
             Error::Forbidden(_) => 403,
             Error::NoIndex { .. } | Error::NoDocument { .. } | Error::NotFound(_) | Error::NoAlias(_) => 404,
             Error::Method { .. } => 405,
+            Error::NotAcceptable(_) => 406,
             Error::Timeout(_) => 408,
             Error::VersionConflict { .. } => 409,
             Error::TooLarge(_) => 413,
@@ -259,6 +274,10 @@ impl Error {
                     object.insert("shard".to_owned(), "0".into());
                 }
             }
+            Error::MediaVersion { reason, .. } => {
+                let cause = json!({ "type": "status_exception", "reason": reason });
+                object.insert("caused_by".to_owned(), cause);
+            }
             Error::Mapping { cause: Some((kind, reason)), .. } => {
                 object.insert("caused_by".to_owned(), json!({ "type": kind, "reason": reason }));
             }
@@ -269,7 +288,7 @@ impl Error {
 
     /// The whole body of the answer to a request that is refused.
     pub fn body(&self) -> Value {
-        if let Error::Method { .. } | Error::NoAlias(_) = self {
+        if let Error::Method { .. } | Error::NoAlias(_) | Error::NotAcceptable(_) = self {
             return json!({ "error": self.to_string(), "status": self.status() });
         }
         let mut error = Map::new();

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::catalog::OpenIndex;
 use crate::mapping::field_at;
+use crate::unread::unread_text;
 
 /// Calls `visit` with each value at a path, those in arrays one by one. Names may themselves have dots.
 pub(crate) fn each_at<'d>(document: &'d Map<String, Value>, path: &str, visit: &mut impl FnMut(&'d Value)) {
@@ -28,6 +29,7 @@ fn each_in<'d>(value: &'d Value, visit: &mut impl FnMut(&'d Value)) {
     match value {
         Value::Array(elements) => elements.iter().for_each(|element| each_in(element, visit)),
         Value::Null => {}
+        Value::Object(members) if unread_text(members).is_some() => {}
         other => visit(other),
     }
 }

@@ -47,7 +47,15 @@ impl HitForm {
         match parameters.get("track_total_hits") {
             None | Some("true") => {}
             Some("false") => self.has_no_total = true,
-            Some(limit) => self.total_limit = limit.parse().ok(),
+            Some(limit) => match limit.parse() {
+                Ok(limit) => self.total_limit = Some(limit),
+                Err(_) if limit == "-1" => self.has_no_total = true,
+                Err(_) => {
+                    return Err(Error::IllegalArgument(format!(
+                        "[track_total_hits] parameter must be positive or equals to -1, got {limit}"
+                    )));
+                }
+            },
         }
         if self.total_as_number && self.total_limit.is_some() {
             return Err(Error::IllegalArgument(format!(

@@ -178,7 +178,24 @@ fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<Stri
     }
 }
 
+/// Checks the settings of a template, each by itself: an index is made with those of several.
+///
+/// # Errors
+/// A value is malformed.
+pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
+    let mut flat = BTreeMap::new();
+    flatten(settings, "", &mut flat);
+    check_counts(&flat)?;
+    log_settings::is_logs_mode(&flat)?;
+    Ok(())
+}
+
 fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
+    check_counts(settings)?;
+    log_settings::check(settings)
+}
+
+fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
     for (name, least, most) in [("number_of_shards", 1, 1024), ("number_of_replicas", 0, 1024)] {
         let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
         match value.parse::<i64>() {
@@ -195,7 +212,7 @@ fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
             }
         }
     }
-    log_settings::check(settings)
+    Ok(())
 }
 
 /// `PUT` of an index.

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::catalog::{CatalogEntries, OpenIndex};
+use crate::dated_names::with_dates;
 use crate::patterns::glob;
 use crate::request::DoorParameters;
 
@@ -85,8 +86,8 @@ pub(crate) fn is_pattern(expression: &str) -> bool {
 }
 
 /// Indexes that an expression names: names, aliases and data streams with commas between, patterns, and
-/// exclusions with a `-`. In the order of their names for a pattern, which finds no document types: their
-/// documents are read by the groups that a request names.
+/// exclusions with a `-`, each also with date math. In the order of their names for a pattern, which finds no
+/// document types: their documents are read by the groups that a request names.
 ///
 /// # Errors
 /// A name leads nowhere, or nothing is found, and the options do not allow that.
@@ -95,6 +96,7 @@ pub(crate) fn resolve(
     expression: &str,
     options: NameOptions,
 ) -> Result<Vec<OpenIndex>, Error> {
+    let expression = &*with_dates(expression)?;
     let mut found: Vec<OpenIndex> = Vec::new();
     let add = |found: &mut Vec<OpenIndex>, index: &OpenIndex| {
         if found.iter().all(|other| other.entry.name != index.entry.name) {

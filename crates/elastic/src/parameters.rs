@@ -6,6 +6,7 @@
 
 use crate::Error;
 use crate::request::{DoorParameters, DoorRequest};
+use crate::scan_limit::duration_of;
 
 /// Parameters of all operations.
 const COMMON: &[&str] =
@@ -151,17 +152,51 @@ fn lists_of(request: &DoorRequest) -> Option<Vec<&'static [&'static str]>> {
     })
 }
 
-/// Checks that an operation takes all parameters of its request.
+/// Parameters that are whole numbers and have no effect here, with the least value of each.
+const NUMBERS: &[(&str, i64)] = &[
+    ("max_concurrent_searches", 1),
+    ("max_concurrent_shard_requests", 1),
+    ("max_num_segments", -1),
+    ("pre_filter_shard_size", 1),
+    ("retry_on_conflict", 0),
+];
+
+/// Parameters that are lengths of time.
+const TIMES: &[&str] = &["cluster_manager_timeout", "master_timeout", "timeout"];
+
+/// Checks the values of parameters that no operation reads.
+fn check_values(parameters: &DoorParameters) -> Result<(), Error> {
+    for (name, least) in NUMBERS {
+        if let Some(number) = parameters.integer(name)?.filter(|number| number < least) {
+            return Err(Error::IllegalArgument(format!(
+                "[{name}] must be at least [{least}], found [{number}]"
+            )));
+        }
+    }
+    for text in TIMES.iter().filter_map(|name| parameters.get(name)) {
+        duration_of(text)?;
+    }
+    let shards =
+        parameters.get("wait_for_active_shards").filter(|text| !["all", "index-setting"].contains(text));
+    match shards {
+        Some(text) if text.parse::<u32>().is_err() => {
+            Err(Error::IllegalArgument(format!("cannot parse ActiveShardCount[{text}]")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that an operation takes all parameters of its request, and that their values are some.
 ///
 /// # Errors
-/// It does not take some of them; all are named.
+/// It does not take some of them, which are all named, or a value is malformed.
 pub(crate) fn check(request: &DoorRequest, parameters: &DoorParameters) -> Result<(), Error> {
     let Some(lists) = lists_of(request) else { return Ok(()) };
     let is_known = |name: &str| COMMON.contains(&name) || lists.iter().any(|list| list.contains(&name));
     let unknown: Vec<String> =
         parameters.names().filter(|name| !is_known(name)).map(|name| format!("[{name}]")).collect();
     match unknown.as_slice() {
-        [] => Ok(()),
+        [] => check_values(parameters),
         several => Err(Error::IllegalArgument(format!(
             "request [{}] contains unrecognized parameter{}: {}",
             request.path,
@@ -218,6 +253,23 @@ mod tests {
                 "request [/a/_search] contains unrecognized parameters: [explain], [suggest_text]",
             ),
             ("GET /a/_count?size=1", "request [/a/_count] contains unrecognized parameter: [size]"),
+            (
+                "POST /a/_update/1?retry_on_conflict=-1",
+                "[retry_on_conflict] must be at least [0], found [-1]",
+            ),
+            (
+                "POST /a/_update/1?retry_on_conflict=x",
+                "Failed to parse int parameter [retry_on_conflict] with value [x]",
+            ),
+            (
+                "GET /a/_search?max_concurrent_shard_requests=0",
+                "[max_concurrent_shard_requests] must be at least [1], found [0]",
+            ),
+            ("POST /_bulk?wait_for_active_shards=-2", "cannot parse ActiveShardCount[-2]"),
+            (
+                "PUT /a?timeout=soon",
+                "failed to parse setting [timeout] with value [soon] as a time value: unit is missing or unrecognized",
+            ),
             ("POST /_bulk?lang=painless", "request [/_bulk] contains unrecognized parameter: [lang]"),
             ("PUT /a/_doc/1?ttl=1d", "request [/a/_doc/1] contains unrecognized parameter: [ttl]"),
             (

@@ -52,6 +52,26 @@ fn matches(pattern: &str, text: &str, is_query: bool) -> bool {
     steps[step..].iter().all(|step| *step == PatternStep::Any)
 }
 
+/// True if a text may match two patterns in which `*` stands for any characters.
+pub(crate) fn overlap(one: &str, other: &str) -> bool {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    // Entry `at` of a row is true if the rests of both patterns, from there on, have a text in common.
+    let mut below = vec![false; other.len() + 2];
+    for from in (0..=one.len()).rev() {
+        let mut row = vec![false; other.len() + 2];
+        for at in (0..=other.len()).rev() {
+            row[at] = match (one.get(from), other.get(at)) {
+                (None, None) => true,
+                (Some('*'), _) | (_, Some('*')) => below[at] || row[at + 1],
+                (Some(letter), Some(same)) => letter == same && below[at + 1],
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+        }
+        below = row;
+    }
+    below[0]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +93,28 @@ mod tests {
             assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");
         }
         assert!(!glob("a?c", "abc"), "a name's pattern has no '?'");
+    }
+
+    #[test]
+    fn patterns_overlap_if_a_text_matches_both() {
+        for (one, other, expected) in [
+            ("a", "a", true),
+            ("a", "b", false),
+            ("a*", "a", true),
+            ("a*", "b*", false),
+            ("a*", "*b", true),
+            ("a*c", "ab*", true),
+            ("a*c", "*b", false),
+            ("*", "", true),
+            ("", "", true),
+            ("a", "", false),
+            ("**", "x", true),
+            ("logs-*-x", "logs-a-*", true),
+            ("logs-*", "metrics-*", false),
+            ("*-a-*", "b*-c", true),
+        ] {
+            assert_eq!(overlap(one, other), expected, "{one} {other}");
+            assert_eq!(overlap(other, one), expected, "{other} {one}");
+        }
     }
 }

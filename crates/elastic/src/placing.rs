@@ -7,12 +7,13 @@ use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
 use crate::catalog::{IndexEntry, OpenIndex};
+use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::log_writes::LogPlace;
 use crate::mapping::LenientFit;
 use crate::names::NameDemand;
 use crate::writing::{self, SingleWrite, WriteAction};
-use crate::{Error, mapping, time_bounds, typed};
+use crate::{Error, mapping, time_bounds, typed, unread};
 
 /// A write with the place where it goes.
 #[derive(Clone)]
@@ -58,6 +59,7 @@ impl<'d> WritePlacer<'d> {
         demand: NameDemand,
     ) -> Result<PlacedWrite, Error> {
         writing::check(&write)?;
+        let name = &*with_dates(name)?;
         let action = write.action;
         if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
             // The answer has the document.
@@ -94,12 +96,13 @@ impl<'d> WritePlacer<'d> {
             }
             None if action == WriteAction::Delete => index,
             None => {
-                let document = parsed(&write.source)?;
                 if index.is_log() {
+                    let document = unread::read_document(&write.source).map_err(malformed)?;
                     let (log, _) = self.place_log(&index, &document);
                     self.remember(written, &index);
                     return Ok(PlacedWrite { index, write, log: Some(log) });
                 }
+                let document = serde_json::from_str(&write.source).map_err(malformed)?;
                 self.fit(index, Some(&document))?
             }
         };
@@ -195,15 +198,13 @@ impl<'d> WritePlacer<'d> {
     }
 }
 
-/// Parses a document.
-fn parsed(source: &str) -> Result<Map<String, Value>, Error> {
-    let failed =
-        |kind, reason| Error::Mapping { reason: "failed to parse".to_owned(), cause: Some((kind, reason)) };
-    match serde_json::from_str(source) {
-        Ok(Value::Object(document)) => Ok(document),
-        Ok(_) => Err(failed("not_x_content_exception", "a document is a JSON object".to_owned())),
-        Err(error) => Err(failed("json_parse_exception", error.to_string())),
-    }
+/// Error of a text that is not the JSON of an object.
+fn malformed(error: serde_json::Error) -> Error {
+    let cause = match error.is_data() {
+        true => ("not_x_content_exception", "a document is a JSON object".to_owned()),
+        false => ("json_parse_exception", error.to_string()),
+    };
+    Error::Mapping { reason: "failed to parse".to_owned(), cause: Some(cause) }
 }
 
 /// Routing value that an alias gives to writes.

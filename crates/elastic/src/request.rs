@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::caller::DoorCaller;
 use crate::filter_path::PathFilter;
+use crate::unread::SentValue;
 
 /// A request with its whole body, unpacked.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +21,8 @@ pub struct DoorRequest {
     pub path: String,
     /// Parameters as received.
     pub query: String,
+    /// Host by which the client reaches the server, with or without a port.
+    pub host: String,
     /// Value of `Content-Type`.
     pub content_type: String,
     /// Value of `Accept`.
@@ -189,7 +192,8 @@ pub(crate) fn write_reply(
                 value = PathFilter::parse(paths).apply(value);
             }
             let pretty = parameters.has("pretty") && parameters.get("pretty") != Some("false");
-            let body = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) };
+            let sent = SentValue(&value);
+            let body = if pretty { serde_json::to_vec_pretty(&sent) } else { serde_json::to_vec(&sent) };
             (status, media_type(&request.accept), body.expect("JSON with names for keys has a text"))
         }
     };

@@ -7,10 +7,14 @@ use serde_json::json;
 
 use crate::Error;
 use crate::catalog::NamedKind;
+use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
-use crate::{aliases, bulk, cluster_admin, index_admin, lifecycle, otlp, scrolls, search, single, templates};
+use crate::{
+    aliases, bulk, cluster_admin, cluster_health, index_admin, lifecycle, otlp, scrolls, search, single,
+    templates,
+};
 
 /// Right that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,7 @@ enum RouteOperation {
     License,
     Features,
     Health,
+    ClusterFigures,
     Nodes,
     Tables,
     GetClusterSettings,
@@ -109,6 +114,7 @@ const ROUTES: &[DoorRoute] = &[
     route("GET HEAD", "_xpack", Any, Do::Features),
     route("GET HEAD", "_cluster/health", Any, Do::Health),
     route("GET HEAD", "_cluster/health/NAME", Any, Do::Health),
+    route("GET HEAD", "_cluster/stats", Read, Do::ClusterFigures),
     route("GET HEAD", "_nodes/...", Any, Do::Nodes),
     route("GET HEAD", "_cat/...", Read, Do::Tables),
     route("GET HEAD", "_cluster/settings", Read, Do::GetClusterSettings),
@@ -291,7 +297,18 @@ pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
 /// True if a request is about the server, and not about what it has: any node can answer it.
 pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);
-    matches!(operation, Ok(Do::Info | Do::License | Do::Features))
+    matches!(operation, Ok(Do::Info | Do::License | Do::Features | Do::Nodes))
+}
+
+/// True if a request is about the health of the cluster: it has an answer also while none of the others has.
+pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
+    let Ok(found) = find(request) else { return false };
+    let table = found.rest.first().map(String::as_str);
+    match found.route.operation {
+        Do::Health => true,
+        Do::Tables => matches!(table, Some("health" | "nodes")),
+        _ => false,
+    }
 }
 
 /// True if a request reads the documents of whole indexes.
@@ -318,7 +335,7 @@ pub(crate) fn dispatch(
     parameters: &DoorParameters,
 ) -> Result<DoorReply, Error> {
     let found = find(request)?;
-    let index = found.index.as_str();
+    let index = &*with_dates(&found.index)?;
     let one_index = Some(index).filter(|index| !index.is_empty());
     let id = found.name.as_deref();
     let name = id.unwrap_or_default();
@@ -328,8 +345,9 @@ pub(crate) fn dispatch(
             "license": { "status": "active", "type": "basic", "uid": "-", "mode": "basic" },
         })),
         Do::Features => DoorReply::ok(json!({ "features": {} })),
-        Do::Health => cluster_admin::health(door, parameters, name),
-        Do::Nodes => cluster_admin::nodes(),
+        Do::Health => cluster_health::health(door, parameters, name),
+        Do::ClusterFigures => cluster_health::figures(door),
+        Do::Nodes => cluster_health::nodes(door, request, &found.rest),
         Do::Tables => {
             let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
             cluster_admin::cat(door, request, parameters, &path)
@@ -431,6 +449,7 @@ mod tests {
             | Do::License
             | Do::Features
             | Do::Health
+            | Do::ClusterFigures
             | Do::Nodes
             | Do::Tables
             | Do::GetClusterSettings
@@ -492,6 +511,8 @@ mod tests {
             ("HEAD /", true),
             ("GET /_license", true),
             ("GET /_xpack", true),
+            ("GET /_nodes", true),
+            ("GET /_nodes/_local/http", true),
             ("POST /", false),
             ("GET /_what", false),
             ("GET /_cluster/health", false),
@@ -500,6 +521,23 @@ mod tests {
         ] {
             let (method, path) = asked.split_once(' ').expect("a method and a path");
             assert_eq!(is_about_server(&request(method, path)), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn health_has_an_answer_without_an_owner() {
+        for (asked, expected) in [
+            ("GET /_cluster/health", true),
+            ("GET /_cluster/health/a", true),
+            ("GET /_cat/health", true),
+            ("HEAD /_cat/nodes", true),
+            ("GET /_cat/indices", false),
+            ("GET /_cluster/stats", false),
+            ("GET /a", false),
+            ("GET /_what", false),
+        ] {
+            let (method, path) = asked.split_once(' ').expect("a method and a path");
+            assert_eq!(is_about_health(&request(method, path)), expected, "{asked}");
         }
     }
 

@@ -116,7 +116,15 @@ impl HitSearch {
             "min_score" => self.minimum_score = value.as_f64(),
             "track_total_hits" => match value {
                 Value::Bool(tracks) => self.form.has_no_total = !tracks,
-                limit => self.form.total_limit = limit.as_u64(),
+                limit => match (limit.as_u64(), limit.as_i64()) {
+                    (Some(limit), _) => self.form.total_limit = Some(limit),
+                    (None, Some(-1)) => self.form.has_no_total = true,
+                    (None, _) => {
+                        return Err(Error::IllegalArgument(format!(
+                            "[track_total_hits] parameter must be positive or equals to -1, got {limit}"
+                        )));
+                    }
+                },
             },
             "slice" => {
                 let part = |name: &str| value.get(name).and_then(Value::as_u64);

@@ -14,7 +14,7 @@ use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
 use crate::update::UpdateBody;
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
-use crate::{partitions, typed};
+use crate::{partitions, typed, unread};
 
 /// A write of one document by a request of its own.
 pub(crate) fn write(
@@ -210,7 +210,7 @@ fn found_object(
 
 /// Document as JSON.
 pub(crate) fn parsed(stored: &StoredSource) -> Result<Map<String, Value>, Error> {
-    serde_json::from_str(&stored.source)
+    unread::read_document(&stored.source)
         .map_err(|error| Error::Internal(format!("the document [{}] is damaged: {error}", stored.id)))
 }
 

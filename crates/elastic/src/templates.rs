@@ -8,7 +8,7 @@ use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::lifecycle::StreamLifecycle;
 use crate::names::check_index_name;
-use crate::patterns::glob;
+use crate::patterns::{glob, overlap};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::{index_admin, log_settings};
 
@@ -45,7 +45,7 @@ fn covers(template: &Value, name: &str) -> bool {
 /// Composable template with the highest priority for a name.
 fn best<'e>(entries: &'e CatalogEntries, name: &str) -> Option<(&'e str, &'e Value)> {
     let all = entries.all_named(NamedKind::IndexTemplate).filter(|(_, template)| covers(template, name));
-    all.max_by_key(|(_, template)| template.get("priority").and_then(Value::as_i64).unwrap_or(0))
+    all.max_by_key(|(_, template)| priority_of(template.get("priority")))
 }
 
 /// Template that makes a data stream of this name.
@@ -279,6 +279,33 @@ fn check_members(kind: NamedKind, name: &str, body: &Map<String, Value>) -> Resu
     }
 }
 
+/// Refuses a template if another one of its priority may cover the same name: it would not be clear which of
+/// them counts.
+fn check_priority(entries: &CatalogEntries, name: &str, body: &Map<String, Value>) -> Result<(), Error> {
+    let patterns = body.get("index_patterns").map(names_of).unwrap_or_default();
+    let priority = priority_of(body.get("priority"));
+    for (other, template) in entries.all_named(NamedKind::IndexTemplate) {
+        if other == name || priority_of(template.get("priority")) != priority {
+            continue;
+        }
+        let others = template.get("index_patterns").map(names_of).unwrap_or_default();
+        if patterns.iter().any(|one| others.iter().any(|other| overlap(one, other))) {
+            return Err(Error::IllegalArgument(format!(
+                "index template [{name}] has index patterns [{}] matching patterns from existing templates [{other}] with patterns \
+                 [{}] that have the same priority [{priority}], multiple index templates may not match during index creation, please \
+                 use a different priority",
+                patterns.join(", "),
+                others.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn priority_of(priority: Option<&Value>) -> i64 {
+    priority.and_then(Value::as_i64).unwrap_or(0)
+}
+
 /// `PUT` of a named object.
 pub(crate) fn put_named(
     door: &ElasticDoor,
@@ -314,6 +341,9 @@ pub(crate) fn put_named(
     if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
         crate::mapping::check(mappings.get("_doc").and_then(Value::as_object).unwrap_or(mappings))?;
     }
+    if let Some(settings) = of.get("settings").and_then(Value::as_object) {
+        index_admin::check_template_settings(settings)?;
+    }
     let mut change = door.catalog.change()?;
     if parameters.flag("create")?.unwrap_or(false) && change.named(kind, name).is_some() {
         return Err(Error::IllegalArgument(format!("index_template [{name}] already exists")));
@@ -330,6 +360,7 @@ pub(crate) fn put_named(
                 missing.join(", ")
             )));
         }
+        check_priority(&change, name, &body)?;
     }
     change.put_named(kind, name, Value::Object(body))?;
     DoorReply::ok(json!({ "acknowledged": true }))
@@ -375,6 +406,51 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
     })
 }
 
+/// Refuses the deletion of component templates that index templates are composed of.
+fn check_unused(entries: &CatalogEntries, deleted: &[String]) -> Result<(), Error> {
+    let parts = |template: &Value| template.get("composed_of").map(names_of).unwrap_or_default();
+    let mut users = entries.all_named(NamedKind::IndexTemplate);
+    match users.find(|(_, template)| parts(template).iter().any(|part| deleted.contains(part))) {
+        Some((user, template)) => {
+            let used: Vec<String> =
+                parts(template).into_iter().filter(|part| deleted.contains(part)).collect();
+            Err(Error::IllegalArgument(format!(
+                "component templates [{}] cannot be removed as they are still in use by index templates [{user}]",
+                used.join(", ")
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses the deletion of index templates without which the next index of a data stream could not be made.
+fn check_streams(entries: &CatalogEntries, deleted: &[String]) -> Result<(), Error> {
+    let has_other = |stream: &StreamEntry| {
+        entries.all_named(NamedKind::IndexTemplate).any(|(name, template)| {
+            template.get("data_stream").is_some()
+                && covers(template, &stream.name)
+                && deleted.iter().all(|gone| gone != name)
+        })
+    };
+    // The streams of OpenTelemetry need no template.
+    let needs = |stream: &&StreamEntry| !stream.has_records && deleted.contains(&stream.template);
+    let left: Vec<&str> = entries
+        .streams
+        .values()
+        .filter(needs)
+        .filter(|stream| !has_other(stream))
+        .map(|stream| stream.name.as_str())
+        .collect();
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(Error::IllegalArgument(format!(
+            "unable to remove composable templates [{}] as they are in use by data streams [{}]",
+            deleted.join(", "),
+            left.join(", ")
+        ))),
+    }
+}
+
 /// `DELETE` of named objects.
 pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
     let mut change = door.catalog.change()?;
@@ -382,6 +458,11 @@ pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -
         change.all_named(kind).map(|(name, _)| name.to_owned()).filter(|name| glob(pattern, name)).collect();
     if found.is_empty() && !pattern.contains('*') {
         return Err(Error::NotFound(format!("index_template [{pattern}] missing")));
+    }
+    match kind {
+        NamedKind::ComponentTemplate => check_unused(&change, &found)?,
+        NamedKind::IndexTemplate => check_streams(&change, &found)?,
+        _ => {}
     }
     found.iter().try_for_each(|name| change.delete_named(kind, name))?;
     DoorReply::ok(json!({ "acknowledged": true }))

@@ -260,6 +260,37 @@ fn writes_may_demand_a_data_stream() {
 }
 
 #[test]
+fn names_have_date_math_at_all_interfaces() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    // <log-{2024-01-02||/d}>, encoded for a path.
+    let path = "%3Clog-%7B2024-01-02%7C%7C%2Fd%7D%3E";
+    let name = "<log-{2024-01-02||/d}>";
+    assert_eq!(door.get(&format!("PUT /{path}"), "")["index"], "log-2024.01.02");
+    let written = door.get(&format!("PUT /{path}/_doc/1"), r#"{"n":1}"#);
+    assert_eq!(written["_index"], "log-2024.01.02");
+    let items = format!("{{\"index\":{{\"_index\":\"{name}\",\"_id\":\"2\"}}}}\n{{\"n\":2}}\n");
+    let bulk = door.get("POST /_bulk", &items);
+    assert_eq!(bulk["items"][0]["index"]["_index"], "log-2024.01.02", "{bulk}");
+    assert_eq!(door.get(&format!("GET /{path}/_count"), "")["count"], 2);
+    assert_eq!(door.get(&format!("GET /log*,-{path}/_count"), "")["count"], 0);
+    assert_eq!(door.get(&format!("GET /{path}/_search?q=n:2"), "")["hits"]["total"]["value"], 1);
+    let wanted = json!({ "docs": [{ "_index": name, "_id": "1" }] }).to_string();
+    assert_eq!(door.get("POST /_mget", &wanted)["docs"][0]["found"], true);
+    let lines = format!("{}\n{{}}\n", json!({ "index": name }));
+    assert_eq!(door.get("POST /_msearch", &lines)["responses"][0]["hits"]["total"]["value"], 2);
+    let actions = json!({ "actions": [{ "add": { "index": name, "alias": "<day-{2024-01-02||/M{MM}}>" } }] });
+    door.get("POST /_aliases", &actions.to_string());
+    assert_eq!(door.get("GET /day-01/_count", "")["count"], 2);
+    let mapping = door.get(&format!("GET /{path}/_mapping"), "");
+    assert!(mapping["log-2024.01.02"]["mappings"].is_object(), "{mapping}");
+    assert_eq!(door.ask("GET /%3Clog-%7Bnow%3E/_search", "").0, 400, "a date that is not closed");
+    assert_eq!(door.ask("PUT /%3Clog-%7Bwhat%7D%3E/_doc/1", "{}").0, 400);
+    door.get(&format!("DELETE /{path}"), "");
+    assert_eq!(door.ask("GET /log-2024.01.02", "").0, 404);
+}
+
+#[test]
 fn every_refusal_has_its_type_and_status() {
     let directory = directory();
     let door = TestDoor::open(&directory);
@@ -273,7 +304,43 @@ fn every_refusal_has_its_type_and_status() {
     door.get("PUT /a/_alias/many", "");
     door.get("PUT /closed", "{}");
     door.get("POST /closed/_close", "");
+    door.get("PUT /_component_template/part", r#"{"template":{}}"#);
+    door.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
+    door.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
+    door.get("PUT /_index_template/other", r#"{"index_patterns":["user-*"],"priority":1}"#);
+    door.get("PUT /_component_template/unused", r#"{"template":{}}"#);
+    door.get("PUT /_index_template/streams", r#"{"index_patterns":["stream-*"],"data_stream":{}}"#);
+    door.get("PUT /_data_stream/stream-a", "");
     for (request, body, status, kind) in [
+        ("PUT /_index_template/t", r#"{"index_patterns":["x","us*"]}"#, 400, "illegal_argument_exception"),
+        (
+            "PUT /_index_template/t",
+            r#"{"index_patterns":["user-a"],"priority":1}"#,
+            400,
+            "illegal_argument_exception",
+        ),
+        ("DELETE /_index_template/streams", "", 400, "illegal_argument_exception"),
+        ("DELETE /_index_template/*", "", 400, "illegal_argument_exception"),
+        ("DELETE /_component_template/part", "", 400, "illegal_argument_exception"),
+        ("DELETE /_component_template/*", "", 400, "illegal_argument_exception"),
+        (
+            "PUT /_index_template/t",
+            r#"{"index_patterns":["t"],"template":{"settings":{"index":{"mode":"bogus"}}}}"#,
+            400,
+            "illegal_argument_exception",
+        ),
+        (
+            "PUT /_component_template/t",
+            r#"{"template":{"settings":{"index.mode":"bogus"}}}"#,
+            400,
+            "illegal_argument_exception",
+        ),
+        (
+            "PUT /_template/t",
+            r#"{"index_patterns":["t"],"settings":{"number_of_shards":0}}"#,
+            400,
+            "illegal_argument_exception",
+        ),
         ("PUT /a", "", 400, "resource_already_exists_exception"),
         ("PUT /b", "", 400, "invalid_index_name_exception"),
         ("PUT /A", "", 400, "invalid_index_name_exception"),

@@ -5,6 +5,7 @@ mod door_support;
 use std::collections::BTreeSet;
 
 use door_support::{TestDoor, directory};
+use millrace_elastic::DoorCaller;
 use serde_json::{Value, json};
 
 /// Template of data streams in `logs` mode with some more settings.
@@ -95,6 +96,52 @@ fn no_value_and_no_field_refuses_a_document() {
     // What is no document cannot be kept as one.
     let (status, answer) = door.ask("POST /logs-a/_bulk", "{\"create\":{}}\n[1]\n");
     assert_eq!((status, &answer["items"][0]["create"]["status"]), (200, &json!(400)));
+}
+
+#[test]
+fn all_of_json_is_kept_as_it_is_sent() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({})));
+    let deep = format!("{}1{}", "[".repeat(2_000), "]".repeat(2_000));
+    let documents = [
+        (r#"{"n":0,"size":1e999,"text":"one word"}"#.to_owned(), json!(["size"])),
+        (r#"{"n":1,"text":"\ud800","o":{"p":["\udfff","word"]}}"#.to_owned(), json!(["o.p", "text"])),
+        (format!(r#"{{"n":2,"deep":{deep},"text":"word"}}"#), json!(["deep"])),
+        (r#"{"\ud800":3}"#.to_owned(), json!(["_source"])),
+        (r#"{"n":4,"size":5,"text":"word"}"#.to_owned(), Value::Null),
+    ];
+    let lines: String = documents.iter().map(|(text, _)| format!("{{\"create\":{{}}}}\n{text}\n")).collect();
+    let answer = door.get("POST /logs-a/_bulk", &lines);
+    assert_eq!(answer["errors"], false, "{answer}");
+    let hits = door.get("GET /logs-a/_search?_source=n&sort=_doc", "");
+    let hits = hits["hits"]["hits"].as_array().expect("hits");
+    assert_eq!(hits.len(), documents.len(), "all are found");
+    for (hit, (text, ignored)) in hits.iter().zip(&documents) {
+        assert_eq!(hit["_ignored"], *ignored, "{hit}");
+        let path = format!("GET /logs-a/_source/{}", hit["_id"].as_str().expect("an id"));
+        let (status, shown) = door.text_as(DoorCaller::default(), &path, "");
+        assert_eq!(status, 200, "{shown}");
+        assert!(shown == *text, "{}", &shown[..shown.len().min(80)]);
+    }
+    for (query, expected) in [
+        (json!({ "match": { "text": "word" } }), vec![0, 2, 4]),
+        (json!({ "term": { "o.p": "word" } }), vec![1]),
+        (json!({ "range": { "size": { "gte": 1 } } }), vec![4]),
+        (json!({ "term": { "_ignored": "size" } }), vec![0]),
+    ] {
+        let body = json!({ "query": query, "_source": "n" }).to_string();
+        let answer = door.get("GET /logs-a/_search", &body);
+        let mut numbers: Vec<Value> = answer["hits"]["hits"]
+            .as_array()
+            .expect("hits")
+            .iter()
+            .map(|hit| hit["_source"]["n"].clone())
+            .collect();
+        numbers.sort_by_key(Value::as_i64);
+        assert_eq!(json!(numbers), json!(expected), "{query}");
+    }
+    assert_eq!(door.metric("millrace.logs.documents_ignored"), 4);
 }
 
 #[test]

@@ -61,6 +61,7 @@ pub const TARGETS: [FuzzTarget; 27] = [
     FuzzTarget { name: "index", run: millrace_index::fuzz },
     FuzzTarget { name: "keys", run: keys::keys },
     FuzzTarget { name: "otlp", run: millrace_elastic::fuzz_otlp },
+    FuzzTarget { name: "bulk", run: millrace_elastic::fuzz_bulk },
 ];
 
 /// Runs the target with this name.

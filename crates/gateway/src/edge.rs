@@ -62,8 +62,7 @@ use crate::{GatewayState, access_log, forwarding};
 
 /// Media types that a browser sends to another site without a preflight. No client of documents sends them on
 /// purpose.
-pub(crate) const FORM_TYPES: [&str; 3] =
-    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
+const FORM_TYPES: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
 /// Header by which browsers report the relation of the requesting site to the server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

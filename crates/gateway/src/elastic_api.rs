@@ -5,6 +5,7 @@
 
 mod stream;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,9 @@ use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::any;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::{HeaderMap, Method, StatusCode};
+use hyper::body::Body as _;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{
@@ -27,7 +29,7 @@ use millrace_node::{CancelOnDrop, Error};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::edge::{FORM_TYPES, RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
+use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::quota::FedBytes;
 use crate::status::HttpError;
@@ -94,9 +96,9 @@ pub(crate) struct ElasticApi {
 }
 
 impl ElasticApi {
-    /// Creates the door of a node.
-    pub(crate) fn new(node: Arc<GatewayState>) -> Arc<Self> {
-        let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())));
+    /// Creates the door of a node, with the address of its own port if it has one.
+    pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
+        let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())).listening_at(port));
         let (running, searching) = (Semaphore::new(RUNNING_MAX), Semaphore::new(SEARCHES_MAX));
         Arc::new(ElasticApi { node, door, running, searching })
     }
@@ -155,8 +157,10 @@ impl ElasticApi {
 
 /// A request without its body and its caller.
 fn shown<B>(request: &hyper::Request<B>) -> DoorRequest {
+    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     DoorRequest {
         method: request.method().as_str().to_owned(),
+        host: authority.unwrap_or_else(|| header(request.headers(), &HOST)),
         path: path_of(request.uri().path()).to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         content_type: header(request.headers(), &CONTENT_TYPE),
@@ -222,7 +226,9 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 
 /// Forwards a request to the node that owns the door's documents, or answers it here.
 async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> Result<Response, Error> {
-    check_media_type(shown)?;
+    if let Err(error) = ElasticDoor::check_media_types(shown, !request.body().is_end_stream()) {
+        return Ok(written(ElasticDoor::refuse_as(shown, error)));
+    }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
     let mut writer = None;
@@ -234,7 +240,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     if api.node.cluster().is_alone() {
         return operate(api, shown.clone(), request, writer).await;
     }
-    if ElasticDoor::is_about_server(shown) {
+    if api.door.answers_at_once(shown) {
         return Ok(written(api.door.answer(shown)));
     }
     let [shortest, longest] = PATIENCE_RANGE;
@@ -309,23 +315,6 @@ fn admit_fed(api: &ElasticApi, caller: &RequestCaller, bytes: usize) -> Result<(
     }
     let fed = FedBytes { caller: Some(caller), group: None, bytes };
     api.node.quotas().fed().admit(fed, Instant::now(), api.node.metrics())
-}
-
-/// Refuses bodies that a web form could send.
-fn check_media_type(shown: &DoorRequest) -> Result<(), Error> {
-    // The door takes no other media types than those of OTLP there.
-    if ElasticDoor::is_otlp(&shown.path) {
-        return Ok(());
-    }
-    let media_type = shown.content_type.split(';').next().unwrap_or_default().trim();
-    let is_write = [Method::POST.as_str(), Method::PUT.as_str()].contains(&shown.method.as_str());
-    match is_write && FORM_TYPES.iter().any(|known| known.eq_ignore_ascii_case(media_type)) {
-        true => Err(Error::BadRequest(format!(
-            "Content-Type header [{}] is not supported; send application/json or application/x-ndjson",
-            shown.content_type
-        ))),
-        false => Ok(()),
-    }
 }
 
 /// Answers a request on this node. A `writer` is the client whose bytes are still to be counted; in a cluster

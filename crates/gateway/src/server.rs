@@ -136,7 +136,7 @@ impl NodeServer {
         let state = Arc::clone(&self.state);
         let shared = move || state.cluster().member()?.notes().remove(SHARED_KEYS).map(|note| note.value);
         let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever(shared));
-        let door = ElasticApi::new(Arc::clone(&self.state));
+        let door = ElasticApi::new(Arc::clone(&self.state), self.elastic_address().ok().flatten());
         let lifecycles = tokio::spawn(Arc::clone(&door).apply_lifecycles_forever());
         let elastic = serve_elastic(ElasticServing {
             listener: self.elastic,

@@ -95,6 +95,7 @@ impl ClusterMembership {
             },
             roles: settings.roles.clone(),
             url: settings.url.clone(),
+            elastic: settings.elastic.clone(),
             home: kept.home,
             generation: 0,
         };

@@ -23,6 +23,10 @@ pub struct RegisteredNode {
     pub roles: Vec<NodeRole>,
     /// URL at which it serves documents and queries.
     pub url: String,
+    /// Address of its port of Elasticsearch's interfaces; `None`: it has none, or is of a version that does
+    /// not announce it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<String>,
     /// Identifies its data directory, to tell apart two nodes with the same name.
     pub home: u64,
     /// Generation of the application that it has activated; 0 for none.
@@ -98,8 +102,14 @@ impl CoordinationSnapshot {
             out_of_space: false,
             protocol: PROTOCOL,
         };
-        let member =
-            RegisteredNode { registration, roles: Vec::new(), url: url.to_owned(), home: 0, generation: 0 };
+        let member = RegisteredNode {
+            registration,
+            roles: Vec::new(),
+            url: url.to_owned(),
+            elastic: None,
+            home: 0,
+            generation: 0,
+        };
         CoordinationSnapshot {
             members: BTreeMap::from([(name, member)]),
             state: Some(Arc::new(state)),

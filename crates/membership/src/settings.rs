@@ -48,6 +48,8 @@ pub struct Settings {
     pub address: String,
     /// URL at which it serves documents and queries, as `http://host:port`.
     pub url: String,
+    /// Address of its port of Elasticsearch's interfaces, as `host:port`; `None`: it has none.
+    pub elastic: Option<String>,
     /// Its share of the data if it is not listed; above 0.
     pub capacity: f64,
     /// Keys of the groups that it asks to be in if it is not listed, the outermost first.
@@ -78,6 +80,7 @@ impl Settings {
             roles: NodeRole::ALL.to_vec(),
             address: address.into(),
             url: String::new(),
+            elastic: None,
             capacity: 1.0,
             group: Vec::new(),
             is_empty: false,

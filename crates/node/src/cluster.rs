@@ -18,6 +18,7 @@ mod everyone;
 mod forward;
 mod group_sizes;
 mod indexes;
+mod members;
 mod placement;
 mod readers;
 mod route;
@@ -53,6 +54,7 @@ pub use self::group_sizes::{
     ClusterGroupSizes, GroupSizesQuestion, WantedSizes, group_sizes, group_sizes_alone, own_group_sizes,
 };
 pub use self::indexes::{IndexAnswer, IndexName, IndexQuestion, NodeIndexState, indexes_of_all, own_indexes};
+pub use self::members::{MemberNode, MemberNodes, MemberRole};
 pub use self::placement::NO_SUCH_BUCKET;
 pub use self::readers::{own_readers, readers_of_all};
 pub use self::route::{
@@ -242,6 +244,9 @@ pub trait ClusterMember: Send + Sync + 'static {
 
     /// Advertised `host[:port]` of each node: requests may be addressed to any of them.
     fn advertised(&self) -> Vec<String>;
+
+    /// Nodes of the cluster, as far as this node knows.
+    fn nodes(&self) -> MemberNodes;
 
     /// Shared notes of the nodes by their names, as far as this node has received them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;

@@ -142,12 +142,14 @@ impl ClusterNode {
             .await
             .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
         let peer_port = listener.local_addr().map_err(Error::Runtime)?.port();
+        let elastic = server.elastic_address().map_err(Error::Runtime)?;
         let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
         let own = Settings {
             roles: settings.roles.clone(),
             is_empty: status.segments == 0 && status.tail_rows == 0 && status.replicas == 0,
             removals_kept: Some(node.removals_kept()),
             url: format!("{scheme}://{}:{}", settings.host(), data.port()),
+            elastic: elastic.map(|address| format!("{}:{}", settings.host(), address.port())),
             ..Settings::new(&settings.name, format!("{}:{peer_port}", settings.host()), &settings.directory)
         };
         let membership = ClusterMembership::join(Arc::new(etcd), own)

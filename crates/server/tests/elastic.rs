@@ -7,8 +7,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use hyper::Method;
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
-use support::TestServer;
+use support::{TestServer, free_port};
 
 /// Titles that a query of a group finds.
 fn titles(server: &TestServer, group: &str) -> Vec<String> {
@@ -23,6 +24,59 @@ fn titles(server: &TestServer, group: &str) -> Vec<String> {
 fn ids(answer: &Value) -> Vec<&str> {
     let hits = answer["hits"]["hits"].as_array().expect("hits");
     hits.iter().filter_map(|hit| hit["_id"].as_str()).collect()
+}
+
+#[test]
+fn clients_learn_where_the_port_is() {
+    let server = TestServer::start();
+    let (_, answer) = server.get("/elastic/_nodes/http");
+    assert_eq!(answer["nodes"]["millrace"]["http"], Value::Null, "there is no port of its own: {answer}");
+    assert_eq!(answer["_nodes"], json!({ "total": 1, "successful": 1, "failed": 0 }));
+
+    let port = free_port().to_string();
+    for listen in ["127.0.0.1", "0.0.0.0"] {
+        let server = TestServer::start_with(&[
+            ("MILLRACE_ELASTIC_PORT", &port),
+            ("MILLRACE_LISTEN", listen),
+            ("MILLRACE_INSECURE", "true"),
+        ]);
+        let (_, answer) = server.get("/elastic/_nodes/http");
+        let address = format!("127.0.0.1:{port}");
+        assert_eq!(answer["nodes"]["millrace"]["http"]["publish_address"], json!(address), "{answer}");
+    }
+    let (status, health) = server.get("/elastic/_cluster/health?wait_for_status=green&wait_for_nodes=1");
+    assert_eq!((status, &health["status"], &health["number_of_nodes"]), (200, &json!("green"), &json!(1)));
+    let (status, health) = server.get("/elastic/_cluster/health?wait_for_nodes=ge(2)");
+    assert_eq!((status, &health["timed_out"]), (408, &json!(true)), "{health}");
+    assert_eq!(server.get("/elastic/_cluster/health?wait_for_nodes=many").0, 400);
+    let (status, figures) = server.get("/elastic/_cluster/stats");
+    assert_eq!((status, &figures["nodes"]["count"]["data"]), (200, &json!(1)), "{figures}");
+}
+
+#[test]
+fn media_types_that_are_not_json_are_refused() {
+    let server = TestServer::start();
+    let document = r#"{"n":1}"#;
+    for (media_type, status) in [
+        ("application/json", 201),
+        ("application/vnd.elasticsearch+json; compatible-with=8", 200),
+        ("application/vnd.elasticsearch+json; compatible-with=12", 400),
+        ("text/plain", 406),
+        ("application/x-www-form-urlencoded", 406),
+        ("application/cbor", 406),
+    ] {
+        let request = OutgoingRequest::new(Method::PUT, "/elastic/a/_doc/1").body(media_type, document);
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+        assert_eq!(answer.status.as_u16(), status, "{media_type}");
+        let body = answer.json();
+        match status {
+            406 => assert!(body["error"].as_str().is_some_and(|error| error.contains(media_type)), "{body}"),
+            400 => assert_eq!(body["error"]["type"], "media_type_header_exception"),
+            _ => assert_eq!(body["_id"], "1"),
+        }
+    }
+    let (status, _) = server.get("/elastic/a/_doc/1");
+    assert_eq!(status, 200);
 }
 
 #[test]

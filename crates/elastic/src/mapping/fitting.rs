@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{DEPTH_MAX, FIELDS_MAX, all_fields, check_value, type_of};
 use crate::Error;
 use crate::dates::DateText;
+use crate::unread::{has_unread, unread_text};
 
 /// Checks a document against a mapping, and adds its new fields to it. True if there are any.
 pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
@@ -155,6 +156,10 @@ impl MappingPass {
         if definition.get("enabled") == Some(&Value::Bool(false)) {
             return Ok(());
         }
+        if unread_text(document).is_some() {
+            let path = if before.is_empty() { "_source" } else { before };
+            return self.refuse(path, Error::mapping(format!("the object [{path}] cannot be read")));
+        }
         let mode = DynamicMode::of(definition, inherited);
         for (name, value) in document {
             if name.trim().is_empty() || name.split('.').any(|part| part.trim().is_empty()) {
@@ -171,6 +176,9 @@ impl MappingPass {
                 continue;
             }
             let path = format!("{before}{name}");
+            if has_unread(value) {
+                self.refuse(&path, Error::mapping(format!("a value of [{path}] cannot be read")))?;
+            }
             self.member(definition, MemberPlace { name, path: &path, depth }, value, &mode)?;
         }
         Ok(())
@@ -232,6 +240,8 @@ impl MappingPass {
         let kind = type_of(field).to_owned();
         match value {
             Value::Null => Ok(()),
+            // It was refused where the field was found.
+            Value::Object(members) if unread_text(members).is_some() => Ok(()),
             Value::Array(elements) if !kind.ends_with("_vector") => {
                 elements.iter().try_for_each(|element| self.known(field, place, element, mode))
             }
@@ -271,6 +281,7 @@ impl MappingPass {
     fn infer(&self, value: &Value) -> Option<Map<String, Value>> {
         let field = match value {
             Value::Null => return None,
+            Value::Object(members) if unread_text(members).is_some() => return None,
             Value::Array(elements) => return elements.iter().find_map(|element| self.infer(element)),
             Value::Object(_) => json!({ "properties": {} }),
             Value::Bool(_) => json!({ "type": "boolean" }),

@@ -41,16 +41,25 @@ impl TestDoor {
 
     /// Status and JSON of the answer to a caller.
     pub fn ask_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, Value) {
+        json_of(self.text_as(caller, request, body))
+    }
+
+    /// Status and text of the answer to a caller.
+    pub fn text_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, String) {
         self.send(request, body, DoorRequest { caller, ..DoorRequest::default() })
     }
 
     /// Status and JSON of the answer to a client that has left.
     #[allow(dead_code, reason = "not all tests have clients that leave")]
     pub fn ask_gone(&self, request: &str, body: &str) -> (u16, Value) {
-        self.send(request, body, DoorRequest { gone: Arc::new(true.into()), ..DoorRequest::default() })
+        json_of(self.send(
+            request,
+            body,
+            DoorRequest { gone: Arc::new(true.into()), ..DoorRequest::default() },
+        ))
     }
 
-    fn send(&self, request: &str, body: &str, sender: DoorRequest) -> (u16, Value) {
+    fn send(&self, request: &str, body: &str, sender: DoorRequest) -> (u16, String) {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let answer = self.door.answer(&DoorRequest {
@@ -60,11 +69,7 @@ impl TestDoor {
             body: body.as_bytes().to_vec(),
             ..sender
         });
-        let json = match answer.body.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&answer.body).expect("the answer is JSON"),
-        };
-        (answer.status, json)
+        (answer.status, String::from_utf8(answer.body).expect("the answer is text"))
     }
 
     /// Answer to a request that succeeds.
@@ -127,4 +132,13 @@ impl Drop for TestDoor {
 /// An empty directory.
 pub fn directory() -> TempDir {
     tempfile::tempdir().expect("there is room for a directory")
+}
+
+/// An answer with its text as JSON.
+fn json_of((status, text): (u16, String)) -> (u16, Value) {
+    let json = match text.is_empty() {
+        true => Value::Null,
+        false => serde_json::from_str(&text).expect("the answer is JSON"),
+    };
+    (status, json)
 }

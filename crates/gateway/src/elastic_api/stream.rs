@@ -14,7 +14,7 @@ use axum::response::Response;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
 use hyper::Method;
-use hyper::body::Bytes;
+use hyper::body::{Body as _, Bytes};
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue, TRANSFER_ENCODING,
 };
@@ -23,7 +23,7 @@ use millrace_elastic::{BulkBatching, BulkSplitter, DoorRequest, ElasticDoor};
 use millrace_node::Error;
 use tokio::time::Instant;
 
-use super::{ElasticApi, PRODUCT, check_media_type, check_right, route, written};
+use super::{ElasticApi, PRODUCT, check_right, route, written};
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::http::{BodyBounds, BodyReader, BudgetReservation};
 
@@ -39,7 +39,9 @@ pub(super) async fn answer(
     shown: &DoorRequest,
     request: Request,
 ) -> Result<Response, Error> {
-    check_media_type(shown)?;
+    if let Err(error) = ElasticDoor::check_media_types(shown, !request.body().is_end_stream()) {
+        return Ok(written(ElasticDoor::refuse_as(shown, error)));
+    }
     check_right(&*caller_of(&request)?, shown)?;
     let batching = match BulkBatching::of(shown) {
         Ok(batching) => batching,

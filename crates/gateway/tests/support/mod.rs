@@ -21,8 +21,8 @@ use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
     BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterMember, ClusterView,
-    Done, GroupDropRequest, MetricGauge, NodeAddress, Noted, OwnRun, Published, ReadDone, RemoteNode,
-    SharedNote,
+    Done, GroupDropRequest, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge, NodeAddress, Noted,
+    OwnRun, Published, ReadDone, RemoteNode, SharedNote,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -363,6 +363,20 @@ impl ClusterMember for TestMember {
 
     fn advertised(&self) -> Vec<String> {
         vec!["n0.example:8080".to_owned(), "[fd00::1]:8080".to_owned()]
+    }
+
+    fn nodes(&self) -> MemberNodes {
+        let node = |listed: ListedNode| MemberNode {
+            address: format!("{}.example:19100", listed.name),
+            elastic: Some(format!("{}.example:9200", listed.name)),
+            roles: vec![MemberRole::Documents],
+            is_leader: listed.key.0 == 0,
+            has_run: true,
+            listed,
+        };
+        let state = self.world.state();
+        let nodes = ListedNode::all(&state).into_iter().map(node).collect();
+        MemberNodes { nodes, redundancy: state.distribution().redundancy.into() }
     }
 
     fn gauges(&self) -> Vec<MetricGauge> {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, ideal_at, node, services, until};
-use crate::support::{NOTE, TestServer};
+use crate::nodes::{TestEtcd, ideal_at, node, node_with, services, until};
+use crate::support::{NOTE, TestServer, free_port};
 
 /// Documents of a bulk.
 const IN_BULK: u64 = 20;
@@ -52,6 +52,40 @@ fn settled(nodes: &[&TestServer]) -> bool {
     versions[0].is_some() && versions.iter().all(|version| *version == versions[0])
 }
 
+/// Status of the cluster, and the number of its nodes, as a node says.
+fn health_at(server: &TestServer) -> (Value, Value) {
+    let answer = call(server, Method::GET, "/_cluster/health", &Value::Null).1;
+    (answer["status"].clone(), answer["number_of_nodes"].clone())
+}
+
+fn health(status: &str, nodes: u64) -> (Value, Value) {
+    (json!(status), json!(nodes))
+}
+
+#[test]
+fn clients_learn_where_all_nodes_are() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let ports = [free_port(), free_port()].map(|port| port.to_string());
+    let with_port = |name: &str, port: &str| node_with(&etcd, name, &[("MILLRACE_ELASTIC_PORT", port)]);
+    let nodes = [with_port("a", &ports[0]), with_port("b", &ports[1]), node(&etcd, "c")];
+    until("deployed", &200, || {
+        nodes[0].deploy(&[("services.xml", &services(2)), ("schemas/note.sd", NOTE)]).0
+    });
+    let address = |port: &String| json!(format!("127.0.0.1:{port}"));
+    let expected = json!({ "a": address(&ports[0]), "b": address(&ports[1]), "c": null });
+    for server in &nodes {
+        until("all nodes are named", &expected, || {
+            let answer = call(server, Method::GET, "/_nodes/http", &Value::Null).1;
+            let address = |name: &str| answer["nodes"][name]["http"]["publish_address"].clone();
+            json!({ "a": address("a"), "b": address("b"), "c": address("c") })
+        });
+    }
+    let local = call(&nodes[2], Method::GET, "/_nodes/_local", &Value::Null).1;
+    let named: Vec<&str> = local["nodes"].as_object().expect("nodes").keys().map(String::as_str).collect();
+    assert_eq!(named, ["c"], "{local}");
+    until("all nodes serve", &health("green", 3), || health_at(&nodes[0]));
+}
+
 #[test]
 fn logs_outlive_any_one_node_and_are_dropped_on_all() {
     let Some(etcd) = TestEtcd::start() else { return };
@@ -87,10 +121,12 @@ fn logs_outlive_any_one_node_and_are_dropped_on_all() {
         let before = acknowledged.len();
         write(&others, &mut acknowledged);
         check_found(&others, &acknowledged);
+        until("two nodes serve", &health("yellow", 2), || health_at(others[0]));
         write(&others, &mut acknowledged);
         assert!(acknowledged.len() > before, "writes go on without node {gone}");
         nodes[gone].start_again();
         until("settled", &true, || settled(&nodes.iter().collect::<Vec<_>>()));
+        until("all nodes serve", &health("green", 3), || health_at(&nodes[gone]));
         check_found(&[&nodes[gone]], &acknowledged);
     }
 
