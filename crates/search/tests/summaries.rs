@@ -432,7 +432,7 @@ fn summaries_say_which_fields() {
     };
     assert_eq!(
         error.to_string(),
-        "schema 'mail' has no document-summary 'long'; it has default, named, short, words"
+        "schema 'mail' has no document-summary 'long'; it has attributeprefetch, default, named, short, words"
     );
 }
 

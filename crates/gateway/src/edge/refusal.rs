@@ -50,8 +50,8 @@ pub(super) enum EdgeRefusal {
     )]
     SeveralGroups(HeaderName),
     #[error(
-        "the value of the header {0} is no group: send the name of one as UTF-8 without ':' and control characters, or in the header for \
-         numbers a number of up to 64 bits"
+        "the value of the header {0} does not name a group: send a name as UTF-8 without ':' and control characters, \
+         or in the header for numbers a number of up to 64 bits"
     )]
     NoGroup(HeaderName),
     #[error(transparent)]

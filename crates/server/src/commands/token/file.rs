@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 
 use crate::cli::TokenDirectory;
 use crate::error::Error;
+use crate::output;
 
 /// Permissions of a file that is made: only its owner may read it.
 const PRIVATE: u32 = 0o600;
@@ -169,11 +170,11 @@ impl KeyFile {
             }
             // The superuser reads any file.
             if user != 0 {
-                eprintln!(
+                output::note(format_args!(
                     "note: {}: the directory belongs to the user {user}, to whom the file cannot be given ({source}); if a \
                      server of that user is to read it, give it to the user (chown)",
                     self.path.display()
-                );
+                ));
             }
         }
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
