@@ -5,6 +5,7 @@ use millrace_access::PortKind;
 use millrace_elastic::Error as DoorError;
 use serde_json::json;
 
+use crate::forwarding::HOP;
 use crate::status::HttpError;
 use crate::{elastic_api, http};
 
@@ -33,6 +34,12 @@ pub(super) enum EdgeRefusal {
          Origin, which --allowed-origins of the server has to name"
     )]
     OtherSite,
+    #[error(
+        "the header {} is for nodes of the cluster, which ask each other at their own port; leave it out, and let a proxy before the nodes \
+         remove it",
+        HOP
+    )]
+    Pretended,
     #[error(
         "a document is not '{0}': send it as JSON, with the header Content-Type: application/json (curl sends another one by default: add \
          -H 'Content-Type: application/json')"
@@ -67,9 +74,10 @@ impl EdgeRefusal {
             EdgeRefusal::SeveralHosts | EdgeRefusal::SeveralGroups(_) | EdgeRefusal::NoGroup(_) => {
                 StatusCode::BAD_REQUEST
             }
-            EdgeRefusal::Origin(_) | EdgeRefusal::OtherSite | EdgeRefusal::GroupHeader(_) => {
-                StatusCode::FORBIDDEN
-            }
+            EdgeRefusal::Origin(_)
+            | EdgeRefusal::OtherSite
+            | EdgeRefusal::Pretended
+            | EdgeRefusal::GroupHeader(_) => StatusCode::FORBIDDEN,
             EdgeRefusal::Access(error) if error.is_unauthenticated() => StatusCode::UNAUTHORIZED,
             EdgeRefusal::Access(_) => StatusCode::FORBIDDEN,
             EdgeRefusal::Limit(error) => error.status(),
