@@ -88,6 +88,10 @@ impl RequestGuard {
         if implied.is_some() {
             caller = Arc::new(caller.implying(implied));
         }
+        // Nothing at the config port is of one group.
+        if port == PortKind::Config || matches!(rule, AccessRule::Whole(_)) {
+            caller.check_whole()?;
+        }
         match rule {
             AccessRule::Open => {}
             AccessRule::AnyOf(rights) => caller.check_right(rights)?,

@@ -393,7 +393,9 @@ fn a_persons_endpoint_is_for_one_group() {
         (closed.all, "/person/ann/document/v1/n/note/docid/1".to_owned(), 200),
         (closed.all, "/person/ann/document/v1/?cluster=notes".to_owned(), 200),
         (closed.all, "/person/ann/document/v1/n/note/group/bob/1".to_owned(), 403),
-        (closed.all, "/person/ann/state/v1/metrics".to_owned(), 200),
+        (closed.all, "/person/ann/state/v1/metrics".to_owned(), 403),
+        (closed.all, "/person/ann/cluster/v2/?recursive=true".to_owned(), 403),
+        (closed.all, "/person/ann/state/v1/health".to_owned(), 200),
         ("", format!("/person/ann/{search}"), 401),
     ] {
         let answer = closed.ask(token, Method::GET, &path, "");

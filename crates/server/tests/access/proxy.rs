@@ -4,6 +4,7 @@ use hyper::Method;
 use hyper::header::HeaderName;
 use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
 
+use super::support::endpoints::ENDPOINTS;
 use super::{ClosedServer, NOTE, SERVICES, TestServer, fill, shows_others, shows_own};
 
 /// Headers for the name and for the number of a group.
@@ -92,6 +93,42 @@ fn a_request_is_restricted_to_the_group_that_a_proxy_names() {
     assert_eq!(send(closed.all, put, &[(USER, "ann")]).status, 200);
     let own = closed.ask(closed.ann, Method::GET, "/document/v1/n/note/group/ann/5", "");
     assert_eq!(own.status, 200);
+}
+
+/// Names of the rights that suffice for endpoints of the whole node at the data port.
+const OF_WHOLE_NODE: &str = "read admin";
+
+#[test]
+fn a_request_for_a_group_is_none_for_the_whole_server() {
+    let closed = ClosedServer::start_in(&SETTINGS, &[]);
+    let open = TestServer::start_with(&SETTINGS);
+    let (status, answer) = open.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    let whole = ENDPOINTS.iter().filter(|endpoint| {
+        endpoint.is_config_port || endpoint.permitted == OF_WHOLE_NODE || endpoint.permitted == "admin"
+    });
+    let mut count = 0;
+    for endpoint in whole {
+        for (server, token) in [(&closed.server, closed.all), (&open, "")] {
+            let base = if endpoint.is_config_port { server.config_url() } else { server.url() };
+            let request = OutgoingRequest::new(super::method_of(endpoint.method), endpoint.path)
+                .body("application/json", "{}")
+                .header(USER, "ann");
+            let answer = server.send(&base, HttpProtocol::Http1, super::with_token(token, request));
+            let (method, path, shown) = (endpoint.method, endpoint.path, answer.json());
+            // Some are refused before, as the node runs alone.
+            let is_alone = answer.status == 404 && shown.to_string().contains("not one of a cluster");
+            assert!(answer.status == 403 || is_alone, "{method} {path}: {} {shown}", answer.status);
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count} requests");
+    let application = "/application/v2/tenant/default/application/default";
+    let deleted = OutgoingRequest::new(Method::DELETE, application).header(USER, "ann");
+    assert_eq!(open.send(&open.config_url(), HttpProtocol::Http1, deleted).status, 403);
+    assert_eq!(open.config(Method::GET, application).0, 200, "the application is there");
+    let health = OutgoingRequest::new(Method::GET, "/state/v1/health").header(USER, "ann");
+    assert_eq!(open.send(&open.config_url(), HttpProtocol::Http1, health).status, 200);
 }
 
 #[test]
