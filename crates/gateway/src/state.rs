@@ -151,6 +151,13 @@ impl GatewayState {
         self.cluster().is_alone() || !headers.contains_key(HOP)
     }
 
+    /// True if all nodes of the cluster speak this protocol; a node outside of a cluster has no others. While
+    /// the cluster state is not known, earlier versions have to be reckoned with.
+    pub(crate) fn speaks(&self, protocol: u16) -> bool {
+        let state = || self.cluster().view().ok().flatten().and_then(|view| view.state().ok());
+        self.cluster().is_alone() || state().is_some_and(|state| state.protocol() >= protocol)
+    }
+
     /// Forwarder of requests to other nodes.
     pub(crate) fn forwarder(&self) -> &NodeForwarder {
         &self.forwarder

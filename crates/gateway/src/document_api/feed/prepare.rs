@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_access::WantedGroups;
+use millrace_cluster::SHORT_IDS;
 use millrace_document::json::{FeedPosition, ParseOptions, split_place};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{DocumentWrite, ViewScope};
@@ -265,6 +266,11 @@ fn admit(call: &DocumentCall, operation: &mut ReceivedOperation) -> Result<(), E
     Ok(())
 }
 
+/// True if all nodes know which group the ids in conditions leave out, if any.
+fn knows_group(call: &DocumentCall) -> bool {
+    call.implied_group().is_none() || call.node.speaks(SHORT_IDS)
+}
+
 /// An operation that cannot be executed, and the reason.
 struct RefusedOperation {
     id: DocumentId,
@@ -301,8 +307,10 @@ fn prepared_step(
         element_bytes_max: call.node.settings().limits.element_bytes_max,
     };
     let destination = match destination(call, kind, operation.id()) {
-        // The other node would read the id in the text.
-        StepDestination::There(_) if *operation.id() != named => StepDestination::Single,
+        // The other node would read the ids in the text: that of the document, and those in its condition.
+        StepDestination::There(_) if *operation.id() != named || !knows_group(call) => {
+            StepDestination::Single
+        }
         StepDestination::Moved => {
             let error = Error::Unsettled("the document has got another owner".to_owned());
             return Err(RefusedOperation::boxed(operation, error));
