@@ -57,10 +57,15 @@ pub(super) enum EdgeRefusal {
     )]
     SeveralGroups(HeaderName),
     #[error(
-        "the value of the header {0} does not name a group: send a name as UTF-8 without ':' and control characters, \
+        "the value of the header {0} does not name a group: send a name as UTF-8 without ':', ',' and control characters, \
          or in the header for numbers a number of up to 64 bits"
     )]
     NoGroup(HeaderName),
+    #[error(
+        "the request has no header {0}, in which a proxy names its group; let the proxy set it in each request (nginx leaves out an empty \
+         one), use a credential of one group, or start the server with --group-header-optional"
+    )]
+    NoGroupHeader(HeaderName),
     #[error(transparent)]
     Access(#[from] millrace_access::Error),
     #[error(transparent)]
@@ -77,7 +82,8 @@ impl EdgeRefusal {
             EdgeRefusal::Origin(_)
             | EdgeRefusal::OtherSite
             | EdgeRefusal::Pretended
-            | EdgeRefusal::GroupHeader(_) => StatusCode::FORBIDDEN,
+            | EdgeRefusal::GroupHeader(_)
+            | EdgeRefusal::NoGroupHeader(_) => StatusCode::FORBIDDEN,
             EdgeRefusal::Access(error) if error.is_unauthenticated() => StatusCode::UNAUTHORIZED,
             EdgeRefusal::Access(_) => StatusCode::FORBIDDEN,
             EdgeRefusal::Limit(error) => error.status(),
