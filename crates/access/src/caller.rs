@@ -198,8 +198,8 @@ impl RequestCaller {
         }
     }
 
-    /// Checks that a request for the whole server is not restricted to a group by its path or by a proxy. Such
-    /// a restriction says for whom the request is, whatever its credential permits.
+    /// Checks that a request for the whole server is not restricted to a group by its path or by a proxy.
+    /// Such a restriction says for whom the request is, whatever its credential permits.
     ///
     /// # Errors
     /// [`Error::GroupOfPath`].

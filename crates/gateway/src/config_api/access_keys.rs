@@ -108,8 +108,8 @@ fn check_rights(caller: &RequestCaller, record: &KeyRecord) -> Result<(), Error>
     Ok(())
 }
 
-/// Checks that all nodes can read a key. One that cannot would take up no later change of the keys either, and
-/// so accept keys that are revoked.
+/// Checks that all nodes can read a key. One that cannot would take up no later change of the keys either,
+/// and so accept keys that are revoked.
 fn check_known(node: &GatewayState, record: &KeyRecord) -> Result<(), Error> {
     let has_stored_limit = record.limits.documents.is_some() || record.limits.bytes.is_some();
     match has_stored_limit && !node.speaks(STORED_LIMITS) {

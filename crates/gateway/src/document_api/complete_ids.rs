@@ -1,7 +1,7 @@
 //! Complete ids in the conditions of requests for other nodes.
 //!
-//! At the endpoint of a group, conditions can have ids without the group. Nodes of earlier versions do not know
-//! that a group is implied there, and would compare such an id as it is.
+//! At the endpoint of a group, conditions can have ids without the group. Nodes of earlier versions do not
+//! know that a group is implied there, and would compare such an id as it is.
 
 use axum::body::Body;
 use hyper::Method;
@@ -22,8 +22,8 @@ const CONDITIONS: [&str; 2] = ["selection", CONDITION];
 /// Parameter with the condition of a write, in place of that in its body.
 const CONDITION: &str = "condition";
 
-/// Parameters of a client's request for other nodes, with complete ids; `None` if they stay as they are, since
-/// no group is implied, or all nodes know it.
+/// Parameters of a client's request for other nodes, with complete ids; `None` if they stay as they are,
+/// since no group is implied, or all nodes know it.
 ///
 /// # Errors
 /// The body cannot be unpacked.

@@ -123,9 +123,9 @@ impl RequestGuard {
         self.node.settings().group_headers.take_out(request.headers_mut(), is_trusted)
     }
 
-    /// Checks a request in which no proxy names a group, where one has to. A proxy that has not identified the
-    /// person sends none, and nothing else says for whom the request is, except a credential of one group.
-    /// Clients that are no proxies have a credential of their own.
+    /// Checks a request in which no proxy names a group, where one has to. A proxy that has not identified
+    /// the person sends none, and nothing else says for whom the request is, except a credential of one
+    /// group. Clients that are no proxies have a credential of their own.
     fn check_named(
         &self,
         rule: AccessRule,

@@ -97,8 +97,8 @@ impl GroupHeaders {
     }
 }
 
-/// Group with this name: the value as it is, in UTF-8. An empty one, or one that no id can have, is none. So is
-/// one with a comma: proxies join the values of several headers so, and the first one can be the client's.
+/// Group with this name: the value as it is, in UTF-8. An empty one, or one that no id can have, is none. So
+/// is one with a comma: proxies join the values of several headers so, and the first one can be the client's.
 fn group_of_name(value: &HeaderValue) -> Option<DocumentGroup> {
     let name = std::str::from_utf8(value.as_bytes()).ok().filter(|name| !name.contains(','))?;
     let group = DocumentGroup::Name(name.to_owned());

@@ -35,8 +35,8 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    /// The file that the arguments name. There, a link stands for the file behind it, so that the file has one
-    /// lock by each of its names. In a data directory, which can be another user's, no link is followed.
+    /// The file that the arguments name. There, a link stands for the file behind it, so that the file has
+    /// one lock by each of its names. In a data directory, which can be another user's, no link is followed.
     pub(super) fn of(directory: &TokenDirectory) -> Self {
         let path = directory.access_file.clone().unwrap_or_else(|| directory.data_dir.join("access.toml"));
         let is_named = directory.access_file.is_some();
@@ -111,9 +111,9 @@ impl KeyFile {
         let failed = |source| Error::File { path: path.clone(), source };
         let file = match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&path) {
             Ok(file) => {
-                // Commands of the owner take turns, too, and have to write to the lock even if the file of keys
-                // can only be read. If the lock cannot be given to the owner, neither can the file of keys,
-                // which has a message.
+                // Commands of the owner take turns, too, and have to write to the lock even if the file of
+                // keys can only be read. If the lock cannot be given to the owner, neither can the file of
+                // keys, which has a message.
                 let owner = self.owner().map_err(|source| self.failed(source))?;
                 let _ = FileOwner { mode: PRIVATE, ..owner }.give(&file);
                 file
