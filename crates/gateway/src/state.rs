@@ -13,7 +13,7 @@ use crate::document_api::feed::{AnsweredKeys, KeptKeyBounds};
 use crate::edge::CredentialDesk;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
-use crate::quota::ClientQuotas;
+use crate::quota::{ClientQuotas, UncommittedSize};
 use crate::search_api::SlowQueryLog;
 use crate::{PortError, Settings};
 use millrace_access::{CallerLimits, Permit, WantedGroups};
@@ -117,7 +117,8 @@ impl GatewayState {
     }
 
     /// Admits the write of a document of `bytes` bytes by a caller with these limits, by the size of its
-    /// group, which reads directories of files where it is not known.
+    /// group, which reads directories of files where it is not known. The result is kept until the write is
+    /// committed.
     ///
     /// # Errors
     /// [`Error::GroupFull`]; a file cannot be read.
@@ -127,10 +128,10 @@ impl GatewayState {
         permit: &Permit,
         id: &DocumentId,
         bytes: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<UncommittedSize>, Error> {
         let group = id.group();
         if *group == DocumentGroup::None {
-            return Ok(());
+            return Ok(None);
         }
         let store = self.store(permit, WantedGroups::These(std::slice::from_ref(group)));
         self.quotas.group_sizes().admit(group, bytes as u64, own, Instant::now(), || {

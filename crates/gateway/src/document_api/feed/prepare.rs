@@ -19,7 +19,7 @@ use super::operation::ReceivedOperation;
 use crate::document_api::retry::RetryPause;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
-use crate::quota::FedBytes;
+use crate::quota::{FedBytes, UncommittedSize};
 use crate::status::HttpError;
 use millrace_node::cluster::{ForwardKind, NodeAddress, RemoteNode};
 use millrace_node::deployment::CompiledDocumentType;
@@ -43,6 +43,8 @@ pub(super) enum PreparedStep {
         kind: OperationKind,
         write: DocumentWrite,
         again: Option<RepeatableOperation>,
+        /// Share of the size of the group, until it is committed.
+        size: Option<UncommittedSize>,
     },
     /// An operation for another node, sent with others for that node.
     Relay {
@@ -323,15 +325,16 @@ fn prepared_step(
     let parse = || {
         let bytes = operation.bytes();
         kind.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
+        let mut size = None;
         if operation.kind() != OperationKind::Remove && matches!(destination, StepDestination::Here) {
             let id = operation.id();
             let caller = call.caller.as_ref().expect("a feed begins with its caller");
             let permit = caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?;
-            call.node.admit_size(&caller.limits, &permit, id, bytes)?;
+            size = call.node.admit_size(&caller.limits, &permit, id, bytes)?;
         }
-        operation.parse(&kind.schema.document_type, options)
+        Ok::<_, Error>((operation.parse(&kind.schema.document_type, options)?, size))
     };
-    let parsed = match parse() {
+    let (parsed, size) = match parse() {
         Ok(parsed) => parsed,
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
@@ -344,7 +347,7 @@ fn prepared_step(
             let (kind, write) = (operation.kind(), DocumentWrite { id: operation.id().clone(), change });
             let again =
                 (!call.node.cluster().is_alone()).then(|| RepeatableOperation { operation, condition });
-            Ok(PreparedStep::Write { kind, write, again })
+            Ok(PreparedStep::Write { kind, write, again, size })
         }
         Ok(None) => Ok(PreparedStep::Ignored(operation.id().clone())),
         Err(error) => Err(RefusedOperation::boxed(operation, error)),
