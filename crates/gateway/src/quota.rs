@@ -30,7 +30,7 @@ use self::allowances::TokenBuckets;
 use self::fed::FedByteLimits;
 pub(crate) use self::fed::{FedBytes, FedBytesCounted};
 use self::group_sizes::GroupSizeLimits;
-pub(crate) use self::group_sizes::UncommittedSize;
+pub(crate) use self::group_sizes::{DocumentTotals, UncommittedSize};
 use crate::Settings;
 use crate::access_log::ConnectionPeer;
 use millrace_node::Error;

@@ -13,7 +13,7 @@ use crate::document_api::feed::{AnsweredKeys, KeptKeyBounds};
 use crate::edge::CredentialDesk;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
-use crate::quota::{ClientQuotas, UncommittedSize};
+use crate::quota::{ClientQuotas, DocumentTotals, UncommittedSize};
 use crate::search_api::SlowQueryLog;
 use crate::{PortError, Settings};
 use millrace_access::{CallerLimits, Permit, WantedGroups};
@@ -129,12 +129,36 @@ impl GatewayState {
         id: &DocumentId,
         bytes: usize,
     ) -> Result<Option<UncommittedSize>, Error> {
-        let group = id.group();
+        self.admit_totals(own, permit, id.group(), DocumentTotals::document(bytes))
+    }
+
+    /// Admits the growth of documents of a group by `bytes` bytes together, as [`GatewayState::admit_size`]
+    /// does the write of one.
+    ///
+    /// # Errors
+    /// As [`GatewayState::admit_size`].
+    pub(crate) fn admit_growth(
+        &self,
+        own: &CallerLimits,
+        permit: &Permit,
+        group: &DocumentGroup,
+        bytes: usize,
+    ) -> Result<Option<UncommittedSize>, Error> {
+        self.admit_totals(own, permit, group, DocumentTotals::growth(bytes))
+    }
+
+    fn admit_totals(
+        &self,
+        own: &CallerLimits,
+        permit: &Permit,
+        group: &DocumentGroup,
+        write: DocumentTotals,
+    ) -> Result<Option<UncommittedSize>, Error> {
         if *group == DocumentGroup::None {
             return Ok(None);
         }
         let store = self.store(permit, WantedGroups::These(std::slice::from_ref(group)));
-        self.quotas.group_sizes().admit(group, bytes as u64, own, Instant::now(), || {
+        self.quotas.group_sizes().admit(group, write, own, Instant::now(), || {
             let deployment = self.deployments().current()?;
             let types = deployment.kinds().map(|kind| &**kind.schema.document_type.name());
             Ok(store.group(&types.collect::<Vec<_>>(), group, None)?)

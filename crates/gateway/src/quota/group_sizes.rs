@@ -48,13 +48,15 @@ struct GroupSize {
 /// have ended.
 #[derive(Default, Clone, Copy)]
 struct WritesUnderWay {
+    /// Number of those that have not ended.
+    count: usize,
     admitted: DocumentTotals,
     ended: DocumentTotals,
 }
 
-/// A number of documents, and their bytes.
+/// A number of documents, and a number of bytes.
 #[derive(Default, Clone, Copy)]
-struct DocumentTotals {
+pub(crate) struct DocumentTotals {
     documents: u64,
     bytes: u64,
 }
@@ -71,7 +73,8 @@ impl Drop for UncommittedSize {
         let mut sizes = self.sizes.lock();
         let Some(writes) = sizes.under_way.get_mut(&self.group) else { return };
         writes.ended = writes.ended.plus(self.write);
-        if writes.ended.documents == writes.admitted.documents {
+        writes.count -= 1;
+        if writes.count == 0 {
             sizes.under_way.remove(&self.group);
         }
     }
@@ -88,20 +91,19 @@ impl GroupSizeLimits {
         [self.documents, self.bytes, own.documents, own.bytes].iter().any(Option::is_some)
     }
 
-    /// Admits the write of a document of `bytes` bytes, and counts it. The result, if there is one, is kept
-    /// until the write is committed. A write that may replace a document counts as a new one until then.
+    /// Admits a write, and counts it. The result, if there is one, is kept until the write is committed. A
+    /// write that may replace a document counts as a new one until then.
     ///
     /// # Errors
     /// [`Error::GroupFull`]; the group cannot be measured.
     pub fn admit(
         &self,
         group: &DocumentGroup,
-        bytes: u64,
+        write: DocumentTotals,
         own: &CallerLimits,
         now: Instant,
         measure: impl FnOnce() -> Result<StoredGroup, Error>,
     ) -> Result<Option<UncommittedSize>, Error> {
-        let write = DocumentTotals { documents: 1, bytes };
         if !self.limits(own) {
             // Others have limits, perhaps, and count on what is known.
             if !self.is_used.load(Ordering::Relaxed) {
@@ -146,6 +148,7 @@ impl GroupSizeLimits {
     fn begin(&self, sizes: &mut GroupSizes, group: &DocumentGroup, write: DocumentTotals) -> UncommittedSize {
         let writes = sizes.under_way.entry(group.clone()).or_default();
         writes.admitted = writes.admitted.plus(write);
+        writes.count += 1;
         UncommittedSize { sizes: Arc::clone(&self.sizes), group: group.clone(), write }
     }
 
@@ -167,6 +170,16 @@ impl GroupSizeLimits {
 }
 
 impl DocumentTotals {
+    /// A document of so many bytes.
+    pub const fn document(bytes: usize) -> Self {
+        DocumentTotals { documents: 1, bytes: bytes as u64 }
+    }
+
+    /// Growth of existing documents.
+    pub const fn growth(bytes: usize) -> Self {
+        DocumentTotals { documents: 0, bytes: bytes as u64 }
+    }
+
     fn plus(self, other: DocumentTotals) -> Self {
         DocumentTotals {
             documents: self.documents.saturating_add(other.documents),
@@ -192,7 +205,7 @@ mod tests {
         let limits = GroupSizeLimits::new(Some(10), Some(1000));
         let none = CallerLimits::default();
         let (start, group) = (Instant::now(), DocumentGroup::Name("ann".to_owned()));
-        let admits = |seconds: u64, bytes: u64, stored: Option<(u64, u64)>| {
+        let admits = |seconds: u64, bytes: usize, stored: Option<(u64, u64)>| {
             let mut is_measured = false;
             let measure = || {
                 is_measured = true;
@@ -201,7 +214,7 @@ mod tests {
                 Ok(StoredGroup { group: group.clone(), documents, bytes, last_write })
             };
             let now = start + Duration::from_secs(seconds);
-            let outcome = limits.admit(&group, bytes, &none, now, measure);
+            let outcome = limits.admit(&group, DocumentTotals::document(bytes), &none, now, measure);
             assert_eq!(is_measured, stored.is_some());
             outcome.map(drop).map_err(|error| error.to_string())
         };
@@ -223,14 +236,14 @@ mod tests {
         let (now, group) = (Instant::now(), DocumentGroup::Name("ann".to_owned()));
         let few = CallerLimits { documents: Some(3), ..CallerLimits::default() };
         let small = CallerLimits { bytes: Some(100), ..CallerLimits::default() };
-        let admit = |own: &CallerLimits, bytes: u64, stored: Option<(u64, u64)>| {
+        let admit = |own: &CallerLimits, bytes: usize, stored: Option<(u64, u64)>| {
             let mut is_measured = false;
             let measure = || {
                 is_measured = true;
                 let (documents, bytes) = stored.expect("not measured now");
                 Ok(StoredGroup { group: group.clone(), documents, bytes, last_write: Timestamp(0) })
             };
-            let outcome = limits.admit(&group, bytes, own, now, measure);
+            let outcome = limits.admit(&group, DocumentTotals::document(bytes), own, now, measure);
             assert_eq!(is_measured, stored.is_some());
             outcome.map(drop).map_err(|error| error.to_string())
         };
@@ -258,7 +271,7 @@ mod tests {
                 let last_write = Timestamp(0);
                 Ok(StoredGroup { group: group.clone(), documents: stored, bytes: stored, last_write })
             };
-            limits.admit(&group, 1, &none, now, measure)
+            limits.admit(&group, DocumentTotals::document(1), &none, now, measure)
         };
         let mut admitted: Vec<_> = (0..50).filter_map(|_| admit(0).ok()).collect();
         assert_eq!(admitted.len(), 10, "nothing is committed, and the limit holds");

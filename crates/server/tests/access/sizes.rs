@@ -49,6 +49,13 @@ fn a_credential_writes_to_a_group_until_it_has_so_many_documents() {
         let total: Value = serde_json::from_str(fed.lines().last().expect("totals")).expect("JSON");
         assert_eq!((&total["ok"], &total["complete"]), (&expected.into(), &true.into()), "{fed}");
     }
+    // Updates of many documents at once are refused like those of one.
+    let update = "{\"fields\":{\"title\":{\"assign\":\"longer\"}}}";
+    let all_of_group = "/document/v1/n/note/group/carl/?cluster=notes&selection=true";
+    let refused = closed.ask(few, Method::PUT, all_of_group, update);
+    let text = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.status == 507 && text.contains("limits.documents"), "{}: {text}", refused.status);
+    assert_eq!(closed.ask(closed.all, Method::PUT, all_of_group, update).json()["documentCount"], 2);
     // Others have no such limit, and what they write counts.
     assert_eq!(put(closed.all, "3").status, 200);
     assert_eq!(send(few, Method::DELETE, "1").status, 200);
