@@ -198,6 +198,20 @@ impl RequestCaller {
         }
     }
 
+    /// Checks that a request for the whole server is not restricted to a group by its path or by a proxy.
+    /// Such a restriction says for whom the request is, whatever its credential permits.
+    ///
+    /// # Errors
+    /// [`Error::GroupOfPath`].
+    pub fn check_whole(&self) -> Result<(), Error> {
+        match self.only_group().filter(|_| self.is_for_path) {
+            Some(group) => {
+                Err(Error::GroupOfPath { of_path: in_words(group), wanted: "the whole server".to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Group of the caller, if it has exactly one. Requests that name no group are for this one.
     pub fn only_group(&self) -> Option<&DocumentGroup> {
         match &self.groups {

@@ -39,9 +39,12 @@ impl AccessFile {
     /// # Errors
     /// [`Error::File`].
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |reason: String| Error::File { file: FILE, reason };
-        let file: AccessFile =
-            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let file: AccessFile = toml::from_str(text).map_err(|error| {
+            // The line itself is not repeated: the file could be another one, with other secrets.
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = 1 + before.matches('\n').count();
+            Error::File { file: FILE, reason: format!("line {line}: {}", error.message()) }
+        })?;
         file.check()?;
         Ok(file)
     }

@@ -37,7 +37,9 @@ pub use message::{
     RowContent, UnfinishedRow,
 };
 pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey};
-pub use protocol::{COMPRESSED_SEGMENTS, PROTOCOL, SERIALIZED_MESSAGES, SPREAD_PARTITIONS};
+pub use protocol::{
+    COMPRESSED_SEGMENTS, PROTOCOL, SERIALIZED_MESSAGES, SHORT_IDS, SPREAD_PARTITIONS, STORED_LIMITS,
+};
 pub use rate::TransferRateLimiter;
 pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};

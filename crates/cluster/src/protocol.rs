@@ -24,6 +24,12 @@ pub const SERIALIZED_MESSAGES: u16 = 2;
 /// can have any owner.
 pub const SPREAD_PARTITIONS: u16 = 3;
 
+/// The first protocol in which nodes say to each other which group ids leave out.
+pub const SHORT_IDS: u16 = 3;
+
+/// The first protocol in which nodes read limits of stored documents and bytes in the keys that they share.
+pub const STORED_LIMITS: u16 = 3;
+
 /// Protocol of a node that reports none.
 pub(crate) fn first() -> u16 {
     1

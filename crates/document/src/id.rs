@@ -299,12 +299,16 @@ impl DocumentId {
 
     /// Text of the id where a group is implied: without the group, if it is this one. There, such a text is
     /// the id with the group.
+    ///
+    /// A number that is written in another way (`n=007`) stays: without it, the text would be another id.
     pub fn shown_within(&self, implied: Option<&DocumentGroup>) -> Cow<'_, str> {
+        let (key_start, key_end) = (self.type_end as usize + 1, self.key_end as usize);
         match implied {
-            Some(implied) if self.group == *implied && self.group != DocumentGroup::None => {
-                let (before, after) =
-                    (&self.text[..=self.type_end as usize], &self.text[self.key_end as usize..]);
-                Cow::Owned(format!("{before}{after}"))
+            Some(implied)
+                if *implied != DocumentGroup::None
+                    && self.text[key_start..key_end] == implied.to_string() =>
+            {
+                Cow::Owned(format!("{}{}", &self.text[..key_start], &self.text[key_end..]))
             }
             _ => Cow::Borrowed(&self.text),
         }

@@ -270,6 +270,7 @@ fn write_of(
         source: kept,
         update,
         shown,
+        size: None,
     })
 }
 

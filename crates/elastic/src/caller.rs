@@ -18,7 +18,7 @@ pub trait GroupAdmission: Send + Sync {
     fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error>;
 
     /// Admits the write of a document of `bytes` bytes by the size of its group, and by the bytes that are
-    /// written to it in a second.
+    /// written to it in a second. The result is kept until the write is committed.
     ///
     /// # Errors
     /// The group is full, or gets too much at once.
@@ -28,10 +28,29 @@ pub trait GroupAdmission: Send + Sync {
         permit: &Permit,
         id: &DocumentId,
         bytes: usize,
-    ) -> Result<(), millrace_node::Error>;
+    ) -> Result<Option<AdmittedSize>, millrace_node::Error>;
 
     /// Maximum memory in bytes of the elements of all collections of a document.
     fn element_bytes_max(&self) -> usize;
+}
+
+/// Share of a write in the size of its group, which the server counts while this or a copy exists.
+#[derive(Clone)]
+pub struct AdmittedSize {
+    _held: Arc<dyn Send + Sync>,
+}
+
+impl AdmittedSize {
+    /// Keeps what the server counts.
+    pub fn new(held: impl Send + Sync + 'static) -> Self {
+        AdmittedSize { _held: Arc::new(held) }
+    }
+}
+
+impl fmt::Debug for AdmittedSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("AdmittedSize")
+    }
 }
 
 /// The sender of a request.
@@ -95,13 +114,19 @@ impl DoorCaller {
     }
 
     /// Admits the write of a document by the size of its group, and by the bytes written to it in a second.
+    /// The result is kept until the write is committed.
     ///
     /// # Errors
     /// The group is full, or gets too much at once.
-    pub(crate) fn admit_write(&self, permit: &Permit, id: &DocumentId, bytes: usize) -> Result<(), Error> {
+    pub(crate) fn admit_write(
+        &self,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<Option<AdmittedSize>, Error> {
         self.limits
             .as_ref()
-            .map_or(Ok(()), |limits| Ok(limits.admit_write(&self.caller, permit, id, bytes)?))
+            .map_or(Ok(None), |limits| Ok(limits.admit_write(&self.caller, permit, id, bytes)?))
     }
 
     /// Maximum memory in bytes of the elements of all collections of a document, if there is a limit of the

@@ -78,7 +78,7 @@ mod writing;
 
 pub use bulk::fuzz as fuzz_bulk;
 pub use bulk_stream::{BulkBatching, BulkSplitter};
-pub use caller::{DoorCaller, GroupAdmission};
+pub use caller::{AdmittedSize, DoorCaller, GroupAdmission};
 pub use door::ElasticDoor;
 pub use error::Error;
 pub use otlp::fuzz as fuzz_otlp;

@@ -72,6 +72,7 @@ pub(crate) fn write(
         source,
         update,
         shown,
+        size: None,
     };
     let placed = WritePlacer::new(door).place(index, single, NameDemand::of(parameters)?)?;
     let mut written = writing::write_all(door, std::slice::from_ref(&placed));

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
+use crate::caller::AdmittedSize;
 use crate::catalog::{OpenIndex, random_text};
 use crate::door::ElasticDoor;
 use crate::log_writes;
@@ -89,6 +90,8 @@ pub(crate) struct SingleWrite {
     pub(crate) update: Option<UpdateBody>,
     /// Part of the document that the answer of an update has.
     pub(crate) shown: Option<SourceFilter>,
+    /// Share of the size of its group, once it has its place.
+    pub(crate) size: Option<AdmittedSize>,
 }
 
 /// Result of a write.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use door_support::{TestDoor, directory};
 use millrace_access::{AccessRights, CallerGroups, CallerLimits, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
-use millrace_elastic::{DoorCaller, GroupAdmission};
+use millrace_elastic::{AdmittedSize, DoorCaller, GroupAdmission};
 use serde_json::{Value, json};
 
 const SERVICES: &str = "<services version='1.0'>
@@ -58,7 +58,7 @@ impl GroupAdmission for FullGroup {
         _: &Permit,
         id: &DocumentId,
         bytes: usize,
-    ) -> Result<(), millrace_node::Error> {
+    ) -> Result<Option<AdmittedSize>, millrace_node::Error> {
         assert!(bytes > 0, "the size of {id} is known");
         match *id.group() == DocumentGroup::Name("full".to_owned()) {
             true => {
@@ -70,7 +70,7 @@ impl GroupAdmission for FullGroup {
                     flag,
                 })
             }
-            false => Ok(()),
+            false => Ok(None),
         }
     }
 

@@ -20,7 +20,6 @@ use hyper_util::service::TowerToHyperService;
 use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
 
-use crate::access_log::ConnectionPeer;
 use crate::edge::{AdmissionDecision, RequestGuard, StandingCredential, shared_with};
 use crate::{
     GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
@@ -40,13 +39,6 @@ impl DataPort {
     pub(crate) fn new(node: Arc<GatewayState>, beside: Router) -> Self {
         let others = http::routed(beside.merge(router(Arc::clone(&node))));
         DataPort { guard: RequestGuard::new(Arc::clone(&node)), others, node }
-    }
-
-    /// True if a request claims to be forwarded by a node, but comes from another sender. Without
-    /// certificates of nodes, this cannot be determined.
-    fn is_pretended<B>(&self, request: &Request<B>) -> bool {
-        let is_node = || request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
-        self.node.settings().trust.is_some() && request.headers().contains_key(forwarding::HOP) && !is_node()
     }
 
     /// True if a request bypasses the router; logged requests do not.
@@ -120,14 +112,6 @@ impl DataPort {
 
     /// Answers a request that has passed the guard.
     fn answer(&self, request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
-        if self.is_pretended(&request) {
-            let message = format!(
-                "the header {} is for nodes of the cluster, which ask each other at their own port",
-                forwarding::HOP
-            );
-            let refused = http::json(StatusCode::FORBIDDEN, &serde_json::json!({ "message": message }));
-            return Box::pin(async move { Ok(refused) });
-        }
         let cluster = self.node.cluster().view().ok().flatten();
         if let Some(refused) = forwarding::misdirected(cluster, request.headers()) {
             return Box::pin(async move { Ok(refused) });

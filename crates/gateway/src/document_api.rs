@@ -1,6 +1,7 @@
 //! `/document/v1/`: single documents, visits, and changes of many documents at once.
 
 mod buckets;
+mod complete_ids;
 pub(crate) mod feed;
 mod format;
 mod get;
@@ -273,7 +274,12 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         attach_caller(&mut request.headers, caller);
     }
     if call.hop == ForwardKind::Client {
-        request.target = visit::forwarded(request.target, &call.parameters);
+        let completed = complete_ids::parameters(call, &target, &request).await?;
+        if let Some(completed) = &completed {
+            let path = request.target.split('?').next().unwrap_or_default();
+            request.target = format!("{path}?{}", http::form_encode(completed.iter()));
+        }
+        request.target = visit::forwarded(request.target, completed.as_ref().unwrap_or(&call.parameters));
     }
     if request.method != Method::GET && !request.body.is_empty() {
         call.admit_fed(target.named_group(), http::unpacked_bytes(&request.headers, &request.body))?;

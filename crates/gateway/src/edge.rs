@@ -94,7 +94,7 @@ impl RequestGuard {
         if request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node) {
             return AdmissionDecision::Pass(None);
         }
-        let answer = match self.examine(request) {
+        let answer = match self.examine(port, request) {
             Ok(None) => return AdmissionDecision::Pass(None),
             Ok(Some(origin)) if !cors::is_preflight(request) => return AdmissionDecision::Pass(Some(origin)),
             Ok(Some(origin)) => cors::preflight(request, &origin),
@@ -108,8 +108,11 @@ impl RequestGuard {
 
     /// Returns the origin with which the response is shared; `None` for requests of the server's own pages,
     /// and of clients other than browsers.
-    fn examine<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
+    fn examine<B>(&self, port: PortKind, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
         self.check_host(request)?;
+        if self.is_pretended(port, request) {
+            return Err(EdgeRefusal::Pretended);
+        }
         // The node that forwarded the request has checked the rest. A page of another site cannot send this
         // header: a browser asks first.
         if request.headers().contains_key(forwarding::HOP) && request.method() != Method::OPTIONS {
@@ -118,6 +121,14 @@ impl RequestGuard {
         let origin = self.check_origin(request)?;
         check_media_type(request)?;
         Ok(origin)
+    }
+
+    /// True if a request claims to be forwarded by a node, but comes from another sender; one that a node has
+    /// shown its certificate for is not examined. Nodes forward to the data port alone. There, without
+    /// certificates of nodes, the sender cannot be determined.
+    fn is_pretended<B>(&self, port: PortKind, request: &Request<B>) -> bool {
+        let can_be_of_node = port == PortKind::Data && self.node.settings().trust.is_none();
+        request.headers().contains_key(forwarding::HOP) && !can_be_of_node
     }
 
     /// Checks the host in every place that a request can have one. A request without any comes from no

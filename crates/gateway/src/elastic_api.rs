@@ -21,7 +21,7 @@ use hyper::{HeaderMap, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{
-    BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission, RouteRight,
+    AdmittedSize, BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission, RouteRight,
 };
 use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
 use millrace_node::pool::WorkFlow;
@@ -75,11 +75,12 @@ impl GroupAdmission for CountedGroups {
         permit: &Permit,
         id: &DocumentId,
         bytes: usize,
-    ) -> Result<(), Error> {
-        self.0.admit_size(&caller.limits, permit, id, bytes)?;
+    ) -> Result<Option<AdmittedSize>, Error> {
+        let size = self.0.admit_size(&caller.limits, permit, id, bytes)?;
         // The request has counted the bytes of its caller.
         let fed = FedBytes { caller: None, group: Some(id.group()), bytes };
-        self.0.quotas().fed().admit(fed, Instant::now(), self.0.metrics())
+        self.0.quotas().fed().admit(fed, Instant::now(), self.0.metrics())?;
+        Ok(size.map(AdmittedSize::new))
     }
 
     fn element_bytes_max(&self) -> usize {

@@ -3,7 +3,8 @@
 //! Two limits on requests are the operator's and count facts known to the server itself: requests for the
 //! documents of one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third
 //! is advisory: the parameters of queries about their client (`rate.id`, `rate.quota`, `rate.cost`,
-//! `rate.dryRun`) apply to clients that send them, and to no other: each credential has its own ids.
+//! `rate.dryRun`) apply to clients that send them, and to no other: each credential has its own ids, and so
+//! has each of its groups.
 //!
 //! The bytes of the documents that clients write are counted by caller and by group (`fed`).
 //!
@@ -29,6 +30,7 @@ use self::allowances::TokenBuckets;
 use self::fed::FedByteLimits;
 pub(crate) use self::fed::{FedBytes, FedBytesCounted};
 use self::group_sizes::GroupSizeLimits;
+pub(crate) use self::group_sizes::{DocumentTotals, UncommittedSize};
 use crate::Settings;
 use crate::access_log::ConnectionPeer;
 use millrace_node::Error;
@@ -46,12 +48,16 @@ pub(crate) struct ClientQuotas {
     addresses: RateLimit<IpAddr>,
     group_sizes: GroupSizeLimits,
     fed: FedByteLimits,
-    /// By caller and id: no client can use up what another one may ask.
-    claims: Mutex<TokenBuckets<(Arc<str>, String)>>,
+    /// No client can use up what another one may ask.
+    claims: Mutex<TokenBuckets<ClaimKey>>,
     callers: Mutex<TokenBuckets<String>>,
     /// Requests in flight of callers that have a limit on them.
     in_flight: Arc<Mutex<HashMap<String, u32>>>,
 }
+
+/// Name and only group of a caller, and an id of its clients. Several persons can share a credential, that of
+/// a proxy, or have none.
+type ClaimKey = (Arc<str>, Option<DocumentGroup>, String);
 
 /// A request in flight of a caller that has a limit on them.
 pub(crate) struct CallerTurn {
@@ -243,7 +249,7 @@ impl ClientQuotas {
     ) -> Result<(), Error> {
         // As above.
         let mut claims = self.claims.lock();
-        let key = (Arc::clone(&caller.name), claim.id.clone());
+        let key = (Arc::clone(&caller.name), caller.only_group().cloned(), claim.id.clone());
         if claims.take(&key, claim.quota, claim.cost, now) {
             return Ok(());
         }
@@ -351,6 +357,13 @@ mod tests {
         assert!(admit(&ann, 1e300), "its own allowance is left");
         assert!(!admit(&ann, 1.0) && !admit(&ann, 0.0));
         assert!(admit(&bob, 1.0), "what another caller has used up is not his");
+        // Persons behind one proxy have one credential, or none.
+        let of_group = |name: &str| {
+            let group = DocumentGroup::Name(name.to_owned());
+            RequestCaller::unrestricted("proxy").within(group).expect("it has all groups")
+        };
+        assert!(admit(&of_group("ann"), 1e300));
+        assert!(!admit(&of_group("ann"), 1.0) && admit(&of_group("bob"), 1.0), "each group has its own");
     }
 
     #[test]

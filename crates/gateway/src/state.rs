@@ -13,7 +13,7 @@ use crate::document_api::feed::{AnsweredKeys, KeptKeyBounds};
 use crate::edge::CredentialDesk;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
-use crate::quota::ClientQuotas;
+use crate::quota::{ClientQuotas, DocumentTotals, UncommittedSize};
 use crate::search_api::SlowQueryLog;
 use crate::{PortError, Settings};
 use millrace_access::{CallerLimits, Permit, WantedGroups};
@@ -117,7 +117,8 @@ impl GatewayState {
     }
 
     /// Admits the write of a document of `bytes` bytes by a caller with these limits, by the size of its
-    /// group, which reads directories of files where it is not known.
+    /// group, which reads directories of files where it is not known. The result is kept until the write is
+    /// committed.
     ///
     /// # Errors
     /// [`Error::GroupFull`]; a file cannot be read.
@@ -127,13 +128,37 @@ impl GatewayState {
         permit: &Permit,
         id: &DocumentId,
         bytes: usize,
-    ) -> Result<(), Error> {
-        let group = id.group();
+    ) -> Result<Option<UncommittedSize>, Error> {
+        self.admit_totals(own, permit, id.group(), DocumentTotals::document(bytes))
+    }
+
+    /// Admits the growth of documents of a group by `bytes` bytes together, as [`GatewayState::admit_size`]
+    /// does the write of one.
+    ///
+    /// # Errors
+    /// As [`GatewayState::admit_size`].
+    pub(crate) fn admit_growth(
+        &self,
+        own: &CallerLimits,
+        permit: &Permit,
+        group: &DocumentGroup,
+        bytes: usize,
+    ) -> Result<Option<UncommittedSize>, Error> {
+        self.admit_totals(own, permit, group, DocumentTotals::growth(bytes))
+    }
+
+    fn admit_totals(
+        &self,
+        own: &CallerLimits,
+        permit: &Permit,
+        group: &DocumentGroup,
+        write: DocumentTotals,
+    ) -> Result<Option<UncommittedSize>, Error> {
         if *group == DocumentGroup::None {
-            return Ok(());
+            return Ok(None);
         }
         let store = self.store(permit, WantedGroups::These(std::slice::from_ref(group)));
-        self.quotas.group_sizes().admit(group, bytes as u64, own, Instant::now(), || {
+        self.quotas.group_sizes().admit(group, write, own, Instant::now(), || {
             let deployment = self.deployments().current()?;
             let types = deployment.kinds().map(|kind| &**kind.schema.document_type.name());
             Ok(store.group(&types.collect::<Vec<_>>(), group, None)?)
@@ -149,6 +174,13 @@ impl GatewayState {
     /// cluster has only clients.
     pub(crate) fn is_from_client(&self, headers: &HeaderMap) -> bool {
         self.cluster().is_alone() || !headers.contains_key(HOP)
+    }
+
+    /// True if all nodes of the cluster speak this protocol; a node outside of a cluster has no others. While
+    /// the cluster state is not known, earlier versions have to be reckoned with.
+    pub(crate) fn speaks(&self, protocol: u16) -> bool {
+        let state = || self.cluster().view().ok().flatten().and_then(|view| view.state().ok());
+        self.cluster().is_alone() || state().is_some_and(|state| state.protocol() >= protocol)
     }
 
     /// Forwarder of requests to other nodes.

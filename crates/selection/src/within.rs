@@ -26,6 +26,30 @@ impl DocumentSelection {
     }
 }
 
+impl DocumentSelection {
+    /// Text of the selection for the documents of one group, if it names no groups, and asks for none of
+    /// other groups. `true`, which asks for all documents, does.
+    pub fn text_of_group(&self, group: &DocumentGroup) -> Option<String> {
+        let asks_elsewhere = self.selects_all() || self.asks_outside(std::slice::from_ref(group)).is_some();
+        if asks_elsewhere || self.groups().is_some() {
+            return None;
+        }
+        let mut text = String::new();
+        match group {
+            DocumentGroup::None => return None,
+            DocumentGroup::Number(number) => text.push_str(&format!("id.user == {number}")),
+            DocumentGroup::Name(name) => {
+                text.push_str("id.group == ");
+                push_quoted(&mut text, name);
+            }
+        }
+        text.push_str(&format!(" and ({})", self.text));
+        // The text of a number can be one that a selection cannot have.
+        let restricted = DocumentSelection::parse(&text).ok()?;
+        restricted.groups().filter(|groups| groups.iter().eq([group])).map(|_| text)
+    }
+}
+
 impl IdLiteral {
     /// The id with the group; `None` if it is no id without a group.
     fn within(&self, group: &DocumentGroup) -> Option<String> {

@@ -71,3 +71,32 @@ fn a_shown_id_selects_its_document() {
         }
     }
 }
+
+/// Selections, and their text for the documents of ann.
+#[test]
+fn a_selection_is_restricted_to_a_group_unless_it_asks_for_others() {
+    let ann = DocumentGroup::Name("ann".to_owned());
+    for (written, expected) in [
+        ("note.a == 1", Some("id.group == \"ann\" and (note.a == 1)")),
+        ("note.a == 1 or note", Some("id.group == \"ann\" and (note.a == 1 or note)")),
+        ("id = 'id:n:note:g=ann:*'", Some("id.group == \"ann\" and (id = 'id:n:note:g=ann:*')")),
+        ("id.group != 'bob'", Some("id.group == \"ann\" and (id.group != 'bob')")),
+        ("true", None),
+        ("id.group == 'ann'", None),
+        ("id.group == 'bob'", None),
+        ("id.group != 'ann'", None),
+        ("id = 'id:n:note:g=bob:*'", None),
+        ("note.a == 1 or id.group == 'bob'", None),
+    ] {
+        let selection = DocumentSelection::parse(written).expect(written);
+        assert_eq!(selection.text_of_group(&ann).as_deref(), expected, "{written}");
+    }
+    for group in [DocumentGroup::Name("a'b\"c\\d".to_owned()), DocumentGroup::Number(7)] {
+        let selection = DocumentSelection::parse("note.a == 1").expect("a selection");
+        let text = selection.text_of_group(&group).expect("it names no group");
+        let groups = DocumentSelection::parse(&text).expect("a selection").groups().expect("a group");
+        assert!(groups.iter().eq([&group]), "{text}");
+    }
+    let selection = DocumentSelection::parse("note.a == 1").expect("a selection");
+    assert_eq!(selection.text_of_group(&DocumentGroup::None), None);
+}

@@ -33,6 +33,14 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
+    /// What stands in the place of the file of keys, or of its lock, is not a regular file.
+    #[error("{}: it is a link, or not a regular file, and is not followed here; {cure}", path.display())]
+    Irregular {
+        /// The file.
+        path: PathBuf,
+        /// What to do.
+        cure: &'static str,
+    },
     /// The replacement of the file of keys cannot be given to the owner of the file.
     #[error(
         "{}: the file belongs to the user {user}, to whom its replacement cannot be given ({source}), so that the server could not \

@@ -63,6 +63,9 @@ pub struct ServeArguments {
     /// The same for groups by number (n=NUMBER) [default: none].
     #[arg(long, value_name = "NAME", env = "MILLRACE_GROUP_NUMBER_HEADER")]
     pub group_number_header: Option<String>,
+    /// Permit requests without the header of a group, restricted by their credentials alone [default: false].
+    #[arg(long, env = "MILLRACE_GROUP_HEADER_OPTIONAL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub group_header_optional: Option<bool>,
     /// Services from which models may be fetched, and to which requests may be sent, with commas between:
     /// public (every public address), none, HOST, HOST:PORT, `http://HOST:PORT`, 10.0.0.0/8 [default:
     /// public].
@@ -454,7 +457,8 @@ impl ServeArguments {
             group_headers: parsed(
                 "group-header",
                 GroupHeaders::parse(given.group_header.as_deref(), given.group_number_header.as_deref()),
-            )?,
+            )?
+            .optional(given.group_header_optional == Some(true)),
             log_details,
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),

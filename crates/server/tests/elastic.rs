@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use hyper::Method;
+use hyper::header::HeaderName;
 use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
 use support::{TestServer, free_port};
@@ -51,6 +52,23 @@ fn clients_learn_where_the_port_is() {
     assert_eq!(server.get("/elastic/_cluster/health?wait_for_nodes=many").0, 400);
     let (status, figures) = server.get("/elastic/_cluster/stats");
     assert_eq!((status, &figures["nodes"]["count"]["data"]), (200, &json!(1)), "{figures}");
+}
+
+#[test]
+fn no_request_of_the_own_port_is_forwarded_by_a_node() {
+    let port = free_port().to_string();
+    let server = TestServer::start_with(&[("MILLRACE_ELASTIC_PORT", &port)]);
+    let base = format!("http://127.0.0.1:{port}");
+    let put = || {
+        OutgoingRequest::new(Method::PUT, "/notes/_doc/1").body("application/json", r#"{"n":1}"#.to_owned())
+    };
+    for hop in ["owner 1", "share", "reader", "{}"] {
+        let forged = put().header(HeaderName::from_static("millrace-hop"), hop);
+        let answer = server.send(&base, HttpProtocol::Http1, forged);
+        assert_eq!(answer.status, 403, "{hop}: {:?}", answer.json());
+    }
+    let answer = server.send(&base, HttpProtocol::Http1, put());
+    assert_eq!(answer.status, 201, "{:?}", answer.json());
 }
 
 #[test]

@@ -149,7 +149,70 @@ fn a_link_in_the_place_of_the_replacement_is_not_followed() {
     fs::remove_file(data_dir.join("access.toml.lock")).expect("it is there");
     symlink(&victim, data_dir.join("access.toml.lock")).expect("a link");
     let refused = ended(start(&data_dir, &["create", "second", "--read"]));
-    assert!(!refused.status.success(), "a lock is no link");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("remove it"), "a lock is no link: {message}");
+    assert_eq!(fs::read_to_string(&victim).expect("it is there"), "precious");
+}
+
+#[test]
+fn a_lock_that_is_a_pipe_is_not_waited_for() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let made = Command::new("mkfifo").arg(directory.path().join("access.toml.lock")).status();
+    assert!(made.expect("mkfifo runs").success());
+    let refused = ended(start(directory.path(), &["create", "first", "--read"]));
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("access.toml.lock"), "{message}");
+}
+
+#[test]
+fn a_link_in_the_place_of_the_keys_is_not_read() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (data_dir, victim) = (directory.path().join("data"), directory.path().join("victim"));
+    fs::create_dir(&data_dir).expect("a directory");
+    fs::write(&victim, "\nprecious: secret\n").expect("a file");
+    symlink(&victim, data_dir.join("access.toml")).expect("a link");
+    for arguments in [&["list"][..], &["create", "first", "--read"], &["revoke", "abcdefghijkl"]] {
+        let refused = ended(start(&data_dir, arguments));
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && message.contains("--access-file"), "{arguments:?}: {message}");
+        assert!(!message.contains("precious"), "{arguments:?}: {message}");
+    }
+    // One that is named is followed, and a file of another kind is not shown.
+    let named = data_dir.join("access.toml").display().to_string();
+    let refused = ended(start(&data_dir, &["list", "--access-file", &named]));
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("line 2"), "{message}");
+    assert!(!message.contains("precious"), "{message}");
+    assert_eq!(fs::read_to_string(&victim).expect("it is there"), "\nprecious: secret\n");
+}
+
+#[test]
+fn a_file_that_its_owner_may_only_read_is_changed_again_and_again() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data_dir = directory.path();
+    let is_superuser = rustix::process::geteuid().is_root();
+    let create = |name: &str| {
+        let mut command = Command::new(MILLRACE);
+        command.args(["token", "create", name, "--read", "--data-dir"]).arg(data_dir);
+        if is_superuser {
+            // Permissions do not concern the superuser.
+            command.uid(OTHER).gid(OTHER);
+        }
+        text(&command.output().expect("the command runs"))
+    };
+    if is_superuser {
+        chown(data_dir, Some(OTHER), Some(OTHER)).expect("the superuser may");
+    }
+    create("first");
+    let (file, lock) = (data_dir.join("access.toml"), data_dir.join("access.toml.lock"));
+    for mode in [0o400, 0o440] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("its owner may");
+        fs::remove_file(&lock).expect("it is there");
+        for round in 0..2 {
+            create(&format!("caller-{mode:o}-{round}"));
+            assert_eq!((owner_of(&file).2, owner_of(&lock).2), (mode, 0o600));
+        }
+    }
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) fn place(
         let bytes = bytes_of(&write);
         let clusters = &binding.kind.clusters;
         clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
-        door.caller.admit_write(&permit, &id, bytes)?;
+        write.size = door.caller.admit_write(&permit, &id, bytes)?;
     }
     write.routing = routing_of(id.group());
     Ok(write)

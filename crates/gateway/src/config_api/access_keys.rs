@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_access::{AccessFile, KeyRecord, RequestCaller, WantedGroups};
+use millrace_cluster::STORED_LIMITS;
 use millrace_node::Error;
 use millrace_node::cluster::ClusterMember;
 use serde_json::{Value, json};
@@ -59,6 +60,7 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
                 Error::BadRequest(format!("the body is not the record of a key: {error}"))
             })?;
             check_rights(&caller, &record)?;
+            check_known(node, &record)?;
             let answer = json!({ "id": record.id, "name": record.name });
             change(&*member, deadline, |file| {
                 file.add(record.clone()).map_err(|error| Error::BadRequest(error.to_string()))
@@ -104,6 +106,19 @@ fn check_rights(caller: &RequestCaller, record: &KeyRecord) -> Result<(), Error>
         caller.check_right(&[*right])?;
     }
     Ok(())
+}
+
+/// Checks that all nodes can read a key. One that cannot would take up no later change of the keys either,
+/// and so accept keys that are revoked.
+fn check_known(node: &GatewayState, record: &KeyRecord) -> Result<(), Error> {
+    let has_stored_limit = record.limits.documents.is_some() || record.limits.bytes.is_some();
+    match has_stored_limit && !node.speaks(STORED_LIMITS) {
+        true => Err(Error::BadRequest(
+            "the key has a limit of documents or bytes of a group, which a node of the cluster does not know yet: upgrade all nodes, or              create the key without --group-documents-max and --group-bytes-max"
+                .to_owned(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Keys of the cluster, as far as this node has received them, with the number of their last change.

@@ -3,6 +3,7 @@
 //! The documents are visited; each is checked again at the moment of its change, so that documents that no
 //! longer match stay.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ use super::path::DocumentScope;
 use super::visit::VisitPass;
 use super::write::{apply, commit};
 use crate::http::{self, BudgetReservation};
+use crate::quota::UncommittedSize;
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ReadFence};
 use millrace_node::deployment::CompiledDocumentType;
@@ -57,7 +59,8 @@ pub(super) async fn delete_where(
             return Err(Error::parameter("wholeGroup", cure.to_owned()));
         }
     };
-    let going = SweepRequest { pass, change: Arc::new(|_| Ok(StoreModification::Remove)), extent };
+    let change = SweepChange { decide: Arc::new(|_| Ok(StoreModification::Remove)), bytes: 0 };
+    let going = SweepRequest { pass, change, extent };
     sweep(call, going, vouch).await
 }
 
@@ -77,10 +80,11 @@ pub(super) async fn update_where(
     let group = documents.group.clone();
     let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
-    let (update, _room) = read_update(call, &kind, (&namespace, group.as_ref()), request).await?;
+    let (update, bytes, _room) = read_update(call, &kind, (&namespace, group.as_ref()), request).await?;
     let caller = IndexingCaller::default();
-    let change = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
-    let going = SweepRequest { pass: Arc::new(pass), change: Arc::new(change), extent: SweepExtent::Changes };
+    let decide = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
+    let change = SweepChange { decide: Arc::new(decide), bytes };
+    let going = SweepRequest { pass: Arc::new(pass), change, extent: SweepExtent::Changes };
     sweep(call, going, vouch).await
 }
 
@@ -112,12 +116,13 @@ fn check_parameters(call: &DocumentCall) -> Result<(), Error> {
     Ok(())
 }
 
+/// Reads the update in the body of a request, and its size in bytes.
 async fn read_update(
     call: &DocumentCall,
     kind: &CompiledDocumentType,
     (namespace, group): (&str, Option<&DocumentGroup>),
     request: Request,
-) -> Result<(DocumentUpdate, BudgetReservation), Error> {
+) -> Result<(DocumentUpdate, usize, BudgetReservation), Error> {
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     call.admit_fed(group, body.len())?;
@@ -132,7 +137,7 @@ async fn read_update(
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
     let operation = call.node.pool().run_sized(BodySizeClass::of_document(size), parse).await??;
     match operation.action {
-        OperationAction::Update(update) => Ok((update, room)),
+        OperationAction::Update(update) => Ok((update, size, room)),
         OperationAction::Put(_) | OperationAction::Remove(_) => {
             Err(Error::BadRequest("the body is not an update".to_owned()))
         }
@@ -142,10 +147,17 @@ async fn read_update(
 /// Decides the modification of a document.
 type Decide = dyn Fn(Document) -> Result<StoreModification, WriteRefusal> + Send + Sync;
 
+/// Change of each document.
+struct SweepChange {
+    decide: Arc<Decide>,
+    /// Bytes by which a document grows; 0 for none.
+    bytes: usize,
+}
+
 /// Change of a request.
 struct SweepRequest {
     pass: Arc<VisitPass>,
-    change: Arc<Decide>,
+    change: SweepChange,
     extent: SweepExtent,
 }
 
@@ -274,7 +286,7 @@ fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
 async fn sweep_here(
     call: &DocumentCall,
     pass: &Arc<VisitPass>,
-    change: &Arc<Decide>,
+    change: &SweepChange,
     mut continuation: Option<String>,
     deadline: Instant,
 ) -> Result<(u64, Option<String>), Error> {
@@ -324,14 +336,15 @@ enum ChangedTogether {
 async fn change_together(
     call: &DocumentCall,
     pass: &Arc<VisitPass>,
-    change: &Arc<Decide>,
+    change: &SweepChange,
     ids: Vec<DocumentId>,
 ) -> Result<ChangedTogether, Error> {
     let until = call.deadline();
+    let _sizes = admit_growth(call, &ids, change.bytes).await?;
     let modified = |id: DocumentId| {
-        let (pass, change) = (Arc::clone(pass), Arc::clone(change));
+        let (pass, decide) = (Arc::clone(pass), Arc::clone(&change.decide));
         let modify = StoreChange::Modify(Box::new(move |stored| match stored {
-            Some((document, timestamp)) if pass.wants_version(&document, timestamp) => change(document),
+            Some((document, timestamp)) if pass.wants_version(&document, timestamp) => decide(document),
             _ => Ok(StoreModification::Nothing),
         }));
         let write = DocumentWrite { id, change: modify };
@@ -356,6 +369,32 @@ async fn change_together(
         Some(Error::Unsettled(reason)) => Ok(ChangedTogether::Unsettled(reason)),
         Some(error) => Err(error),
     }
+}
+
+/// Admits the growth of documents by the sizes of their groups. The result is kept until they are committed.
+///
+/// # Errors
+/// A group is full; it cannot be measured.
+async fn admit_growth(
+    call: &DocumentCall,
+    ids: &[DocumentId],
+    bytes: usize,
+) -> Result<Vec<UncommittedSize>, Error> {
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let mut together: BTreeMap<DocumentGroup, usize> = BTreeMap::new();
+    for id in ids {
+        let growth = together.entry(id.group().clone()).or_default();
+        *growth = growth.saturating_add(bytes);
+    }
+    let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
+    let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
+    let admit = move || {
+        let sizes = together.iter().map(|(group, bytes)| node.admit_growth(&limits, &permit, group, *bytes));
+        sizes.filter_map(Result::transpose).collect::<Result<Vec<_>, Error>>()
+    };
+    call.node.pool().run(admit).await?
 }
 
 /// Answer of a request that has reached a position; `None`: its end.

@@ -27,6 +27,7 @@ use super::retry::RetryPause;
 use super::route::WriteDestination;
 use crate::GatewayState;
 use crate::http::{self, BudgetReservation};
+use crate::quota::UncommittedSize;
 use millrace_node::cluster::{BatchedWrite, ClusterError};
 use millrace_node::deployment::{CompiledDocumentType, MISFIT, now_s};
 use millrace_node::metrics::CountedMetric;
@@ -45,7 +46,7 @@ const LATE: u16 = 504;
 
 /// `POST` of a document.
 pub(super) async fn put(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {
-    let (operation, _room) = read(call, OperationKind::Put, &id, request).await?;
+    let ReadOperation { operation, _room, _size } = read(call, OperationKind::Put, &id, request).await?;
     let response = write(call, id, operation).await?;
     call.node.metrics().count(CountedMetric::Puts);
     Ok(response)
@@ -53,7 +54,7 @@ pub(super) async fn put(call: &DocumentCall, id: DocumentId, request: Request) -
 
 /// `PUT` of a document.
 pub(super) async fn update(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {
-    let (operation, _room) = read(call, OperationKind::Update, &id, request).await?;
+    let ReadOperation { operation, _room, _size } = read(call, OperationKind::Update, &id, request).await?;
     let response = write(call, id, operation).await?;
     call.node.metrics().count(CountedMetric::Updates);
     Ok(response)
@@ -72,14 +73,22 @@ pub(super) async fn remove(call: &DocumentCall, id: DocumentId) -> Result<Respon
     Ok(response)
 }
 
-/// Reads the operation in the body of a request, and its share of the memory budget of bodies, held until it
-/// is done. Its id comes from the path, regardless of the body.
+/// An operation, and what it holds until it is done.
+struct ReadOperation {
+    operation: DocumentOperation,
+    /// Its share of the memory budget of bodies.
+    _room: BudgetReservation,
+    /// Its share of the size of its group.
+    _size: Option<UncommittedSize>,
+}
+
+/// Reads the operation in the body of a request. Its id comes from the path, regardless of the body.
 async fn read(
     call: &DocumentCall,
     kind: OperationKind,
     id: &DocumentId,
     request: Request,
-) -> Result<(DocumentOperation, BudgetReservation), Error> {
+) -> Result<ReadOperation, Error> {
     let deployment = call.deployment()?;
     let kind_of_document = deployment.kind(id.document_type())?;
     let (parts, body) = request.into_parts();
@@ -92,16 +101,17 @@ async fn read(
     };
     let (body, mut room) = body.into_parts();
     call.within(room.work(WorkKind::Document(kind_of_document.block), &body)).await?;
-    let size = BodySizeClass::of_document(body.len());
+    let body_size = BodySizeClass::of_document(body.len());
     let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
     let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
     let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
     let parse = move || {
-        node.admit_size(&limits, &permit, &id, body.len())?;
-        Ok::<_, Error>(json::parse(&body, kind, id, &document_type.document_type, options)?)
+        let size = node.admit_size(&limits, &permit, &id, body.len())?;
+        let operation = json::parse(&body, kind, id, &document_type.document_type, options)?;
+        Ok::<_, Error>((operation, size))
     };
-    let operation = call.node.pool().run_sized(size, parse).await??;
-    Ok((operation, room))
+    let (operation, size) = call.node.pool().run_sized(body_size, parse).await??;
+    Ok(ReadOperation { operation, _room: room, _size: size })
 }
 
 /// Executes the operation.

@@ -69,11 +69,14 @@ impl RequestGuard {
                 self.node.caller_of_credentials(port, credentials)?
             }
         };
+        let is_from_client = self.node.is_from_client(request.headers());
+        if of_proxy.is_none() && is_from_client && port != PortKind::Config {
+            self.check_named(rule, method, peer, &caller)?;
+        }
         let endpoint = request.extensions().get::<PersonGroup>().map(|PersonGroup(group)| group);
         for group in of_proxy.iter().chain(endpoint) {
             caller = Arc::new(caller.within(group.clone())?);
         }
-        let is_from_client = self.node.is_from_client(request.headers());
         if !is_from_client {
             let limits = forwarded_limits::lowered(caller.limits, request.headers());
             if limits != caller.limits {
@@ -87,6 +90,10 @@ impl RequestGuard {
         };
         if implied.is_some() {
             caller = Arc::new(caller.implying(implied));
+        }
+        // Nothing at the config port is of one group.
+        if port == PortKind::Config || matches!(rule, AccessRule::Whole(_)) {
+            caller.check_whole()?;
         }
         match rule {
             AccessRule::Open => {}
@@ -112,9 +119,35 @@ impl RequestGuard {
         if peer.is_some_and(|peer| peer.is_node) {
             return Ok(None);
         }
-        let settings = self.node.settings();
-        let is_trusted = peer.is_some_and(|peer| settings.log_details.is_trusted_proxy(peer.address.ip()));
-        settings.group_headers.take_out(request.headers_mut(), is_trusted)
+        let is_trusted = self.is_proxy(peer);
+        self.node.settings().group_headers.take_out(request.headers_mut(), is_trusted)
+    }
+
+    /// Checks a request in which no proxy names a group, where one has to. A proxy that has not identified
+    /// the person sends none, and nothing else says for whom the request is, except a credential of one
+    /// group. Clients that are no proxies have a credential of their own.
+    fn check_named(
+        &self,
+        rule: AccessRule,
+        method: RequestMethod,
+        peer: Option<&ConnectionPeer>,
+        caller: &RequestCaller,
+    ) -> Result<(), EdgeRefusal> {
+        let Some(header) = self.node.settings().group_headers.required() else { return Ok(()) };
+        let is_node = peer.is_some_and(|peer| peer.is_node);
+        let asks_for_figures = matches!(rule, AccessRule::Whole(_)) && method == RequestMethod::Safe;
+        if is_node || asks_for_figures || caller.only_group().is_some() {
+            return Ok(());
+        }
+        match self.is_proxy(peer) || caller.is_anonymous() {
+            true => Err(EdgeRefusal::NoGroupHeader(header.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// True if the sender may name the group of a request.
+    fn is_proxy(&self, peer: Option<&ConnectionPeer>) -> bool {
+        peer.is_some_and(|peer| self.node.settings().log_details.is_trusted_proxy(peer.address.ip()))
     }
 }
 

@@ -20,6 +20,8 @@ pub struct GroupHeaders {
     name: Option<HeaderName>,
     /// Header with the number of a group.
     number: Option<HeaderName>,
+    /// True if a request may have none of them.
+    is_optional: bool,
 }
 
 impl GroupHeaders {
@@ -37,14 +39,28 @@ impl GroupHeaders {
             let header = header.filter(|header| !is_other(header));
             header.ok_or_else(|| EdgeNameFault::GroupHeader(text.to_owned()))
         };
-        let headers =
-            GroupHeaders { name: name.map(header).transpose()?, number: number.map(header).transpose()? };
+        let headers = GroupHeaders {
+            name: name.map(header).transpose()?,
+            number: number.map(header).transpose()?,
+            is_optional: false,
+        };
         match &headers.number {
             Some(number) if headers.name.as_ref() == Some(number) => {
                 Err(EdgeNameFault::GroupHeader(number.to_string()))
             }
             _ => Ok(headers),
         }
+    }
+
+    /// Returns the same headers; `is_optional` is true if a request may have none of them.
+    #[must_use]
+    pub fn optional(self, is_optional: bool) -> Self {
+        GroupHeaders { is_optional, ..self }
+    }
+
+    /// Header that a request has to have, or that for numbers in its place; `None` if it may have none.
+    pub(super) fn required(&self) -> Option<&HeaderName> {
+        self.name.as_ref().or(self.number.as_ref()).filter(|_| !self.is_optional)
     }
 
     /// Takes the group out of the headers of a request. They are not forwarded: other nodes know the group by
@@ -81,9 +97,10 @@ impl GroupHeaders {
     }
 }
 
-/// Group with this name: the value as it is, in UTF-8. An empty one, or one that no id can have, is none.
+/// Group with this name: the value as it is, in UTF-8. An empty one, or one that no id can have, is none. So
+/// is one with a comma: proxies join the values of several headers so, and the first one can be the client's.
 fn group_of_name(value: &HeaderValue) -> Option<DocumentGroup> {
-    let name = std::str::from_utf8(value.as_bytes()).ok()?;
+    let name = std::str::from_utf8(value.as_bytes()).ok().filter(|name| !name.contains(','))?;
     let group = DocumentGroup::Name(name.to_owned());
     DocumentId::new("any", "any", &group, "any").is_ok().then_some(group)
 }
@@ -120,6 +137,10 @@ mod tests {
             (&[(NAME, "")], false, Err(403)),
             (&[(NAME, "")], true, Err(400)),
             (&[(NAME, "a:b")], true, Err(400)),
+            (&[(NAME, "ann,bob")], true, Err(400)),
+            (&[(NAME, "ann, bob")], true, Err(400)),
+            (&[(NAME, "ann,")], true, Err(400)),
+            (&[(NUMBER, "7,8")], true, Err(400)),
             (&[(NAME, "a\tb")], true, Err(400)),
             (&[(NUMBER, "")], true, Err(400)),
             (&[(NUMBER, "-7")], true, Err(400)),
@@ -142,6 +163,21 @@ mod tests {
         headers.insert(HeaderName::from_static(NAME), HeaderValue::from_static("ann"));
         let none = GroupHeaders::default().take_out(&mut headers, false);
         assert!(none.is_ok_and(|group| group.is_none()), "a server without the setting knows no such header");
+    }
+
+    #[test]
+    fn a_header_is_required_unless_it_is_optional() {
+        let name = |headers: &GroupHeaders| headers.required().map(HeaderName::to_string);
+        for (given, expected) in [
+            ((None, None), None),
+            ((Some(NAME), None), Some(NAME)),
+            ((None, Some(NUMBER)), Some(NUMBER)),
+            ((Some(NAME), Some(NUMBER)), Some(NAME)),
+        ] {
+            let headers = GroupHeaders::parse(given.0, given.1).expect("headers");
+            assert_eq!(name(&headers).as_deref(), expected);
+            assert_eq!(name(&headers.optional(true)), None);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use millrace_access::PortKind;
 use millrace_elastic::Error as DoorError;
 use serde_json::json;
 
+use crate::forwarding::HOP;
 use crate::status::HttpError;
 use crate::{elastic_api, http};
 
@@ -34,6 +35,12 @@ pub(super) enum EdgeRefusal {
     )]
     OtherSite,
     #[error(
+        "the header {} is for nodes of the cluster, which ask each other at their own port; leave it out, and let a proxy before the nodes \
+         remove it",
+        HOP
+    )]
+    Pretended,
+    #[error(
         "a document is not '{0}': send it as JSON, with the header Content-Type: application/json (curl sends another one by default: add \
          -H 'Content-Type: application/json')"
     )]
@@ -50,10 +57,15 @@ pub(super) enum EdgeRefusal {
     )]
     SeveralGroups(HeaderName),
     #[error(
-        "the value of the header {0} does not name a group: send a name as UTF-8 without ':' and control characters, \
+        "the value of the header {0} does not name a group: send a name as UTF-8 without ':', ',' and control characters, \
          or in the header for numbers a number of up to 64 bits"
     )]
     NoGroup(HeaderName),
+    #[error(
+        "the request has no header {0}, in which a proxy names its group; let the proxy set it in each request (nginx leaves out an empty \
+         one), use a credential of one group, or start the server with --group-header-optional"
+    )]
+    NoGroupHeader(HeaderName),
     #[error(transparent)]
     Access(#[from] millrace_access::Error),
     #[error(transparent)]
@@ -67,9 +79,11 @@ impl EdgeRefusal {
             EdgeRefusal::SeveralHosts | EdgeRefusal::SeveralGroups(_) | EdgeRefusal::NoGroup(_) => {
                 StatusCode::BAD_REQUEST
             }
-            EdgeRefusal::Origin(_) | EdgeRefusal::OtherSite | EdgeRefusal::GroupHeader(_) => {
-                StatusCode::FORBIDDEN
-            }
+            EdgeRefusal::Origin(_)
+            | EdgeRefusal::OtherSite
+            | EdgeRefusal::Pretended
+            | EdgeRefusal::GroupHeader(_)
+            | EdgeRefusal::NoGroupHeader(_) => StatusCode::FORBIDDEN,
             EdgeRefusal::Access(error) if error.is_unauthenticated() => StatusCode::UNAUTHORIZED,
             EdgeRefusal::Access(_) => StatusCode::FORBIDDEN,
             EdgeRefusal::Limit(error) => error.status(),

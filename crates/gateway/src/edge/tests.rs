@@ -268,6 +268,13 @@ fn other_heads() {
     check(Method::GET, "/", &[("host", "evil.example"), ("millrace-hop", "x")], 421);
     check(Method::OPTIONS, "/", &[host, ("origin", "https://evil.example"), ("millrace-hop", "x")], 403);
     check(Method::GET, "/", &[host, ("origin", "https://evil.example"), ("millrace-hop", "x")], 200);
+    // Nodes forward nothing to the deployment port.
+    let config = node.config.to_string();
+    for method in [Method::GET, Method::DELETE, Method::OPTIONS] {
+        let forged = [("host", config.as_str()), ("millrace-hop", "owner 1")];
+        let head = node.send(node.config, &request(&method, "/application/v2/tenant/", &forged));
+        assert_eq!(status(&head), 403, "{method}: {head}");
+    }
     check(Method::GET, "http://evil.example/", &[host], 421);
     check(Method::GET, &format!("http://{own}/"), &[("host", "evil.example")], 421);
     check(Method::GET, &format!("http://{own}/"), &[host], 200);

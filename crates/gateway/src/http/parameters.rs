@@ -92,6 +92,12 @@ impl RequestParameters {
     }
 }
 
+impl FromIterator<(String, String)> for RequestParameters {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        RequestParameters(pairs.into_iter().collect())
+    }
+}
+
 /// Encodes names and values in the form that [`RequestParameters::parse`] accepts.
 pub(crate) fn form_encode<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
     let encode = |text| percent_encoding::utf8_percent_encode(text, TO_ENCODE).to_string();

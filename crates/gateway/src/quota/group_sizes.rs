@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,27 +19,71 @@ const VALID: Duration = Duration::from_secs(60);
 /// that writes.
 ///
 /// The size of a group is measured once, and writes are added to it. So it is never below the real one, as
-/// long as all writes are counted; only where the sum reaches a limit, the group is measured again.
+/// long as all writes are counted; only where the sum reaches a limit, the group is measured again. Writes
+/// that are admitted and not committed are in no measurement, and count in addition.
 pub(crate) struct GroupSizeLimits {
     documents: Option<u64>,
     bytes: Option<u64>,
-    known: Mutex<HashMap<DocumentGroup, GroupSize>>,
+    sizes: Arc<Mutex<GroupSizes>>,
     /// True once a group is known: before that, writes without a limit are not counted.
     is_used: AtomicBool,
+}
+
+/// Sizes of groups, and the writes to them that are under way.
+#[derive(Default)]
+struct GroupSizes {
+    known: HashMap<DocumentGroup, GroupSize>,
+    /// Groups that have such writes.
+    under_way: HashMap<DocumentGroup, WritesUnderWay>,
 }
 
 /// Upper bound on the size of a group.
 #[derive(Clone, Copy)]
 struct GroupSize {
+    total: DocumentTotals,
+    measured: Instant,
+}
+
+/// Writes to a group since it last had none under way: all that were admitted, and of these the ones that
+/// have ended.
+#[derive(Default, Clone, Copy)]
+struct WritesUnderWay {
+    /// Number of those that have not ended.
+    count: usize,
+    admitted: DocumentTotals,
+    ended: DocumentTotals,
+}
+
+/// A number of documents, and a number of bytes.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct DocumentTotals {
     documents: u64,
     bytes: u64,
-    measured: Instant,
+}
+
+/// An admitted write that is not committed. It ends when this is dropped.
+pub(crate) struct UncommittedSize {
+    sizes: Arc<Mutex<GroupSizes>>,
+    group: DocumentGroup,
+    write: DocumentTotals,
+}
+
+impl Drop for UncommittedSize {
+    fn drop(&mut self) {
+        let mut sizes = self.sizes.lock();
+        let Some(writes) = sizes.under_way.get_mut(&self.group) else { return };
+        writes.ended = writes.ended.plus(self.write);
+        writes.count -= 1;
+        if writes.count == 0 {
+            sizes.under_way.remove(&self.group);
+        }
+    }
 }
 
 impl GroupSizeLimits {
     /// Creates the limits of a server.
     pub fn new(documents: Option<u64>, bytes: Option<u64>) -> Self {
-        GroupSizeLimits { documents, bytes, known: Mutex::default(), is_used: AtomicBool::new(false) }
+        GroupSizeLimits { documents, bytes, sizes: Arc::default(), is_used: AtomicBool::new(false) }
     }
 
     /// Returns true if a credential with these limits may write only so much.
@@ -46,55 +91,73 @@ impl GroupSizeLimits {
         [self.documents, self.bytes, own.documents, own.bytes].iter().any(Option::is_some)
     }
 
-    /// Admits the write of a document of `bytes` bytes, and counts it. Concurrent writes to a group that is
-    /// nearly full can exceed a limit by their number.
+    /// Admits a write, and counts it. The result, if there is one, is kept until the write is committed. A
+    /// write that may replace a document counts as a new one until then.
     ///
     /// # Errors
     /// [`Error::GroupFull`]; the group cannot be measured.
     pub fn admit(
         &self,
         group: &DocumentGroup,
-        bytes: u64,
+        write: DocumentTotals,
         own: &CallerLimits,
         now: Instant,
         measure: impl FnOnce() -> Result<StoredGroup, Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<UncommittedSize>, Error> {
         if !self.limits(own) {
             // Others have limits, perhaps, and count on what is known.
-            if self.is_used.load(Ordering::Relaxed)
-                && let Some(size) = self.known.lock().get_mut(group)
-            {
-                size.add(bytes);
+            if !self.is_used.load(Ordering::Relaxed) {
+                return Ok(None);
             }
-            return Ok(());
+            let mut sizes = self.sizes.lock();
+            let Some(size) = sizes.known.get_mut(group) else { return Ok(None) };
+            size.total = size.total.plus(write);
+            return Ok(Some(self.begin(&mut sizes, group, write)));
         }
-        let mut known = self.known.lock();
-        if let Some(size) = known.get_mut(group)
+        let mut sizes = self.sizes.lock();
+        if let Some(size) = sizes.known.get_mut(group)
             && now.saturating_duration_since(size.measured) < VALID
-            && self.exceeded(size, own).is_none()
+            && self.exceeded(size.total, own).is_none()
         {
-            size.add(bytes);
-            return Ok(());
+            size.total = size.total.plus(write);
+            return Ok(Some(self.begin(&mut sizes, group, write)));
         }
+        let before = sizes.under_way.get(group).copied().unwrap_or_default();
+        let admitted = self.begin(&mut sizes, group, write);
         // Others do not wait for the files.
-        drop(known);
+        drop(sizes);
         let stored = measure()?;
-        let mut size = GroupSize { documents: stored.documents, bytes: stored.bytes, measured: now };
-        if let Some((what, limit, flag)) = self.exceeded(&size, own) {
+        let stored = DocumentTotals { documents: stored.documents, bytes: stored.bytes };
+        // A write that has ended since may have been committed after it was looked for.
+        let with_those = |admitted: DocumentTotals| stored.plus(admitted.minus(before.ended));
+        if let Some((what, limit, flag)) = self.exceeded(with_those(before.admitted), own) {
             return Err(Error::GroupFull { group: group.to_string(), what, limit, flag });
         }
-        size.add(bytes);
-        let mut known = self.known.lock();
-        if known.len() >= GROUPS_MAX {
-            known.clear();
+        let mut sizes = self.sizes.lock();
+        // The group has this write under way, so that its writes are still counted from where they were.
+        let all = sizes.under_way.get(group).map_or(before.admitted.plus(write), |writes| writes.admitted);
+        if sizes.known.len() >= GROUPS_MAX {
+            sizes.known.clear();
         }
-        known.insert(group.clone(), size);
+        sizes.known.insert(group.clone(), GroupSize { total: with_those(all), measured: now });
         self.is_used.store(true, Ordering::Relaxed);
-        Ok(())
+        Ok(Some(admitted))
+    }
+
+    /// Counts a write as under way.
+    fn begin(&self, sizes: &mut GroupSizes, group: &DocumentGroup, write: DocumentTotals) -> UncommittedSize {
+        let writes = sizes.under_way.entry(group.clone()).or_default();
+        writes.admitted = writes.admitted.plus(write);
+        writes.count += 1;
+        UncommittedSize { sizes: Arc::clone(&self.sizes), group: group.clone(), write }
     }
 
     /// Limit that leaves no room for another document.
-    fn exceeded(&self, size: &GroupSize, own: &CallerLimits) -> Option<(&'static str, u64, &'static str)> {
+    fn exceeded(
+        &self,
+        size: DocumentTotals,
+        own: &CallerLimits,
+    ) -> Option<(&'static str, u64, &'static str)> {
         [
             ("documents", size.documents, self.documents, "--group-documents-max"),
             ("documents", size.documents, own.documents, "limits.documents of the credential"),
@@ -106,10 +169,29 @@ impl GroupSizeLimits {
     }
 }
 
-impl GroupSize {
-    fn add(&mut self, bytes: u64) {
-        self.documents = self.documents.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(bytes);
+impl DocumentTotals {
+    /// A document of so many bytes.
+    pub const fn document(bytes: usize) -> Self {
+        DocumentTotals { documents: 1, bytes: bytes as u64 }
+    }
+
+    /// Growth of existing documents.
+    pub const fn growth(bytes: usize) -> Self {
+        DocumentTotals { documents: 0, bytes: bytes as u64 }
+    }
+
+    fn plus(self, other: DocumentTotals) -> Self {
+        DocumentTotals {
+            documents: self.documents.saturating_add(other.documents),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    fn minus(self, other: DocumentTotals) -> Self {
+        DocumentTotals {
+            documents: self.documents.saturating_sub(other.documents),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
     }
 }
 
@@ -123,7 +205,7 @@ mod tests {
         let limits = GroupSizeLimits::new(Some(10), Some(1000));
         let none = CallerLimits::default();
         let (start, group) = (Instant::now(), DocumentGroup::Name("ann".to_owned()));
-        let admits = |seconds: u64, bytes: u64, stored: Option<(u64, u64)>| {
+        let admits = |seconds: u64, bytes: usize, stored: Option<(u64, u64)>| {
             let mut is_measured = false;
             let measure = || {
                 is_measured = true;
@@ -132,9 +214,9 @@ mod tests {
                 Ok(StoredGroup { group: group.clone(), documents, bytes, last_write })
             };
             let now = start + Duration::from_secs(seconds);
-            let outcome = limits.admit(&group, bytes, &none, now, measure);
+            let outcome = limits.admit(&group, DocumentTotals::document(bytes), &none, now, measure);
             assert_eq!(is_measured, stored.is_some());
-            outcome.map_err(|error| error.to_string())
+            outcome.map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(admits(0, 10, Some((8, 80))), Ok(()));
         assert_eq!(admits(0, 10, None), Ok(()), "the ninth and the tenth");
@@ -154,16 +236,16 @@ mod tests {
         let (now, group) = (Instant::now(), DocumentGroup::Name("ann".to_owned()));
         let few = CallerLimits { documents: Some(3), ..CallerLimits::default() };
         let small = CallerLimits { bytes: Some(100), ..CallerLimits::default() };
-        let admit = |own: &CallerLimits, bytes: u64, stored: Option<(u64, u64)>| {
+        let admit = |own: &CallerLimits, bytes: usize, stored: Option<(u64, u64)>| {
             let mut is_measured = false;
             let measure = || {
                 is_measured = true;
                 let (documents, bytes) = stored.expect("not measured now");
                 Ok(StoredGroup { group: group.clone(), documents, bytes, last_write: Timestamp(0) })
             };
-            let outcome = limits.admit(&group, bytes, own, now, measure);
+            let outcome = limits.admit(&group, DocumentTotals::document(bytes), own, now, measure);
             assert_eq!(is_measured, stored.is_some());
-            outcome.map_err(|error| error.to_string())
+            outcome.map(drop).map_err(|error| error.to_string())
         };
         let none = CallerLimits::default();
         assert_eq!(admit(&none, 10, None), Ok(()));
@@ -177,5 +259,29 @@ mod tests {
         assert_eq!(admit(&none, 100, None), Ok(()));
         let full = admit(&small, 1, Some((4, 130))).expect_err("full");
         assert!(full.contains("100 bytes") && full.contains("limits.bytes of the credential"), "{full}");
+    }
+
+    #[test]
+    fn writes_of_one_request_count_before_the_first_is_committed() {
+        let limits = GroupSizeLimits::new(Some(10), None);
+        let (now, group) = (Instant::now(), DocumentGroup::Name("ann".to_owned()));
+        let none = CallerLimits::default();
+        let admit = |stored: u64| {
+            let measure = || {
+                let last_write = Timestamp(0);
+                Ok(StoredGroup { group: group.clone(), documents: stored, bytes: stored, last_write })
+            };
+            limits.admit(&group, DocumentTotals::document(1), &none, now, measure)
+        };
+        let mut admitted: Vec<_> = (0..50).filter_map(|_| admit(0).ok()).collect();
+        assert_eq!(admitted.len(), 10, "nothing is committed, and the limit holds");
+        // Three are committed, and one of these has replaced another.
+        admitted.truncate(7);
+        assert!(admit(2).is_ok_and(|size| size.is_some()), "2 are stored, and 7 are under way");
+        let last = admit(2).expect("2 are stored, and 7 are under way");
+        assert!(admit(2).is_err(), "2 are stored, and 8 are under way");
+        drop((admitted, last));
+        assert!(admit(10).is_err() && admit(9).is_ok());
+        assert!(limits.sizes.lock().under_way.is_empty(), "groups without writes take no memory");
     }
 }

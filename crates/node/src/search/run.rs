@@ -441,8 +441,23 @@ pub fn wanted_groups(scope: &ViewScope) -> WantedGroups<'_> {
     }
 }
 
-/// Fills the only group of a caller into a query that names none.
+/// Fills the only group of a caller into a query that names none, or into its selection, if it has nothing
+/// else. A selection that asks for documents of other groups stays: it is refused.
 pub fn fill_in_group(caller: &RequestCaller, query: &mut Query) {
+    let is_selection = query.streaming.selection.is_some()
+        && query.streaming.groups.is_empty()
+        && query.streaming.user.is_none();
+    if let Some(group) = caller.only_group().filter(|_| is_selection) {
+        if let Some(implied) = &caller.implied_group {
+            imply_group(implied, query);
+        }
+        let selection =
+            query.streaming.selection.as_deref().and_then(|text| DocumentSelection::parse(text).ok());
+        if let Some(restricted) = selection.and_then(|selection| selection.text_of_group(group)) {
+            query.replace_selection(restricted);
+        }
+        return;
+    }
     let Some(group) = caller.only_group().filter(|_| query.streaming == StreamingScope::default()) else {
         return;
     };

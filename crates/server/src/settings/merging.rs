@@ -18,6 +18,7 @@ impl ServeArguments {
             allowed_origins: self.allowed_origins.or(others.allowed_origins),
             group_header: self.group_header.or(others.group_header),
             group_number_header: self.group_number_header.or(others.group_number_header),
+            group_header_optional: self.group_header_optional.or(others.group_header_optional),
             outbound_allow: self.outbound_allow.or(others.outbound_allow),
             secret: self.secret.or(others.secret),
             access_log_queries: self.access_log_queries.or(others.access_log_queries),

@@ -390,10 +390,17 @@ fn a_persons_endpoint_is_for_one_group() {
         (closed.all, format!("/person/ann/{search}"), 200),
         (closed.all, format!("/person/ann/{search}&streaming.groupname=bob"), 403),
         (closed.all, format!("/person/ann/{search}&streaming.selection=true"), 403),
+        (closed.all, format!("/person/ann/{search}&streaming.selection=note.stars%3E0"), 200),
+        (closed.all, format!("/person/ann/{search}&streaming.selection=id%3D%22id:n:note::*%22"), 200),
+        (closed.all, format!("/person/ann/{search}&streaming.selection=id%3D%22id:n:note:g%3Dbob:*%22"), 403),
+        (closed.all, format!("/person/ann/{search}&streaming.selection=id.group%21%3D%22ann%22"), 403),
+        (closed.ann, format!("/{search}&streaming.selection=note.stars%3E0"), 200),
         (closed.all, "/person/ann/document/v1/n/note/docid/1".to_owned(), 200),
         (closed.all, "/person/ann/document/v1/?cluster=notes".to_owned(), 200),
         (closed.all, "/person/ann/document/v1/n/note/group/bob/1".to_owned(), 403),
-        (closed.all, "/person/ann/state/v1/metrics".to_owned(), 200),
+        (closed.all, "/person/ann/state/v1/metrics".to_owned(), 403),
+        (closed.all, "/person/ann/cluster/v2/?recursive=true".to_owned(), 403),
+        (closed.all, "/person/ann/state/v1/health".to_owned(), 200),
         ("", format!("/person/ann/{search}"), 401),
     ] {
         let answer = closed.ask(token, Method::GET, &path, "");

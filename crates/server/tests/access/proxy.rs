@@ -4,14 +4,18 @@ use hyper::Method;
 use hyper::header::HeaderName;
 use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
 
-use super::{ClosedServer, NOTE, SERVICES, TestServer, fill, shows_others, shows_own};
+use super::support::endpoints::ENDPOINTS;
+use super::{ClosedServer, NOTE, SERVICES, TestServer, create, fill, shows_others, shows_own};
 
 /// Headers for the name and for the number of a group.
 pub const USER: HeaderName = HeaderName::from_static("x-forwarded-user");
 const NUMBER: HeaderName = HeaderName::from_static("x-group-number");
 
-/// Settings of a server whose proxy is on the same machine.
-pub const SETTINGS: [(&str, &str); 2] =
+/// Settings of a server whose proxy is on the same machine, as are clients that use no proxy.
+pub const SETTINGS: [(&str, &str); 3] = [HEADERS[0], HEADERS[1], ("MILLRACE_GROUP_HEADER_OPTIONAL", "true")];
+
+/// Settings of a server whose proxy names the group of each request.
+const HEADERS: [(&str, &str); 2] =
     [("MILLRACE_GROUP_HEADER", "X-Forwarded-User"), ("MILLRACE_GROUP_NUMBER_HEADER", "X-Group-Number")];
 
 const SEARCH: &str = "/search/?yql=select%20*%20from%20note%20where%20true";
@@ -78,6 +82,8 @@ fn a_request_is_restricted_to_the_group_that_a_proxy_names() {
         (NUMBER, "ann", 400),
         (USER, "", 400),
         (USER, "a:b", 400),
+        (USER, "ann,bob", 400),
+        (USER, "ann, ann", 400),
     ] {
         let answer = send(closed.all, ("GET", "/document/v1/n/note/docid/1", ""), &[(header.clone(), value)]);
         assert_eq!(answer.status, status, "{header}: {value}: {}", shown(&answer));
@@ -94,9 +100,85 @@ fn a_request_is_restricted_to_the_group_that_a_proxy_names() {
     assert_eq!(own.status, 200);
 }
 
+/// Names of the rights that suffice for endpoints of the whole node at the data port.
+const OF_WHOLE_NODE: &str = "read admin";
+
+#[test]
+fn a_request_for_a_group_is_none_for_the_whole_server() {
+    let closed = ClosedServer::start_in(&SETTINGS, &[]);
+    let open = TestServer::start_with(&SETTINGS);
+    let (status, answer) = open.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    let whole = ENDPOINTS.iter().filter(|endpoint| {
+        endpoint.is_config_port || endpoint.permitted == OF_WHOLE_NODE || endpoint.permitted == "admin"
+    });
+    let mut count = 0;
+    for endpoint in whole {
+        for (server, token) in [(&closed.server, closed.all), (&open, "")] {
+            let base = if endpoint.is_config_port { server.config_url() } else { server.url() };
+            let request = OutgoingRequest::new(super::method_of(endpoint.method), endpoint.path)
+                .body("application/json", "{}")
+                .header(USER, "ann");
+            let answer = server.send(&base, HttpProtocol::Http1, super::with_token(token, request));
+            let (method, path, shown) = (endpoint.method, endpoint.path, answer.json());
+            // Some are refused before, as the node runs alone.
+            let is_alone = answer.status == 404 && shown.to_string().contains("not one of a cluster");
+            assert!(answer.status == 403 || is_alone, "{method} {path}: {} {shown}", answer.status);
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count} requests");
+    let application = "/application/v2/tenant/default/application/default";
+    let deleted = OutgoingRequest::new(Method::DELETE, application).header(USER, "ann");
+    assert_eq!(open.send(&open.config_url(), HttpProtocol::Http1, deleted).status, 403);
+    assert_eq!(open.config(Method::GET, application).0, 200, "the application is there");
+    let health = OutgoingRequest::new(Method::GET, "/state/v1/health").header(USER, "ann");
+    assert_eq!(open.send(&open.config_url(), HttpProtocol::Http1, health).status, 200);
+}
+
+#[test]
+fn a_request_in_which_the_proxy_names_no_group_is_refused() {
+    let server = TestServer::start_with(&HEADERS);
+    let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "the config port needs no header: {answer}");
+    let put = ("POST", "/document/v1/n/note/docid/1", r#"{"fields":{"title":"annsword"}}"#);
+    let send = |token, asked, headers: &[(HeaderName, &'static str)]| {
+        let request = super::with_token(token, request(asked, headers));
+        server.send(&server.url(), HttpProtocol::Http1, request)
+    };
+    assert_eq!(send("", put, &[(USER, "ann")]).status, 200);
+    for asked in READING.into_iter().chain([put, ("GET", "/group/v1/", ""), ("PUT", "/cluster/v2/c", "")]) {
+        let answer = send("", asked, &[]);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let has_reason = text.contains("--group-header-optional");
+        assert!(answer.status == 403 && has_reason, "{asked:?}: {} {text}", answer.status);
+    }
+    let of_path = ("GET", "/person/ann/document/v1/n/note/docid/1", "");
+    assert_eq!(send("", of_path, &[]).status, 403, "the path is the client's");
+    for path in ["/state/v1/health", "/state/v1/metrics", "/prometheus/v1/values"] {
+        assert_eq!(send("", ("GET", path, ""), &[]).status, 200, "{path}");
+    }
+    for reading in READING {
+        assert_eq!(send("", reading, &[(USER, "ann")]).status, 200, "{reading:?}");
+    }
+    let all = create(&server, &["all", "--read", "--write", "--admin"]);
+    let several = create(&server, &["several", "--read", "--write", "--group", "ann", "--group", "bob"]);
+    let ann = create(&server, &["ann", "--read", "--write", "--group", "ann"]);
+    let closed = ClosedServer { server, all, ann };
+    closed.until("", |status| status == 401);
+    closed.until(ann, |status| status == 200);
+    let server = &closed.server;
+    let refused = |token: &'static str| {
+        let request = super::with_token(token, request(READING[0], &[]));
+        server.send(&server.url(), HttpProtocol::Http1, request).status == 403
+    };
+    assert!(refused(all) && refused(several), "the key can be the proxy's");
+    assert!(!refused(ann), "a key of one group says for whom it is");
+}
+
 #[test]
 fn another_sender_may_not_name_a_group() {
-    let elsewhere = [SETTINGS[0], SETTINGS[1], ("MILLRACE_TRUSTED_PROXIES", "192.0.2.0/24")];
+    let elsewhere = [&SETTINGS[..], &[("MILLRACE_TRUSTED_PROXIES", "192.0.2.0/24")]].concat();
     let closed = ClosedServer::start_in(&elsewhere, &[]);
     for reading in READING {
         for header in [USER, NUMBER] {

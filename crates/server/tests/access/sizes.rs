@@ -1,6 +1,7 @@
 //! Limits of a credential on what is stored of a group.
 
 use hyper::Method;
+use serde_json::Value;
 
 use super::{ClosedServer, create};
 
@@ -33,6 +34,28 @@ fn a_credential_writes_to_a_group_until_it_has_so_many_documents() {
     let bulk = "{\"index\":{\"_index\":\"note\",\"_id\":\"6\"}}\n{\"title\":\"x\"}\n";
     let items = closed.ask(few, Method::POST, "/elastic/_bulk", bulk).json();
     assert_eq!(items["items"][0]["index"]["status"], 429, "{items}");
+    // Operations of one request count before the first of them is committed.
+    let several = ["several", "--write", "--read", "--group", "dora", "--group-documents-max", "10"];
+    let several = create(&closed.server, &several);
+    closed.until(several, |status| status == 403);
+    let puts = |from: u32| -> String {
+        (from..from + 300)
+            .map(|name| format!("{{\"put\":\"id:n:note::{name}\",\"fields\":{{}}}}\n"))
+            .collect()
+    };
+    for (from, expected) in [(0, 10), (1000, 0)] {
+        let fed = closed.ask(several, Method::POST, "/feed/v1", &puts(from));
+        let fed = String::from_utf8_lossy(&fed.body).into_owned();
+        let total: Value = serde_json::from_str(fed.lines().last().expect("totals")).expect("JSON");
+        assert_eq!((&total["ok"], &total["complete"]), (&expected.into(), &true.into()), "{fed}");
+    }
+    // Updates of many documents at once are refused like those of one.
+    let update = "{\"fields\":{\"title\":{\"assign\":\"longer\"}}}";
+    let all_of_group = "/document/v1/n/note/group/carl/?cluster=notes&selection=true";
+    let refused = closed.ask(few, Method::PUT, all_of_group, update);
+    let text = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.status == 507 && text.contains("limits.documents"), "{}: {text}", refused.status);
+    assert_eq!(closed.ask(closed.all, Method::PUT, all_of_group, update).json()["documentCount"], 2);
     // Others have no such limit, and what they write counts.
     assert_eq!(put(closed.all, "3").status, 200);
     assert_eq!(send(few, Method::DELETE, "1").status, 200);

@@ -13,7 +13,7 @@ use crate::support::{MILLRACE, TestServer};
 const PATH: &str = "/access/v1/key";
 
 /// Runs `millrace token … --cluster` with a credential; returns the first line of its output, or its message.
-fn token(server: &TestServer, credential: &str, arguments: &[&str]) -> Result<String, String> {
+pub fn token(server: &TestServer, credential: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(MILLRACE)
         .arg("token")
         .args(arguments)

@@ -10,6 +10,8 @@ use millrace_coordination::{Coordination, EtcdCoordination, KeyOperation};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::clients::{create, two_nodes};
+use crate::keys::token;
 use crate::load::ClientLoad;
 use crate::nodes::{TestEtcd, count, ideal_at, node, put, services, until, visited};
 use crate::support::{NOTE, TestServer};
@@ -177,4 +179,30 @@ fn a_cluster_with_an_older_node_serves_and_goes_on_when_that_is_upgraded() {
     keys.first_version_joins();
     nodes[2].start_again();
     keys.settled(&nodes.iter().collect::<Vec<_>>(), "up up up up", PROTOCOL);
+}
+
+#[test]
+fn a_key_that_an_older_node_cannot_read_is_refused() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let keys = ClusterKeysOnEtcd::of(&etcd);
+    keys.first_version_joins();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("access.toml");
+    let file = file.to_str().expect("a path of text");
+    let operator = create(file, &["operator", "--read", "--write", "--deploy", "--admin"]);
+    let nodes = two_nodes(&etcd, &[("MILLRACE_ACCESS_FILE", file)]);
+    let made = |arguments: &[&str]| token(&nodes[0], operator, arguments);
+    let plain = ["create", "ann", "--group", "g1", "--write", "--fed-bytes-max", "1000"];
+    until("the node is in the cluster", &true, || made(&plain).is_ok());
+    let limits = [["--group-documents-max", "10"], ["--group-bytes-max", "1000"]];
+    for limit in &limits {
+        let limited = [&["create", "bob", "--group", "g2", "--write"][..], limit].concat();
+        let refused = made(&limited).expect_err("a node would not know its limit");
+        assert!(refused.contains("upgrade all nodes"), "{refused}");
+    }
+    keys.first_version_leaves();
+    for limit in &limits {
+        let limited = [&["create", "bob", "--group", "g2", "--write"][..], limit].concat();
+        until("all nodes know the limit", &true, || made(&limited).is_ok());
+    }
 }

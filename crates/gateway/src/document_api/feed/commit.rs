@@ -20,6 +20,7 @@ use super::prepare::{PreparedItem, PreparedPiece, PreparedStep, RepeatableOperat
 use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
+use crate::quota::UncommittedSize;
 use crate::status::HttpError;
 use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind, RemoteNode};
 use millrace_node::metrics::CountedMetric;
@@ -64,6 +65,8 @@ struct WaveWrite {
     id: DocumentId,
     /// The operation, in a cluster.
     again: Option<RepeatableOperation>,
+    /// Share of the size of the group.
+    _size: Option<UncommittedSize>,
 }
 
 /// Operations on different documents.
@@ -92,8 +95,9 @@ impl OperationWave {
         self.last = Some((number, end));
         self.documents.extend(step.id().cloned());
         match step {
-            PreparedStep::Write { kind, write, again } => {
-                self.origins.push(WaveWrite { number, place, kind, id: write.id.clone(), again });
+            PreparedStep::Write { kind, write, again, size } => {
+                let id = write.id.clone();
+                self.origins.push(WaveWrite { number, place, kind, id, again, _size: size });
                 self.writes.push(write);
             }
             PreparedStep::Relay { remote, operation: single } => {
@@ -322,7 +326,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         metrics.time_streamed(began.elapsed(), executed as u64);
     }
     for (origin, outcome) in origins.into_iter().zip(outcomes) {
-        let WaveWrite { number, place, kind, id, again } = origin;
+        let WaveWrite { number, place, kind, id, again, _size } = origin;
         match (outcome, again) {
             (Ok(_), _) => {
                 metrics.count(match kind {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_access::WantedGroups;
+use millrace_cluster::SHORT_IDS;
 use millrace_document::json::{FeedPosition, ParseOptions, split_place};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{DocumentWrite, ViewScope};
@@ -18,7 +19,7 @@ use super::operation::ReceivedOperation;
 use crate::document_api::retry::RetryPause;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
-use crate::quota::FedBytes;
+use crate::quota::{FedBytes, UncommittedSize};
 use crate::status::HttpError;
 use millrace_node::cluster::{ForwardKind, NodeAddress, RemoteNode};
 use millrace_node::deployment::CompiledDocumentType;
@@ -42,6 +43,8 @@ pub(super) enum PreparedStep {
         kind: OperationKind,
         write: DocumentWrite,
         again: Option<RepeatableOperation>,
+        /// Share of the size of the group, until it is committed.
+        size: Option<UncommittedSize>,
     },
     /// An operation for another node, sent with others for that node.
     Relay {
@@ -265,6 +268,11 @@ fn admit(call: &DocumentCall, operation: &mut ReceivedOperation) -> Result<(), E
     Ok(())
 }
 
+/// True if all nodes know which group the ids in conditions leave out, if any.
+fn knows_group(call: &DocumentCall) -> bool {
+    call.implied_group().is_none() || call.node.speaks(SHORT_IDS)
+}
+
 /// An operation that cannot be executed, and the reason.
 struct RefusedOperation {
     id: DocumentId,
@@ -301,8 +309,10 @@ fn prepared_step(
         element_bytes_max: call.node.settings().limits.element_bytes_max,
     };
     let destination = match destination(call, kind, operation.id()) {
-        // The other node would read the id in the text.
-        StepDestination::There(_) if *operation.id() != named => StepDestination::Single,
+        // The other node would read the ids in the text: that of the document, and those in its condition.
+        StepDestination::There(_) if *operation.id() != named || !knows_group(call) => {
+            StepDestination::Single
+        }
         StepDestination::Moved => {
             let error = Error::Unsettled("the document has got another owner".to_owned());
             return Err(RefusedOperation::boxed(operation, error));
@@ -315,15 +325,16 @@ fn prepared_step(
     let parse = || {
         let bytes = operation.bytes();
         kind.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
+        let mut size = None;
         if operation.kind() != OperationKind::Remove && matches!(destination, StepDestination::Here) {
             let id = operation.id();
             let caller = call.caller.as_ref().expect("a feed begins with its caller");
             let permit = caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?;
-            call.node.admit_size(&caller.limits, &permit, id, bytes)?;
+            size = call.node.admit_size(&caller.limits, &permit, id, bytes)?;
         }
-        operation.parse(&kind.schema.document_type, options)
+        Ok::<_, Error>((operation.parse(&kind.schema.document_type, options)?, size))
     };
-    let parsed = match parse() {
+    let (parsed, size) = match parse() {
         Ok(parsed) => parsed,
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
@@ -336,7 +347,7 @@ fn prepared_step(
             let (kind, write) = (operation.kind(), DocumentWrite { id: operation.id().clone(), change });
             let again =
                 (!call.node.cluster().is_alone()).then(|| RepeatableOperation { operation, condition });
-            Ok(PreparedStep::Write { kind, write, again })
+            Ok(PreparedStep::Write { kind, write, again, size })
         }
         Ok(None) => Ok(PreparedStep::Ignored(operation.id().clone())),
         Err(error) => Err(RefusedOperation::boxed(operation, error)),

@@ -35,12 +35,16 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    /// The file that the arguments name. A link stands for the file behind it, so that the file has one lock
-    /// by each of its names.
+    /// The file that the arguments name. There, a link stands for the file behind it, so that the file has
+    /// one lock by each of its names. In a data directory, which can be another user's, no link is followed.
     pub(super) fn of(directory: &TokenDirectory) -> Self {
         let path = directory.access_file.clone().unwrap_or_else(|| directory.data_dir.join("access.toml"));
         let is_named = directory.access_file.is_some();
-        KeyFile { path: fs::canonicalize(&path).unwrap_or(path), is_named }
+        let path = match is_named {
+            true => fs::canonicalize(&path).unwrap_or(path),
+            false => path,
+        };
+        KeyFile { path, is_named }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -52,10 +56,12 @@ impl KeyFile {
     /// # Errors
     /// It cannot be read, or is malformed.
     pub(super) fn read(&self) -> Result<AccessFile, Error> {
-        match fs::read_to_string(&self.path) {
+        match self.text() {
             Ok(text) => Ok(AccessFile::parse(&text)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(AccessFile::default()),
-            Err(source) => Err(self.failed(source)),
+            Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(AccessFile::default())
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -65,10 +71,18 @@ impl KeyFile {
     /// As [`KeyFile::read`]; the directory does not exist, or a file that was named.
     pub(super) fn existing(&self) -> Result<AccessFile, Error> {
         match self.is_named || !self.directory().is_dir() {
-            true => AccessFile::parse(&fs::read_to_string(&self.path).map_err(|source| self.failed(source))?)
-                .map_err(Error::from),
+            true => Ok(AccessFile::parse(&self.text()?)?),
             false => self.read(),
         }
+    }
+
+    /// Text of the file.
+    fn text(&self) -> Result<String, Error> {
+        let opened = open_regular(&self.path, OpenOptions::new().read(true));
+        let file = opened.map_err(|source| self.failed(source))?;
+        let cure = "name the file itself with --access-file, to the server as well";
+        let file = file.ok_or_else(|| Error::Irregular { path: self.path.clone(), cure })?;
+        io::read_to_string(file).map_err(|source| self.failed(source))
     }
 
     /// Changes the file in one step: no other command reads or replaces it meanwhile.
@@ -79,7 +93,7 @@ impl KeyFile {
         &self,
         change: impl FnOnce(&mut AccessFile) -> Result<(), Error>,
     ) -> Result<AccessFile, Error> {
-        let _lock = self.lock().map_err(|source| self.failed(source))?;
+        let _lock = self.lock()?;
         let mut file = self.read()?;
         change(&mut file)?;
         let text = file.text()?;
@@ -91,24 +105,27 @@ impl KeyFile {
 
     /// Waits for the lock, which lasts until the returned file is closed. It is a file of its own, which
     /// stays: that of the keys is replaced, so that two commands could each lock another one.
-    fn lock(&self) -> io::Result<File> {
-        self.make_directory()?;
+    fn lock(&self) -> Result<File, Error> {
+        self.make_directory().map_err(|source| self.failed(source))?;
         let path = self.path.with_extension("toml.lock");
+        let failed = |source| Error::File { path: path.clone(), source };
         let file = match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&path) {
             Ok(file) => {
-                // Commands of the owner take turns, too. If the lock cannot be given to the owner, neither
-                // can the file of keys, which has a message.
-                let _ = self.owner()?.give(&file);
+                // Commands of the owner take turns, too, and have to write to the lock even if the file of
+                // keys can only be read. If the lock cannot be given to the owner, neither can the file of
+                // keys, which has a message.
+                let owner = self.owner().map_err(|source| self.failed(source))?;
+                let _ = FileOwner { mode: PRIVATE, ..owner }.give(&file);
                 file
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // A link could stand for any file.
-                let flags = OFlags::NOFOLLOW.bits().cast_signed();
-                OpenOptions::new().write(true).custom_flags(flags).open(&path)?
+                let opened = open_regular(&path, OpenOptions::new().write(true)).map_err(failed)?;
+                let cure = "remove it while no command of `millrace token` runs";
+                opened.ok_or_else(|| Error::Irregular { path: path.clone(), cure })?
             }
-            Err(error) => return Err(error),
+            Err(source) => return Err(failed(source)),
         };
-        file.lock()?;
+        file.lock().map_err(failed)?;
         Ok(file)
     }
 
@@ -136,7 +153,7 @@ impl KeyFile {
 
     /// Owner and permissions for the file: its own, or the owner of its directory.
     fn owner(&self) -> io::Result<FileOwner> {
-        let (metadata, is_of_file) = match fs::metadata(&self.path) {
+        let (metadata, is_of_file) = match fs::symlink_metadata(&self.path) {
             Ok(metadata) => (metadata, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (fs::metadata(self.directory())?, false),
             Err(error) => return Err(error),
@@ -189,6 +206,19 @@ impl KeyFile {
 
     fn failed(&self, source: io::Error) -> Error {
         Error::File { path: self.path.clone(), source }
+    }
+}
+
+/// Opens a regular file. `None`: it is a link, which could stand for any file, or another kind of file, such
+/// as a pipe, which would wait for its other end.
+fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<Option<File>> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    match options.custom_flags(flags).open(path) {
+        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
+        Err(error) => match fs::symlink_metadata(path) {
+            Ok(metadata) if !metadata.is_file() => Ok(None),
+            _ => Err(error),
+        },
     }
 }
 
