@@ -10,13 +10,14 @@ use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use super::composite::{CompositeDivision, PlacedKey};
+use super::filters::filter_places;
 use super::histograms::{DateDivision, NumberDivision};
 use super::metrics::{self, NumberSummary, WeightedSums};
 use super::pipelines::PipelineKind;
 use super::ranges::RangeDivision;
 use super::terms::{WantedTerms, check_values, combinations};
 use super::values::{AggregatedValue, FieldSource};
-use super::{AggregationScope, AskedAggregation, BucketContent, OneAggregation, filter_places};
+use super::{AggregationScope, AskedAggregation, BucketContent, OneAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;

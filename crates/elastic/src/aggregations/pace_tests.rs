@@ -1,0 +1,139 @@
+//! Tests of the end of aggregations: with their time, and with their client.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::catalog::IndexEntry;
+use crate::request::DoorParameters;
+use crate::scan_limit::ScanLimit;
+use crate::shelf::StoredSource;
+
+fn members(value: Value) -> Map<String, Value> {
+    value.as_object().expect("an object").clone()
+}
+
+fn index() -> OpenIndex {
+    let entry = IndexEntry {
+        name: "a".to_owned(),
+        uuid: String::new(),
+        number: 1,
+        created_ms: 0,
+        settings: BTreeMap::new(),
+        mappings: members(json!({ "properties": {
+            "n": { "type": "long" }, "t": { "type": "keyword" }, "w": { "type": "text" },
+            "d": { "type": "date" }, "ip": { "type": "ip" },
+            "p": { "type": "nested", "properties": { "q": { "type": "long" } } },
+        } })),
+        aliases: BTreeMap::new(),
+        is_closed: false,
+        seq_no_reserved: 0,
+        time_field: None,
+        observed: Map::new(),
+    };
+    OpenIndex { entry: Arc::new(entry), live: Arc::default(), typed: None }
+}
+
+fn hit(index: &OpenIndex) -> SearchHit {
+    let document = json!({
+        "n": 1, "t": "x", "w": "some words", "d": "2024-03-04", "ip": "10.0.0.1", "p": [{ "q": 1 }],
+    });
+    let stored = StoredSource {
+        id: "1".to_owned(),
+        source: document.to_string().into(),
+        version: 1,
+        seq_no: 0,
+        routing: None,
+    };
+    SearchHit {
+        index: index.clone(),
+        ordinal: 0,
+        stored,
+        document: members(document),
+        score: 1.0,
+        matched: Vec::new(),
+        sort: Vec::new(),
+        place: None,
+        collapsed: None,
+        inner: Map::new(),
+    }
+}
+
+#[test]
+fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
+    let (index, limit_of) = (index(), |body: Value| {
+        ScanLimit::parse(&members(body), &DoorParameters::default()).expect("the limit is well-formed")
+    });
+    let (hit, indexes) = (hit(&index), [index]);
+    let hits = [&hit];
+    let figures = "avg sum min max stats extended_stats value_count cardinality percentiles percentile_ranks \
+                   median_absolute_deviation";
+    let figures = figures.split_whitespace().map(|kind| {
+        let values = (kind == "percentile_ranks").then(|| ("values".to_owned(), json!([1])));
+        let field = ("field".to_owned(), json!("n"));
+        (kind, Value::Object([field].into_iter().chain(values).collect()))
+    });
+    let one = json!({ "one": { "term": { "n": 1 } } });
+    let others = [
+        ("terms", json!({ "field": "t" })),
+        ("terms", json!({ "field": "t", "min_doc_count": 0 })),
+        ("rare_terms", json!({ "field": "t" })),
+        ("significant_terms", json!({ "field": "t" })),
+        ("significant_text", json!({ "field": "w" })),
+        ("multi_terms", json!({ "terms": [{ "field": "t" }, { "field": "n" }] })),
+        ("histogram", json!({ "field": "n", "interval": 1 })),
+        ("date_histogram", json!({ "field": "d", "fixed_interval": "1d" })),
+        ("auto_date_histogram", json!({ "field": "d" })),
+        ("range", json!({ "field": "n", "ranges": [{ "to": 5 }] })),
+        ("date_range", json!({ "field": "d", "ranges": [{ "to": "2025-01-01" }] })),
+        ("ip_range", json!({ "field": "ip", "ranges": [{ "to": "10.0.0.9" }] })),
+        ("filter", json!({ "term": { "n": 1 } })),
+        ("filters", json!({ "filters": one })),
+        ("adjacency_matrix", json!({ "filters": one })),
+        ("missing", json!({ "field": "n" })),
+        ("nested", json!({ "path": "p" })),
+        ("global", json!({})),
+        ("sampler", json!({})),
+        ("composite", json!({ "sources": [{ "t": { "terms": { "field": "t" } } }] })),
+        ("weighted_avg", json!({ "value": { "field": "n" }, "weight": { "field": "n" } })),
+        ("top_hits", json!({})),
+    ];
+    let asked: Vec<(&str, Value)> = figures.chain(others).collect();
+    for (kind, _) in options::OPTIONS {
+        let is_asked = asked.iter().any(|(one, _)| one == kind);
+        // This one is only inside of `nested`, which ends first.
+        assert!(
+            is_asked || PipelineKind::of(kind).is_some() || *kind == "reverse_nested",
+            "{kind} is tested"
+        );
+    }
+    let (endless, over) = (limit_of(json!({})), limit_of(json!({ "timeout": "0" })));
+    let (here, gone) = (AtomicBool::new(false), AtomicBool::new(true));
+    for (kind, options) in asked {
+        let mut body = Map::from_iter([(kind.to_owned(), options)]);
+        if kind == "global" {
+            // Work on its documents is that of those inside.
+            body.insert("aggs".to_owned(), json!({ "s": { "sum": { "field": "n" } } }));
+        }
+        let asked = parse(&json!({ "a": body })).expect("the aggregation is well-formed");
+        let run = |pace: &SearchPace<'_>| {
+            let scope = AggregationScope {
+                indexes: &indexes,
+                matching: &hits,
+                everything: &hits,
+                names_types: false,
+                total_as_number: false,
+                buckets: Cell::new(0),
+                buckets_max: BUCKETS_MAX,
+                pace,
+            };
+            scope.run(&asked, &hits).map_err(|error| error.status())
+        };
+        let pace = SearchPace::begin(&endless, &here);
+        assert!(run(&pace).is_ok() && !pace.is_over(), "{kind}: there is time");
+        let pace = SearchPace::begin(&over, &here);
+        assert!(run(&pace).is_ok() && pace.is_over(), "{kind}: the time is over");
+        assert_eq!(run(&SearchPace::begin(&endless, &gone)).err(), Some(408), "{kind}: the client has left");
+    }
+}
