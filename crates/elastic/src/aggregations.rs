@@ -8,13 +8,13 @@ mod filters;
 mod histograms;
 mod metrics;
 mod options;
-#[cfg(test)]
-mod pace_tests;
 mod pipelines;
 mod ranges;
 mod significant;
 mod streamed;
 mod terms;
+#[cfg(test)]
+mod tests;
 pub(crate) mod values;
 
 use std::cell::Cell;

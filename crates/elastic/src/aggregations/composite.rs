@@ -49,6 +49,13 @@ pub(super) struct PlacedKey {
     sources: Arc<[CompositeSource]>,
 }
 
+impl PlacedKey {
+    /// Its values, one for each source.
+    pub(super) fn values(&self) -> impl Iterator<Item = Option<&AggregatedValue>> {
+        self.key.iter().map(Option::as_ref)
+    }
+}
+
 impl PartialEq for PlacedKey {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal

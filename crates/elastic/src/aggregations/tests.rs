@@ -1,8 +1,10 @@
-//! Tests of the end of aggregations: with their time, and with their client.
+//! Tests of aggregations over documents that no node has: of their end, and of their memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use millrace_plan::QueryMemory;
 
 use super::*;
 use crate::catalog::IndexEntry;
@@ -60,11 +62,30 @@ fn hit(index: &OpenIndex) -> SearchHit {
     }
 }
 
+fn limit_of(body: Value) -> ScanLimit {
+    ScanLimit::parse(&members(body), &DoorParameters::default()).expect("the limit is well-formed")
+}
+
+fn scope<'s>(
+    indexes: &'s [OpenIndex],
+    hits: &'s [&'s SearchHit],
+    pace: &'s SearchPace<'s>,
+) -> AggregationScope<'s> {
+    AggregationScope {
+        indexes,
+        matching: hits,
+        everything: hits,
+        names_types: false,
+        total_as_number: false,
+        buckets: Cell::new(0),
+        buckets_max: BUCKETS_MAX,
+        pace,
+    }
+}
+
 #[test]
 fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
-    let (index, limit_of) = (index(), |body: Value| {
-        ScanLimit::parse(&members(body), &DoorParameters::default()).expect("the limit is well-formed")
-    });
+    let index = index();
     let (hit, indexes) = (hit(&index), [index]);
     let hits = [&hit];
     let figures = "avg sum min max stats extended_stats value_count cardinality percentiles percentile_ranks \
@@ -118,16 +139,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         }
         let asked = parse(&json!({ "a": body })).expect("the aggregation is well-formed");
         let run = |pace: &SearchPace<'_>| {
-            let scope = AggregationScope {
-                indexes: &indexes,
-                matching: &hits,
-                everything: &hits,
-                names_types: false,
-                total_as_number: false,
-                buckets: Cell::new(0),
-                buckets_max: BUCKETS_MAX,
-                pace,
-            };
+            let scope = scope(&indexes, &hits, pace);
             scope.run(&asked, &hits).map_err(|error| error.status())
         };
         let pace = SearchPace::begin(&endless, &here);
@@ -136,4 +148,60 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         assert!(run(&pace).is_ok() && pace.is_over(), "{kind}: the time is over");
         assert_eq!(run(&SearchPace::begin(&endless, &gone)).err(), Some(408), "{kind}: the client has left");
     }
+}
+
+#[test]
+fn composite_has_memory_for_the_buckets_that_it_shows() {
+    let index = index();
+    let indexes = [index.clone()];
+    let asked = json!({ "c": {
+        "composite": { "size": 10, "sources": [{ "n": { "terms": { "field": "n" } } }] },
+        "aggs": { "h": { "top_hits": { "size": 1 } }, "t": { "cardinality": { "field": "t" } } },
+    } });
+    let asked = parse(&asked).expect("the aggregation is well-formed");
+    let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
+    let pace = SearchPace::begin(&endless, &here);
+    let scope = scope(&indexes, &[], &pace);
+    let memory = QueryMemory::alone();
+    let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
+    let mut streamed = streamed.expect("it keeps no documents");
+    let mut add = |n: i64| {
+        let mut hit = hit(&index);
+        hit.document.insert("n".to_owned(), n.into());
+        streamed.add(&hit).expect("there is memory");
+        memory.taken()
+    };
+    let mut taken = 0;
+    for n in (90..100).rev() {
+        taken = add(n);
+    }
+    for n in (0..90).rev() {
+        assert_eq!(add(n), taken, "{n} is before all others, of which one is dropped");
+    }
+    for n in 10..200 {
+        assert_eq!(add(n), taken, "{n} is after the last");
+    }
+    let answer = streamed.finish().expect("there is an answer");
+    let buckets = answer["c"]["buckets"].as_array().expect("buckets");
+    let keys: Vec<_> = buckets.iter().map(|bucket| bucket["key"]["n"].as_i64()).collect();
+    assert_eq!(keys, (0..10).map(Some).collect::<Vec<_>>());
+    assert!(buckets.iter().all(|bucket| bucket["doc_count"] == 1 && bucket["t"]["value"] == 1));
+}
+
+#[test]
+fn keys_of_composite_take_memory() {
+    let index = index();
+    let indexes = [index.clone()];
+    let asked = json!({ "c": { "composite": { "sources": [{ "t": { "terms": { "field": "t" } } }] } } });
+    let asked = parse(&asked).expect("the aggregation is well-formed");
+    let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
+    let pace = SearchPace::begin(&endless, &here);
+    let scope = scope(&indexes, &[], &pace);
+    let memory = QueryMemory::alone();
+    let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
+    let mut streamed = streamed.expect("it keeps no documents");
+    let mut hit = hit(&index);
+    hit.document.insert("t".to_owned(), "x".repeat(30_000).into());
+    streamed.add(&hit).expect("there is memory");
+    assert!(memory.taken() >= 30_000, "{} bytes", memory.taken());
 }
