@@ -43,7 +43,7 @@ pub(crate) fn members_bytes(members: &Map<String, Value>) -> usize {
 }
 
 /// Bytes that a value takes beside its own place.
-fn bytes_inside(value: &Value) -> usize {
+pub(crate) fn bytes_inside(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => ALLOCATION_BYTES + text.len(),
