@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_access::RequestCaller;
+use millrace_node::pool;
 use millrace_plan::QueryMemory;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -185,7 +186,9 @@ impl ScrollState {
         };
         let is_hidden = |index: &OpenIndex| index.hides_writes() || index.live.hides_any();
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
-        let seq_nos_end: Vec<i64> = indexes.iter().map(|index| seq_no_end(index, is_placed)).collect();
+        let seq_nos = || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(index, is_placed)).collect() };
+        // Writes that are under way are waited for, if the order is not that of the store.
+        let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(door, &request, None) };
         let is_one_visit = is_placed && request.aggregations.is_empty();
         let counts = is_one_visit && !request.form.has_no_total;
