@@ -339,7 +339,7 @@ fn check_whole(is_timed_out: bool) -> Result<(), Error> {
 /// Opens a scroll of the caller, and answers with its first page.
 ///
 /// # Errors
-/// The search fails, or the caller has too many scrolls: no other has more.
+/// The search fails, or the caller has too many scrolls or too long searches: no other has more.
 pub(crate) fn open(
     door: &ElasticDoor,
     indexes: Vec<OpenIndex>,
@@ -360,7 +360,7 @@ impl OpenScrolls {
     /// Adds a scroll of a caller after its first page.
     ///
     /// # Errors
-    /// The caller has too many: no other has more.
+    /// The caller has too many, or too long searches: no other has more.
     fn add(&self, owner: ScrollOwner, mut state: ScrollState, kept_ms: u64) -> Result<String, Error> {
         let now = now_ms();
         let mut scrolls = self.0.lock();

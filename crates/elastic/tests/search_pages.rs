@@ -271,6 +271,10 @@ fn searches_end_when_their_client_has_left() {
     for (request, body) in [
         ("GET /a/_search", ""),
         ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"sum":{"field":"n"}}}}"#),
+        (
+            "GET /a/_search",
+            r#"{"size":0,"aggs":{"n":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#,
+        ),
         ("GET /a/_search?scroll=1m", ""),
         ("GET /a/_count", ""),
         ("GET /_cat/count", ""),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_plan::QueryMemory;
 
@@ -204,4 +204,22 @@ fn keys_of_composite_take_memory() {
     hit.document.insert("t".to_owned(), "x".repeat(30_000).into());
     streamed.add(&hit).expect("there is memory");
     assert!(memory.taken() >= 30_000, "{} bytes", memory.taken());
+}
+
+#[test]
+fn work_on_documents_ends_when_the_client_leaves_meanwhile() {
+    let index = index();
+    let (hit, indexes) = (hit(&index), [index]);
+    let (endless, gone) = (limit_of(json!({})), AtomicBool::new(false));
+    let pace = SearchPace::begin(&endless, &gone);
+    let mut count = 0;
+    let outcome = scope(&indexes, &[], &pace).each(&[&hit; 1_000], |_| {
+        count += 1;
+        if count == 100 {
+            gone.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    assert_eq!(outcome.err().map(|error| error.status()), Some(408));
+    assert!((100..200).contains(&count), "{count} documents");
 }
