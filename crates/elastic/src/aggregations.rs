@@ -4,6 +4,7 @@
 //! divides its documents and runs what is asked inside on each part. Pipelines run last, on finished buckets.
 
 mod composite;
+mod filters;
 mod histograms;
 mod metrics;
 mod options;
@@ -12,9 +13,12 @@ mod ranges;
 mod significant;
 mod streamed;
 mod terms;
+#[cfg(test)]
+mod tests;
 pub(crate) mod values;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
@@ -27,6 +31,7 @@ use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
 use crate::nested;
 use crate::query::{self, SearchQuery};
+use crate::scan_limit::SearchPace;
 use crate::search::SearchHit;
 
 /// Buckets that the aggregations of one search may have, without a setting.
@@ -34,9 +39,6 @@ pub(crate) const BUCKETS_MAX: usize = 65_535;
 
 /// Depth of aggregations in aggregations.
 const DEPTH_MAX: usize = 20;
-
-/// Filters of an adjacency matrix.
-const FILTERS_MAX: usize = 100;
 
 /// Hits in one bucket.
 const TOP_HITS_MAX: usize = 100;
@@ -158,6 +160,8 @@ pub(crate) struct AggregationScope<'s> {
     pub(crate) total_as_number: bool,
     pub(crate) buckets: Cell<usize>,
     pub(crate) buckets_max: usize,
+    /// Time that the work on the documents has.
+    pub(crate) pace: &'s SearchPace<'s>,
 }
 
 impl AggregationScope<'_> {
@@ -198,8 +202,25 @@ impl AggregationScope<'_> {
         answer.insert(name, value);
     }
 
+    /// Hands documents over one by one, until the time of the search is over: the others do not count then.
+    fn each<'h>(
+        &self,
+        hits: &[&'h SearchHit],
+        mut take: impl FnMut(&'h SearchHit) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for hit in hits {
+            if self.pace.next()?.is_break() {
+                break;
+            }
+            take(hit)?;
+        }
+        Ok(())
+    }
+
     /// Counts buckets that are about to be made.
     fn count(&self, buckets: usize) -> Result<(), Error> {
+        // After the end of the time, too, there is an answer with the buckets that were found.
+        let _ = self.pace.next()?;
         let most = self.buckets_max;
         let count = self.buckets.get().saturating_add(buckets);
         self.buckets.set(count);
@@ -283,30 +304,43 @@ impl<'a> OneAggregation<'a> {
             "adjacency_matrix" => Ok(("adjacency_matrix", self.adjacency_matrix()?)),
             "missing" => {
                 let source = self.source()?;
-                let is_missing = |hit: &&SearchHit| source.all(hit).is_empty();
-                self.single("missing", &self.hits.iter().copied().filter(is_missing).collect::<Vec<_>>())
+                self.single("missing", &self.chosen(|hit| Ok(source.all(hit).is_empty()))?)
             }
             "nested" => {
                 let path = self.nested_path()?;
-                let parts: Vec<SearchHit> =
-                    self.hits.iter().flat_map(|hit| nested::part_hits(hit, &path)).collect();
+                let mut parts: Vec<SearchHit> = Vec::new();
+                self.each(|hit| {
+                    parts.extend(nested::part_hits(hit, &path));
+                    Ok(())
+                })?;
                 self.single("nested", &parts.iter().collect::<Vec<_>>())
             }
             "reverse_nested" => {
                 let key = |hit: &SearchHit| (hit.index.entry.name.clone(), hit.stored.id.clone());
-                let wanted: std::collections::HashSet<_> = self.hits.iter().map(|hit| key(hit)).collect();
-                let roots = self.scope.matching.iter().copied().filter(|hit| wanted.contains(&key(hit)));
-                self.single("reverse_nested", &roots.collect::<Vec<_>>())
+                let mut wanted = HashSet::new();
+                self.each(|hit| {
+                    wanted.insert(key(hit));
+                    Ok(())
+                })?;
+                let mut roots = Vec::new();
+                self.scope.each(self.scope.matching, |hit| {
+                    if wanted.contains(&key(hit)) {
+                        roots.push(hit);
+                    }
+                    Ok(())
+                })?;
+                self.single("reverse_nested", &roots)
             }
             "global" => self.single("global", self.scope.everything),
             "sampler" => {
-                let mut best = self.hits.to_vec();
+                let mut best = self.chosen(|_| Ok(true))?;
                 best.sort_by(|left, right| right.score.total_cmp(&left.score));
                 best.truncate(self.count_of("shard_size", 100)?);
                 self.single("sampler", &best)
             }
             "top_hits" => {
-                let hits = self.top_hits()?.of(self.hits, self.scope.total_as_number);
+                let hits = self.chosen(|_| Ok(true))?;
+                let hits = self.top_hits()?.of(&hits, self.scope.total_as_number);
                 Ok(("top_hits", json!({ "hits": hits })))
             }
             _ => self.metric(),
@@ -378,13 +412,27 @@ impl<'a> OneAggregation<'a> {
     }
 
     fn matching(&self, filter: &SearchQuery) -> Result<Vec<&'a SearchHit>, Error> {
-        let mut matching = Vec::new();
-        for hit in self.hits {
-            if searched(hit).score(filter, &mut Vec::new())?.is_some() {
-                matching.push(*hit);
+        self.chosen(|hit| Ok(searched(hit).score(filter, &mut Vec::new())?.is_some()))
+    }
+
+    /// Hands the documents over one by one, as long as there is time.
+    fn each(&self, take: impl FnMut(&'a SearchHit) -> Result<(), Error>) -> Result<(), Error> {
+        self.scope.each(self.hits, take)
+    }
+
+    /// Documents that are wanted, as long as there is time.
+    fn chosen(
+        &self,
+        mut is_wanted: impl FnMut(&SearchHit) -> Result<bool, Error>,
+    ) -> Result<Vec<&'a SearchHit>, Error> {
+        let mut chosen = Vec::new();
+        self.each(|hit| {
+            if is_wanted(hit)? {
+                chosen.push(hit);
             }
-        }
-        Ok(matching)
+            Ok(())
+        })?;
+        Ok(chosen)
     }
 
     /// A bucket with what is asked inside.
@@ -436,108 +484,4 @@ impl<'a> OneAggregation<'a> {
         });
         Ok(Value::Object(named.collect()))
     }
-
-    /// Filters with their names, if they have any.
-    fn named_filters(&self) -> Result<Vec<(Option<&'a String>, &'a Value)>, Error> {
-        match self.option("filters") {
-            Some(Value::Object(named)) => {
-                Ok(named.iter().map(|(name, filter)| (Some(name), filter)).collect())
-            }
-            Some(Value::Array(filters)) => Ok(filters.iter().map(|filter| (None, filter)).collect()),
-            _ => Err(Error::Parsing("[filters] needs filters".to_owned())),
-        }
-    }
-
-    fn filter_queries(&self) -> Result<Vec<SearchQuery>, Error> {
-        self.named_filters()?.into_iter().map(|(_, filter)| query::parse(filter)).collect()
-    }
-
-    fn filters(&self) -> Result<Value, Error> {
-        let queries = self.filter_queries()?;
-        let mut parts: Vec<Vec<&SearchHit>> = vec![Vec::new(); queries.len() + 1];
-        for hit in self.hits {
-            for place in filter_places(&queries, hit)? {
-                parts[place].push(*hit);
-            }
-        }
-        self.finish_filters(&parts)
-    }
-
-    /// Buckets of filters; the last part has what no filter matches.
-    fn finish_filters(&self, parts: &[impl BucketContent]) -> Result<Value, Error> {
-        let other_key = self.text_option("other_bucket_key");
-        let has_other = self.flag("other_bucket") || other_key.is_some();
-        let other_key = other_key.unwrap_or_else(|| "_other_".to_owned());
-        let named = self.named_filters()?;
-        let is_named = matches!(self.option("filters"), Some(Value::Object(_)));
-        let (mut keyed, mut listed) = (Map::new(), Vec::new());
-        for ((name, _), part) in named.iter().zip(parts) {
-            let bucket = self.bucket(Map::new(), part)?;
-            match name {
-                Some(name) => drop(keyed.insert((*name).clone(), Value::Object(bucket))),
-                None => listed.push(bucket),
-            }
-        }
-        if let Some(others) = parts.last().filter(|_| has_other) {
-            let bucket = self.bucket(Map::new(), others)?;
-            match is_named {
-                true => drop(keyed.insert(other_key, Value::Object(bucket))),
-                false => listed.push(bucket),
-            }
-        }
-        if is_named {
-            return Ok(json!({ "buckets": keyed }));
-        }
-        pipelines::of_buckets(&self.asked.inner, &mut listed, self.scope.names_types)?;
-        Ok(json!({ "buckets": listed }))
-    }
-
-    fn adjacency_matrix(&self) -> Result<Value, Error> {
-        let Some(Value::Object(filters)) = self.option("filters") else {
-            return Err(Error::Parsing("[adjacency_matrix] needs filters".to_owned()));
-        };
-        if filters.len() > FILTERS_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Number of filters is too large, must be less than or equal to: [{FILTERS_MAX}] but was [{}].",
-                filters.len()
-            )));
-        }
-        let separator = self.text_option("separator").unwrap_or_else(|| "&".to_owned());
-        let mut sets = Vec::new();
-        let mut named: Vec<(&String, &Value)> = filters.iter().collect();
-        named.sort_by_key(|(name, _)| *name);
-        for (name, filter) in named {
-            sets.push((name, self.matching(&query::parse(filter)?)?));
-        }
-        let mut found: Vec<(String, Vec<&SearchHit>)> = Vec::new();
-        for (at, (name, hits)) in sets.iter().enumerate() {
-            found.push(((*name).clone(), hits.clone()));
-            let own: std::collections::HashSet<_> = hits.iter().map(|hit| std::ptr::from_ref(*hit)).collect();
-            for (other, hits) in &sets[at + 1..] {
-                let both = hits.iter().copied().filter(|hit| own.contains(&std::ptr::from_ref(*hit)));
-                found.push((format!("{name}{separator}{other}"), both.collect()));
-            }
-        }
-        found.retain(|(_, hits)| !hits.is_empty());
-        found.sort_by(|left, right| left.0.cmp(&right.0));
-        let buckets = found.iter().map(|(key, hits)| {
-            let head = [("key".to_owned(), Value::from(key.as_str()))].into_iter().collect();
-            self.bucket(head, hits)
-        });
-        Ok(json!({ "buckets": self.listed(buckets.collect::<Result<_, _>>()?)? }))
-    }
-}
-
-/// Positions of the filters that match a document; the one after the last if none does.
-fn filter_places(queries: &[SearchQuery], hit: &SearchHit) -> Result<Vec<usize>, Error> {
-    let mut places = Vec::new();
-    for (place, query) in queries.iter().enumerate() {
-        if searched(hit).score(query, &mut Vec::new())?.is_some() {
-            places.push(place);
-        }
-    }
-    if places.is_empty() {
-        places.push(queries.len());
-    }
-    Ok(places)
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use millrace_plan::QueryMemory;
+use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::collapse::HitCollapse;
@@ -21,9 +22,42 @@ pub(crate) fn take(memory: &QueryMemory, bytes: usize) -> Result<(), Error> {
     memory.take(bytes).map_err(|refused| millrace_node::Error::from(refused).into())
 }
 
-/// Bytes that a hit with its document takes, about.
+/// Bytes that a hit with its document takes, about: the same for a copy of it.
+///
+/// Cost: a visit of each value of the document.
 pub(crate) fn bytes_of(hit: &SearchHit) -> usize {
-    hit.stored.source.len() * 3 + 400
+    // The text of the document, and as much again for keys and texts that are copied from it.
+    hit.stored.source.len() * 2 + 400 + members_bytes(&hit.document)
+}
+
+/// Bytes of an allocation beside what is asked for, about.
+const ALLOCATION_BYTES: usize = 16;
+
+/// Bytes of a member of an object beside its value and the letters of its name, about.
+const MEMBER_BYTES: usize = size_of::<String>() + 2 * size_of::<usize>() + ALLOCATION_BYTES;
+
+/// Bytes that the members of an object take, about. They are far more than those of a text with short values.
+pub(crate) fn members_bytes(members: &Map<String, Value>) -> usize {
+    let inside = members.iter().map(|(name, value)| name.len() + bytes_inside(value));
+    places_of(members.len()) * (MEMBER_BYTES + size_of::<Value>()) + inside.sum::<usize>()
+}
+
+/// Bytes that a value takes beside its own place.
+pub(crate) fn bytes_inside(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => ALLOCATION_BYTES + text.len(),
+        Value::Array(elements) => {
+            let places = ALLOCATION_BYTES + places_of(elements.len()) * size_of::<Value>();
+            places + elements.iter().map(bytes_inside).sum::<usize>()
+        }
+        Value::Object(members) => members_bytes(members),
+    }
+}
+
+/// Places of a list that has grown to a length one by one.
+fn places_of(length: usize) -> usize {
+    if length == 0 { 0 } else { length.next_power_of_two().max(4) }
 }
 
 /// Rank of a hit: the values by which hits are ordered, and what decides between equal ones.
@@ -80,6 +114,8 @@ impl KeptSpan {
 struct OrderedHit<'o> {
     order: Option<&'o HitOrder>,
     hit: SearchHit,
+    /// Memory that it has; 0 until it is kept.
+    bytes: usize,
 }
 
 impl OrderedHit<'_> {
@@ -167,7 +203,7 @@ impl<'s> KeptHits<'s> {
     /// # Errors
     /// There is no memory for it.
     pub(crate) fn add(&mut self, hit: SearchHit) -> Result<(), Error> {
-        let hit = OrderedHit { order: self.order, hit };
+        let mut hit = OrderedHit { order: self.order, hit, bytes: 0 };
         if self.span.after.as_ref().is_some_and(|after| !hit.is_after(after)) {
             return Ok(());
         }
@@ -178,9 +214,9 @@ impl<'s> KeptHits<'s> {
             self.is_cut = true;
             return Ok(());
         }
-        let bytes = bytes_of(&hit.hit);
-        take(self.memory, bytes)?;
-        self.bytes += bytes;
+        hit.bytes = bytes_of(&hit.hit);
+        take(self.memory, hit.bytes)?;
+        self.bytes += hit.bytes;
         self.hits.push(hit);
         match self.collapse {
             None => self.drop_last(),
@@ -199,11 +235,12 @@ impl<'s> KeptHits<'s> {
     fn keep_firsts(&mut self, collapse: &HitCollapse) -> Result<(), Error> {
         self.memory.give_back(std::mem::take(&mut self.bytes));
         let firsts = collapse.firsts(in_order(std::mem::take(&mut self.hits)), self.span.most)?;
-        let bytes = firsts.iter().map(bytes_of).sum();
+        let order = self.order;
+        let firsts = firsts.into_iter().map(|hit| OrderedHit { order, bytes: bytes_of(&hit), hit });
+        self.hits = firsts.collect();
+        let bytes = self.hits.iter().map(|hit| hit.bytes).sum();
         take(self.memory, bytes)?;
         self.bytes = bytes;
-        let order = self.order;
-        self.hits = firsts.into_iter().map(|hit| OrderedHit { order, hit }).collect();
         Ok(())
     }
 
@@ -213,9 +250,8 @@ impl<'s> KeptHits<'s> {
             || self.bytes > self.span.bytes_max && self.hits.len() > self.span.least
         {
             let Some(last) = self.hits.pop() else { return };
-            let bytes = bytes_of(&last.hit);
-            self.bytes -= bytes;
-            self.memory.give_back(bytes);
+            self.bytes -= last.bytes;
+            self.memory.give_back(last.bytes);
             self.is_cut = true;
             // A hit after one that was dropped must not take its place.
             self.span.most = self.span.most.min(self.hits.len());
@@ -230,4 +266,30 @@ impl<'s> KeptHits<'s> {
 
 fn in_order(hits: BinaryHeap<OrderedHit<'_>>) -> Vec<SearchHit> {
     hits.into_sorted_vec().into_iter().map(|ordered| ordered.hit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_take_their_places() {
+        let value = size_of::<Value>();
+        let inside = |value: Value| bytes_inside(&value);
+        for flat in [json!(null), json!(true), json!(1.5)] {
+            assert_eq!(inside(flat), 0);
+        }
+        assert!(inside(json!("x".repeat(1_000))) >= 1_000);
+        assert!(inside(json!(vec![1; 1_000])) >= 1_000 * value);
+        assert!(
+            inside(json!(vec![json!([1]); 1_000])) >= 1_000 * 5 * value,
+            "each list has places of its own"
+        );
+        let members: Map<String, Value> = (0..1_000).map(|n| (format!("{n:0100}"), json!(n))).collect();
+        assert!(members_bytes(&members) >= 1_000 * (value + size_of::<String>() + 100));
+        assert_eq!(members_bytes(&members.clone()), members_bytes(&members));
+        assert_eq!((inside(json!([])), members_bytes(&Map::new())), (ALLOCATION_BYTES, 0));
+    }
 }

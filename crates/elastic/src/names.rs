@@ -193,6 +193,9 @@ fn named<'e>(
     })
 }
 
+/// Bytes of the name of an index, and of a pattern of names.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
 /// Checks the name of a new index.
 ///
 /// # Errors
@@ -215,7 +218,7 @@ pub(crate) fn check_index_name(name: &str) -> Result<(), Error> {
     if name.starts_with(['_', '-', '+']) {
         return fail("must not start with '_', '-', or '+'");
     }
-    if name.len() > 255 {
+    if name.len() > NAME_BYTES_MAX {
         return fail("index name is too long, (");
     }
     if name.to_lowercase() != name {

@@ -54,22 +54,22 @@ fn matches(pattern: &str, text: &str, is_query: bool) -> bool {
 
 /// True if a text may match two patterns in which `*` stands for any characters.
 pub(crate) fn overlap(one: &str, other: &str) -> bool {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    // Entry `at` of a row is true if the rests of both patterns, from there on, have a text in common.
-    let mut below = vec![false; other.len() + 2];
-    for from in (0..=one.len()).rev() {
-        let mut row = vec![false; other.len() + 2];
-        for at in (0..=other.len()).rev() {
-            row[at] = match (one.get(from), other.get(at)) {
-                (None, None) => true,
-                (Some('*'), _) | (_, Some('*')) => below[at] || row[at + 1],
-                (Some(letter), Some(same)) => letter == same && below[at + 1],
-                (None, Some(_)) | (Some(_), None) => false,
-            };
+    match (ends_of(one), ends_of(other)) {
+        // A text can have the longer beginning, then all that is between in both, and then the longer end.
+        (Some((start, end)), Some((other_start, other_end))) => {
+            (start.starts_with(other_start) || other_start.starts_with(start))
+                && (end.ends_with(other_end) || other_end.ends_with(end))
         }
-        below = row;
+        (Some(_), None) => glob(one, other),
+        (None, _) => glob(other, one),
     }
-    below[0]
+}
+
+/// Parts of a pattern before its first star and after its last; `None` if it has no star.
+fn ends_of(pattern: &str) -> Option<(&str, &str)> {
+    let (start, _) = pattern.split_once('*')?;
+    let (_, end) = pattern.rsplit_once('*')?;
+    Some((start, end))
 }
 
 #[cfg(test)]
@@ -115,6 +115,41 @@ mod tests {
         ] {
             assert_eq!(overlap(one, other), expected, "{one} {other}");
             assert_eq!(overlap(other, one), expected, "{other} {one}");
+        }
+    }
+
+    /// Compares the rests of both patterns from all places on.
+    fn overlap_of_rests(one: &[char], other: &[char]) -> bool {
+        match (one.split_first(), other.split_first()) {
+            (None, None) => true,
+            (Some(('*', rest)), _) if overlap_of_rests(rest, other) => true,
+            (_, Some(('*', rest))) if overlap_of_rests(one, rest) => true,
+            (Some(('*', _)), Some((letter, rest))) if *letter != '*' => overlap_of_rests(one, rest),
+            (Some((letter, rest)), Some(('*', _))) if *letter != '*' => overlap_of_rests(rest, other),
+            (Some((letter, rest)), Some((same, others))) => {
+                letter == same && *letter != '*' && overlap_of_rests(rest, others)
+            }
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn patterns_overlap_as_their_rests_do() {
+        let mut patterns = vec![String::new()];
+        let mut at = 0;
+        while at < patterns.len() {
+            if patterns[at].len() < 4 {
+                for letter in ['a', 'b', '*'] {
+                    patterns.push(format!("{}{letter}", patterns[at]));
+                }
+            }
+            at += 1;
+        }
+        let letters: Vec<Vec<char>> = patterns.iter().map(|pattern| pattern.chars().collect()).collect();
+        for (one, first) in patterns.iter().zip(&letters) {
+            for (other, second) in patterns.iter().zip(&letters) {
+                assert_eq!(overlap(one, other), overlap_of_rests(first, second), "{one} {other}");
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Limits of one search: its time, and the number of documents that it may find.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -91,13 +92,81 @@ pub(crate) fn duration_of(text: &str) -> Result<Option<Duration>, Error> {
     Ok(Some(Duration::from_nanos(number.saturating_mul(nanos))))
 }
 
-/// A search under its limits.
-pub(crate) struct ScanProgress<'l> {
+/// Time of a search, or of a part of it. Work on many documents looks at it before each, so that other work
+/// of the node gets its turn.
+pub(crate) struct SearchPace<'l> {
     limit: &'l ScanLimit,
     /// True once the client has left.
     gone: &'l AtomicBool,
     began: Instant,
-    until_look: u32,
+    until_look: Cell<u32>,
+    is_over: Cell<bool>,
+}
+
+impl<'l> SearchPace<'l> {
+    /// Begins the time, which ends at the time limit, or when `gone` is true: the client has left.
+    pub(crate) fn begin(limit: &'l ScanLimit, gone: &'l AtomicBool) -> Self {
+        SearchPace { limit, gone, began: Instant::now(), until_look: Cell::new(0), is_over: Cell::new(false) }
+    }
+
+    /// True if the time was over before the work was done.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// Looks at the time and the client before work on a document. Breaks off once the time is over.
+    ///
+    /// # Errors
+    /// The time is over, and the search does not take a part for the whole; or its client has left.
+    pub(crate) fn next(&self) -> Result<ControlFlow<()>, Error> {
+        if self.is_over() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if !self.is_due() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.give_way()?;
+        self.check_time()
+    }
+
+    /// Counts a document, and returns true if the time and the client are to be looked at.
+    fn is_due(&self) -> bool {
+        let left = self.until_look.get();
+        self.until_look.set(left.checked_sub(1).unwrap_or(STEP));
+        left == 0
+    }
+
+    /// Gives other work of the node its turn.
+    fn give_way(&self) -> Result<(), Error> {
+        if self.gone.load(Ordering::Relaxed) {
+            return Err(Error::Timeout("the client left before the search had ended".to_owned()));
+        }
+        pool::pause(Instant::now());
+        Ok(())
+    }
+
+    fn check_time(&self) -> Result<ControlFlow<()>, Error> {
+        let passed = self.began.elapsed();
+        match self.limit.timeout {
+            Some(timeout) if passed >= timeout.min(LONGEST) => {
+                if !self.limit.allows_partial {
+                    return Err(Error::Timeout("Time exceeded".to_owned()));
+                }
+                self.is_over.set(true);
+                Ok(ControlFlow::Break(()))
+            }
+            None if passed >= LONGEST => Err(Error::Timeout(format!(
+                "the search took longer than {} s; narrow it, or give it a [timeout] for what it finds until then",
+                LONGEST.as_secs()
+            ))),
+            _ => Ok(ControlFlow::Continue(())),
+        }
+    }
+}
+
+/// A search under its limits.
+pub(crate) struct ScanProgress<'l> {
+    pace: SearchPace<'l>,
     found: u64,
     /// True if the time ran out before all documents were read.
     pub(crate) is_timed_out: bool,
@@ -113,10 +182,7 @@ impl<'l> ScanProgress<'l> {
     /// Begins a search, which ends when `gone` is true: its client has left.
     pub(crate) fn begin(limit: &'l ScanLimit, gone: &'l AtomicBool) -> Self {
         ScanProgress {
-            limit,
-            gone,
-            began: Instant::now(),
-            until_look: 0,
+            pace: SearchPace::begin(limit, gone),
             found: 0,
             is_timed_out: false,
             is_terminated: false,
@@ -127,7 +193,7 @@ impl<'l> ScanProgress<'l> {
 
     /// True if the search was asked to end after a number of documents.
     pub(crate) fn may_terminate(&self) -> bool {
-        self.limit.terminate_after.is_some()
+        self.pace.limit.terminate_after.is_some()
     }
 
     /// True if the search ended before its last document.
@@ -140,40 +206,23 @@ impl<'l> ScanProgress<'l> {
     /// # Errors
     /// The time of the search is over, and it does not take a part for the whole; or its client has left.
     pub(crate) fn next(&mut self) -> Result<ControlFlow<()>, Error> {
-        if self.until_look > 0 {
-            self.until_look -= 1;
+        if !self.pace.is_due() {
             return Ok(ControlFlow::Continue(()));
         }
-        self.until_look = STEP;
-        if self.gone.load(Ordering::Relaxed) {
-            return Err(Error::Timeout("the client left before the search had ended".to_owned()));
-        }
-        pool::pause(Instant::now());
-        let passed = self.began.elapsed();
-        if self.is_brief && passed >= LATE {
+        self.pace.give_way()?;
+        if self.is_brief && self.pace.began.elapsed() >= LATE {
             self.is_late = true;
             return Ok(ControlFlow::Break(()));
         }
-        match self.limit.timeout {
-            Some(timeout) if passed >= timeout.min(LONGEST) => {
-                if !self.limit.allows_partial {
-                    return Err(Error::Timeout("Time exceeded".to_owned()));
-                }
-                self.is_timed_out = true;
-                Ok(ControlFlow::Break(()))
-            }
-            None if passed >= LONGEST => Err(Error::Timeout(format!(
-                "the search took longer than {} s; narrow it, or give it a [timeout] for what it finds until then",
-                LONGEST.as_secs()
-            ))),
-            _ => Ok(ControlFlow::Continue(())),
-        }
+        let flow = self.pace.check_time()?;
+        self.is_timed_out |= flow.is_break();
+        Ok(flow)
     }
 
     /// Counts a document that matches.
     pub(crate) fn count(&mut self) -> ControlFlow<()> {
         self.found += 1;
-        if self.limit.terminate_after.is_some_and(|most| self.found >= most) {
+        if self.pace.limit.terminate_after.is_some_and(|most| self.found >= most) {
             self.is_terminated = true;
             return ControlFlow::Break(());
         }

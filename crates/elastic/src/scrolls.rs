@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_access::RequestCaller;
+use millrace_node::pool;
 use millrace_plan::QueryMemory;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -39,6 +40,9 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of such hits that all scrolls keep, about. Beyond that they are ranked again.
 const BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of the searches of all scrolls, about. Beyond that there is no room for one more.
+const SEARCH_BYTES_MAX: usize = 64 << 20;
 
 /// Shortest time without a request until a scroll ends, in milliseconds: a shorter one that is asked for is
 /// this one.
@@ -88,6 +92,8 @@ struct OpenScroll {
     kept_ms: u64,
     /// Bytes of the hits that it keeps.
     bytes: usize,
+    /// Bytes of its search.
+    search_bytes: usize,
     /// `None` while a page is read.
     state: Option<Box<ScrollState>>,
 }
@@ -180,7 +186,9 @@ impl ScrollState {
         };
         let is_hidden = |index: &OpenIndex| index.hides_writes() || index.live.hides_any();
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
-        let seq_nos_end: Vec<i64> = indexes.iter().map(|index| seq_no_end(index, is_placed)).collect();
+        let seq_nos = || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(index, is_placed)).collect() };
+        // Writes that are under way are waited for, if the order is not that of the store.
+        let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(door, &request, None) };
         let is_one_visit = is_placed && request.aggregations.is_empty();
         let counts = is_one_visit && !request.form.has_no_total;
@@ -331,7 +339,7 @@ fn check_whole(is_timed_out: bool) -> Result<(), Error> {
 /// Opens a scroll of the caller, and answers with its first page.
 ///
 /// # Errors
-/// The search fails, or the caller has too many scrolls: no other has more.
+/// The search fails, or the caller has too many scrolls or too long searches: no other has more.
 pub(crate) fn open(
     door: &ElasticDoor,
     indexes: Vec<OpenIndex>,
@@ -352,16 +360,28 @@ impl OpenScrolls {
     /// Adds a scroll of a caller after its first page.
     ///
     /// # Errors
-    /// The caller has too many: no other has more.
+    /// The caller has too many, or too long searches: no other has more.
     fn add(&self, owner: ScrollOwner, mut state: ScrollState, kept_ms: u64) -> Result<String, Error> {
         let now = now_ms();
         let mut scrolls = self.0.lock();
         scrolls.retain(|_, scroll| scroll.used_ms + scroll.kept_ms > now);
-        make_room(&mut scrolls, &owner)?;
+        if !make_room(&mut scrolls, &owner, 1, SCROLLS_MAX, |_| 1) {
+            return Err(Error::Rejected(format!(
+                "Trying to create too many scroll contexts. Must be less than or equal to: [{SCROLLS_MAX}]; clear \
+                 others first"
+            )));
+        }
+        let search_bytes = state.request.bytes;
+        if !make_room(&mut scrolls, &owner, search_bytes, SEARCH_BYTES_MAX, |scroll| scroll.search_bytes) {
+            return Err(Error::Rejected(format!(
+                "the search of the scroll takes {search_bytes} bytes, and those of all scrolls may take \
+                 {SEARCH_BYTES_MAX}; clear others first, or ask with a shorter query"
+            )));
+        }
         let bytes = kept_bytes(&scrolls, &mut state);
         let id = random_text(32);
         let state = Some(Box::new(state));
-        scrolls.insert(id.clone(), OpenScroll { owner, used_ms: now, kept_ms, bytes, state });
+        scrolls.insert(id.clone(), OpenScroll { owner, used_ms: now, kept_ms, bytes, search_bytes, state });
         Ok(id)
     }
 
@@ -406,34 +426,35 @@ fn kept_bytes(scrolls: &BTreeMap<String, OpenScroll>, state: &mut ScrollState) -
     state.bytes()
 }
 
-/// Makes room for one more scroll of a caller: at the expense of the caller that has most, as long as this is
-/// another one.
-///
-/// # Errors
-/// The caller itself has most.
-fn make_room(scrolls: &mut BTreeMap<String, OpenScroll>, owner: &ScrollOwner) -> Result<(), Error> {
-    while scrolls.len() >= SCROLLS_MAX {
+/// Makes room for one more scroll of a caller, which takes `wanted` of the `most` that all may take: at the
+/// expense of the caller that has most, as long as this is another one. False if the caller itself has most.
+fn make_room(
+    scrolls: &mut BTreeMap<String, OpenScroll>,
+    owner: &ScrollOwner,
+    wanted: usize,
+    most: usize,
+    taken_by: impl Fn(&OpenScroll) -> usize,
+) -> bool {
+    while scrolls.values().map(&taken_by).sum::<usize>().saturating_add(wanted) > most {
         let mut shares: Vec<(&ScrollOwner, usize)> = Vec::new();
         for scroll in scrolls.values() {
             match shares.iter_mut().find(|(other, _)| other.is(&scroll.owner)) {
-                Some((_, count)) => *count += 1,
-                None => shares.push((&scroll.owner, 1)),
+                Some((_, share)) => *share += taken_by(scroll),
+                None => shares.push((&scroll.owner, taken_by(scroll))),
             }
         }
-        let own = shares.iter().find(|(other, _)| other.is(owner)).map_or(0, |(_, count)| *count) + 1;
-        let most = shares.iter().max_by_key(|(_, count)| *count);
-        let Some((loser, _)) = most.filter(|(other, count)| !other.is(owner) && *count > own) else {
-            return Err(Error::Rejected(format!(
-                "Trying to create too many scroll contexts. Must be less than or equal to: [{SCROLLS_MAX}]; clear \
-                 others first"
-            )));
+        let own = shares.iter().find(|(other, _)| other.is(owner)).map_or(0, |(_, share)| *share);
+        let own = own.saturating_add(wanted);
+        let largest = shares.iter().max_by_key(|(_, share)| *share);
+        let Some((loser, _)) = largest.filter(|(other, share)| !other.is(owner) && *share > own) else {
+            return false;
         };
         let idlest = scrolls.iter().filter(|(_, scroll)| scroll.owner.is(loser));
         let idlest = idlest.min_by_key(|(_, scroll)| scroll.used_ms).map(|(id, _)| id.clone());
         // One that has most has one.
         idlest.and_then(|id| scrolls.remove(&id));
     }
-    Ok(())
+    true
 }
 
 fn ids_of(body: &Map<String, Value>, parameters: &DoorParameters, path: Option<&str>) -> Vec<String> {

@@ -20,7 +20,7 @@ use crate::partitions::TimeSpan;
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::scan_limit::ScanProgress;
+use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
 use crate::shelf::StoredSource;
 use crate::sorting::{HitOrder, HitSortKey};
@@ -184,6 +184,7 @@ pub(crate) fn run_span(
     seq_nos_end: Option<&[i64]>,
 ) -> Result<FoundHits, Error> {
     let memory = door.node.query_memory();
+    let pace = SearchPace::begin(&request.limit, &door.gone);
     let scope = AggregationScope {
         indexes,
         matching: &[],
@@ -192,6 +193,7 @@ pub(crate) fn run_span(
         total_as_number: request.form.total_as_number,
         buckets: Cell::new(0),
         buckets_max: if request.aggregations.is_empty() { 0 } else { buckets_max(door)? },
+        pace: &pace,
     };
     let streamed = match request.aggregations.is_empty() {
         true => None,
@@ -238,7 +240,7 @@ pub(crate) fn run_span(
     facts.aggregations = match streamed {
         Some(streamed) => Some(Value::Object(streamed.finish()?)),
         None if request.aggregations.is_empty() => None,
-        None => Some(aggregate(door, indexes, request, &scope, &aggregated, &memory)?),
+        None => Some(aggregate(door, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
     if let Some(collapse) = &request.collapse {
         hits = collapse.heads(hits, indexes, request)?;
@@ -260,14 +262,15 @@ impl HitSink for WholeSink<'_> {
     }
 }
 
-/// Runs the aggregations of a search over its matching documents together.
+/// Runs the aggregations of a search over its matching documents together. They have as much time as the
+/// visit before them: also where this one has used up its own, its documents are aggregated.
 fn aggregate(
     door: &ElasticDoor,
-    indexes: &[OpenIndex],
     request: &HitSearch,
     scope: &AggregationScope<'_>,
     matching: &[SearchHit],
     memory: &QueryMemory,
+    is_timed_out: &mut bool,
 ) -> Result<Value, Error> {
     let mut everything = WholeSink { memory, hits: Vec::new() };
     if request.aggregations.iter().any(AskedAggregation::reads_everything) {
@@ -282,14 +285,19 @@ fn aggregate(
             sees_hidden: false,
             is_backwards: false,
         };
-        for (ordinal, index) in indexes.iter().enumerate() {
+        for (ordinal, index) in scope.indexes.iter().enumerate() {
             scan.visit(ordinal, index, &mut progress, &mut everything)?;
         }
+        *is_timed_out |= progress.is_timed_out;
     }
     let matching = matching.iter().collect::<Vec<_>>();
     let everything = everything.hits.iter().collect::<Vec<_>>();
-    let scope = AggregationScope { matching: &matching, everything: &everything, ..scope.clone() };
-    scope.run(&request.aggregations, &matching).map(Value::Object)
+    let pace = SearchPace::begin(&request.limit, &door.gone);
+    let scope =
+        AggregationScope { matching: &matching, everything: &everything, pace: &pace, ..scope.clone() };
+    let answer = scope.run(&request.aggregations, &matching)?;
+    *is_timed_out |= pace.is_over();
+    Ok(Value::Object(answer))
 }
 
 /// Buckets that one search may have, by the settings of the cluster.

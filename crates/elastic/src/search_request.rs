@@ -6,6 +6,7 @@ use crate::Error;
 use crate::aggregations::{self, AskedAggregation};
 use crate::collapse::HitCollapse;
 use crate::hit_form::HitForm;
+use crate::kept_hits;
 use crate::query::{self, SearchQuery};
 use crate::request::DoorParameters;
 use crate::scan_limit::ScanLimit;
@@ -32,6 +33,8 @@ pub(crate) struct HitSearch {
     pub(crate) limit: ScanLimit,
     /// Factors of scores by the names of indexes; the first that fits counts.
     pub(crate) boosts: Vec<(String, f64)>,
+    /// Bytes that the search takes without its aggregations, about.
+    pub(crate) bytes: usize,
 }
 
 /// Members of a body that nothing here depends on: groups of statistics, the choice of a copy, and steps of
@@ -64,6 +67,7 @@ impl HitSearch {
             tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
             limit: ScanLimit::parse(body, parameters)?,
             boosts: Vec::new(),
+            bytes: size_of::<HitSearch>() + kept_hits::members_bytes(body),
         };
         for (name, value) in body {
             request.member(name, value)?;
@@ -111,7 +115,10 @@ impl HitSearch {
                 };
                 self.after = Some(after.clone());
             }
-            "aggs" | "aggregations" => self.aggregations = aggregations::parse(value)?,
+            "aggs" | "aggregations" => {
+                self.bytes -= kept_hits::bytes_inside(value);
+                self.aggregations = aggregations::parse(value)?;
+            }
             "indices_boost" => self.boosts = boosts_of(value)?,
             "min_score" => self.minimum_score = value.as_f64(),
             "track_total_hits" => match value {

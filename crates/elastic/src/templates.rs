@@ -7,10 +7,13 @@ use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, Stream
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::lifecycle::StreamLifecycle;
-use crate::names::check_index_name;
+use crate::names::{NAME_BYTES_MAX, check_index_name};
 use crate::patterns::{glob, overlap};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::{index_admin, log_settings};
+
+/// Patterns of one template.
+const PATTERNS_MAX: usize = 1_000;
 
 /// Parts of indexes that the templates for a name give, those that count less first.
 pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, Value>> {
@@ -279,6 +282,23 @@ fn check_members(kind: NamedKind, name: &str, body: &Map<String, Value>) -> Resu
     }
 }
 
+/// Refuses patterns that no name needs: they are compared with those of all other templates while requests
+/// wait for the catalog.
+fn check_patterns(patterns: &[String]) -> Result<(), Error> {
+    let reason = if patterns.len() > PATTERNS_MAX {
+        format!("a template has {PATTERNS_MAX} index patterns at most, and this one has {}", patterns.len())
+    } else if let Some(long) = patterns.iter().find(|pattern| pattern.len() > NAME_BYTES_MAX) {
+        let beginning: String = long.chars().take(40).collect();
+        format!(
+            "index pattern [{beginning}...] has {} bytes; no index has a name of more than {NAME_BYTES_MAX}",
+            long.len()
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::Validation(vec![reason]))
+}
+
 /// Refuses a template if another one of its priority may cover the same name: it would not be clear which of
 /// them counts.
 fn check_priority(entries: &CatalogEntries, name: &str, body: &Map<String, Value>) -> Result<(), Error> {
@@ -324,6 +344,7 @@ pub(crate) fn put_named(
         if patterns.is_empty() {
             return Err(Error::Validation(vec!["index patterns are missing".to_owned()]));
         }
+        check_patterns(&patterns)?;
     }
     check_members(kind, name, &body)?;
     if kind == NamedKind::Pipeline

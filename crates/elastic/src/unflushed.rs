@@ -72,16 +72,27 @@ impl UnflushedState {
     /// Holds up the deletion of the index until the guard is gone. Sequence numbers are given while there is
     /// one.
     pub(crate) fn hold_deletion(&self) -> WriteHold<'_> {
-        let round = self.round.load(Ordering::SeqCst);
+        self.hold_in(self.round.load(Ordering::SeqCst))
+    }
+
+    /// Holds up the deletion in a round, or in a later one if that is over.
+    fn hold_in(&self, mut round: usize) -> WriteHold<'_> {
         // A deletion may wait while several guards are taken one after another.
-        WriteHold {
-            is_deleted: self.is_deleted.read_recursive(),
-            _round: self.rounds[round % 2].read_recursive(),
+        let is_deleted = self.is_deleted.read_recursive();
+        loop {
+            let held = self.rounds[round % 2].read_recursive();
+            let newest = self.round.load(Ordering::SeqCst);
+            if newest == round {
+                return WriteHold { is_deleted, _round: held };
+            }
+            // The next settling waits for the writes of another round.
+            drop(held);
+            round = newest;
         }
     }
 
     /// Sequence number of the next write, once all writes with earlier ones are done. Those that begin
-    /// meanwhile go on.
+    /// meanwhile go on. Blocks, for as long as a write takes: call it without a place in a pool.
     pub(crate) fn settled_seq_no(&self) -> i64 {
         let _one_at_a_time = self.settling.lock();
         let seq_no = self.seq_no();
@@ -167,5 +178,18 @@ mod tests {
             assert!(!later.is_deleted());
         });
         assert_eq!(state.settled_seq_no(), 9);
+    }
+
+    #[test]
+    fn a_write_that_missed_the_end_of_its_round_is_in_the_next() {
+        let state = UnflushedState::after(0);
+        // A write has read the number of the round, and waits for the processor.
+        let read = state.round.load(Ordering::SeqCst);
+        state.settled_seq_no();
+        let hold = state.hold_in(read);
+        assert!(state.rounds[1].try_write().is_none(), "the next settling waits for it");
+        assert!(state.rounds[0].try_write().is_some());
+        drop(hold);
+        assert_eq!(state.settled_seq_no(), 0);
     }
 }

@@ -550,3 +550,21 @@ fn a_dry_rollover_changes_nothing() {
     assert_eq!(door.get("GET /_data_stream/logs", "")["data_streams"][0]["generation"], 1);
     assert_eq!(door.get("POST /logs/_rollover", "")["new_index"], ".ds-logs-000002");
 }
+
+#[test]
+fn templates_have_patterns_that_names_can_match() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let template = |patterns: Vec<String>| json!({ "index_patterns": patterns }).to_string();
+    for target in ["PUT /_index_template/t", "PUT /_template/t"] {
+        door.get(target, &template(vec!["a".repeat(255)]));
+        door.get(target, &template(vec!["a*".to_owned(); 1_000]));
+        for patterns in [vec!["a".repeat(256)], vec!["a*".to_owned(); 1_001]] {
+            let (status, answer) = door.ask(target, &template(patterns));
+            assert_eq!(
+                (status, answer["error"]["type"].as_str()),
+                (400, Some("action_request_validation_exception"))
+            );
+        }
+    }
+}

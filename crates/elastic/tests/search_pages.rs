@@ -112,6 +112,27 @@ fn a_search_keeps_its_page_alone() {
 }
 
 #[test]
+fn hits_take_the_memory_of_their_values() {
+    let directory = directory();
+    let door = TestDoor::open_small(&directory, 4 << 20);
+    // A number takes two letters of the text, and some 72 bytes as a value.
+    let numbers = vec![1; 10_000];
+    write(&door, "a", (0..10).map(|n| (n.to_string(), json!({ "n": n, "v": numbers }))));
+    assert_eq!(door.get("GET /a/_search?size=2&sort=n", "")["hits"]["hits"][1]["_source"]["v"][9_999], 1);
+    for body in [
+        r#"{"size":10,"_source":false}"#,
+        r#"{"size":0,"aggs":{"k":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#,
+        r#"{"size":0,"aggs":{"k":{"terms":{"field":"n"},"aggs":{"h":{"top_hits":{"size":1}}}}}}"#,
+    ] {
+        let (status, answer) = door.ask("GET /a/_search", body);
+        assert_eq!(status, 400, "{body}: {answer}");
+        assert!(answer.to_string().contains("query-memory-max"), "{answer}");
+    }
+    let seen = scrolled(&door, "a/_search?scroll=1m&size=2&sort=n", "", |_| {});
+    assert_eq!(seen.len(), 10);
+}
+
+#[test]
 fn scrolls_show_what_stays_as_it_is_once() {
     let directory = directory();
     let door = TestDoor::open(&directory);
@@ -250,6 +271,10 @@ fn searches_end_when_their_client_has_left() {
     for (request, body) in [
         ("GET /a/_search", ""),
         ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"sum":{"field":"n"}}}}"#),
+        (
+            "GET /a/_search",
+            r#"{"size":0,"aggs":{"n":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#,
+        ),
         ("GET /a/_search?scroll=1m", ""),
         ("GET /a/_count", ""),
         ("GET /_cat/count", ""),

@@ -516,3 +516,30 @@ fn scrolls_are_each_callers_own() {
     assert_eq!(status, 429, "and does not get it back from those with fewer");
     assert_eq!(clear(&["ann"], "_all"), 497);
 }
+
+/// The searches of open scrolls have memory together, and a caller with long ones does not keep others from
+/// theirs.
+#[test]
+fn searches_of_scrolls_take_memory() {
+    let directory = directory();
+    let door = door(&directory);
+    door.get("PUT /note/_doc/1?routing=ann", "{}");
+    let ids = vec!["x".repeat(1 << 20); 10];
+    let long = json!({ "query": { "bool": { "must_not": { "ids": { "values": ids } } } } });
+    let long = long.to_string();
+    let open = |group: &str, body: &str| {
+        let (status, answer) = door.ask_as(of_groups(&[group]), "POST /note/_search?scroll=1m", body);
+        (status, answer["_scroll_id"].as_str().unwrap_or_default().to_owned())
+    };
+    let taken: Vec<(u16, String)> = (0..6).map(|_| open("ann", &long)).collect();
+    assert!(taken.iter().all(|(status, _)| *status == 200));
+    assert_eq!(open("ann", &long).0, 429, "there is no memory for one more");
+    assert_eq!(open("ann", "{}").0, 200, "there is some for a short one");
+    assert_eq!(open("bob", &long).0, 200, "the caller with most has made room");
+    let next = |id: &str| {
+        let body = json!({ "scroll_id": id }).to_string();
+        door.ask_as(of_groups(&["ann"]), "POST /_search/scroll", &body).0
+    };
+    assert_eq!(taken.iter().filter(|(_, id)| next(id) == 200).count(), 5);
+    assert_eq!(open("ann", &long).0, 429, "and does not get it back from one with less");
+}

@@ -111,6 +111,11 @@ impl QueryMemory {
         Ok(())
     }
 
+    /// Returns the number of bytes that it has.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Gives back bytes that it has taken, for what lives shorter than the query.
     pub fn give_back(&self, bytes: usize) {
         let before = self.taken.fetch_sub(bytes, Ordering::Relaxed);

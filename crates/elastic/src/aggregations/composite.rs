@@ -49,6 +49,13 @@ pub(super) struct PlacedKey {
     sources: Arc<[CompositeSource]>,
 }
 
+impl PlacedKey {
+    /// Its values, one for each source.
+    pub(super) fn values(&self) -> impl Iterator<Item = Option<&AggregatedValue>> {
+        self.key.iter().map(Option::as_ref)
+    }
+}
+
 impl PartialEq for PlacedKey {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
@@ -208,15 +215,16 @@ impl OneAggregation<'_> {
     pub(super) fn composite(&self) -> Result<Value, Error> {
         let division = self.composite_division()?;
         let mut parts: BTreeMap<PlacedKey, Vec<&SearchHit>> = BTreeMap::new();
-        for hit in self.hits {
+        self.each(|hit| {
             for key in self.composite_keys(&division, hit)? {
-                parts.entry(key).or_default().push(*hit);
+                parts.entry(key).or_default().push(hit);
             }
             // Only the first ones are wanted.
             while parts.len() > division.size {
                 parts.pop_last();
             }
-        }
+            Ok(())
+        })?;
         self.finish_composite(&division, parts)
     }
 

@@ -91,11 +91,12 @@ impl<'a> OneAggregation<'a> {
     pub(super) fn histogram(&self) -> Result<Value, Error> {
         let division = self.number_division()?;
         let mut parts = Intervals::new();
-        for hit in self.hits {
+        self.each(|hit| {
             for key in self.number_keys(&division, hit)? {
-                parts.entry(key).or_default().push(*hit);
+                parts.entry(key).or_default().push(hit);
             }
-        }
+            Ok(())
+        })?;
         self.finish_histogram(&division, parts)
     }
 
@@ -188,11 +189,12 @@ impl<'a> OneAggregation<'a> {
     pub(super) fn date_histogram(&self) -> Result<Value, Error> {
         let division = self.date_division()?;
         let mut parts = Intervals::new();
-        for hit in self.hits {
+        self.each(|hit| {
             for key in self.date_keys(&division, hit)? {
-                parts.entry(key).or_default().push(*hit);
+                parts.entry(key).or_default().push(hit);
             }
-        }
+            Ok(())
+        })?;
         self.finish_date_histogram(&division, parts)
     }
 
@@ -240,9 +242,10 @@ impl<'a> OneAggregation<'a> {
             }
         };
         let mut times: Vec<(i64, &SearchHit)> = Vec::new();
-        for hit in self.hits {
-            times.extend(source.numbers(hit).into_iter().map(|millis| (millis as i64, *hit)));
-        }
+        self.each(|hit| {
+            times.extend(source.numbers(hit).into_iter().map(|millis| (millis as i64, hit)));
+            Ok(())
+        })?;
         let first = times.iter().map(|(millis, _)| *millis).min();
         let last = times.iter().map(|(millis, _)| *millis).max();
         let steps = AUTOMATIC.iter().skip_while(|(letter, _)| *letter != least_unit);
@@ -264,7 +267,9 @@ impl<'a> OneAggregation<'a> {
         let Some((rounding, starts)) = chosen else { return Ok(json!({ "buckets": [] })) };
         let mut parts: Intervals = starts.iter().map(|start| (*start, Vec::new())).collect();
         for (millis, hit) in times {
-            if let Some(start) = starts.iter().rev().find(|start| **start <= millis) {
+            // The intervals are in the order of time.
+            let until = starts.partition_point(|start| *start <= millis);
+            if let Some(start) = starts[..until].last() {
                 add(&mut parts, *start, hit);
             }
         }

@@ -119,19 +119,30 @@ impl OneAggregation<'_> {
         match self.asked.kind.as_str() {
             "value_count" => {
                 let source = self.source()?;
-                let count: usize = self.hits.iter().map(|hit| source.all(hit).len()).sum();
+                let mut count = 0;
+                self.each(|hit| {
+                    count += source.all(hit).len();
+                    Ok(())
+                })?;
                 Ok(("value_count", json!({ "value": count })))
             }
             "cardinality" => {
                 let source = self.source()?;
-                let all = self.hits.iter().flat_map(|hit| source.of(hit));
-                let different: std::collections::BTreeSet<_> = all.collect();
+                let mut different = std::collections::BTreeSet::new();
+                self.each(|hit| {
+                    different.extend(source.of(hit));
+                    Ok(())
+                })?;
                 Ok(("cardinality", json!({ "value": different.len() })))
             }
             "weighted_avg" => Ok(("weighted_avg", self.weighted_average()?)),
             _ => {
                 let source = self.numeric_source()?;
-                let numbers: Vec<f64> = self.hits.iter().flat_map(|hit| source.numbers(hit)).collect();
+                let mut numbers: Vec<f64> = Vec::new();
+                self.each(|hit| {
+                    numbers.extend(source.numbers(hit));
+                    Ok(())
+                })?;
                 figures(&self.asked.kind, &self.asked.options, numbers, &source)
             }
         }
@@ -155,9 +166,7 @@ impl OneAggregation<'_> {
     fn weighted_average(&self) -> Result<Value, Error> {
         let sources = self.weighted_sources()?;
         let mut sums = WeightedSums::default();
-        for hit in self.hits {
-            sums.add(&self.asked.name, &sources, hit)?;
-        }
+        self.each(|hit| sums.add(&self.asked.name, &sources, hit))?;
         Ok(sums.answer())
     }
 }

@@ -6,7 +6,7 @@ use crate::Error;
 
 /// Options of each kind. One is listed if it is obeyed, or if nothing here depends on it: hints for the
 /// execution, and the accuracy of results that are exact here.
-const OPTIONS: &[(&str, &[&str])] = &[
+pub(super) const OPTIONS: &[(&str, &[&str])] = &[
     (
         "terms",
         &[

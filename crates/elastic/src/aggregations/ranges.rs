@@ -65,11 +65,12 @@ impl OneAggregation<'_> {
     pub(super) fn ranges(&self) -> Result<Value, Error> {
         let division = self.range_division()?;
         let mut parts: Vec<Vec<&SearchHit>> = vec![Vec::new(); division.len()];
-        for hit in self.hits {
+        self.each(|hit| {
             for place in division.places(hit) {
-                parts[place].push(*hit);
+                parts[place].push(hit);
             }
-        }
+            Ok(())
+        })?;
         self.finish_ranges(&division, &parts)
     }
 

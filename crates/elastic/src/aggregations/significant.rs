@@ -52,34 +52,37 @@ impl<'a> OneAggregation<'a> {
                 (TermSource::Values(source), wanted, form)
             }
         };
-        let mut background: Vec<&SearchHit> = self.scope.everything.to_vec();
-        if let Some(filter) = self.option("background_filter") {
-            let filter = query::parse(filter)?;
-            let mut inside = Vec::new();
-            for hit in background {
-                if searched(hit).score(&filter, &mut Vec::new())?.is_some() {
-                    inside.push(hit);
-                }
+        let filter = self.option("background_filter").map(query::parse).transpose()?;
+        let mut background: Vec<&SearchHit> = Vec::new();
+        self.scope.each(self.scope.everything, |hit| {
+            let is_inside = match &filter {
+                Some(filter) => searched(hit).score(filter, &mut Vec::new())?.is_some(),
+                None => true,
+            };
+            if is_inside {
+                background.push(hit);
             }
-            background = inside;
-        }
+            Ok(())
+        })?;
         let mut parts: BTreeMap<AggregatedValue, Vec<&'a SearchHit>> = BTreeMap::new();
-        for hit in self.hits {
+        self.each(|hit| {
             for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
                 parts.entry(value).or_default().push(hit);
             }
-        }
+            Ok(())
+        })?;
         let least = self.count_of("min_doc_count", 3)?;
         parts.retain(|_, hits| hits.len() >= least);
         let mut everywhere: BTreeMap<&AggregatedValue, usize> =
             parts.keys().map(|value| (value, 0)).collect();
-        for hit in &background {
+        self.scope.each(&background, |hit| {
             for value in source.of(hit) {
                 if let Some(count) = everywhere.get_mut(&value) {
                     *count += 1;
                 }
             }
-        }
+            Ok(())
+        })?;
         let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
         let scored = parts.iter().map(|(value, hits)| {
             let count = everywhere.get(value).copied().unwrap_or(0).max(hits.len());

@@ -10,13 +10,14 @@ use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use super::composite::{CompositeDivision, PlacedKey};
+use super::filters::filter_places;
 use super::histograms::{DateDivision, NumberDivision};
 use super::metrics::{self, NumberSummary, WeightedSums};
 use super::pipelines::PipelineKind;
 use super::ranges::RangeDivision;
 use super::terms::{WantedTerms, check_values, combinations};
 use super::values::{AggregatedValue, FieldSource};
-use super::{AggregationScope, AskedAggregation, BucketContent, OneAggregation, filter_places};
+use super::{AggregationScope, AskedAggregation, BucketContent, OneAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
@@ -141,6 +142,8 @@ enum StreamState {
 /// A bucket: the number of its documents, and what the aggregations inside have collected.
 struct BucketState {
     documents: usize,
+    /// Memory of the search that it has, with what is inside.
+    bytes: usize,
     inner: Vec<StreamState>,
 }
 
@@ -240,27 +243,22 @@ impl<'a> StreamPlan<'a> {
         }
     }
 
-    /// Bytes of the state before the first document.
-    fn state_bytes(&self) -> usize {
-        PART_BYTES + self.list_len() * self.bucket_bytes()
-    }
-
-    /// Bytes of an empty bucket.
-    fn bucket_bytes(&self) -> usize {
-        PART_BYTES + self.inner.iter().map(StreamPlan::state_bytes).sum::<usize>()
-    }
-
     /// An empty bucket.
     fn bucket(&self) -> Result<BucketState, Error> {
+        let before = self.memory.taken();
         take(self.memory, PART_BYTES)?;
         let inner = self.inner.iter().map(StreamPlan::state).collect::<Result<_, _>>()?;
-        Ok(BucketState { documents: 0, inner })
+        Ok(BucketState { documents: 0, bytes: self.memory.taken() - before, inner })
     }
 
     /// Adds a document to a bucket.
     fn fill(&self, bucket: &mut BucketState, hit: &SearchHit) -> Result<(), Error> {
         bucket.documents += 1;
-        add_all(&self.inner, &mut bucket.inner, hit)
+        let before = self.memory.taken();
+        add_all(&self.inner, &mut bucket.inner, hit)?;
+        // What is inside gives back some of its own bytes at most.
+        bucket.bytes = bucket.bytes + self.memory.taken() - before;
+        Ok(())
     }
 
     /// Adds a document to the bucket of a key, which is made for the first one.
@@ -311,12 +309,20 @@ impl<'a> StreamPlan<'a> {
             }
             (StreamWork::Composite(division), StreamState::Placed(parts)) => {
                 for key in self.one().composite_keys(division, hit)? {
+                    // Only the first ones are wanted.
+                    let is_full = parts.len() >= division.size;
+                    if is_full && parts.last_key_value().is_some_and(|(last, _)| key > *last) {
+                        continue;
+                    }
+                    if !parts.contains_key(&key) {
+                        take(self.memory, key_bytes(&key))?;
+                    }
                     self.fill_at(parts, key, hit)?;
-                }
-                // Only the first ones are wanted.
-                while parts.len() > division.size {
-                    parts.pop_last();
-                    self.memory.give_back(self.bucket_bytes());
+                    if parts.len() > division.size
+                        && let Some((key, bucket)) = parts.pop_last()
+                    {
+                        self.memory.give_back(key_bytes(&key) + bucket.bytes);
+                    }
                 }
                 Ok(())
             }
@@ -466,6 +472,10 @@ fn value_bytes(value: &AggregatedValue) -> usize {
         AggregatedValue::Text(text) => PART_BYTES + text.len(),
         _ => PART_BYTES,
     }
+}
+
+fn key_bytes(key: &PlacedKey) -> usize {
+    key.values().map(|value| value.map_or(PART_BYTES, value_bytes)).sum()
 }
 
 /// A finished bucket; the default is one without documents.

@@ -37,11 +37,12 @@ impl<'a> OneAggregation<'a> {
         let least = self.count_of("min_doc_count", 1)?;
         let mut parts = self.parts(&source, &wanted)?;
         if least == 0 {
-            for hit in self.scope.everything {
+            self.scope.each(self.scope.everything, |hit| {
                 for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
                     parts.entry(value).or_default();
                 }
-            }
+                check_values(parts.len())
+            })?;
         }
         self.finish_terms(&source, parts)
     }
@@ -72,12 +73,12 @@ impl<'a> OneAggregation<'a> {
     /// Documents by the values of a field.
     fn parts(&self, source: &FieldSource, wanted: &WantedTerms) -> Result<Parts<'a, AggregatedValue>, Error> {
         let mut parts: Parts<'a, AggregatedValue> = BTreeMap::new();
-        for hit in self.hits {
+        self.each(|hit| {
             for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
                 parts.entry(value).or_default().push(hit);
             }
-            check_values(parts.len())?;
-        }
+            check_values(parts.len())
+        })?;
         Ok(parts)
     }
 
@@ -267,12 +268,12 @@ impl<'a> OneAggregation<'a> {
     pub(super) fn multi_terms(&self) -> Result<(&'static str, Value), Error> {
         let sources = self.multi_sources()?;
         let mut parts: Parts<'a, Vec<AggregatedValue>> = BTreeMap::new();
-        for hit in self.hits {
+        self.each(|hit| {
             for key in combinations(&sources, hit)? {
-                parts.entry(key).or_default().push(*hit);
+                parts.entry(key).or_default().push(hit);
             }
-            check_values(parts.len())?;
-        }
+            check_values(parts.len())
+        })?;
         self.finish_multi_terms(&sources, parts)
     }
 

@@ -1,0 +1,225 @@
+//! Tests of aggregations over documents that no node has: of their end, and of their memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millrace_plan::QueryMemory;
+
+use super::*;
+use crate::catalog::IndexEntry;
+use crate::request::DoorParameters;
+use crate::scan_limit::ScanLimit;
+use crate::shelf::StoredSource;
+
+fn members(value: Value) -> Map<String, Value> {
+    value.as_object().expect("an object").clone()
+}
+
+fn index() -> OpenIndex {
+    let entry = IndexEntry {
+        name: "a".to_owned(),
+        uuid: String::new(),
+        number: 1,
+        created_ms: 0,
+        settings: BTreeMap::new(),
+        mappings: members(json!({ "properties": {
+            "n": { "type": "long" }, "t": { "type": "keyword" }, "w": { "type": "text" },
+            "d": { "type": "date" }, "ip": { "type": "ip" },
+            "p": { "type": "nested", "properties": { "q": { "type": "long" } } },
+        } })),
+        aliases: BTreeMap::new(),
+        is_closed: false,
+        seq_no_reserved: 0,
+        time_field: None,
+        observed: Map::new(),
+    };
+    OpenIndex { entry: Arc::new(entry), live: Arc::default(), typed: None }
+}
+
+fn hit(index: &OpenIndex) -> SearchHit {
+    let document = json!({
+        "n": 1, "t": "x", "w": "some words", "d": "2024-03-04", "ip": "10.0.0.1", "p": [{ "q": 1 }],
+    });
+    let stored = StoredSource {
+        id: "1".to_owned(),
+        source: document.to_string().into(),
+        version: 1,
+        seq_no: 0,
+        routing: None,
+    };
+    SearchHit {
+        index: index.clone(),
+        ordinal: 0,
+        stored,
+        document: members(document),
+        score: 1.0,
+        matched: Vec::new(),
+        sort: Vec::new(),
+        place: None,
+        collapsed: None,
+        inner: Map::new(),
+    }
+}
+
+fn limit_of(body: Value) -> ScanLimit {
+    ScanLimit::parse(&members(body), &DoorParameters::default()).expect("the limit is well-formed")
+}
+
+fn scope<'s>(
+    indexes: &'s [OpenIndex],
+    hits: &'s [&'s SearchHit],
+    pace: &'s SearchPace<'s>,
+) -> AggregationScope<'s> {
+    AggregationScope {
+        indexes,
+        matching: hits,
+        everything: hits,
+        names_types: false,
+        total_as_number: false,
+        buckets: Cell::new(0),
+        buckets_max: BUCKETS_MAX,
+        pace,
+    }
+}
+
+#[test]
+fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
+    let index = index();
+    let (hit, indexes) = (hit(&index), [index]);
+    let hits = [&hit];
+    let figures = "avg sum min max stats extended_stats value_count cardinality percentiles percentile_ranks \
+                   median_absolute_deviation";
+    let figures = figures.split_whitespace().map(|kind| {
+        let values = (kind == "percentile_ranks").then(|| ("values".to_owned(), json!([1])));
+        let field = ("field".to_owned(), json!("n"));
+        (kind, Value::Object([field].into_iter().chain(values).collect()))
+    });
+    let one = json!({ "one": { "term": { "n": 1 } } });
+    let others = [
+        ("terms", json!({ "field": "t" })),
+        ("terms", json!({ "field": "t", "min_doc_count": 0 })),
+        ("rare_terms", json!({ "field": "t" })),
+        ("significant_terms", json!({ "field": "t" })),
+        ("significant_text", json!({ "field": "w" })),
+        ("multi_terms", json!({ "terms": [{ "field": "t" }, { "field": "n" }] })),
+        ("histogram", json!({ "field": "n", "interval": 1 })),
+        ("date_histogram", json!({ "field": "d", "fixed_interval": "1d" })),
+        ("auto_date_histogram", json!({ "field": "d" })),
+        ("range", json!({ "field": "n", "ranges": [{ "to": 5 }] })),
+        ("date_range", json!({ "field": "d", "ranges": [{ "to": "2025-01-01" }] })),
+        ("ip_range", json!({ "field": "ip", "ranges": [{ "to": "10.0.0.9" }] })),
+        ("filter", json!({ "term": { "n": 1 } })),
+        ("filters", json!({ "filters": one })),
+        ("adjacency_matrix", json!({ "filters": one })),
+        ("missing", json!({ "field": "n" })),
+        ("nested", json!({ "path": "p" })),
+        ("global", json!({})),
+        ("sampler", json!({})),
+        ("composite", json!({ "sources": [{ "t": { "terms": { "field": "t" } } }] })),
+        ("weighted_avg", json!({ "value": { "field": "n" }, "weight": { "field": "n" } })),
+        ("top_hits", json!({})),
+    ];
+    let asked: Vec<(&str, Value)> = figures.chain(others).collect();
+    for (kind, _) in options::OPTIONS {
+        let is_asked = asked.iter().any(|(one, _)| one == kind);
+        // This one is only inside of `nested`, which ends first.
+        assert!(
+            is_asked || PipelineKind::of(kind).is_some() || *kind == "reverse_nested",
+            "{kind} is tested"
+        );
+    }
+    let (endless, over) = (limit_of(json!({})), limit_of(json!({ "timeout": "0" })));
+    let (here, gone) = (AtomicBool::new(false), AtomicBool::new(true));
+    for (kind, options) in asked {
+        let mut body = Map::from_iter([(kind.to_owned(), options)]);
+        if kind == "global" {
+            // Work on its documents is that of those inside.
+            body.insert("aggs".to_owned(), json!({ "s": { "sum": { "field": "n" } } }));
+        }
+        let asked = parse(&json!({ "a": body })).expect("the aggregation is well-formed");
+        let run = |pace: &SearchPace<'_>| {
+            let scope = scope(&indexes, &hits, pace);
+            scope.run(&asked, &hits).map_err(|error| error.status())
+        };
+        let pace = SearchPace::begin(&endless, &here);
+        assert!(run(&pace).is_ok() && !pace.is_over(), "{kind}: there is time");
+        let pace = SearchPace::begin(&over, &here);
+        assert!(run(&pace).is_ok() && pace.is_over(), "{kind}: the time is over");
+        assert_eq!(run(&SearchPace::begin(&endless, &gone)).err(), Some(408), "{kind}: the client has left");
+    }
+}
+
+#[test]
+fn composite_has_memory_for_the_buckets_that_it_shows() {
+    let index = index();
+    let indexes = [index.clone()];
+    let asked = json!({ "c": {
+        "composite": { "size": 10, "sources": [{ "n": { "terms": { "field": "n" } } }] },
+        "aggs": { "h": { "top_hits": { "size": 1 } }, "t": { "cardinality": { "field": "t" } } },
+    } });
+    let asked = parse(&asked).expect("the aggregation is well-formed");
+    let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
+    let pace = SearchPace::begin(&endless, &here);
+    let scope = scope(&indexes, &[], &pace);
+    let memory = QueryMemory::alone();
+    let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
+    let mut streamed = streamed.expect("it keeps no documents");
+    let mut add = |n: i64| {
+        let mut hit = hit(&index);
+        hit.document.insert("n".to_owned(), n.into());
+        streamed.add(&hit).expect("there is memory");
+        memory.taken()
+    };
+    let mut taken = 0;
+    for n in (90..100).rev() {
+        taken = add(n);
+    }
+    for n in (0..90).rev() {
+        assert_eq!(add(n), taken, "{n} is before all others, of which one is dropped");
+    }
+    for n in 10..200 {
+        assert_eq!(add(n), taken, "{n} is after the last");
+    }
+    let answer = streamed.finish().expect("there is an answer");
+    let buckets = answer["c"]["buckets"].as_array().expect("buckets");
+    let keys: Vec<_> = buckets.iter().map(|bucket| bucket["key"]["n"].as_i64()).collect();
+    assert_eq!(keys, (0..10).map(Some).collect::<Vec<_>>());
+    assert!(buckets.iter().all(|bucket| bucket["doc_count"] == 1 && bucket["t"]["value"] == 1));
+}
+
+#[test]
+fn keys_of_composite_take_memory() {
+    let index = index();
+    let indexes = [index.clone()];
+    let asked = json!({ "c": { "composite": { "sources": [{ "t": { "terms": { "field": "t" } } }] } } });
+    let asked = parse(&asked).expect("the aggregation is well-formed");
+    let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
+    let pace = SearchPace::begin(&endless, &here);
+    let scope = scope(&indexes, &[], &pace);
+    let memory = QueryMemory::alone();
+    let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
+    let mut streamed = streamed.expect("it keeps no documents");
+    let mut hit = hit(&index);
+    hit.document.insert("t".to_owned(), "x".repeat(30_000).into());
+    streamed.add(&hit).expect("there is memory");
+    assert!(memory.taken() >= 30_000, "{} bytes", memory.taken());
+}
+
+#[test]
+fn work_on_documents_ends_when_the_client_leaves_meanwhile() {
+    let index = index();
+    let (hit, indexes) = (hit(&index), [index]);
+    let (endless, gone) = (limit_of(json!({})), AtomicBool::new(false));
+    let pace = SearchPace::begin(&endless, &gone);
+    let mut count = 0;
+    let outcome = scope(&indexes, &[], &pace).each(&[&hit; 1_000], |_| {
+        count += 1;
+        if count == 100 {
+            gone.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    assert_eq!(outcome.err().map(|error| error.status()), Some(408));
+    assert!((100..200).contains(&count), "{count} documents");
+}
