@@ -145,6 +145,47 @@ fn all_of_json_is_kept_as_it_is_sent() {
 }
 
 #[test]
+fn parts_that_cannot_be_read_are_shown_as_they_were_sent_wherever_they_are_in() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({})));
+    door.get("PUT /plain", r#"{"mappings":{"properties":{"n":{"type":"long"},"b":{"type":"boolean"}}}}"#);
+    let part = r#"{"x":1e999}"#;
+    let lines = format!("{{\"create\":{{}}}}\n{{\"j\":\"word\"}}\n{{\"create\":{{}}}}\n{{\"j\":{part}}}\n");
+    let answer = door.get("POST /logs-a/_bulk", &lines);
+    assert_eq!(answer["errors"], false, "{answer}");
+    let escaped = part.replace('"', "\\\"");
+    for (request, body, shown) in [
+        ("GET /logs-a/_search", json!({ "sort": ["j.keyword"] }), Some(&escaped)),
+        (
+            "GET /logs-a/_search",
+            json!({ "aggs": { "a": { "terms": { "field": "j.keyword" } } } }),
+            Some(&escaped),
+        ),
+        (
+            "GET /logs-a/_search",
+            json!({ "aggs": { "a": { "composite": { "sources": [{ "j": { "terms": { "field": "j.keyword" } } }] } } } }),
+            Some(&escaped),
+        ),
+        (
+            "GET /logs-a/_search",
+            json!({ "aggs": { "a": { "cardinality": { "field": "j.keyword" } } } }),
+            None,
+        ),
+        ("GET /logs-a/_search", json!({ "fields": ["j*"], "_source": false }), None),
+    ] {
+        let (status, text) = door.text_as(DoorCaller::default(), request, &body.to_string());
+        assert_eq!(status, 200, "{body}: {text}");
+        assert!(!text.contains("unread-"), "{body}: {text}");
+        assert!(shown.is_none_or(|shown| text.contains(shown.as_str())), "{body}: {text}");
+    }
+    for document in [r#"{"b":{"x":1e999}}"#, r#"{"n":{"x":1e999}}"#, r#"{"b":1e999}"#] {
+        let (status, text) = door.text_as(DoorCaller::default(), "PUT /plain/_doc/1", document);
+        assert!(status == 400 && !text.contains("unread-"), "{document}: {status} {text}");
+    }
+}
+
+#[test]
 fn fields_beyond_the_limit_are_kept_and_found() {
     let directory = directory();
     let door = TestDoor::open(&directory);
