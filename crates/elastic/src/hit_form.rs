@@ -10,7 +10,8 @@ use crate::mapping::{field_at, type_of};
 use crate::patterns::glob;
 use crate::request::DoorParameters;
 use crate::search::SearchHit;
-use crate::sorting::{HitOrder, HitSortKey};
+use crate::sort_keys::HitSortKey;
+use crate::sorting::HitOrder;
 use crate::source::SourceFilter;
 
 /// Form of the hits in the answer.
@@ -215,7 +216,7 @@ impl InnerHits {
             match name.as_str() {
                 "from" => page.from = number()?,
                 "size" => page.size = number()?,
-                "sort" => page.order = Some(HitOrder::parse(value)?),
+                "sort" => page.order = HitOrder::parse(value)?,
                 "name" | "ignore_unmapped" => {}
                 "track_scores" => page.tracks_scores = *value == Value::Bool(true),
                 _ if page.form.member(name, value)? => {}

@@ -66,6 +66,7 @@ mod shelf;
 mod simple_text;
 mod single;
 mod slot_picking;
+mod sort_keys;
 mod sorting;
 mod source;
 mod templates;

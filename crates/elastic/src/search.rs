@@ -23,7 +23,8 @@ use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::ScanProgress;
 use crate::search_request::HitSearch;
 use crate::shelf::StoredSource;
-use crate::sorting::{HitOrder, HitSortKey};
+use crate::sort_keys::HitSortKey;
+use crate::sorting::HitOrder;
 use crate::{lookups, scrolls};
 
 /// A matching document.

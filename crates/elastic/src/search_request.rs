@@ -83,7 +83,7 @@ impl HitSearch {
                 Some((field, order)) => json!({ field: order }),
                 None => json!(one),
             });
-            request.order = Some(HitOrder::parse(&Value::Array(fields.collect()))?);
+            request.order = HitOrder::parse(&Value::Array(fields.collect()))?;
         }
         request.form.parameters(parameters)?;
         request.check_window(is_scroll)?;
@@ -104,7 +104,7 @@ impl HitSearch {
             "post_filter" => self.post_filter = Some(query::parse(value)?),
             "from" => self.from = number(value)?,
             "size" => self.size = number(value)?,
-            "sort" => self.order = Some(HitOrder::parse(value)?),
+            "sort" => self.order = HitOrder::parse(value)?,
             "search_after" => {
                 let Value::Array(after) = value else {
                     return Err(Error::Parsing("[search_after] must be an array".to_owned()));

@@ -186,6 +186,32 @@ fn parts_that_cannot_be_read_are_shown_as_they_were_sent_wherever_they_are_in() 
 }
 
 #[test]
+fn logs_are_sorted_by_fields_whose_values_do_not_fit() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({})));
+    write(&door, "logs-a/_bulk", &[json!({ "n": 1 })]);
+    let odd = [json!("NaN"), json!("1e999"), json!({ "a": 1 }), json!(true), json!("x")];
+    for (at, odd) in odd.iter().enumerate() {
+        // Numbers in no order, with what is no number between them.
+        let numbers = (0..200).map(|n| match (n * n * 7 + n) % 61 % 2 {
+            0 => json!(10 + (n * n * 7 + n * 17) % 1009),
+            _ => odd.clone(),
+        });
+        write(&door, "logs-a/_bulk", &[json!({ "n": numbers.collect::<Vec<_>>(), "at": at })]);
+    }
+    write(&door, "logs-a/_bulk", &[json!({ "n": "NaN" })]);
+    for (order, first) in [("asc", 1), ("desc", 1010)] {
+        let body = json!({ "sort": [{ "n": order }], "_source": false }).to_string();
+        let answer = door.get("GET /logs-a/_search", &body);
+        let hits = answer["hits"]["hits"].as_array().expect("hits");
+        assert_eq!(hits.len(), odd.len() + 2, "{answer}");
+        assert_eq!(hits[0]["sort"], json!([first]), "{order}: {answer}");
+        assert_eq!(hits[odd.len() + 1]["sort"], json!([null]), "{order}: {answer}");
+    }
+}
+
+#[test]
 fn fields_beyond_the_limit_are_kept_and_found() {
     let directory = directory();
     let door = TestDoor::open(&directory);
