@@ -17,6 +17,7 @@
 //! its indexes. All functions block.
 
 mod aggregations;
+mod alias_scope;
 mod aliases;
 mod bulk;
 mod bulk_stream;

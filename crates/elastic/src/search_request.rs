@@ -1,5 +1,7 @@
 //! A search as it is asked for: its body and its parameters.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -25,6 +27,8 @@ pub(crate) struct HitSearch {
     pub(crate) aggregations: Vec<AskedAggregation>,
     pub(crate) form: HitForm,
     pub(crate) routing: Option<Vec<String>>,
+    /// Routing values by indexes, of the aliases that name them. They count if the search has none.
+    pub(crate) alias_routing: BTreeMap<String, Vec<String>>,
     pub(crate) collapse: Option<HitCollapse>,
     pub(crate) slice: Option<(u64, u64)>,
     pub(crate) minimum_score: Option<f64>,
@@ -58,6 +62,7 @@ impl HitSearch {
             aggregations: Vec::new(),
             form: HitForm::default(),
             routing: parameters.list("routing"),
+            alias_routing: BTreeMap::new(),
             slice: None,
             collapse: None,
             minimum_score: None,
@@ -88,6 +93,11 @@ impl HitSearch {
         request.form.parameters(parameters)?;
         request.check_window(is_scroll)?;
         Ok(request)
+    }
+
+    /// Routing values of the documents that are searched in an index.
+    pub(crate) fn routing_of(&self, index: &str) -> Option<&[String]> {
+        self.routing.as_deref().or_else(|| self.alias_routing.get(index).map(Vec::as_slice))
     }
 
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
