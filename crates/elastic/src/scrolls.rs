@@ -287,6 +287,17 @@ impl ScrollState {
         }
     }
 
+    /// Place that it has reached, without the hits that it keeps: they are ranked again.
+    fn place(&self) -> ScrollPosition {
+        match &self.position {
+            ScrollPosition::Place(place) => ScrollPosition::Place(place.clone()),
+            ScrollPosition::Rank { last, .. } => {
+                ScrollPosition::Rank { last: last.clone(), waiting: VecDeque::new(), has_more: true }
+            }
+            ScrollPosition::End => ScrollPosition::End,
+        }
+    }
+
     /// Forgets the hits that it keeps: they are ranked again.
     fn forget_waiting(&mut self) {
         if let ScrollPosition::Rank { waiting, has_more, .. } = &mut self.position
@@ -458,14 +469,21 @@ pub(crate) fn next(
     let Some(id) = ids.first() else {
         return Err(Error::Validation(vec!["scrollId is missing".to_owned()]));
     };
+    // What is refused takes no page.
+    let total_as_number = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
     let mut state = door.scrolls.take(id, &door.caller.scroll_owner(), kept_ms)?;
-    let page = state.page(door);
-    let page = page.and_then(|page| answer(&state.request, &state.facts, &page, began_ms));
+    let before = state.place();
+    let page = state.page(door).and_then(|page| {
+        let page = answer(&state.request, &state.facts, &page, began_ms);
+        if page.is_err() {
+            // The client does not have these hits.
+            state.position = before;
+        }
+        page
+    });
     door.scrolls.put_back(id, state);
     let mut page = page?;
-    if parameters.flag("rest_total_hits_as_int")?.unwrap_or(false)
-        && let Some(total) = page["hits"]["total"].get("value").cloned()
-    {
+    if total_as_number && let Some(total) = page["hits"]["total"].get("value").cloned() {
         page["hits"]["total"] = total;
     }
     page["_scroll_id"] = id.as_str().into();
