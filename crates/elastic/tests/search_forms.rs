@@ -251,6 +251,18 @@ fn equal_hits_are_in_the_order_of_their_writes() {
     for body in [r#"{"size":50}"#, r#"{"size":50,"sort":["n"]}"#] {
         assert_eq!(ids(&door.get("GET /a/_search", body)["hits"]), expected.join(" "), "{body}");
     }
+    for page in [r#"{"size":40}"#, r#"{"size":40,"sort":["n"]}"#] {
+        let body = format!(r#"{{"size":0,"aggs":{{"t":{{"top_hits":{page}}}}}}}"#);
+        let found = door.get("GET /a/_search", &body);
+        assert_eq!(ids(&found["aggregations"]["t"]["hits"]), expected.join(" "), "{page}");
+        let body = format!(
+            r#"{{"size":0,"aggs":{{"f":{{"filters":{{"filters":[{{"match_all":{{}}}}]}},
+                "aggs":{{"t":{{"top_hits":{page}}}}}}}}}}}"#
+        );
+        let found = door.get("GET /a/_search", &body);
+        let top = &found["aggregations"]["f"]["buckets"][0]["t"];
+        assert_eq!(ids(&top["hits"]), expected.join(" "), "{page}");
+    }
 }
 
 #[test]
