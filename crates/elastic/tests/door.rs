@@ -557,3 +557,17 @@ fn a_dry_rollover_changes_nothing() {
     assert_eq!(door.get("GET /_data_stream/logs", "")["data_streams"][0]["generation"], 1);
     assert_eq!(door.get("POST /logs/_rollover", "")["new_index"], ".ds-logs-000002");
 }
+
+#[test]
+fn health_is_asked_for_with_each_number_of_shards() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", "");
+    for (shards, is_late) in
+        [("all", false), ("index-setting", false), ("0", false), ("1", false), ("9", true)]
+    {
+        let (_, answer) = door.ask(&format!("GET /_cluster/health?wait_for_active_shards={shards}"), "");
+        assert_eq!(answer["timed_out"], is_late, "{shards}: {answer}");
+    }
+    assert_eq!(door.ask("GET /_cluster/health?wait_for_active_shards=some", "").0, 400);
+}
