@@ -471,3 +471,43 @@ fn bulks_and_drops_at_the_same_time() {
     assert_eq!(unique.len(), shown.len(), "no document is there twice");
     assert!(unique.contains(&9_999));
 }
+
+#[test]
+fn times_may_have_nanoseconds() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (pattern, mode) in [("logs-*", "logsdb"), ("plain-*", "standard")] {
+        let body = json!({
+            "index_patterns": [pattern], "data_stream": {},
+            "template": {
+                "settings": { "index.mode": mode },
+                "mappings": { "properties": { "@timestamp": { "type": "date_nanos" } } },
+            },
+        });
+        let (name, stream) = (pattern.replace("-*", ""), pattern.replace('*', "a"));
+        door.get(&format!("PUT /_index_template/{name}"), &body.to_string());
+        let times =
+            ["2024-05-06T07:08:09.000000001Z", "2024-05-06T07:08:10.123456789Z", "2024-05-07T00:00:00Z"];
+        let documents: Vec<Value> =
+            times.iter().enumerate().map(|(n, time)| json!({ "@timestamp": time, "n": n })).collect();
+        write(&door, &format!("{stream}/_bulk"), &documents);
+        door.get(&format!("POST /{stream}/_rollover"), "");
+        write(
+            &door,
+            &format!("{stream}/_bulk"),
+            &[json!({ "@timestamp": "2024-05-08T00:00:00.5Z", "n": 3 })],
+        );
+        for (range, expected) in [
+            (json!({ "gte": "2024-05-06T07:08:10Z", "lt": "2024-05-08" }), vec![1, 2]),
+            (json!({ "gte": "2024-05-08" }), vec![3]),
+        ] {
+            let query = json!({ "range": { "@timestamp": range } });
+            assert_eq!(found(&door, &stream, query, "n"), expected, "{stream}: {range}");
+        }
+        let mapping = door.get(&format!("GET /{stream}/_mapping"), "");
+        let types = mapping.as_object().expect("indexes").values();
+        let types: Vec<&Value> =
+            types.map(|index| &index["mappings"]["properties"]["@timestamp"]["type"]).collect();
+        assert_eq!(types, ["date_nanos", "date_nanos"], "{mapping}");
+    }
+}
