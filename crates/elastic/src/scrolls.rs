@@ -287,6 +287,16 @@ impl ScrollState {
         }
     }
 
+    /// False if all its indexes were deleted. One of the same name that was made since is another one.
+    fn has_indexes(&self, door: &ElasticDoor) -> Result<bool, Error> {
+        let entries = door.catalog.read()?;
+        let is_there = |index: &OpenIndex| {
+            let now = entries.index(&index.entry.name);
+            now.is_some_and(|now| now.entry.uuid == index.entry.uuid)
+        };
+        Ok(self.indexes.is_empty() || self.indexes.iter().any(is_there))
+    }
+
     /// Place that it has reached, without the hits that it keeps: they are ranked again.
     fn place(&self) -> ScrollPosition {
         match &self.position {
@@ -383,7 +393,7 @@ impl OpenScrolls {
     fn take(&self, id: &str, owner: &ScrollOwner, kept_ms: Option<u64>) -> Result<Box<ScrollState>, Error> {
         let mut scrolls = self.0.lock();
         let Some(scroll) = scrolls.get_mut(id).filter(|scroll| scroll.owner.is(owner)) else {
-            return Err(Error::NotFound(format!("No search context found for id [{id}]")));
+            return Err(no_scroll(id));
         };
         scroll.used_ms = now_ms();
         scroll.kept_ms = kept_ms.unwrap_or(scroll.kept_ms);
@@ -406,6 +416,10 @@ impl OpenScrolls {
             scroll.state = Some(state);
         }
     }
+}
+
+fn no_scroll(id: &str) -> Error {
+    Error::NotFound(format!("No search context found for id [{id}]"))
 }
 
 /// Bytes that a scroll keeps beside others: none if there is no room.
@@ -472,6 +486,17 @@ pub(crate) fn next(
     // What is refused takes no page.
     let total_as_number = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
     let mut state = door.scrolls.take(id, &door.caller.scroll_owner(), kept_ms)?;
+    match state.has_indexes(door) {
+        Ok(true) => {}
+        Ok(false) => {
+            door.scrolls.0.lock().remove(id);
+            return Err(no_scroll(id));
+        }
+        Err(error) => {
+            door.scrolls.put_back(id, state);
+            return Err(error);
+        }
+    }
     let before = state.place();
     let page = state.page(door).and_then(|page| {
         let page = answer(&state.request, &state.facts, &page, began_ms);
