@@ -242,7 +242,7 @@ pub(crate) fn health(
     let shards: u64 = indexes.iter().map(shards_of).sum();
     let (all, data) = (known.serving().count(), known.with_role(MemberRole::Documents));
     let wanted_shards = match parameters.get("wait_for_active_shards") {
-        None | Some("all") => 0,
+        None | Some("all" | "index-setting") => 0,
         Some(_) => parameters.integer("wait_for_active_shards")?.unwrap_or(0),
     };
     let wanted_status = ClusterStatus::of_parameter(parameters, "wait_for_status")?;

@@ -10,7 +10,8 @@ use crate::mapping::{field_at, type_of};
 use crate::patterns::glob;
 use crate::request::DoorParameters;
 use crate::search::SearchHit;
-use crate::sorting::{HitOrder, HitSortKey};
+use crate::sort_keys::HitSortKey;
+use crate::sorting::HitOrder;
 use crate::source::SourceFilter;
 
 /// Form of the hits in the answer.
@@ -188,6 +189,12 @@ fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
     }
 }
 
+/// Order of equal hits: by their indexes, and in each in the order in which they were written. Parts of one
+/// document stay in their order in it.
+fn tie(hit: &SearchHit) -> (usize, i64, &str) {
+    (hit.ordinal, hit.stored.seq_no, hit.stored.id.as_str())
+}
+
 /// A page of hits inside of an answer: the best of a bucket, or of a group.
 #[derive(Debug, Clone)]
 pub(crate) struct InnerHits {
@@ -215,7 +222,7 @@ impl InnerHits {
             match name.as_str() {
                 "from" => page.from = number()?,
                 "size" => page.size = number()?,
-                "sort" => page.order = Some(HitOrder::parse(value)?),
+                "sort" => page.order = HitOrder::parse(value)?,
                 "name" | "ignore_unmapped" => {}
                 "track_scores" => page.tracks_scores = *value == Value::Bool(true),
                 _ if page.form.member(name, value)? => {}
@@ -234,8 +241,12 @@ impl InnerHits {
     pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Vec<SearchHit> {
         let mut hits = hits.to_vec();
         match &self.order {
-            Some(order) => hits.sort_by(|left, right| order.compare(&order.keys(left), &order.keys(right))),
-            None => hits.sort_by(|left, right| right.score.total_cmp(&left.score)),
+            Some(order) => hits.sort_by(|left, right| {
+                order.compare(&order.keys(left), &order.keys(right)).then_with(|| tie(left).cmp(&tie(right)))
+            }),
+            None => hits.sort_by(|left, right| {
+                right.score.total_cmp(&left.score).then_with(|| tie(left).cmp(&tie(right)))
+            }),
         }
         hits
     }
@@ -251,8 +262,12 @@ impl InnerHits {
             .map(|hit| (self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default(), *hit))
             .collect();
         match &self.order {
-            Some(order) => keyed.sort_by(|left, right| order.compare(&left.0, &right.0)),
-            None => keyed.sort_by(|left, right| right.1.score.total_cmp(&left.1.score)),
+            Some(order) => keyed.sort_by(|left, right| {
+                order.compare(&left.0, &right.0).then_with(|| tie(left.1).cmp(&tie(right.1)))
+            }),
+            None => keyed.sort_by(|left, right| {
+                right.1.score.total_cmp(&left.1.score).then_with(|| tie(left.1).cmp(&tie(right.1)))
+            }),
         }
         let has_scores = self.tracks_scores || self.order.as_ref().is_none_or(HitOrder::is_by_score);
         let best = hits.iter().map(|hit| hit.score).reduce(f64::max).filter(|_| has_scores);

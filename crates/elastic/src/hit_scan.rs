@@ -131,7 +131,7 @@ impl HitScan<'_> {
         }
         if let Some(binding) = &index.typed {
             let document = after.map(|after| after.document.as_str());
-            let routing = self.request.routing.as_deref();
+            let routing = self.request.routing_of(&index.entry.name);
             typed::scan(self.door, binding, routing, document, |stored, id| {
                 self.each(index, stored, VisitedDocument::at(ordinal, id), progress, sink)
             })?;
@@ -213,7 +213,7 @@ impl HitScan<'_> {
                 return false;
             }
         }
-        let is_elsewhere = self.request.routing.as_ref().is_some_and(|routing| {
+        let is_elsewhere = self.request.routing_of(&index.entry.name).is_some_and(|routing| {
             let own = stored.routing.as_deref().unwrap_or(&stored.id);
             routing.iter().all(|routing| routing != own)
         });
@@ -231,10 +231,8 @@ impl HitScan<'_> {
         sink: &mut dyn HitSink,
     ) -> Result<u64, Error> {
         let slots = RoutingSlots::of_index(index);
-        let shards = self
-            .request
-            .routing
-            .as_deref()
+        let routing = self.request.routing_of(&index.entry.name);
+        let shards = routing
             .map_or(ShardSet::default(), |routing| slots.of_routing(routing.iter().map(String::as_str)));
         let (all, mut in_reach) = (index.live.partitions.len(), index.live.partitions.of_shards(&shards));
         if self.is_backwards {

@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::collapse::HitCollapse;
 use crate::search::SearchHit;
-use crate::sorting::{HitOrder, HitSortKey};
+use crate::sort_keys::HitSortKey;
+use crate::sorting::HitOrder;
 
 /// Hits beyond twice those that are shown, after which collapsed ones are dropped.
 const COLLAPSED_STEP: usize = 100;

@@ -17,6 +17,7 @@
 //! its indexes. All functions block.
 
 mod aggregations;
+mod alias_scope;
 mod aliases;
 mod bulk;
 mod bulk_stream;
@@ -66,6 +67,7 @@ mod shelf;
 mod simple_text;
 mod single;
 mod slot_picking;
+mod sort_keys;
 mod sorting;
 mod source;
 mod templates;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::fitting::{LenientFit, fit, fit_in_place, inferred, misfits, observe};
 use crate::Error;
 use crate::dates::DateText;
+use crate::query::text_of;
 
 /// Fields that an index may have.
 const FIELDS_MAX: usize = 1_000;
@@ -268,10 +269,7 @@ pub(crate) fn check_value(
         _ => None,
     };
     let illegal = |reason: String| Err(("illegal_argument_exception", reason));
-    let shown = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+    let shown = text_of(value);
     let within = |least: f64, most: f64| match number() {
         None if value.is_object() => illegal("Cannot parse object as number".to_owned()),
         None => Err(("number_format_exception", format!("For input string: \"{shown}\""))),

@@ -1,5 +1,7 @@
 //! Names of indexes: their rules, and the indexes that an expression names.
 
+use serde_json::{Map, Value};
+
 use crate::Error;
 use crate::catalog::{CatalogEntries, OpenIndex};
 use crate::dated_names::with_dates;
@@ -179,18 +181,52 @@ fn named<'e>(
             let mut streams = entries.streams.values();
             streams.any(|stream| stream.indexes.contains(name) && glob(pattern, &stream.name))
         };
-        let is_dotted = pattern.starts_with('.');
-        let by_name = glob(pattern, name)
-            && (options.hidden || !index.is_hidden() || (is_dotted && name.starts_with('.')));
-        let by_alias = || {
-            options.aliases
-                && index.entry.aliases.iter().any(|(alias, of)| {
-                    let is_hidden = of.get("is_hidden").is_some_and(|hidden| *hidden == true);
-                    glob(pattern, alias) && (options.hidden || !is_hidden)
-                })
-        };
+        let by_name = matches_name(pattern, index, options);
+        let by_alias =
+            || index.entry.aliases.iter().any(|(alias, of)| matches_alias(pattern, alias, of, options));
         of_state && (by_name || by_alias() || of_stream())
     })
+}
+
+/// True if a pattern finds an index by its own name.
+fn matches_name(pattern: &str, index: &OpenIndex, options: NameOptions) -> bool {
+    let name = &index.entry.name;
+    let is_dotted = pattern.starts_with('.') && name.starts_with('.');
+    glob(pattern, name) && (options.hidden || is_dotted || !index.is_hidden())
+}
+
+/// True if a pattern finds indexes by an alias with these options.
+fn matches_alias(pattern: &str, alias: &str, of: &Map<String, Value>, options: NameOptions) -> bool {
+    let is_hidden = of.get("is_hidden").is_some_and(|hidden| *hidden == true);
+    options.aliases && glob(pattern, alias) && (options.hidden || !is_hidden)
+}
+
+/// Options of the aliases by which an expression names an index, with its dates written out. None if it also
+/// names the index itself, or its data stream.
+pub(crate) fn aliases_of<'i>(
+    entries: &CatalogEntries,
+    expression: &str,
+    options: NameOptions,
+    index: &'i OpenIndex,
+) -> Vec<&'i Map<String, Value>> {
+    let stream = entries.stream_of(&index.entry.name);
+    let mut found = Vec::new();
+    for part in expression.split(',').filter(|part| !part.is_empty()) {
+        let is_exact = !is_pattern(part);
+        let pattern = if part == "_all" { "*" } else { part };
+        let has_name = match is_exact {
+            true => index.entry.name == part,
+            false => matches_name(pattern, index, options),
+        };
+        if has_name || stream.is_some_and(|stream| glob(pattern, &stream.name)) {
+            return Vec::new();
+        }
+        found.extend(index.entry.aliases.iter().filter_map(|(alias, of)| {
+            let is_named = if is_exact { alias == part } else { matches_alias(pattern, alias, of, options) };
+            is_named.then_some(of)
+        }));
+    }
+    found
 }
 
 /// Bytes of the name of an index, and of a pattern of names.

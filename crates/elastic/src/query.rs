@@ -12,6 +12,7 @@ use crate::nested::{NestedQuery, NestedScores};
 use crate::query_ranges::RangeRelation;
 use crate::query_terms::{FuzzyTerms, TermPattern};
 use crate::query_text::BoostedField;
+use crate::unread::sent_json;
 use crate::{query_members, query_text};
 
 /// Depth of queries in queries.
@@ -299,7 +300,7 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
 pub(crate) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        other => sent_json(other),
     }
 }
 

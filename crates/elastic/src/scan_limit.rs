@@ -61,6 +61,11 @@ impl ScanLimit {
             allows_partial: allows.or(of_body).unwrap_or(true),
         })
     }
+
+    /// True if a search was asked to end after a number of documents.
+    pub(crate) fn may_terminate(&self) -> bool {
+        self.terminate_after.is_some()
+    }
 }
 
 fn malformed(text: &str) -> Error {
@@ -193,7 +198,7 @@ impl<'l> ScanProgress<'l> {
 
     /// True if the search was asked to end after a number of documents.
     pub(crate) fn may_terminate(&self) -> bool {
-        self.pace.limit.terminate_after.is_some()
+        self.pace.limit.may_terminate()
     }
 
     /// True if the search ended before its last document.

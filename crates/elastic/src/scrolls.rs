@@ -295,6 +295,27 @@ impl ScrollState {
         }
     }
 
+    /// False if all its indexes were deleted. One of the same name that was made since is another one.
+    fn has_indexes(&self, door: &ElasticDoor) -> Result<bool, Error> {
+        let entries = door.catalog.read()?;
+        let is_there = |index: &OpenIndex| {
+            let now = entries.index(&index.entry.name);
+            now.is_some_and(|now| now.entry.uuid == index.entry.uuid)
+        };
+        Ok(self.indexes.is_empty() || self.indexes.iter().any(is_there))
+    }
+
+    /// Place that it has reached, without the hits that it keeps: they are ranked again.
+    fn place(&self) -> ScrollPosition {
+        match &self.position {
+            ScrollPosition::Place(place) => ScrollPosition::Place(place.clone()),
+            ScrollPosition::Rank { last, .. } => {
+                ScrollPosition::Rank { last: last.clone(), waiting: VecDeque::new(), has_more: true }
+            }
+            ScrollPosition::End => ScrollPosition::End,
+        }
+    }
+
     /// Forgets the hits that it keeps: they are ranked again.
     fn forget_waiting(&mut self) {
         if let ScrollPosition::Rank { waiting, has_more, .. } = &mut self.position
@@ -392,7 +413,7 @@ impl OpenScrolls {
     fn take(&self, id: &str, owner: &ScrollOwner, kept_ms: Option<u64>) -> Result<Box<ScrollState>, Error> {
         let mut scrolls = self.0.lock();
         let Some(scroll) = scrolls.get_mut(id).filter(|scroll| scroll.owner.is(owner)) else {
-            return Err(Error::NotFound(format!("No search context found for id [{id}]")));
+            return Err(no_scroll(id));
         };
         scroll.used_ms = now_ms();
         scroll.kept_ms = kept_ms.unwrap_or(scroll.kept_ms);
@@ -415,6 +436,10 @@ impl OpenScrolls {
             scroll.state = Some(state);
         }
     }
+}
+
+fn no_scroll(id: &str) -> Error {
+    Error::NotFound(format!("No search context found for id [{id}]"))
 }
 
 /// Bytes that a scroll keeps beside others: none if there is no room.
@@ -479,14 +504,32 @@ pub(crate) fn next(
     let Some(id) = ids.first() else {
         return Err(Error::Validation(vec!["scrollId is missing".to_owned()]));
     };
+    // What is refused takes no page.
+    let total_as_number = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
     let mut state = door.scrolls.take(id, &door.caller.scroll_owner(), kept_ms)?;
-    let page = state.page(door);
-    let page = page.and_then(|page| answer(&state.request, &state.facts, &page, began_ms));
+    match state.has_indexes(door) {
+        Ok(true) => {}
+        Ok(false) => {
+            door.scrolls.0.lock().remove(id);
+            return Err(no_scroll(id));
+        }
+        Err(error) => {
+            door.scrolls.put_back(id, state);
+            return Err(error);
+        }
+    }
+    let before = state.place();
+    let page = state.page(door).and_then(|page| {
+        let page = answer(&state.request, &state.facts, &page, began_ms);
+        if page.is_err() {
+            // The client does not have these hits.
+            state.position = before;
+        }
+        page
+    });
     door.scrolls.put_back(id, state);
     let mut page = page?;
-    if parameters.flag("rest_total_hits_as_int")?.unwrap_or(false)
-        && let Some(total) = page["hits"]["total"].get("value").cloned()
-    {
+    if total_as_number && let Some(total) = page["hits"]["total"].get("value").cloned() {
         page["hits"]["total"] = total;
     }
     page["_scroll_id"] = id.as_str().into();

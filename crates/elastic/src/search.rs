@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::aggregations::{self, AggregationScope, AskedAggregation, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
+use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::hit_scan::{HitScan, HitSink, VisitedDocument, searched};
@@ -18,13 +19,14 @@ use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
 use crate::partitions::TimeSpan;
 use crate::patterns::glob;
-use crate::query::{self, SearchQuery};
+use crate::query::SearchQuery;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
 use crate::shelf::StoredSource;
-use crate::sorting::{HitOrder, HitSortKey};
-use crate::{lookups, scrolls};
+use crate::sort_keys::HitSortKey;
+use crate::sorting::HitOrder;
+use crate::{alias_scope, lookups, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -359,7 +361,7 @@ pub(crate) fn answer(
     Ok(answer)
 }
 
-/// Indexes that a search names, with the filters of the aliases that it names put before its query.
+/// Indexes that a search names.
 pub(crate) fn indexes_of(
     door: &ElasticDoor,
     parameters: &DoorParameters,
@@ -398,14 +400,17 @@ fn search_body(
             "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),
         ));
     }
+    // The filters of aliases are those of the names as they are at one moment.
+    let expression = &*with_dates(expression)?;
     let indexes = indexes_of(door, parameters, expression)?;
-    for (name, _) in request.boosts.iter().filter(|(name, _)| !names::is_pattern(name)) {
-        indexes_of(door, parameters, name)?;
+    for (name, _) in &mut request.boosts {
+        *name = with_dates(name)?.into_owned();
+        if !names::is_pattern(name) {
+            indexes_of(door, parameters, name)?;
+        }
     }
-    if let Some(filter) = alias_filter(door, expression)? {
-        request.query = with_filter(request.query, filter);
-    }
-    request.routing = alias_routing(door, expression, request.routing)?;
+    let options = NameOptions::LENIENT.with(parameters)?;
+    alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut request)?;
     if let Some(kept_ms) = scroll {
         return scrolls::open(door, indexes, request, kept_ms, began_ms);
     }
@@ -420,35 +425,6 @@ fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {
         Some(size) if size < 2 => Err(Error::IllegalArgument("batchedReduceSize must be >= 2".to_owned())),
         _ => Ok(()),
     }
-}
-
-/// Query with a filter before it.
-fn with_filter(query: SearchQuery, filter: SearchQuery) -> SearchQuery {
-    let combined =
-        query::BoolQuery { must: vec![query], filter: vec![filter], ..query::BoolQuery::default() };
-    SearchQuery::Bool(combined)
-}
-
-/// Filter of an alias, if the search names one alone.
-fn alias_filter(door: &ElasticDoor, expression: &str) -> Result<Option<SearchQuery>, Error> {
-    let entries = door.catalog.read()?;
-    let Some(index) = entries.with_alias(expression).next() else { return Ok(None) };
-    index.entry.aliases[expression].get("filter").map(query::parse).transpose()
-}
-
-/// Routing values of a search: its own, or those of the alias, if the search names one alone.
-fn alias_routing(
-    door: &ElasticDoor,
-    expression: &str,
-    own: Option<Vec<String>>,
-) -> Result<Option<Vec<String>>, Error> {
-    if own.is_some() {
-        return Ok(own);
-    }
-    let entries = door.catalog.read()?;
-    let Some(index) = entries.with_alias(expression).next() else { return Ok(None) };
-    let routing = index.entry.aliases[expression].get("search_routing").and_then(Value::as_str);
-    Ok(routing.map(|routing| routing.split(',').map(str::to_owned).collect()))
 }
 
 /// `_count`.
@@ -466,11 +442,10 @@ pub(crate) fn count(
     let mut search = HitSearch::parse(&body, parameters, false)?;
     search.size = 0;
     search.minimum_score = parameters.number("min_score")?;
-    if let Some(filter) = alias_filter(door, expression)? {
-        search.query = with_filter(search.query, filter);
-    }
-    search.routing = alias_routing(door, expression, search.routing)?;
+    let expression = &*with_dates(expression)?;
     let indexes = indexes_of(door, parameters, expression)?;
+    let options = NameOptions::LENIENT.with(parameters)?;
+    alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut search)?;
     let found = run(door, &indexes, &search)?.facts;
     let shards = found.shards;
     let mut answer = json!({

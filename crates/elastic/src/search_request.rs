@@ -1,5 +1,7 @@
 //! A search as it is asked for: its body and its parameters.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -26,6 +28,8 @@ pub(crate) struct HitSearch {
     pub(crate) aggregations: Vec<AskedAggregation>,
     pub(crate) form: HitForm,
     pub(crate) routing: Option<Vec<String>>,
+    /// Routing values by indexes, of the aliases that name them. They count if the search has none.
+    pub(crate) alias_routing: BTreeMap<String, Vec<String>>,
     pub(crate) collapse: Option<HitCollapse>,
     pub(crate) slice: Option<(u64, u64)>,
     pub(crate) minimum_score: Option<f64>,
@@ -61,6 +65,7 @@ impl HitSearch {
             aggregations: Vec::new(),
             form: HitForm::default(),
             routing: parameters.list("routing"),
+            alias_routing: BTreeMap::new(),
             slice: None,
             collapse: None,
             minimum_score: None,
@@ -87,11 +92,16 @@ impl HitSearch {
                 Some((field, order)) => json!({ field: order }),
                 None => json!(one),
             });
-            request.order = Some(HitOrder::parse(&Value::Array(fields.collect()))?);
+            request.order = HitOrder::parse(&Value::Array(fields.collect()))?;
         }
         request.form.parameters(parameters)?;
         request.check_window(is_scroll)?;
         Ok(request)
+    }
+
+    /// Routing values of the documents that are searched in an index.
+    pub(crate) fn routing_of(&self, index: &str) -> Option<&[String]> {
+        self.routing.as_deref().or_else(|| self.alias_routing.get(index).map(Vec::as_slice))
     }
 
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
@@ -108,7 +118,7 @@ impl HitSearch {
             "post_filter" => self.post_filter = Some(query::parse(value)?),
             "from" => self.from = number(value)?,
             "size" => self.size = number(value)?,
-            "sort" => self.order = Some(HitOrder::parse(value)?),
+            "sort" => self.order = HitOrder::parse(value)?,
             "search_after" => {
                 let Value::Array(after) = value else {
                     return Err(Error::Parsing("[search_after] must be an array".to_owned()));
@@ -165,6 +175,19 @@ impl HitSearch {
             return Err(Error::IllegalArgument(
                 "cannot use `collapse` in conjunction with `search_after`".to_owned(),
             ));
+        }
+        if is_scroll && self.after.is_some() {
+            return Err(Error::Validation(vec![
+                "`search_after` cannot be used in a scroll context; the next page is that of the [scroll_id]"
+                    .to_owned(),
+            ]));
+        }
+        if is_scroll && self.limit.may_terminate() {
+            return Err(Error::Validation(vec![
+                "`terminate_after` cannot be used in a scroll context; name a [size], and clear the scroll after the \
+                 last page that is wanted"
+                    .to_owned(),
+            ]));
         }
         if is_scroll && self.size > WINDOW_MAX {
             return Err(Error::IllegalArgument(format!(

@@ -7,12 +7,13 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::dates::DateText;
-use crate::evaluation::{FieldValueKind, compare_numbers, kind_of};
+use crate::evaluation::{FieldValueKind, kind_of};
 use crate::fields::all_at;
 use crate::mapping::{field_at, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::text_of;
 use crate::search::SearchHit;
+use crate::sort_keys::{HitSortKey, SortNumber};
 
 /// Order of hits by several keys.
 #[derive(Debug, Clone)]
@@ -30,33 +31,9 @@ struct HitOrderKey {
     format: Option<String>,
 }
 
-/// Key of one hit.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum HitSortKey {
-    Number(Value),
-    Text(String),
-    /// A date, with the text that is shown if there is a format.
-    Date(i64, Option<String>),
-    /// No value; true if it comes first.
-    Missing(bool),
-}
-
-impl HitSortKey {
-    /// Key as the answer shows it.
-    pub(crate) fn shown(&self) -> Value {
-        match self {
-            HitSortKey::Number(number) => number.clone(),
-            HitSortKey::Text(text) => text.as_str().into(),
-            HitSortKey::Date(_, Some(text)) => text.as_str().into(),
-            HitSortKey::Date(millis, None) => (*millis).into(),
-            HitSortKey::Missing(_) => Value::Null,
-        }
-    }
-}
-
 impl HitOrder {
-    /// Parses `sort`.
-    pub(crate) fn parse(value: &Value) -> Result<Self, Error> {
+    /// Parses `sort`; `None` if it has no keys: hits are then in the order of their scores.
+    pub(crate) fn parse(value: &Value) -> Result<Option<Self>, Error> {
         let one = |value: &Value| -> Result<Vec<HitOrderKey>, Error> {
             match value {
                 Value::String(field) => Ok(vec![order_key(field, &Map::new())?]),
@@ -84,7 +61,7 @@ impl HitOrder {
             Value::Array(all) => all.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat(),
             other => one(other)?,
         };
-        Ok(HitOrder { keys })
+        Ok((!keys.is_empty()).then_some(HitOrder { keys }))
     }
 
     /// True if the score is a key.
@@ -125,14 +102,14 @@ impl HitOrder {
     pub(crate) fn compare(&self, left: &[HitSortKey], right: &[HitSortKey]) -> Ordering {
         let keys = self.keys.iter().zip(left.iter().zip(right));
         keys.fold(Ordering::Equal, |order, (key, (left, right))| {
-            order.then_with(|| compare_keys(left, right, key.is_descending))
+            order.then_with(|| left.compare(right, key.is_descending))
         })
     }
 
     /// Keys of `search_after`.
     ///
     /// # Errors
-    /// They are more or fewer than the keys of the order.
+    /// They are more or fewer than the keys of the order, or one is no value of its field.
     pub(crate) fn after(&self, values: &[Value], indexes: &[OpenIndex]) -> Result<Vec<HitSortKey>, Error> {
         if values.len() != self.keys.len() {
             return Err(Error::IllegalArgument(format!(
@@ -141,25 +118,16 @@ impl HitOrder {
                 self.keys.len()
             )));
         }
-        let of = |(key, value): (&HitOrderKey, &Value)| match value {
-            Value::Null => {
-                HitSortKey::Missing(key.missing.as_ref().is_some_and(|missing| missing == "_first"))
-            }
-            Value::String(text) => {
-                let own = indexes.iter().find_map(|index| field_at(&index.entry.mappings, &key.field));
-                let own = own.map(|(definition, _)| definition);
-                let is_date = own.is_some_and(|own| kind_of(type_of(own)) == FieldValueKind::Date);
-                let own_format = own.and_then(|own| own.get("format")).and_then(Value::as_str);
-                let formats = [key.format.as_deref(), own_format, None];
-                let millis = formats.into_iter().find_map(|format| DateText::parse(text, format));
-                match millis.filter(|_| is_date) {
-                    Some(millis) => HitSortKey::Date(millis, None),
-                    None => HitSortKey::Text(text.clone()),
-                }
-            }
-            number => HitSortKey::Number(number.clone()),
+        let of = |(key, value): (&HitOrderKey, &Value)| {
+            key.after(value, indexes).ok_or_else(|| {
+                Error::IllegalArgument(format!(
+                    "Failed to parse search_after value [{value}] for field [{}]; send the values of [sort] of the \
+                     last hit as they are",
+                    key.field
+                ))
+            })
         };
-        Ok(self.keys.iter().zip(values).map(of).collect())
+        self.keys.iter().zip(values).map(of).collect()
     }
 }
 
@@ -195,72 +163,104 @@ fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, E
 }
 
 impl HitOrderKey {
+    /// Kind of what all documents have beside their fields.
+    fn own_kind(&self) -> Option<FieldValueKind> {
+        match self.field.as_str() {
+            "_score" | "_doc" | "_shard_doc" | "_seq_no" => Some(FieldValueKind::Number),
+            "_id" | "_index" => Some(FieldValueKind::Keyword),
+            _ => None,
+        }
+    }
+
     fn of(&self, hit: &SearchHit) -> HitSortKey {
         match self.field.as_str() {
-            "_score" => return HitSortKey::Number(hit.score.into()),
+            // A score beyond all floats is the largest one.
+            "_score" => {
+                let score = SortNumber::of_real(hit.score.clamp(f64::MIN, f64::MAX));
+                return score.map_or(self.without_value(), HitSortKey::Number);
+            }
             "_doc" | "_shard_doc" | "_seq_no" => return HitSortKey::Number(hit.stored.seq_no.into()),
             "_id" => return HitSortKey::Text(hit.stored.id.clone()),
             "_index" => return HitSortKey::Text(hit.index.entry.name.clone()),
             _ => {}
         }
-        let missing = || match &self.missing {
-            None => HitSortKey::Missing(false),
-            Some(value) if *value == "_last" => HitSortKey::Missing(false),
-            Some(value) if *value == "_first" => HitSortKey::Missing(true),
-            Some(value @ Value::Number(_)) => HitSortKey::Number(value.clone()),
-            Some(value) => HitSortKey::Text(text_of(value)),
-        };
         let Some((definition, place)) = field_at(&hit.index.entry.mappings, &self.field) else {
-            return missing();
+            return self.missing(None);
         };
         let own_format = definition.get("format").and_then(Value::as_str);
         let kind = kind_of(type_of(definition));
         let key = |value: &&Value| match kind {
-            FieldValueKind::Number => Some(HitSortKey::Number(match value {
-                Value::String(text) => text
-                    .parse::<i64>()
-                    .map(Value::from)
-                    .or_else(|_| text.parse::<f64>().map(Value::from))
-                    .ok()?,
-                other => (*other).clone(),
-            })),
-            FieldValueKind::Boolean => Some(HitSortKey::Number(i64::from(text_of(value) == "true").into())),
-            FieldValueKind::Date => {
-                let millis = DateText::parse_value(value, own_format)?;
-                let shown = self
-                    .format
-                    .as_deref()
-                    .map(|format| DateText::write(millis, Some(format), &jiff::tz::TimeZone::UTC));
-                Some(HitSortKey::Date(millis, shown))
-            }
-            _ => Some(HitSortKey::Text(text_of(value))),
+            FieldValueKind::Date => DateText::parse_value(value, own_format).map(|millis| self.date(millis)),
+            _ => HitSortKey::of_kind(value, kind, &[]),
         };
         let values = all_at(&hit.document, &place);
-        let mut keys: Vec<HitSortKey> = values.iter().filter_map(key).collect();
-        keys.sort_by(|left, right| compare_keys(left, right, self.takes_largest));
-        keys.into_iter().next().unwrap_or_else(missing)
+        let keys = values.iter().filter_map(key);
+        let first = keys.min_by(|left, right| left.compare(right, self.takes_largest));
+        first.unwrap_or_else(|| self.missing(Some((kind, own_format))))
     }
-}
 
-fn compare_keys(left: &HitSortKey, right: &HitSortKey, is_descending: bool) -> Ordering {
-    let turned = |order: Ordering| if is_descending { order.reverse() } else { order };
-    match (left, right) {
-        (HitSortKey::Missing(_), HitSortKey::Missing(_)) => Ordering::Equal,
-        (HitSortKey::Missing(true), _) | (_, HitSortKey::Missing(false)) => Ordering::Less,
-        (HitSortKey::Missing(false), _) | (_, HitSortKey::Missing(true)) => Ordering::Greater,
-        (HitSortKey::Number(left), HitSortKey::Number(right)) => {
-            turned(compare_numbers(left, right).unwrap_or(Ordering::Equal))
+    /// Key of a date, as the order shows it.
+    fn date(&self, millis: i64) -> HitSortKey {
+        let format = self.format.as_deref();
+        let shown = format.map(|format| DateText::write(millis, Some(format), &jiff::tz::TimeZone::UTC));
+        HitSortKey::Date(millis, shown)
+    }
+
+    /// Key of hits that have no value, where no value is named for them.
+    fn without_value(&self) -> HitSortKey {
+        HitSortKey::Missing(self.missing.as_ref().is_some_and(|missing| missing == "_first"))
+    }
+
+    /// Key of hits without a value in a field of a kind with a format, or without the field.
+    fn missing(&self, field: Option<(FieldValueKind, Option<&str>)>) -> HitSortKey {
+        let Some(named) = self.missing.as_ref().filter(|named| *named != "_first" && *named != "_last")
+        else {
+            return self.without_value();
+        };
+        let key = match (field, named) {
+            (Some((kind, format)), named) => HitSortKey::of_kind(named, kind, &[format, None]),
+            (None, Value::Number(_)) => HitSortKey::of_kind(named, FieldValueKind::Number, &[]),
+            (None, named) => HitSortKey::of_kind(named, FieldValueKind::Keyword, &[]),
+        };
+        match key {
+            Some(HitSortKey::Date(millis, _)) => self.date(millis),
+            Some(key) => key,
+            None => self.without_value(),
         }
-        (HitSortKey::Date(left, _), HitSortKey::Date(right, _)) => turned(left.cmp(right)),
-        (HitSortKey::Date(left, _), HitSortKey::Number(right)) => {
-            turned(compare_numbers(&Value::from(*left), right).unwrap_or(Ordering::Equal))
+    }
+
+    /// Key that a value of `search_after` stands for; `None` if it is no value of the field.
+    fn after(&self, value: &Value, indexes: &[OpenIndex]) -> Option<HitSortKey> {
+        if value.is_null() {
+            return Some(self.without_value());
         }
-        (HitSortKey::Number(left), HitSortKey::Date(right, _)) => {
-            turned(compare_numbers(left, &Value::from(*right)).unwrap_or(Ordering::Equal))
+        if value.is_array() || value.is_object() {
+            return None;
         }
-        (left, right) => {
-            let text = |key: &HitSortKey| text_of(&key.shown());
-            turned(text(left).cmp(&text(right)))
+        let fields = indexes.iter().filter_map(|index| field_at(&index.entry.mappings, &self.field));
+        let fields: Vec<&Map<String, Value>> = fields.map(|(definition, _)| definition).collect();
+        let own_formats = fields.iter().map(|field| field.get("format").and_then(Value::as_str));
+        let formats: Vec<Option<&str>> =
+            std::iter::once(self.format.as_deref()).chain(own_formats).chain([None]).collect();
+        let of_fields = fields.iter().map(|field| match kind_of(type_of(field)) {
+            FieldValueKind::Text => FieldValueKind::Keyword,
+            kind => kind,
+        });
+        let kinds: Vec<FieldValueKind> = of_fields.chain(self.own_kind()).collect();
+        let has = |kind: FieldValueKind| kinds.contains(&kind);
+        let read = |kind: FieldValueKind| HitSortKey::of_kind(value, kind, &formats);
+        match (kinds.as_slice(), value) {
+            ([kind, others @ ..], _) if others.iter().all(|other| other == kind) => read(*kind),
+            // No index has the field, or several have it with several types: the value is as answers show it.
+            (_, Value::String(_)) => {
+                let address = has(FieldValueKind::Ip).then(|| read(FieldValueKind::Ip)).flatten();
+                let is_date = has(FieldValueKind::Date) && self.format.is_some();
+                let date = || is_date.then(|| read(FieldValueKind::Date)).flatten();
+                let is_text = kinds.is_empty() || has(FieldValueKind::Keyword);
+                let other = if is_text { FieldValueKind::Keyword } else { FieldValueKind::Number };
+                address.or_else(date).or_else(|| read(other))
+            }
+            _ => read(FieldValueKind::Boolean),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, Stream
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::lifecycle::StreamLifecycle;
+use crate::mapping::{field_at, type_of};
 use crate::names::{NAME_BYTES_MAX, check_index_name};
 use crate::patterns::{glob, overlap};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -110,11 +111,18 @@ fn create(
 fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Result<OpenIndex, Error> {
     let name = stream.next_name();
     stream.generation += 1;
-    // The templates for the stream's name count, and its time field is a date.
+    // The templates for the stream's name count, and its time field is a date, or one with nanoseconds.
+    let parts = matching(change, &stream.name);
+    let has_nanos = |part: &Map<String, Value>| {
+        let mappings = part.get("mappings").and_then(Value::as_object);
+        let field = mappings.and_then(|mappings| field_at(mappings, &stream.timestamp_field));
+        field.is_some_and(|(definition, _)| type_of(definition) == "date_nanos")
+    };
+    let time_type = if parts.iter().any(has_nanos) { "date_nanos" } else { "date" };
     let mut body = Map::new();
     let mut lifecycle = None;
-    let mut mappings = json!({ "properties": { stream.timestamp_field.as_str(): { "type": "date" } } });
-    for part in matching(change, &stream.name) {
+    let mut mappings = json!({ "properties": { stream.timestamp_field.as_str(): { "type": time_type } } });
+    for part in parts {
         for (member, value) in part {
             match (member.as_str(), value) {
                 ("mappings", Value::Object(of)) => {

@@ -79,17 +79,25 @@ pub(crate) struct SentValue<'v>(pub(crate) &'v Value);
 impl Serialize for SentValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Object(members) => match unread_text(members).map(str::to_owned) {
-                Some(text) => match RawValue::from_string(text) {
-                    Ok(raw) => raw.serialize(serializer),
-                    Err(error) => Err(serde::ser::Error::custom(error)),
-                },
-                None => serializer.collect_map(members.iter().map(|(name, value)| (name, SentValue(value)))),
-            },
+            // A member of that name whose text is no JSON was sent as it is.
+            Value::Object(members) => {
+                match unread_text(members).and_then(|text| RawValue::from_string(text.to_owned()).ok()) {
+                    Some(raw) => raw.serialize(serializer),
+                    None => {
+                        serializer.collect_map(members.iter().map(|(name, value)| (name, SentValue(value))))
+                    }
+                }
+            }
             Value::Array(elements) => serializer.collect_seq(elements.iter().map(SentValue)),
             other => other.serialize(serializer),
         }
     }
+}
+
+/// Text of a value in JSON, with its unread parts as they were sent. Their name is in no text: a document that
+/// has it would be taken for one of them.
+pub(crate) fn sent_json(value: &Value) -> String {
+    serde_json::to_string(&SentValue(value)).expect("names are texts, and each other value has a text")
 }
 
 #[cfg(test)]
@@ -98,10 +106,6 @@ mod tests {
 
     fn nested(levels: usize) -> String {
         format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
-    }
-
-    fn written(value: &Value) -> String {
-        serde_json::to_string(&SentValue(value)).expect("a value has a text")
     }
 
     #[test]
@@ -121,7 +125,7 @@ mod tests {
         ] {
             let shown = &text[..text.len().min(60)];
             let document = read_document(&text).unwrap_or_else(|error| panic!("{shown}: {error}"));
-            assert!(written(&Value::Object(document)) == text, "{shown}");
+            assert!(sent_json(&Value::Object(document)) == text, "{shown}");
         }
     }
 
@@ -143,5 +147,15 @@ mod tests {
         assert_eq!(document["b"]["c"][1], 7);
         assert!(has_unread(&document["a"]) && has_unread(&document["b"]["c"]), "they are unread parts");
         assert!(!has_unread(&document["b"]) && !has_unread(&document["d"]), "these are none themselves");
+    }
+
+    #[test]
+    fn an_object_with_the_name_of_unread_parts_is_written_as_it_is() {
+        for text in ["", "{broken", "1 2", "1e"] {
+            let part = Value::Object(Map::from_iter([(UNREAD.clone(), text.into())]));
+            let document = Value::Object(Map::from_iter([("a".to_owned(), Value::Array(vec![part]))]));
+            let written = sent_json(&document);
+            assert_eq!(serde_json::from_str::<Value>(&written).ok(), Some(document), "{written}");
+        }
     }
 }

@@ -401,6 +401,13 @@ fn every_refusal_has_its_type_and_status() {
         ("GET /a/_search", r#"{"sort":{"n":{"bogus":1}}}"#, 400, "x_content_parse_exception"),
         ("GET /a/_search?sort=n:bogus", "", 400, "illegal_argument_exception"),
         ("GET /a/_search?scroll=99d", "", 400, "illegal_argument_exception"),
+        ("GET /a/_search?scroll=1m&terminate_after=5", "", 400, "action_request_validation_exception"),
+        (
+            "GET /a/_search?scroll=1m",
+            r#"{"sort":["n"],"search_after":[1]}"#,
+            400,
+            "action_request_validation_exception",
+        ),
         ("GET /a/_search?scroll=soon", "", 400, "illegal_argument_exception"),
         ("GET /_search/scroll?scroll_id=x&scroll=99d", "", 400, "illegal_argument_exception"),
         ("GET /a/_search", r#"{"aggs":{"x":{"what":{}}}}"#, 400, "parsing_exception"),
@@ -567,4 +574,18 @@ fn templates_have_patterns_that_names_can_match() {
             );
         }
     }
+}
+
+#[test]
+fn health_is_asked_for_with_each_number_of_shards() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", "");
+    for (shards, is_late) in
+        [("all", false), ("index-setting", false), ("0", false), ("1", false), ("9", true)]
+    {
+        let (_, answer) = door.ask(&format!("GET /_cluster/health?wait_for_active_shards={shards}"), "");
+        assert_eq!(answer["timed_out"], is_late, "{shards}: {answer}");
+    }
+    assert_eq!(door.ask("GET /_cluster/health?wait_for_active_shards=some", "").0, 400);
 }

@@ -145,6 +145,73 @@ fn all_of_json_is_kept_as_it_is_sent() {
 }
 
 #[test]
+fn parts_that_cannot_be_read_are_shown_as_they_were_sent_wherever_they_are_in() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({})));
+    door.get("PUT /plain", r#"{"mappings":{"properties":{"n":{"type":"long"},"b":{"type":"boolean"}}}}"#);
+    let part = r#"{"x":1e999}"#;
+    let lines = format!("{{\"create\":{{}}}}\n{{\"j\":\"word\"}}\n{{\"create\":{{}}}}\n{{\"j\":{part}}}\n");
+    let answer = door.get("POST /logs-a/_bulk", &lines);
+    assert_eq!(answer["errors"], false, "{answer}");
+    let escaped = part.replace('"', "\\\"");
+    for (request, body, shown) in [
+        ("GET /logs-a/_search", json!({ "sort": ["j.keyword"] }), Some(&escaped)),
+        (
+            "GET /logs-a/_search",
+            json!({ "aggs": { "a": { "terms": { "field": "j.keyword" } } } }),
+            Some(&escaped),
+        ),
+        (
+            "GET /logs-a/_search",
+            json!({ "aggs": { "a": { "composite": { "sources": [{ "j": { "terms": { "field": "j.keyword" } } }] } } } }),
+            Some(&escaped),
+        ),
+        (
+            "GET /logs-a/_search",
+            json!({ "aggs": { "a": { "cardinality": { "field": "j.keyword" } } } }),
+            None,
+        ),
+        ("GET /logs-a/_search", json!({ "fields": ["j*"], "_source": false }), None),
+    ] {
+        let (status, text) = door.text_as(DoorCaller::default(), request, &body.to_string());
+        assert_eq!(status, 200, "{body}: {text}");
+        assert!(!text.contains("unread-"), "{body}: {text}");
+        assert!(shown.is_none_or(|shown| text.contains(shown.as_str())), "{body}: {text}");
+    }
+    for document in [r#"{"b":{"x":1e999}}"#, r#"{"n":{"x":1e999}}"#, r#"{"b":1e999}"#] {
+        let (status, text) = door.text_as(DoorCaller::default(), "PUT /plain/_doc/1", document);
+        assert!(status == 400 && !text.contains("unread-"), "{document}: {status} {text}");
+    }
+}
+
+#[test]
+fn logs_are_sorted_by_fields_whose_values_do_not_fit() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({})));
+    write(&door, "logs-a/_bulk", &[json!({ "n": 1 })]);
+    let odd = [json!("NaN"), json!("1e999"), json!({ "a": 1 }), json!(true), json!("x")];
+    for (at, odd) in odd.iter().enumerate() {
+        // Numbers in no order, with what is no number between them.
+        let numbers = (0..200).map(|n| match (n * n * 7 + n) % 61 % 2 {
+            0 => json!(10 + (n * n * 7 + n * 17) % 1009),
+            _ => odd.clone(),
+        });
+        write(&door, "logs-a/_bulk", &[json!({ "n": numbers.collect::<Vec<_>>(), "at": at })]);
+    }
+    write(&door, "logs-a/_bulk", &[json!({ "n": "NaN" })]);
+    for (order, first) in [("asc", 1), ("desc", 1010)] {
+        let body = json!({ "sort": [{ "n": order }], "_source": false }).to_string();
+        let answer = door.get("GET /logs-a/_search", &body);
+        let hits = answer["hits"]["hits"].as_array().expect("hits");
+        assert_eq!(hits.len(), odd.len() + 2, "{answer}");
+        assert_eq!(hits[0]["sort"], json!([first]), "{order}: {answer}");
+        assert_eq!(hits[odd.len() + 1]["sort"], json!([null]), "{order}: {answer}");
+    }
+}
+
+#[test]
 fn fields_beyond_the_limit_are_kept_and_found() {
     let directory = directory();
     let door = TestDoor::open(&directory);
@@ -403,4 +470,44 @@ fn bulks_and_drops_at_the_same_time() {
     let unique: BTreeSet<i64> = shown.iter().filter_map(Value::as_i64).collect();
     assert_eq!(unique.len(), shown.len(), "no document is there twice");
     assert!(unique.contains(&9_999));
+}
+
+#[test]
+fn times_may_have_nanoseconds() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (pattern, mode) in [("logs-*", "logsdb"), ("plain-*", "standard")] {
+        let body = json!({
+            "index_patterns": [pattern], "data_stream": {},
+            "template": {
+                "settings": { "index.mode": mode },
+                "mappings": { "properties": { "@timestamp": { "type": "date_nanos" } } },
+            },
+        });
+        let (name, stream) = (pattern.replace("-*", ""), pattern.replace('*', "a"));
+        door.get(&format!("PUT /_index_template/{name}"), &body.to_string());
+        let times =
+            ["2024-05-06T07:08:09.000000001Z", "2024-05-06T07:08:10.123456789Z", "2024-05-07T00:00:00Z"];
+        let documents: Vec<Value> =
+            times.iter().enumerate().map(|(n, time)| json!({ "@timestamp": time, "n": n })).collect();
+        write(&door, &format!("{stream}/_bulk"), &documents);
+        door.get(&format!("POST /{stream}/_rollover"), "");
+        write(
+            &door,
+            &format!("{stream}/_bulk"),
+            &[json!({ "@timestamp": "2024-05-08T00:00:00.5Z", "n": 3 })],
+        );
+        for (range, expected) in [
+            (json!({ "gte": "2024-05-06T07:08:10Z", "lt": "2024-05-08" }), vec![1, 2]),
+            (json!({ "gte": "2024-05-08" }), vec![3]),
+        ] {
+            let query = json!({ "range": { "@timestamp": range } });
+            assert_eq!(found(&door, &stream, query, "n"), expected, "{stream}: {range}");
+        }
+        let mapping = door.get(&format!("GET /{stream}/_mapping"), "");
+        let types = mapping.as_object().expect("indexes").values();
+        let types: Vec<&Value> =
+            types.map(|index| &index["mappings"]["properties"]["@timestamp"]["type"]).collect();
+        assert_eq!(types, ["date_nanos", "date_nanos"], "{mapping}");
+    }
 }

@@ -251,4 +251,147 @@ fn equal_hits_are_in_the_order_of_their_writes() {
     for body in [r#"{"size":50}"#, r#"{"size":50,"sort":["n"]}"#] {
         assert_eq!(ids(&door.get("GET /a/_search", body)["hits"]), expected.join(" "), "{body}");
     }
+    for page in [r#"{"size":40}"#, r#"{"size":40,"sort":["n"]}"#] {
+        let body = format!(r#"{{"size":0,"aggs":{{"t":{{"top_hits":{page}}}}}}}"#);
+        let found = door.get("GET /a/_search", &body);
+        assert_eq!(ids(&found["aggregations"]["t"]["hits"]), expected.join(" "), "{page}");
+        let body = format!(
+            r#"{{"size":0,"aggs":{{"f":{{"filters":{{"filters":[{{"match_all":{{}}}}]}},
+                "aggs":{{"t":{{"top_hits":{page}}}}}}}}}}}"#
+        );
+        let found = door.get("GET /a/_search", &body);
+        let top = &found["aggregations"]["f"]["buckets"][0]["t"];
+        assert_eq!(ids(&top["hits"]), expected.join(" "), "{page}");
+    }
+}
+
+#[test]
+fn pages_go_on_after_each_kind_of_values() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"n":{"type":"long"},"x":{"type":"double"},"b":{"type":"boolean"},
+            "k":{"type":"keyword"},"ip":{"type":"ip"},"d":{"type":"date"}}}}"#,
+    );
+    for (id, document) in [
+        ("1", r#"{"n":5,"x":-1.5,"b":false,"k":"10","ip":"10.0.0.1","d":1000}"#),
+        ("2", r#"{"n":"9","x":9,"b":"true","k":"5","ip":"5.0.0.1","d":"1970-01-01T00:00:02Z"}"#),
+        ("3", r#"{"n":10,"x":10.5,"b":true,"k":"a","ip":"::1","d":30000}"#),
+    ] {
+        door.get(&format!("PUT /a/_doc/{id}"), document);
+    }
+    for (sort, after, expected) in [
+        (r#""n""#, "5", "2 3"),
+        (r#""n""#, r#""5""#, "2 3"),
+        (r#""n""#, r#""9""#, "3"),
+        (r#""n""#, "9.0", "3"),
+        (r#"{"n":"desc"}"#, r#""10""#, "2 1"),
+        (r#""x""#, r#""-1.5""#, "2 3"),
+        (r#""x""#, "9", "3"),
+        (r#""b""#, "false", "2 3"),
+        (r#""b""#, r#""false""#, "2 3"),
+        (r#""b""#, "0", "2 3"),
+        (r#""k""#, "10", "2 3"),
+        (r#""k""#, r#""5""#, "3"),
+        (r#""ip""#, r#""::1""#, "2 1"),
+        (r#""ip""#, r#""5.0.0.1""#, "1"),
+        (r#""d""#, "1000", "2 3"),
+        (r#""d""#, r#""1970-01-01T00:00:02Z""#, "3"),
+        (r#""_id""#, "1", "2 3"),
+        (r#""_id""#, r#""2""#, "3"),
+        (r#"{"none":{"missing":3}}"#, "2", "1 2 3"),
+        (r#"{"none":{"missing":3}}"#, "3", ""),
+        (r#"{"none":{"missing":"b"}}"#, r#""a""#, "1 2 3"),
+    ] {
+        let body = format!(r#"{{"sort":[{sort}],"search_after":[{after}]}}"#);
+        assert_eq!(ids(&door.get("GET /a/_search", &body)["hits"]), expected, "{body}");
+    }
+    // The values that a page ends with lead to the next one.
+    for field in ["n", "x", "k", "ip", "d", "_id", "_index", "_doc"] {
+        let (mut seen, mut after) = (Vec::new(), Value::Null);
+        loop {
+            let mut body = json!({ "size": 1, "sort": [field, "_id"] });
+            if !after.is_null() {
+                body["search_after"] = after;
+            }
+            let page = door.get("GET /a/_search", &body.to_string());
+            let Some(hit) = page["hits"]["hits"].get(0).filter(|_| seen.len() < 4) else { break };
+            seen.push(hit["_id"].clone());
+            after = hit["sort"].clone();
+        }
+        seen.sort_by_key(Value::to_string);
+        assert_eq!(json!(seen), json!(["1", "2", "3"]), "{field}");
+    }
+    for (sort, after) in [
+        (r#""n""#, r#""many""#),
+        (r#""n""#, r#""NaN""#),
+        (r#""n""#, "true"),
+        (r#""n""#, "[5]"),
+        (r#""k""#, r#"{"a":1}"#),
+        (r#""ip""#, r#""10.0""#),
+        (r#""d""#, r#""soon""#),
+    ] {
+        let body = format!(r#"{{"sort":[{sort}],"search_after":[{after}]}}"#);
+        let (status, answer) = door.ask("GET /a/_search", &body);
+        assert!(status == 400 && answer.to_string().contains("search_after value"), "{body}: {answer}");
+    }
+}
+
+#[test]
+fn values_of_several_kinds_have_one_order() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", r#"{"mappings":{"properties":{"v":{"type":"long"}}}}"#);
+    door.get("PUT /b", r#"{"mappings":{"properties":{"v":{"type":"keyword"}}}}"#);
+    let numbers = (0..60).map(|at| at * 37 % 60 * 35);
+    let lines = |index: &str, quote: &str| -> String {
+        let line = |n: usize| {
+            format!("{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{n}\"}}}}\n{{\"v\":{quote}{n}{quote}}}\n")
+        };
+        numbers.clone().map(line).collect()
+    };
+    door.get("POST /_bulk", &(lines("a", "") + &lines("b", "\"")));
+    let mut sorted: Vec<usize> = numbers.clone().collect();
+    sorted.sort_unstable();
+    let mut expected: Vec<String> = sorted.iter().map(usize::to_string).collect();
+    let mut texts = expected.clone();
+    texts.sort_unstable();
+    expected.extend(texts);
+    let found = door.get("GET /a,b/_search", r#"{"size":200,"sort":["v"]}"#);
+    assert_eq!(ids(&found["hits"]), expected.join(" "));
+    let top = r#"{"size":0,"aggs":{"t":{"top_hits":{"size":100,"sort":["v"]}}}}"#;
+    let found = door.get("GET /a,b/_search", top);
+    assert_eq!(ids(&found["aggregations"]["t"]["hits"]), expected[..100].join(" "));
+    let mut body = json!({ "size": 7, "sort": ["v"] });
+    let mut seen = Vec::new();
+    while seen.len() <= expected.len() {
+        let page = door.get("GET /a,b/_search", &body.to_string());
+        let Some(last) = page["hits"]["hits"].as_array().and_then(|hits| hits.last()) else { break };
+        body["search_after"] = last["sort"].clone();
+        seen.extend(ids(&page["hits"]).split(' ').map(str::to_owned));
+    }
+    assert_eq!(seen, expected);
+    let by_keys = r#"{"size":0,"aggs":{"t":{"terms":{"field":"v","size":200},"aggs":{"s":{"bucket_sort":{"sort":["_key"]}}}}}}"#;
+    let buckets = door.get("GET /b/_search", by_keys);
+    let keys = buckets["aggregations"]["t"]["buckets"].as_array().expect("buckets").iter();
+    assert_eq!(
+        keys.map(|bucket| bucket["key"].as_str().expect("a text")).collect::<Vec<_>>(),
+        expected[60..]
+    );
+}
+
+#[test]
+fn a_sort_without_keys_is_by_score() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a/_doc/1", r#"{"t":"one"}"#);
+    door.get("PUT /a/_doc/2", r#"{"t":"two"}"#);
+    let query = r#""query":{"bool":{"should":[{"match_all":{}},{"term":{"t":{"value":"two","boost":5}}}]}}"#;
+    for sort in ["", r#","sort":[]"#, r#","sort":{}"#] {
+        let found = &door.get("GET /a/_search", &format!("{{{query}{sort}}}"))["hits"];
+        assert_eq!(ids(found), "2 1", "{sort}");
+        assert!(found["max_score"].as_f64() > Some(1.0), "{sort}: {found}");
+        assert!(found["hits"][0].get("sort").is_none(), "{sort}: {found}");
+    }
 }

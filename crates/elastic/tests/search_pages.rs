@@ -285,3 +285,53 @@ fn searches_end_when_their_client_has_left() {
     assert_eq!(door.ask_gone("POST /_search/scroll", &next).0, 200);
     assert_eq!(door.get("GET /a/_count", "")["count"], 1);
 }
+
+#[test]
+fn a_page_of_a_scroll_that_is_refused_comes_again() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    write(&door, "a", (0..30).map(|n| (n.to_string(), json!({ "n": n }))));
+    for sort in ["", "&sort=n"] {
+        let first = door.get(&format!("GET /a/_search?scroll=1m&size=10{sort}"), "");
+        let next = json!({ "scroll_id": first["_scroll_id"] }).to_string();
+        let mut seen = ids(&first);
+        for _ in 0..2 {
+            let (status, answer) = door.ask("POST /_search/scroll?rest_total_hits_as_int=x", &next);
+            assert_eq!(status, 400, "{answer}");
+            let page = door.get("POST /_search/scroll?rest_total_hits_as_int=true", &next);
+            assert_eq!(page["hits"]["total"], 30, "{page}");
+            seen.extend(ids(&page));
+        }
+        assert_eq!(seen, (0..30).map(|n| n.to_string()).collect::<Vec<_>>(), "{sort}");
+    }
+}
+
+#[test]
+fn scrolls_end_with_the_last_of_their_indexes() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for index in ["a", "b"] {
+        write(&door, index, (0..9).map(|n| (n.to_string(), json!({ "n": n }))));
+    }
+    for sort in ["", "&sort=n"] {
+        let open = |target: &str| {
+            let first = door.get(&format!("GET /{target}/_search?scroll=1m&size=4{sort}"), "");
+            json!({ "scroll_id": first["_scroll_id"] }).to_string()
+        };
+        write(&door, "gone", (0..9).map(|n| (n.to_string(), json!({ "n": n }))));
+        let (one, several, none) = (open("gone"), open("gone,a,b"), open("none*"));
+        door.get("DELETE /gone", "");
+        let (status, answer) = door.ask("POST /_search/scroll", &one);
+        assert_eq!(
+            (status, &answer["error"]["type"]),
+            (404, &json!("resource_not_found_exception")),
+            "{sort}"
+        );
+        // An index of the same name is another one.
+        write(&door, "gone", [("1".to_owned(), json!({ "n": 1 }))]);
+        assert_eq!(door.ask("POST /_search/scroll", &one).0, 404, "{sort}");
+        assert_eq!(door.ask("POST /_search/scroll", &several).0, 200, "{sort}: others are there");
+        assert_eq!(door.ask("POST /_search/scroll", &none).0, 200, "{sort}: it had none");
+        door.get("DELETE /gone", "");
+    }
+}

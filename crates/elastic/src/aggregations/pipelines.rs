@@ -1,12 +1,13 @@
 //! Pipelines: figures of finished buckets.
 
+use std::cmp::Ordering;
+
 use serde_json::{Map, Value, json};
 
 use super::AskedAggregation;
 use super::metrics::figures;
 use super::values::FieldSource;
 use crate::Error;
-use crate::evaluation::number_of;
 use crate::query::text_of;
 use crate::scan_limit::duration_of;
 
@@ -422,13 +423,14 @@ fn sort(asked: &AskedAggregation, buckets: &mut Vec<Map<String, Value>>) -> Resu
     }
     keyed.sort_by(|left, right| {
         let figures = orders.iter().zip(left.0.iter().zip(&right.0));
-        figures.fold(std::cmp::Ordering::Equal, |found, (order, (left, right))| {
+        figures.fold(Ordering::Equal, |found, (order, (left, right))| {
             found.then_with(|| {
-                let next = match (number_of(left), number_of(right)) {
-                    (Some(left), Some(right)) if left.is_finite() && right.is_finite() => {
-                        left.total_cmp(&right)
-                    }
-                    _ => text_of(left).cmp(&text_of(right)),
+                // Texts are in the order of texts, also those that are numbers.
+                let next = match (left.as_f64(), right.as_f64()) {
+                    (Some(left), Some(right)) => left.total_cmp(&right),
+                    (Some(_), None) => Ordering::Less,
+                    (None, Some(_)) => Ordering::Greater,
+                    (None, None) => text_of(left).cmp(&text_of(right)),
                 };
                 if order.is_descending { next.reverse() } else { next }
             })
