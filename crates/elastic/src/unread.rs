@@ -100,6 +100,11 @@ pub(crate) fn sent_json(value: &Value) -> String {
     serde_json::to_string(&SentValue(value)).expect("names are texts, and each other value has a text")
 }
 
+/// Name of the member that stands for an unread part, as the text of a document has it between quotes.
+pub(crate) fn escaped_name() -> String {
+    serde_json::to_string(UNREAD.as_str()).expect("a text is JSON").trim_matches('"').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
