@@ -62,7 +62,7 @@ fn in_all<'i>(aliases: &[&'i Map<String, Value>], member: &str) -> Option<Vec<&'
     values.filter(|values| !values.is_empty())
 }
 
-/// Query for what one of some filters finds; all documents if there is no filter.
+/// Query for what one of some filters finds; all documents without filters.
 fn one_of(filters: Option<&[&Value]>) -> Result<SearchQuery, Error> {
     match filters {
         None => Ok(SearchQuery::All),

@@ -94,10 +94,18 @@ impl Serialize for SentValue<'_> {
     }
 }
 
-/// Text of a value in JSON, with its unread parts as they were sent. Their name is in no text: a document that
+/// Text of a value in JSON, with its unread parts as they were sent. No text has their name: an object that
 /// has it would be taken for one of them.
 pub(crate) fn sent_json(value: &Value) -> String {
     serde_json::to_string(&SentValue(value)).expect("names are texts, and each other value has a text")
+}
+
+/// Name of the member that stands for an unread part, as the text of a document has it between quotes.
+pub(crate) fn escaped_name() -> String {
+    serde_json::to_string(UNREAD.as_str())
+        .expect("each text can be written as JSON")
+        .trim_matches('"')
+        .to_owned()
 }
 
 #[cfg(test)]
