@@ -114,7 +114,9 @@ fn check_known(node: &GatewayState, record: &KeyRecord) -> Result<(), Error> {
     let has_stored_limit = record.limits.documents.is_some() || record.limits.bytes.is_some();
     match has_stored_limit && !node.speaks(STORED_LIMITS) {
         true => Err(Error::BadRequest(
-            "the key has a limit of documents or bytes of a group, which a node of the cluster does not know yet: upgrade all nodes, or              create the key without --group-documents-max and --group-bytes-max"
+            "the key has a limit of documents or bytes of a group, which nodes of earlier versions do not know: upgrade \
+             all nodes and deploy an application, or create the key without --group-documents-max and \
+             --group-bytes-max"
                 .to_owned(),
         )),
         false => Ok(()),

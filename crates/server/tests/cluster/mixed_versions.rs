@@ -1,6 +1,8 @@
 //! A cluster of which one node runs version 0.1.0: all others speak protocol 1 with each other, until that
 //! node is upgraded.
 
+use std::fs;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use crate::clients::{create, two_nodes};
 use crate::keys::token;
 use crate::load::ClientLoad;
 use crate::nodes::{TestEtcd, count, ideal_at, node, put, services, until, visited};
-use crate::support::{NOTE, TestServer};
+use crate::support::{MILLRACE, NOTE, TestServer};
 
 /// Registration of a gateway of version 0.1.0, which names no protocol.
 const FIRST_VERSION: &str = r#"{"address":"127.0.0.1:1","incarnation":5,"adopted":0,"stopping":false,"capacity":1.0,"group":[],"too_large":[],"roles":["gateway"],"url":"http://127.0.0.1:1","home":7,"generation":0}"#;
@@ -200,6 +202,18 @@ fn a_key_that_an_older_node_cannot_read_is_refused() {
         let refused = made(&limited).expect_err("a node would not know its limit");
         assert!(refused.contains("upgrade all nodes"), "{refused}");
     }
+    // Nodes learn of each other's versions by the state of the cluster of an application.
+    let package = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(package.path().join("schemas")).expect("a directory");
+    fs::write(package.path().join("services.xml"), services(2)).expect("it is written");
+    fs::write(package.path().join("schemas/note.sd"), NOTE).expect("it is written");
+    let deployed = Command::new(MILLRACE)
+        .args(["deploy", "--config-url", &nodes[0].config_url()])
+        .arg(package.path())
+        .env("MILLRACE_TOKEN", operator.trim_start_matches("Bearer "))
+        .output()
+        .expect("the command runs");
+    assert!(deployed.status.success(), "{deployed:?}");
     keys.first_version_leaves();
     for limit in &limits {
         let limited = [&["create", "bob", "--group", "g2", "--write"][..], limit].concat();
