@@ -33,7 +33,7 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// What stands in the place of the file of keys, or of its lock, is not a regular file.
+    /// Something else than a regular file in the place of the file of keys, or of its lock.
     #[error("{}: it is a link, or not a regular file, and is not followed here; {cure}", path.display())]
     Irregular {
         /// The file.
