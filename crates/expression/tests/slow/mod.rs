@@ -143,7 +143,6 @@ impl<'a> SlowParser<'a> {
         if close == "}" {
             self.need("{")?;
         }
-        let only = of.dimensions.keys().next().cloned().unwrap_or_default();
         let mut at = Vec::new();
         while !self.take(close) {
             let before = self.at;
@@ -151,7 +150,15 @@ impl<'a> SlowParser<'a> {
                 Some(name) if self.take(":") => name,
                 _ => {
                     self.at = before;
-                    only.clone()
+                    self.skip();
+                    let is_number = |c: char| c == '-' || c == '(' || c.is_ascii_digit();
+                    let is_indexed = close == "]" || self.rest().starts_with(is_number);
+                    // The only dimension, or the only one of the label's kind.
+                    let is_its =
+                        |size: &Option<usize>| of.dimensions.len() == 1 || size.is_some() == is_indexed;
+                    let mut names = of.dimensions.iter().filter(|(_, size)| is_its(size));
+                    let (name, _) = names.next().ok_or(UnknownConstruct("a slice".to_owned()))?;
+                    name.clone()
                 }
             };
             at.push((name, self.label(close)?));
