@@ -166,7 +166,7 @@ fn a_group_is_exported_deleted_and_restored_at_any_node() {
         assert_eq!(status, 400, "{path}: {answer}");
     }
     // Each node erases, and all of them are asked for receipts.
-    let (status, answer) = nodes.call(0, Method::DELETE, "/group/v1/large?within=0", "");
+    let (status, answer) = nodes.call(0, Method::DELETE, "/group/v1/large?within=0&timeout=120s", "");
     assert_eq!((status, &answer["erased"]), (200, &json!(true)), "{answer}");
     assert_eq!(answer["erasure"]["nodes"].as_array().map(Vec::len), Some(3), "{answer}");
     let (status, shown) = nodes.call(1, Method::GET, "/group/v1/large", "");

@@ -87,7 +87,7 @@ fn a_snapshot_is_made_listed_restored_and_deleted() {
     assert!(ran(server.millrace(&["snapshot", "show", "first"])).contains("2 documents"));
 
     // The group is erased from everything but the snapshot.
-    let (_, receipt) = server.call(Method::DELETE, "/group/v1/ann?within=0", "");
+    let (_, receipt) = server.call(Method::DELETE, "/group/v1/ann?within=0&timeout=120s", "");
     assert_eq!((&receipt["erased"], &receipt["erasure"]["snapshots"]), (&json!(true), &json!(["first"])));
     let shown = text(&server.millrace(&["group", "show", "ann"]).stdout);
     assert!(shown.contains("snapshots   first (millrace snapshot delete NAME)"), "{shown}");
