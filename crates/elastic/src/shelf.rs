@@ -375,6 +375,7 @@ fn misunderstood(answer: &DocumentsAnswer) -> Error {
         DocumentsAnswer::Document(_) => "a document",
         DocumentsAnswer::Exist(_) => "names",
         DocumentsAnswer::Page(..) => "a page",
+        DocumentsAnswer::Changed(_) => "outcomes of changes",
     };
     Error::Internal(format!("another node answers a question for documents with {kind}"))
 }
