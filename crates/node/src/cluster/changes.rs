@@ -29,6 +29,10 @@ const QUESTION_BYTES: usize = 4 << 20;
 /// Bytes of stored documents after which an answer shows no more of them.
 const SHOWN_BYTES: usize = 4 << 20;
 
+/// Bytes of the largest document that is sent and shown: a message between nodes has no room for one of more
+/// than 32 MB.
+const DOCUMENT_BYTES_MAX: usize = 24 << 20;
+
 /// A change of a document on its way to the owner. Its serialized form is part of the protocol between nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConditionalChange {
@@ -150,24 +154,49 @@ impl StoredCondition {
 impl ConflictingState {
     /// State of a document. Without room, which the documents of one answer share, it is not shown. The
     /// last one that is shown may take more than there is: so the answer has one at least.
-    fn of(stored: Option<(Document, Timestamp)>, is_shown: bool, room: &AtomicUsize) -> Self {
-        let Some((document, timestamp)) = stored else { return ConflictingState::Absent };
+    ///
+    /// # Errors
+    /// It is wanted, and too large.
+    fn of(
+        stored: Option<(Document, Timestamp)>,
+        is_shown: bool,
+        room: &AtomicUsize,
+    ) -> Result<Self, FailedChange> {
+        let Some((document, timestamp)) = stored else { return Ok(ConflictingState::Absent) };
         if !is_shown || room.load(Ordering::Relaxed) == 0 {
-            return ConflictingState::Version(timestamp);
+            return Ok(ConflictingState::Version(timestamp));
         }
         let sent = SentVersion::of(&document, timestamp);
+        check_size(&document.id, sent.bytes())?;
         let take = |room: usize| (room > 0).then(|| room.saturating_sub(sent.bytes()));
-        match room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+        Ok(match room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => ConflictingState::Document(sent),
             Err(_) => ConflictingState::Version(timestamp),
-        }
+        })
+    }
+}
+
+/// Checks that a message between nodes has room for a document.
+///
+/// # Errors
+/// It is too large.
+fn check_size(id: &DocumentId, bytes: usize) -> Result<(), Error> {
+    match bytes <= DOCUMENT_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Error::BadRequest(format!(
+            "document {id} has {bytes} bytes, and nodes send each other {DOCUMENT_BYTES_MAX} at most: write it at \
+             /document/v1/, or in parts"
+        ))),
     }
 }
 
 /// Decision on a change.
 enum ChangeDecision {
-    Made { existed: bool },
-    Refused(ConflictingState),
+    Made {
+        existed: bool,
+    },
+    /// What is shown, or the reason for which it is not.
+    Refused(Result<ConflictingState, FailedChange>),
 }
 
 /// Place of a decision, which is taken on a thread of the store.
@@ -246,7 +275,7 @@ pub(super) async fn change_here(
                 Some(ChangeDecision::Made { existed }) => {
                     Ok(SettledChange::Done { timestamp: committed.timestamp, existed })
                 }
-                Some(ChangeDecision::Refused(state)) => Ok(SettledChange::Conflict(state)),
+                Some(ChangeDecision::Refused(state)) => state.map(SettledChange::Conflict),
                 None => {
                     let reason = "a change was confirmed, but not decided".to_owned();
                     Err(FailedChange::from(Error::Internal(reason)))
@@ -304,10 +333,12 @@ async fn change_all(
     let mut outcomes: Vec<Option<Result<SettledChange, Error>>> = (0..count).map(|_| None).collect();
     let mut shares: BTreeMap<NodeAddress, Vec<ChangeShare>> = BTreeMap::new();
     for (position, change) in changes.into_iter().enumerate() {
-        let owner = match cluster.owner(change.id.location()) {
+        let is_sent = check_size(&change.id, change.effect.bytes());
+        let owner = is_sent.and_then(|()| cluster.owner(change.id.location()).map_err(Error::from));
+        let owner = match owner {
             Ok(owner) => owner,
             Err(error) => {
-                outcomes[position] = Some(Err(error.into()));
+                outcomes[position] = Some(Err(error));
                 continue;
             }
         };
@@ -462,11 +493,14 @@ mod tests {
         };
         let room = AtomicUsize::new(1000);
         let is_shown = |bytes: usize| {
-            matches!(ConflictingState::of(document(bytes), true, &room), ConflictingState::Document(_))
+            matches!(ConflictingState::of(document(bytes), true, &room), Ok(ConflictingState::Document(_)))
         };
         assert_eq!([400, 400, 4000, 1, 1].map(is_shown), [true, true, true, false, false]);
         let state = ConflictingState::of(document(1), false, &AtomicUsize::new(1000));
-        assert_eq!(state, ConflictingState::Version(Timestamp(9)), "it is not wanted");
-        assert_eq!(ConflictingState::of(None, true, &room), ConflictingState::Absent);
+        assert_eq!(state, Ok(ConflictingState::Version(Timestamp(9))), "it is not wanted");
+        assert_eq!(ConflictingState::of(None, true, &room), Ok(ConflictingState::Absent));
+        let too_large = ConflictingState::of(document(DOCUMENT_BYTES_MAX), true, &AtomicUsize::new(1));
+        let failed = too_large.expect_err("an answer has no room for it");
+        assert_eq!(failed.failure, SentFailure::Invalid, "{}", failed.reason);
     }
 }
