@@ -340,6 +340,24 @@ fn a_write_that_an_owner_does_not_take_on_is_tried_again() {
 }
 
 #[test]
+fn a_write_whose_owner_is_silent_has_an_unknown_outcome() {
+    let nodes = TestNodes::start(3, NOTE);
+    let ask = ask_nodes(&nodes);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    nodes.world.addresses.lock()[2] = silent.local_addr().expect("it is bound").to_string();
+    let line = |owner: u32| {
+        let group = group_of(owner);
+        format!("{{\"index\":{{\"_id\":\"1\",\"routing\":\"{group}\"}}}}\n{{\"stars\":1}}\n")
+    };
+    let (status, answer) = ask(0, "POST /note/_bulk?timeout=2m", &[0, 1, 2].map(line).concat());
+    assert_eq!(status, 200, "{answer}");
+    let item = |at: usize| answer["items"][at]["index"].clone();
+    assert_eq!([0, 1, 2].map(|at| item(at)["status"].clone()), [json!(201), json!(201), json!(503)]);
+    let reason = item(2)["error"]["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("is not known"), "the write is not sent again: {reason}");
+}
+
+#[test]
 fn nodes_of_earlier_versions_get_no_changes_from_others() {
     let nodes = TestNodes::start(3, NOTE);
     let ask = ask_nodes(&nodes);
