@@ -512,6 +512,10 @@ mod tests {
                 "The bulk request must be terminated by a newline [\\n]",
             ),
             ("{\"index\":{\"_index\":\"a\"}}\n", "The bulk request must be terminated by a newline [\\n]"),
+            (
+                "{\"update\":{\"retry_on_conflict\":\"x\"}}\n{}\n",
+                "action/metadata line [3]: field [retry_on_conflict] is not a whole number: [x]",
+            ),
             ("{\"index\":{\"op_type\":\"put\"}}\n{}\n", "opType must be 'create' or 'index', found: [put]"),
             ("{\"index\":{}}\n{}\n", "Validation Failed: 1: index is missing;"),
         ] {
