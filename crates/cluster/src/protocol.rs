@@ -24,6 +24,9 @@ pub const SERIALIZED_MESSAGES: u16 = 2;
 /// can have any owner.
 pub const SPREAD_PARTITIONS: u16 = 3;
 
+/// The first protocol in which nodes change documents for each other, on condition of what is stored.
+pub const CONDITIONAL_CHANGES: u16 = 3;
+
 /// The first protocol in which nodes say to each other which group ids leave out.
 pub const SHORT_IDS: u16 = 3;
 

@@ -16,7 +16,7 @@ use crate::names::NameDemand;
 use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest};
 use crate::source::SourceFilter;
-use crate::update::UpdateBody;
+use crate::update::{UpdateBody, retries_of};
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
 use crate::{Error, unread};
 
@@ -159,6 +159,8 @@ pub(crate) struct ActionLine {
     has_dynamic_templates: bool,
     pipeline: Option<String>,
     shown: Option<SourceFilter>,
+    /// Most repetitions of an update after writes of others.
+    retries: Option<u32>,
 }
 
 /// Parses all items.
@@ -257,6 +259,7 @@ fn write_of(
         shown = body.shown.take().or(shown);
         conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);
         conditions.if_primary_term = conditions.if_primary_term.or(body.if_primary_term);
+        body.retries = meta.retries;
         update = Some(body);
     } else {
         kept = Arc::from(text.trim());
@@ -360,9 +363,9 @@ fn read_member(line: &mut ActionLine, number: usize, name: &str, value: Value) -
         "require_alias" => line.require_alias = Some(text == "true"),
         "require_data_stream" => line.require_data_stream = Some(text == "true"),
         "pipeline" => line.pipeline = Some(text),
-        // Writes of one document wait for each other, so that no update has to be repeated. `_type` is of
-        // clients before version 8.
-        "retry_on_conflict" | "_retry_on_conflict" | "_type" | "list_executed_pipelines" => {}
+        "retry_on_conflict" | "_retry_on_conflict" => line.retries = Some(retries_of(whole()?)),
+        // `_type` is of clients before version 8.
+        "_type" | "list_executed_pipelines" => {}
         other => {
             return Err(Error::IllegalArgument(format!(
                 "Action/metadata line [{number}] contains an unknown parameter [{other}]"
@@ -509,6 +512,10 @@ mod tests {
                 "The bulk request must be terminated by a newline [\\n]",
             ),
             ("{\"index\":{\"_index\":\"a\"}}\n", "The bulk request must be terminated by a newline [\\n]"),
+            (
+                "{\"update\":{\"retry_on_conflict\":\"x\"}}\n{}\n",
+                "action/metadata line [3]: field [retry_on_conflict] is not a whole number: [x]",
+            ),
             ("{\"index\":{\"op_type\":\"put\"}}\n{}\n", "opType must be 'create' or 'index', found: [put]"),
             ("{\"index\":{}}\n{}\n", "Validation Failed: 1: index is missing;"),
         ] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
 use millrace_document::{DocumentGroup, DocumentId};
+use millrace_node::cluster::ChangeLimits;
 
 use crate::Error;
 use crate::scrolls::ScrollOwner;
@@ -127,6 +128,11 @@ impl DoorCaller {
         self.limits
             .as_ref()
             .map_or(Ok(None), |limits| Ok(limits.admit_write(&self.caller, permit, id, bytes)?))
+    }
+
+    /// Limits of the credential on the size of each group, for the owners of documents on other nodes.
+    pub(crate) fn size_limits(&self) -> ChangeLimits {
+        ChangeLimits { documents: self.caller.limits.documents, bytes: self.caller.limits.bytes }
     }
 
     /// Maximum memory in bytes of the elements of all collections of a document, if there is a limit of the

@@ -23,9 +23,10 @@ use millrace_cluster::{ClusterVersion, NodeState};
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Location, Timestamp};
 use millrace_node::Node;
 use millrace_node::cluster::{
-    BatchedWrite, ClusterError, DocumentsAnswer, DocumentsQuestion, HeldBucket, SentDocument,
+    BatchedWrite, ChangeLimits, ClusterError, ConditionalChange, DocumentsAnswer, DocumentsQuestion,
+    HeldBucket, SentDocument, SettledChange,
 };
-use millrace_node::cluster::{ask_owners, read_bucket, wait_for};
+use millrace_node::cluster::{ask_owners, change_documents, read_bucket, stored_version, wait_for};
 use millrace_store::{
     CommittedWrite, DocumentWrite, StoreChange, StoreModification, WriteDurability, WriterId,
 };
@@ -299,6 +300,9 @@ pub(crate) fn get_document(
     id: &DocumentId,
 ) -> Result<Option<(Document, Timestamp)>, Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(node.store().get(id)?) };
+    if *id.group() == DocumentGroup::None {
+        return Ok(wait_for(stored_version(node, id, Instant::now() + READ_PATIENCE))?);
+    }
     let bucket = cluster.bucket(id.location())?;
     match read(node, (id.group(), bucket), |held| DocumentsQuestion::Get { held, id: id.clone() })? {
         None | Some(DocumentsAnswer::Document(None)) => Ok(None),
@@ -375,8 +379,20 @@ fn misunderstood(answer: &DocumentsAnswer) -> Error {
         DocumentsAnswer::Document(_) => "a document",
         DocumentsAnswer::Exist(_) => "names",
         DocumentsAnswer::Page(..) => "a page",
+        DocumentsAnswer::Changed(_) => "outcomes of changes",
     };
     Error::Internal(format!("another node answers a question for documents with {kind}"))
+}
+
+/// Has the owners of documents in a cluster change them, all at the same time, and waits until the changes
+/// are durable or refused; the outcomes have the order of the changes, which are of different documents.
+pub(crate) fn change_all(
+    node: &Arc<Node>,
+    changes: Vec<ConditionalChange>,
+    limits: ChangeLimits,
+) -> Vec<Result<SettledChange, Error>> {
+    let outcomes = wait_for(change_documents(node, changes, limits, Instant::now() + PATIENCE));
+    outcomes.into_iter().map(|outcome| outcome.map_err(Error::from)).collect()
 }
 
 /// Documents that are added to a group.

@@ -12,7 +12,7 @@ use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
-use crate::update::UpdateBody;
+use crate::update::{UpdateBody, retries_of};
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
 use crate::{partitions, typed, unread};
 
@@ -50,6 +50,7 @@ pub(crate) fn write(
             shown = body.shown.take().or(shown);
             conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);
             conditions.if_primary_term = conditions.if_primary_term.or(body.if_primary_term);
+            body.retries = parameters.integer("retry_on_conflict")?.map(retries_of);
             update = Some(body);
         }
         WriteAction::Delete => {}

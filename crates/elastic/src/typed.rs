@@ -5,6 +5,7 @@
 //! their whole ids here. Versions and sequence numbers are the timestamps of the store.
 
 mod mapping;
+mod owned_writes;
 mod reading;
 mod writing;
 
@@ -17,6 +18,7 @@ use millrace_node::deployment::CompiledDocumentType;
 use millrace_tensor::json::{CellNumbers, TensorFormat};
 use serde_json::{Map, Value};
 
+pub(crate) use self::owned_writes::write_at_owners;
 pub(crate) use self::reading::{find, scan};
 pub(crate) use self::writing::{place, prepare, settle};
 use crate::Error;
@@ -168,19 +170,6 @@ impl TypeBinding {
             seq_no: version,
             routing: routing_of(document.id.group()),
         })
-    }
-}
-
-/// Refuses what is done with documents of types by the node that has them, on a node of a cluster: one node
-/// answers the requests of the door, and the documents are on others.
-fn check_alone(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error> {
-    match door.node.cluster().is_alone() {
-        true => Ok(()),
-        false => Err(Error::IllegalArgument(format!(
-            "[{}] is a document type of the application; in a cluster, its documents are written at /document/v1/ and \
-             /feed/v1, and searched here by the routing values of their groups, or at /search/",
-            binding.name()
-        ))),
     }
 }
 

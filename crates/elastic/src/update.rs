@@ -19,6 +19,8 @@ pub(crate) struct UpdateBody {
     pub(crate) shown: Option<SourceFilter>,
     pub(crate) if_seq_no: Option<i64>,
     pub(crate) if_primary_term: Option<i64>,
+    /// Most repetitions after writes of others that came between; not a member of the body.
+    pub(crate) retries: Option<u32>,
 }
 
 /// Effect of an update.
@@ -43,6 +45,7 @@ impl UpdateBody {
             shown: None,
             if_seq_no: None,
             if_primary_term: None,
+            retries: None,
         };
         let object = |name: &str, value: Value| match value {
             Value::Object(object) => Ok(Some(object)),
@@ -82,6 +85,11 @@ impl UpdateBody {
         }
         Ok(parsed)
     }
+}
+
+/// Number of repetitions that `retry_on_conflict` asks for.
+pub(crate) fn retries_of(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
 }
 
 /// Applies an update to the stored document.

@@ -168,17 +168,42 @@ pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Resul
     results
 }
 
-/// Writes documents: those in `logs` mode to partitions, the others in one batch.
+/// Node that takes a write, or the nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WriteTarget {
+    /// A partition of logs.
+    Partition,
+    /// The owner of the document, in a cluster.
+    Owner,
+    /// The store that has the documents of indexes; that of a node that runs alone has all.
+    Home,
+}
+
+/// Writes documents: those in `logs` mode to partitions, those of types to their owners, the others in one
+/// batch.
 fn write_together(
     door: &ElasticDoor,
     placed: &[PlacedWrite],
     slots: &mut SlotChoices,
 ) -> Vec<Result<WriteResult, Error>> {
-    let (logs, others): (Vec<_>, Vec<_>) = placed.iter().partition(|placed| placed.log.is_some());
-    let mut logs = log_writes::write_all(door, &logs, slots).into_iter();
-    let mut others = write_others(door, &others).into_iter();
+    let is_alone = door.node.cluster().is_alone();
+    let destination = |placed: &PlacedWrite| match (&placed.log, &placed.index.typed) {
+        (Some(_), _) => WriteTarget::Partition,
+        (None, Some(_)) if !is_alone => WriteTarget::Owner,
+        (None, _) => WriteTarget::Home,
+    };
+    let those_to = |wanted: WriteTarget| -> Vec<&PlacedWrite> {
+        placed.iter().filter(|placed| destination(placed) == wanted).collect()
+    };
+    let mut logs = log_writes::write_all(door, &those_to(WriteTarget::Partition), slots).into_iter();
+    let mut owned = typed::write_at_owners(door, &those_to(WriteTarget::Owner)).into_iter();
+    let mut others = write_others(door, &those_to(WriteTarget::Home)).into_iter();
     let result = |placed: &PlacedWrite| {
-        let next = if placed.log.is_some() { logs.next() } else { others.next() };
+        let next = match destination(placed) {
+            WriteTarget::Partition => logs.next(),
+            WriteTarget::Owner => owned.next(),
+            WriteTarget::Home => others.next(),
+        };
         next.expect("each write has a result")
     };
     placed.iter().map(result).collect()

@@ -23,7 +23,7 @@ use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{
     AdmittedSize, BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission, RouteRight,
 };
-use millrace_node::cluster::{AccessKind, ForwardKind, RouteBackoff, RouteSubject};
+use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff, RouteSubject};
 use millrace_node::pool::WorkFlow;
 use millrace_node::{CancelOnDrop, Error};
 use tokio::runtime::Handle;
@@ -76,7 +76,10 @@ impl GroupAdmission for CountedGroups {
         id: &DocumentId,
         bytes: usize,
     ) -> Result<Option<AdmittedSize>, Error> {
-        let size = self.0.admit_size(&caller.limits, permit, id, bytes)?;
+        let size = match self.counts_size(id) {
+            true => self.0.admit_size(&caller.limits, permit, id, bytes)?,
+            false => None,
+        };
         // The request has counted the bytes of its caller.
         let fed = FedBytes { caller: None, group: Some(id.group()), bytes };
         self.0.quotas().fed().admit(fed, Instant::now(), self.0.metrics())?;
@@ -85,6 +88,19 @@ impl GroupAdmission for CountedGroups {
 
     fn element_bytes_max(&self) -> usize {
         self.0.settings().limits.element_bytes_max
+    }
+}
+
+impl CountedGroups {
+    /// True if this node counts the size of the group of a document: in a cluster, the owner does, also as it
+    /// gets the write from here.
+    fn counts_size(&self, id: &DocumentId) -> bool {
+        match self.0.cluster().view() {
+            Ok(None) => true,
+            Ok(Some(cluster)) => matches!(cluster.owner(id.location()), Ok(NodeAddress::Here)),
+            // No write is begun, either.
+            Err(_) => false,
+        }
     }
 }
 

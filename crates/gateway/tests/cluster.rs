@@ -529,7 +529,7 @@ fn what_is_written_anew_is_outside_of_the_times_that_a_removal_is_about() {
     let nodes = with_notes();
     let id = DocumentId::parse("id:notes:note:g=even:2").expect("an id");
     let fields = vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];
-    nodes.world.before_modify.lock().push(Document { id, fields });
+    nodes.world.before_modify.lock().push_back(vec![Document { id, fields }]);
     let now = millrace_env::unix_time();
     let path = format!(
         "/document/v1/notes/note/group/even/?selection=true&cluster=notes&timeout=20s&toTimestamp={}",

@@ -12,6 +12,7 @@
 //! This module does not know how a cluster agrees or moves data: the node gets a [`ClusterMember`] and a
 //! [`ClusterView`] from the process that runs it.
 
+mod changes;
 mod documents;
 mod erasures;
 mod everyone;
@@ -40,6 +41,10 @@ use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+pub use self::changes::{
+    ChangeLimits, ConditionalChange, ConditionalEffect, ConflictingState, FailedChange, SettledChange,
+    StoredCondition, change_documents, stored_version,
+};
 pub use self::documents::{
     DocumentsAnswer, DocumentsQuestion, HeldBucket, SentDocument, SentFailure, SentOutcome, SentVersion,
     ask_owners, own_documents, read_bucket, wait_for,

@@ -6,7 +6,7 @@ use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::DocumentMode;
 use millrace_store::ViewScope;
 
-use super::{TypeBinding, check_alone, group_of, routing_for};
+use super::{TypeBinding, group_of, routing_for};
 use crate::Error;
 use crate::door::ElasticDoor;
 use crate::shelf::{self, StoredSource};
@@ -24,9 +24,6 @@ pub(crate) fn find(
     let id = binding.document_id(id, routing_for(door, binding, Some(id), routing).as_deref())?;
     door.caller.permit(id.group())?;
     door.caller.admit_group(id.group())?;
-    if *id.group() == DocumentGroup::None {
-        check_alone(door, binding)?;
-    }
     let found = shelf::get_document(&door.node, &id)?;
     found.map(|(document, timestamp)| binding.source(document, timestamp)).transpose()
 }
@@ -53,6 +50,18 @@ pub(crate) fn scan(
             check_alone(door, binding)?;
             shelf::scan_here(&door.node, binding.name(), ViewScope::All, after, each)
         }
+    }
+}
+
+/// Refuses a search of all groups on a node of a cluster, whose documents are on other nodes, too.
+fn check_alone(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error> {
+    match door.node.cluster().is_alone() {
+        true => Ok(()),
+        false => Err(Error::IllegalArgument(format!(
+            "[{}] is a document type of the application; in a cluster, its documents are searched here by the routing \
+             values of their groups: name them, or search all groups at /search/",
+            binding.name()
+        ))),
     }
 }
 

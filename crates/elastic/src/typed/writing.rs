@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::{TypeBinding, check_alone, routing_for, routing_of, version_of};
+use super::{TypeBinding, routing_for, routing_of, version_of};
 use crate::Error;
 use crate::catalog::random_text;
 use crate::door::ElasticDoor;
@@ -35,7 +35,6 @@ pub(crate) fn place(
     binding: &TypeBinding,
     mut write: SingleWrite,
 ) -> Result<SingleWrite, Error> {
-    check_alone(door, binding)?;
     if write.conditions.version.is_some() {
         return Err(Error::IllegalArgument(format!(
             "the versions of documents of [{}] are timestamps that the store gives; use if_seq_no and if_primary_term \
@@ -61,7 +60,7 @@ pub(crate) fn place(
 }
 
 /// Bytes of the document that a write brings.
-fn bytes_of(write: &SingleWrite) -> usize {
+pub(super) fn bytes_of(write: &SingleWrite) -> usize {
     let parts = write.update.iter().flat_map(|update| [&update.doc, &update.upsert]).flatten();
     let text = |part: &Map<String, Value>| serde_json::to_string(part).map_or(0, |text| text.len());
     write.source.len() + parts.map(text).sum::<usize>()
@@ -83,18 +82,10 @@ pub(crate) fn prepare(
     placed: &PlacedWrite,
 ) -> Result<DecidedWrite, Error> {
     let write = &placed.write;
-    let routing = write.routing.as_deref();
-    let id = match &write.id {
-        Some(name) => binding.document_id(name, routing)?,
-        None => new_id(binding, routing)?,
-    };
-    let mut options =
-        ParseOptions { ignore_undefined_fields: binding.ignores_undefined_fields, ..ParseOptions::default() };
-    options.element_bytes_max = door.caller.element_bytes_max().unwrap_or(options.element_bytes_max);
-    let reader = TypedReader { binding: Arc::clone(binding), id: id.clone(), options };
-    let effect = reader.effect(write)?;
+    let (reader, effect) = TypedReader::read(door, binding, write)?;
+    let id = reader.id.clone();
     if let (TypedEffect::Put(document), None) = (&effect, &write.id) {
-        let result = reader.result("created", 201);
+        let result = reader.put_result(false);
         let change = StoreChange::Put(document.clone());
         let slot = Arc::new(Mutex::new(Some(Ok(result))));
         return Ok(DecidedWrite { write: DocumentWrite { id, change }, slot });
@@ -102,9 +93,10 @@ pub(crate) fn prepare(
     let slot = DecisionSlot::default();
     let decided = Arc::clone(&slot);
     let (action, conditions) = (write.action, write.conditions.clone());
-    let shown = write.shown.clone().filter(|shown| !shown.is_off && action == WriteAction::Update);
+    let shown = shown_part(write).cloned();
     let change = StoreChange::Modify(Box::new(move |stored| {
-        let decision = reader.check(action, &conditions, stored.as_ref());
+        let current = stored.as_ref().map(|(_, timestamp)| *timestamp);
+        let decision = reader.check(action, &conditions, current);
         let decision = decision.and_then(|()| reader.decide(effect, stored, shown.as_ref()));
         let (result, modification) = match decision {
             Ok((result, modification)) => (Ok(result), modification),
@@ -116,9 +108,19 @@ pub(crate) fn prepare(
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
 }
 
+/// Part of the document that the answer of a write has, if it has any.
+pub(super) fn shown_part(write: &SingleWrite) -> Option<&SourceFilter> {
+    write.shown.as_ref().filter(|shown| !shown.is_off && write.action == WriteAction::Update)
+}
+
 /// Sets the version and the sequence number of a result to the timestamp of the write.
-pub(crate) fn settle(mut result: WriteResult, committed: CommittedWrite) -> WriteResult {
-    let version = version_of(committed.timestamp);
+pub(crate) fn settle(result: WriteResult, committed: CommittedWrite) -> WriteResult {
+    stamped(result, committed.timestamp)
+}
+
+/// [`settle`], by the timestamp.
+pub(super) fn stamped(mut result: WriteResult, timestamp: Timestamp) -> WriteResult {
+    let version = version_of(timestamp);
     (result.version, result.seq_no) = (version, version);
     if let Some(get) = &mut result.get {
         get["_seq_no"] = version.into();
@@ -127,14 +129,15 @@ pub(crate) fn settle(mut result: WriteResult, committed: CommittedWrite) -> Writ
 }
 
 /// Reader of the documents of one write.
-struct TypedReader {
+pub(super) struct TypedReader {
     binding: Arc<TypeBinding>,
-    id: DocumentId,
+    pub(super) id: DocumentId,
     options: ParseOptions,
 }
 
 /// Effect that a write asks for.
-enum TypedEffect {
+#[derive(Clone)]
+pub(super) enum TypedEffect {
     Put(Document),
     Remove,
     Update {
@@ -145,6 +148,30 @@ enum TypedEffect {
 }
 
 impl TypedReader {
+    /// Reads a write, which has its group.
+    ///
+    /// # Errors
+    /// The document does not fit its type, or a model that its fields need fails.
+    pub(super) fn read(
+        door: &ElasticDoor,
+        binding: &Arc<TypeBinding>,
+        write: &SingleWrite,
+    ) -> Result<(Self, TypedEffect), Error> {
+        let routing = write.routing.as_deref();
+        let id = match &write.id {
+            Some(name) => binding.document_id(name, routing)?,
+            None => new_id(binding, routing)?,
+        };
+        let mut options = ParseOptions {
+            ignore_undefined_fields: binding.ignores_undefined_fields,
+            ..ParseOptions::default()
+        };
+        options.element_bytes_max = door.caller.element_bytes_max().unwrap_or(options.element_bytes_max);
+        let reader = TypedReader { binding: Arc::clone(binding), id, options };
+        let effect = reader.effect(write)?;
+        Ok((reader, effect))
+    }
+
     /// Reads what a write brings.
     fn effect(&self, write: &SingleWrite) -> Result<TypedEffect, Error> {
         match (write.action, &write.update) {
@@ -219,18 +246,21 @@ impl TypedReader {
         }
     }
 
-    /// Checks the conditions of a write.
-    fn check(
+    /// Checks the conditions of a write by the time of the stored version, if there is one.
+    ///
+    /// # Errors
+    /// One does not hold.
+    pub(super) fn check(
         &self,
         action: WriteAction,
         conditions: &WriteConditions,
-        stored: Option<&(Document, Timestamp)>,
+        current: Option<Timestamp>,
     ) -> Result<(), Error> {
         let conflict = |reason: String| {
             let (id, index) = (self.binding.shown_id(&self.id), self.binding.name().to_owned());
             Err(Error::VersionConflict { id, reason, index })
         };
-        let current = stored.map(|(_, timestamp)| version_of(*timestamp));
+        let current = current.map(version_of);
         if let (WriteAction::Create, Some(current)) = (action, current) {
             return conflict(format!("document already exists (current version [{current}])"));
         }
@@ -250,28 +280,27 @@ impl TypedReader {
     }
 
     /// Decides on a write whose conditions hold.
-    fn decide(
+    ///
+    /// # Errors
+    /// The document to update does not exist; the updated document does not fit its type.
+    pub(super) fn decide(
         &self,
         effect: TypedEffect,
         stored: Option<(Document, Timestamp)>,
         shown: Option<&SourceFilter>,
     ) -> Result<(WriteResult, StoreModification), Error> {
-        let written = |existed: bool| match existed {
-            true => self.result("updated", 200),
-            false => self.result("created", 201),
-        };
         let with_document = |result: WriteResult, document: &Document| -> Result<WriteResult, Error> {
             let get = shown.map(|shown| self.shown(document, shown)).transpose()?;
             Ok(WriteResult { get, ..result })
         };
         match (effect, stored) {
             (TypedEffect::Put(document), stored) => {
-                Ok((written(stored.is_some()), StoreModification::Put(document)))
+                Ok((self.put_result(stored.is_some()), StoreModification::Put(document)))
             }
-            (TypedEffect::Remove, Some(_)) => Ok((self.result("deleted", 200), StoreModification::Remove)),
-            (TypedEffect::Remove, None) => Ok((self.result("not_found", 404), StoreModification::Nothing)),
+            (TypedEffect::Remove, Some(_)) => Ok((self.removal_result(true), StoreModification::Remove)),
+            (TypedEffect::Remove, None) => Ok((self.removal_result(false), StoreModification::Nothing)),
             (TypedEffect::Update { inserted: Some(document), .. }, None) => {
-                Ok((with_document(written(false), &document)?, StoreModification::Put(document)))
+                Ok((with_document(self.put_result(false), &document)?, StoreModification::Put(document)))
             }
             (TypedEffect::Update { inserted: None, .. }, None) => Err(Error::NoDocument {
                 id: self.binding.shown_id(&self.id),
@@ -279,7 +308,9 @@ impl TypedReader {
             }),
             (TypedEffect::Update { body, .. }, Some((document, _))) => {
                 match self.updated(&body, &document)? {
-                    Some(after) => Ok((with_document(written(true), &after)?, StoreModification::Put(after))),
+                    Some(after) => {
+                        Ok((with_document(self.put_result(true), &after)?, StoreModification::Put(after)))
+                    }
                     None => {
                         let result = with_document(self.result("noop", 200), &document)?;
                         Ok((result, StoreModification::Nothing))
@@ -336,6 +367,22 @@ impl TypedReader {
         let updated = updated.map_err(|error| self.misfit(error))?;
         kind.change_shown(updated, |shown| kind.scripts.run_update(shown, update, &caller()))
             .map_err(not_indexed)
+    }
+
+    /// Result of a put.
+    pub(super) fn put_result(&self, existed: bool) -> WriteResult {
+        match existed {
+            true => self.result("updated", 200),
+            false => self.result("created", 201),
+        }
+    }
+
+    /// Result of a removal.
+    pub(super) fn removal_result(&self, existed: bool) -> WriteResult {
+        match existed {
+            true => self.result("deleted", 200),
+            false => self.result("not_found", 404),
+        }
     }
 
     fn result(&self, result: &'static str, status: u16) -> WriteResult {

@@ -4,12 +4,18 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion, RemoteNode, own_documents};
+use millrace_access::{CallerLimits, Permit, WantedGroups};
+use millrace_node::cluster::{
+    ChangeLimits, ConditionalChange, DocumentsAnswer, DocumentsQuestion, FailedChange, RemoteNode,
+    own_documents,
+};
 use millrace_node::{Error, ErrorKind};
 
 use super::message::MessageProtocol;
 use super::{NodeForwarder, question};
 use crate::GatewayState;
+use crate::edge::caller_of;
+use crate::quota::UncommittedSize;
 
 /// Path at which a node writes, drops and reads documents for others.
 pub(crate) const DOCUMENTS_PATH: &str = "/state/v1/cluster/documents";
@@ -26,7 +32,9 @@ pub(super) async fn ask(
 ) -> Result<DocumentsAnswer, Error> {
     // Documents that are written elsewhere after an answer was lost would be there twice.
     let unread = match &question {
-        DocumentsQuestion::Write { .. } | DocumentsQuestion::Drop { .. } => Error::Unknown,
+        DocumentsQuestion::Write { .. }
+        | DocumentsQuestion::Drop { .. }
+        | DocumentsQuestion::Change { .. } => Error::Unknown,
         DocumentsQuestion::Get { .. } | DocumentsQuestion::Exist { .. } | DocumentsQuestion::Page { .. } => {
             Error::Unsettled
         }
@@ -45,9 +53,73 @@ pub(crate) async fn tell_documents(State(node): State<Arc<GatewayState>>, reques
     question::respond(protocol, answer(&node, request).await)
 }
 
-async fn answer(node: &GatewayState, request: Request) -> Result<DocumentsAnswer, Error> {
-    let question: DocumentsQuestion = question::read(node, request).await?;
-    own_documents(node.node(), question).await
+async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<DocumentsAnswer, Error> {
+    let permit = caller_of(&request)?.permit(WantedGroups::All)?;
+    match question::read(node, request).await? {
+        DocumentsQuestion::Change { changes, limits, patience } => {
+            let AdmittedChanges { admitted, refused, sizes } =
+                AdmittedChanges::of(node, permit, changes, limits).await?;
+            let question = DocumentsQuestion::Change { changes: admitted, limits, patience };
+            let answer = own_documents(node.node(), question).await?;
+            drop(sizes);
+            let DocumentsAnswer::Changed(outcomes) = answer else { return Ok(answer) };
+            let mut outcomes = outcomes.into_iter();
+            let of_change = |refused: Option<FailedChange>| match refused {
+                Some(refused) => Some(Err(refused)),
+                None => outcomes.next(),
+            };
+            Ok(DocumentsAnswer::Changed(refused.into_iter().filter_map(of_change).collect()))
+        }
+        question => own_documents(node.node(), question).await,
+    }
+}
+
+/// Changes for another node after a look at the sizes of their groups, which the owner counts.
+struct AdmittedChanges {
+    admitted: Vec<ConditionalChange>,
+    /// For each of all changes, the reason for which it is refused, if it is.
+    refused: Vec<Option<FailedChange>>,
+    /// Kept until the changes are committed.
+    sizes: Vec<UncommittedSize>,
+}
+
+impl AdmittedChanges {
+    /// Admits changes one by one.
+    ///
+    /// # Errors
+    /// The thread for the files of the groups panics.
+    async fn of(
+        node: &Arc<GatewayState>,
+        permit: Permit,
+        changes: Vec<ConditionalChange>,
+        limits: ChangeLimits,
+    ) -> Result<Self, Error> {
+        let ChangeLimits { documents, bytes } = limits;
+        let own = CallerLimits { documents, bytes, ..CallerLimits::default() };
+        let node = Arc::clone(node);
+        let admit = move || {
+            let mut all = AdmittedChanges { admitted: Vec::new(), refused: Vec::new(), sizes: Vec::new() };
+            for change in changes {
+                let bytes = usize::try_from(change.sent_bytes).unwrap_or(usize::MAX);
+                let size = match bytes {
+                    0 => Ok(None),
+                    bytes => node.admit_size(&own, &permit, &change.id, bytes),
+                };
+                match size {
+                    Ok(size) => {
+                        all.sizes.extend(size);
+                        all.refused.push(None);
+                        all.admitted.push(change);
+                    }
+                    Err(error) => all.refused.push(Some(error.into())),
+                }
+            }
+            all
+        };
+        // It may read directories of files.
+        let admitted = tokio::task::spawn_blocking(admit).await;
+        admitted.map_err(|error| Error::Internal(format!("changes for another node: {error}")))
+    }
 }
 
 #[cfg(test)]
@@ -57,7 +129,10 @@ mod tests {
     use millrace_bucket::BucketId;
     use millrace_cluster::ClusterVersion;
     use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Timestamp};
-    use millrace_node::cluster::{HeldBucket, SentDocument, SentFailure, SentOutcome, SentVersion};
+    use millrace_node::cluster::{
+        ConditionalEffect, ConflictingState, HeldBucket, SentDocument, SentFailure, SentOutcome, SentVersion,
+        SettledChange, StoredCondition,
+    };
 
     use super::*;
 
@@ -98,6 +173,32 @@ mod tests {
                 DocumentsQuestion::Page { held, document_type, group, after: Some("z".to_owned()) },
                 "040a05070162026e3701017a",
             ),
+            (
+                DocumentsQuestion::Change {
+                    changes: vec![
+                        ConditionalChange {
+                            id: document.id.clone(),
+                            condition: StoredCondition::Any,
+                            effect: ConditionalEffect::put(&document),
+                            shows_stored: false,
+                            sent_bytes: 5,
+                        },
+                        ConditionalChange {
+                            condition: StoredCondition::WrittenAt(Timestamp(9)),
+                            effect: ConditionalEffect::Remove,
+                            ..ConditionalChange::look(document.id.clone())
+                        },
+                        ConditionalChange::look(document.id.clone()),
+                    ],
+                    limits: ChangeLimits { documents: None, bytes: Some(7) },
+                    patience,
+                },
+                "0503\
+                 0c69643a613a623a6e3d373a6300010501017801010005\
+                 0c69643a613a623a6e3d373a630209020100\
+                 0c69643a613a623a6e3d373a6301000100\
+                 0001070200",
+            ),
         ] {
             assert_eq!(written(&question), kept, "{question:?}");
         }
@@ -116,6 +217,24 @@ mod tests {
             (
                 DocumentsAnswer::Page(vec![SentVersion::of(&document, Timestamp(9))], None),
                 "04010c69643a613a623a6e3d373a630501017801010900",
+            ),
+            (
+                DocumentsAnswer::Changed(vec![
+                    Ok(SettledChange::Done { timestamp: Timestamp(9), existed: true }),
+                    Ok(SettledChange::Conflict(ConflictingState::Absent)),
+                    Ok(SettledChange::Conflict(ConflictingState::Version(Timestamp(9)))),
+                    Ok(SettledChange::Conflict(ConflictingState::Document(SentVersion::of(
+                        &document,
+                        Timestamp(9),
+                    )))),
+                    Err(Error::DiskFull("no".to_owned()).into()),
+                ]),
+                "0505\
+                 00000901\
+                 000100\
+                 00010109\
+                 0001020c69643a613a623a6e3d373a6305010178010109\
+                 0102026e6f",
             ),
         ] {
             assert_eq!(hex_of(&answer), kept, "{answer:?}");

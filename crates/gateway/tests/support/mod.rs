@@ -4,7 +4,7 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -88,8 +88,8 @@ pub struct TestCluster {
     pub refusals: AtomicUsize,
     /// Written by others after the horizon of the next drop was taken, and before it is carried out.
     pub before_drop: Mutex<Vec<Document>>,
-    /// Written by others after a sweep has found its documents, and before it changes the first.
-    pub before_modify: Mutex<Vec<Document>>,
+    /// Written by others before each of the next modifications.
+    pub before_modify: Mutex<VecDeque<Vec<Document>>>,
     /// Call that panics, once the others of its name before it have returned.
     pub panics: Mutex<Option<InjectedPanic>>,
 }
@@ -208,7 +208,7 @@ impl TestMember {
         if matches!(write.change, StoreChange::Modify(_)) {
             // Other modifications wait until these are written.
             let mut meanwhile = self.world.before_modify.lock();
-            self.write_all(std::mem::take(&mut *meanwhile), deadline);
+            self.write_all(meanwhile.pop_front().unwrap_or_default(), deadline);
         }
         let left = |left: usize| left.checked_sub(1);
         let is_refused = self.world.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::{
-    BatchedWrite, ClusterError, ClusterView, GroupDropRequest, NO_SUCH_BUCKET, NodeAddress, RouteBackoff,
-    check_held, readers_of_all,
+    BatchedWrite, ChangeLimits, ClusterView, ConditionalChange, FailedChange, GroupDropRequest,
+    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, changes, check_held, readers_of_all,
 };
-use crate::{Error, Node};
+use crate::{Error, ErrorKind, Node};
 
 /// Bytes of documents after which a page ends.
 const PAGE_BYTES: usize = 4 << 20;
@@ -27,7 +27,7 @@ const PAGE_STEP: usize = 64;
 const FIRST_STEP: usize = 4;
 
 /// Time beyond the limit of a write after which no outcome will come.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// Question of a node for documents of others. Its serialized form is part of the protocol between nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,15 @@ pub enum DocumentsQuestion {
         /// End of the page before; `None` for the first.
         after: Option<String>,
     },
+    /// Changes documents on condition of what is stored. The node owns their buckets.
+    Change {
+        /// The changes.
+        changes: Vec<ConditionalChange>,
+        /// Limits of the client, which the server of the node's ports admits by.
+        limits: ChangeLimits,
+        /// Time limit.
+        patience: Duration,
+    },
 }
 
 /// A bucket by a version of the cluster state.
@@ -101,6 +110,8 @@ pub enum DocumentsAnswer {
     Exist(Vec<bool>),
     /// Documents, and the end of the page; `None`: there are no more.
     Page(Vec<SentVersion>, Option<String>),
+    /// Outcomes of the changes, in their order.
+    Changed(Vec<Result<SettledChange, FailedChange>>),
 }
 
 /// A document on its way to the node that writes it.
@@ -144,6 +155,8 @@ pub enum SentFailure {
     Unknown,
     /// A replica failed.
     Internal,
+    /// Nothing was written: the write is not valid.
+    Invalid,
 }
 
 impl SentDocument {
@@ -171,6 +184,11 @@ impl SentVersion {
         SentVersion { id: document.id.clone(), fields: wire::encode_fields(document), timestamp }
     }
 
+    /// Bytes of the fields.
+    pub(super) fn bytes(&self) -> usize {
+        self.fields.len()
+    }
+
     /// The document, and the time of its write.
     ///
     /// # Errors
@@ -180,19 +198,39 @@ impl SentVersion {
     }
 }
 
-impl SentOutcome {
-    fn of_error(error: ClusterError) -> Self {
-        let error = Error::from(error);
+impl SentFailure {
+    /// Kind of an error, and its reason for [`SentFailure::error`].
+    pub(super) fn of(error: Error) -> (Self, String) {
         let failure = match (&error, error.kind()) {
-            (Error::Unsettled(reason), _) => {
-                return SentOutcome::Failed(SentFailure::Unsettled, reason.clone());
-            }
-            (Error::Unknown(reason), _) => return SentOutcome::Failed(SentFailure::Unknown, reason.clone()),
-            (_, crate::ErrorKind::Overloaded) => SentFailure::Overloaded,
-            (_, crate::ErrorKind::Storage) => SentFailure::DiskFull,
+            (Error::Unsettled(reason), _) => return (SentFailure::Unsettled, reason.clone()),
+            (Error::Unknown(reason), _) => return (SentFailure::Unknown, reason.clone()),
+            (_, ErrorKind::Overloaded) => SentFailure::Overloaded,
+            (_, ErrorKind::Storage) => SentFailure::DiskFull,
+            (_, ErrorKind::BadRequest | ErrorKind::TooLarge) => SentFailure::Invalid,
+            // A node that stops, or answers too late, may have written.
+            (_, ErrorKind::Timeout | ErrorKind::Unavailable) => SentFailure::Unknown,
             _ => SentFailure::Internal,
         };
-        SentOutcome::Failed(failure, error.to_string())
+        (failure, error.to_string())
+    }
+
+    /// The error of a node that has not sent the write itself.
+    pub(super) fn error(self, reason: String) -> Error {
+        match self {
+            SentFailure::Overloaded => Error::Remote { kind: ErrorKind::Overloaded, message: reason },
+            SentFailure::Unsettled => Error::Unsettled(reason),
+            SentFailure::DiskFull => Error::DiskFull(reason),
+            SentFailure::Unknown => Error::Unknown(reason),
+            SentFailure::Internal => Error::Internal(reason),
+            SentFailure::Invalid => Error::BadRequest(reason),
+        }
+    }
+}
+
+impl SentOutcome {
+    fn of_error(error: Error) -> Self {
+        let (failure, reason) = SentFailure::of(error);
+        SentOutcome::Failed(failure, reason)
     }
 
     /// True if the document was written; false if there is one.
@@ -200,17 +238,11 @@ impl SentOutcome {
     /// # Errors
     /// The write failed.
     pub fn is_written(self) -> Result<bool, Error> {
-        Err(match self {
-            SentOutcome::Written => return Ok(true),
-            SentOutcome::Exists => return Ok(false),
-            SentOutcome::Failed(SentFailure::Overloaded, message) => {
-                Error::Remote { kind: crate::ErrorKind::Overloaded, message }
-            }
-            SentOutcome::Failed(SentFailure::Unsettled, reason) => Error::Unsettled(reason),
-            SentOutcome::Failed(SentFailure::DiskFull, reason) => Error::DiskFull(reason),
-            SentOutcome::Failed(SentFailure::Unknown, reason) => Error::Unknown(reason),
-            SentOutcome::Failed(SentFailure::Internal, reason) => Error::Internal(reason),
-        })
+        match self {
+            SentOutcome::Written => Ok(true),
+            SentOutcome::Exists => Ok(false),
+            SentOutcome::Failed(failure, reason) => Err(failure.error(reason)),
+        }
     }
 }
 
@@ -256,6 +288,11 @@ pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Res
             };
             read_here(node, held, read).await
         }
+        // The server of the node's ports has admitted the changes.
+        DocumentsQuestion::Change { changes, limits: _, patience } => {
+            let outcomes = changes::change_here(cluster, changes, Instant::now() + patience).await?;
+            Ok(DocumentsAnswer::Changed(outcomes))
+        }
     }
 }
 
@@ -274,7 +311,7 @@ async fn write_here(
         outcomes.push(match outcome {
             Ok(Ok(Ok(committed))) if is_only_new && !committed.changed => SentOutcome::Exists,
             Ok(Ok(Ok(_))) => SentOutcome::Written,
-            Ok(Ok(Err(error))) => SentOutcome::of_error(error),
+            Ok(Ok(Err(error))) => SentOutcome::of_error(error.into()),
             _ => SentOutcome::Failed(SentFailure::Unknown, "the write was not confirmed in time".to_owned()),
         });
     }

@@ -215,4 +215,19 @@ fn the_group_of_the_path_goes_along_to_the_node_of_the_interfaces_of_elasticsear
         let (status, answer) = node.call(Method::POST, "/person/ann/v1/logs", "{}");
         assert_eq!(status, 403, "log records belong to no group: {answer}");
     }
+    // Each writes for both, whichever owns the group.
+    for (node, name) in nodes.iter().zip(["2", "3"]) {
+        for group in ["ann", "bob"] {
+            let path = format!("/person/{group}/elastic/note/_doc/{name}");
+            let put = || node.call(Method::PUT, &path, r#"{"title":"kept","stars":2}"#).0;
+            until("written", &true, || [200, 201].contains(&put()));
+            let update = format!("/person/{group}/elastic/note/_update/{name}");
+            let (status, answer) = node.call(Method::POST, &update, r#"{"doc":{"stars":3}}"#);
+            assert_eq!(status, 200, "{answer}");
+            let (_, found) = node.get(&format!("/document/v1/note/note/group/{group}/{name}"));
+            assert_eq!(found["fields"], serde_json::json!({ "title": "kept", "stars": 3 }), "{found}");
+        }
+        let (status, answer) = node.call(Method::PUT, "/person/ann/elastic/note/_doc/4?routing=bob", "{}");
+        assert_eq!(status, 403, "{answer}");
+    }
 }

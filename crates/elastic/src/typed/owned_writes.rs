@@ -1,0 +1,261 @@
+//! Writes of documents of types in a cluster: the owner of a document decides on each, in its turn among the
+//! writes of the document.
+//!
+//! A put and a removal are one change at the owner, on the condition that the write has. An update depends on
+//! the stored document, which this node does not have. It begins as the insertion that it asks for, or as no
+//! change, on the condition that nothing is stored. Where something is, that is refused and shows it, and the
+//! update becomes a put on the condition that this version is still stored. If a write of another request has
+//! come between, the put is refused in the same way, and the update goes on from the version that is stored
+//! now.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_document::{Document, DocumentId, Timestamp};
+use millrace_node::cluster::{
+    ConditionalChange, ConditionalEffect, ConflictingState, SettledChange, StoredCondition,
+};
+use millrace_store::StoreModification;
+
+use super::writing::{TypedEffect, TypedReader, bytes_of, shown_part, stamped};
+use super::{TypeBinding, version_of};
+use crate::Error;
+use crate::door::ElasticDoor;
+use crate::placing::PlacedWrite;
+use crate::shelf;
+use crate::writing::{PATIENCE, PAUSES, SingleWrite, WriteAction, WriteConditions, WriteResult};
+
+/// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
+/// one document are done in their order. What an owner does not take on is tried again for a while.
+pub(crate) fn write_at_owners(
+    door: &ElasticDoor,
+    placed: &[&PlacedWrite],
+) -> Vec<Result<WriteResult, Error>> {
+    let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
+    let mut waiting = Vec::with_capacity(placed.len());
+    for (at, placed) in placed.iter().enumerate() {
+        let binding = placed.index.typed.as_ref().expect("only writes to document types come here");
+        match OwnedWrite::read(door, binding, at, &placed.write) {
+            Ok(write) => waiting.push(write),
+            Err(error) => results[at] = Some(Err(error)),
+        }
+    }
+    let limits = door.caller.size_limits();
+    let (mut deadline, mut pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+    while !waiting.is_empty() {
+        let mut in_turn: HashSet<DocumentId> = HashSet::new();
+        let (turns, later): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|write: &OwnedWrite<'_>| in_turn.insert(write.reader.id.clone()));
+        let (mut changes, mut asked) = (Vec::new(), Vec::new());
+        for write in turns {
+            match write.attempt() {
+                WriteAttempt::Settled(result) => results[write.at] = Some(result),
+                WriteAttempt::Change(change, planned) => {
+                    changes.push(change);
+                    asked.push((write, planned));
+                }
+            }
+        }
+        let tried = asked.len();
+        let outcomes = shelf::change_all(&door.node, changes, limits);
+        let is_over = Instant::now() >= deadline;
+        let (mut left, mut refused) = (Vec::new(), 0);
+        for ((mut write, planned), outcome) in asked.into_iter().zip(outcomes) {
+            let result = match outcome {
+                Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
+                    refused += 1;
+                    None
+                }
+                Err(error) => Some(Err(error)),
+                Ok(SettledChange::Done { timestamp, existed }) => {
+                    Some(write.done(planned, timestamp, existed))
+                }
+                Ok(SettledChange::Conflict(state)) => write.refused(state),
+            };
+            match result {
+                Some(result) => results[write.at] = Some(result),
+                None => left.push(write),
+            }
+        }
+        if refused < tried {
+            (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+        }
+        if refused > 0 {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+        // Before later writes of the same documents.
+        waiting = left;
+        waiting.extend(later);
+    }
+    results.into_iter().flatten().collect()
+}
+
+/// A write on its way to the owner of its document.
+struct OwnedWrite<'a> {
+    /// Position among the results.
+    at: usize,
+    write: &'a SingleWrite,
+    reader: TypedReader,
+    effect: TypedEffect,
+    /// Stored document that the owner has shown, for an update.
+    seen: Option<(Document, Timestamp)>,
+    /// Number of versions of other requests that have come between.
+    conflicts: u32,
+    /// Time after which an update that meets another such version is given up.
+    until: Instant,
+}
+
+/// Next step of a write.
+enum WriteAttempt {
+    /// It has its result, and nothing is to be changed.
+    Settled(Result<WriteResult, Error>),
+    Change(ConditionalChange, PlannedResult),
+}
+
+/// Result of a write if the condition of its change holds.
+enum PlannedResult {
+    /// It depends on whether the document was stored before.
+    OfPutOrRemoval,
+    Known(Result<WriteResult, Error>),
+}
+
+impl<'a> OwnedWrite<'a> {
+    fn read(
+        door: &ElasticDoor,
+        binding: &Arc<TypeBinding>,
+        at: usize,
+        write: &'a SingleWrite,
+    ) -> Result<Self, Error> {
+        let (reader, effect) = TypedReader::read(door, binding, write)?;
+        let until = Instant::now() + PATIENCE;
+        Ok(OwnedWrite { at, write, reader, effect, seen: None, conflicts: 0, until })
+    }
+
+    fn attempt(&self) -> WriteAttempt {
+        match &self.effect {
+            TypedEffect::Put(document) => self.change_once(ConditionalEffect::put(document)),
+            TypedEffect::Remove => self.change_once(ConditionalEffect::Remove),
+            TypedEffect::Update { .. } => self.update(),
+        }
+    }
+
+    /// The change of a put or of a removal, with the conditions of the write.
+    fn change_once(&self, effect: ConditionalEffect) -> WriteAttempt {
+        let WriteConditions { if_seq_no, if_primary_term, .. } = self.write.conditions;
+        let condition = match (self.write.action, if_seq_no, if_primary_term) {
+            (WriteAction::Create, None, _) => StoredCondition::Absent,
+            (WriteAction::Index | WriteAction::Delete, Some(seq_no), Some(1)) => {
+                // Negative numbers were refused; no version has this time.
+                StoredCondition::WrittenAt(Timestamp(u64::try_from(seq_no).unwrap_or(u64::MAX)))
+            }
+            // No document has another primary term, or a number before it is created. The error names what is
+            // stored.
+            (_, Some(_), _) => {
+                let look = ConditionalChange { shows_stored: false, ..self.look() };
+                return WriteAttempt::Change(look, PlannedResult::Known(Err(self.misfit(None))));
+            }
+            (_, None, _) => StoredCondition::Any,
+        };
+        let id = self.reader.id.clone();
+        let sent_bytes = self.sent_bytes();
+        let change = ConditionalChange { id, condition, effect, shows_stored: false, sent_bytes };
+        WriteAttempt::Change(change, PlannedResult::OfPutOrRemoval)
+    }
+
+    /// The next change of an update, by the document that was shown last.
+    fn update(&self) -> WriteAttempt {
+        let timestamp = self.seen.as_ref().map(|(_, timestamp)| *timestamp);
+        let checked = self.reader.check(self.write.action, &self.write.conditions, timestamp);
+        let decide = |()| self.reader.decide(self.effect.clone(), self.seen.clone(), shown_part(self.write));
+        match (checked.and_then(decide), timestamp) {
+            (Ok((result, StoreModification::Put(document))), timestamp) => {
+                let change = ConditionalChange {
+                    condition: timestamp.map_or(StoredCondition::Absent, StoredCondition::WrittenAt),
+                    effect: ConditionalEffect::put(&document),
+                    sent_bytes: self.sent_bytes(),
+                    ..self.look()
+                };
+                WriteAttempt::Change(change, PlannedResult::Known(Ok(result)))
+            }
+            (Ok((result, _)), Some(timestamp)) => WriteAttempt::Settled(Ok(stamped(result, timestamp))),
+            (Err(error), Some(_)) => WriteAttempt::Settled(Err(error)),
+            // The document may be stored: then the owner shows it.
+            (Err(missing), None) => WriteAttempt::Change(self.look(), PlannedResult::Known(Err(missing))),
+            (Ok(_), None) => {
+                let reason = "an update of a document that does not exist has nothing to write";
+                WriteAttempt::Settled(Err(Error::Internal(reason.to_owned())))
+            }
+        }
+    }
+
+    fn look(&self) -> ConditionalChange {
+        ConditionalChange::look(self.reader.id.clone())
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        match self.effect {
+            TypedEffect::Remove => 0,
+            TypedEffect::Put(_) | TypedEffect::Update { .. } => bytes_of(self.write) as u64,
+        }
+    }
+
+    /// Result of a write whose change is durable.
+    fn done(
+        &self,
+        planned: PlannedResult,
+        timestamp: Timestamp,
+        existed: bool,
+    ) -> Result<WriteResult, Error> {
+        let result = match (planned, &self.effect) {
+            (PlannedResult::Known(result), _) => result?,
+            (PlannedResult::OfPutOrRemoval, TypedEffect::Remove) => self.reader.removal_result(existed),
+            (PlannedResult::OfPutOrRemoval, _) => self.reader.put_result(existed),
+        };
+        Ok(stamped(result, timestamp))
+    }
+
+    /// Result of a write whose change was refused, since this is stored. `None`: it goes on from there.
+    fn refused(&mut self, state: ConflictingState) -> Option<Result<WriteResult, Error>> {
+        let (current, shown) = match state {
+            ConflictingState::Absent => (None, None),
+            ConflictingState::Version(timestamp) => (Some(timestamp), None),
+            ConflictingState::Document(sent) => match sent.document() {
+                Ok((document, timestamp)) => (Some(timestamp), Some((document, timestamp))),
+                Err(error) => return Some(Err(error.into())),
+            },
+        };
+        if !matches!(self.effect, TypedEffect::Update { .. }) {
+            return Some(Err(self.misfit(current)));
+        }
+        // The first time, the owner has only shown what is stored.
+        let (_, expected) = std::mem::replace(&mut self.seen, shown)?;
+        self.conflicts += 1;
+        let retries = self.write.update.as_ref().and_then(|update| update.retries);
+        if self.conflicts <= retries.unwrap_or(u32::MAX) && Instant::now() < self.until {
+            return None;
+        }
+        let conditions = WriteConditions {
+            if_seq_no: Some(version_of(expected)),
+            if_primary_term: Some(1),
+            ..WriteConditions::default()
+        };
+        Some(Err(self.conflict(WriteAction::Index, &conditions, current)))
+    }
+
+    /// Error of the conditions of the write, which do not hold.
+    fn misfit(&self, current: Option<Timestamp>) -> Error {
+        self.conflict(self.write.action, &self.write.conditions, current)
+    }
+
+    fn conflict(
+        &self,
+        action: WriteAction,
+        conditions: &WriteConditions,
+        current: Option<Timestamp>,
+    ) -> Error {
+        let held = || Error::Internal("an owner has refused a change whose condition holds".to_owned());
+        self.reader.check(action, conditions, current).err().unwrap_or_else(held)
+    }
+}
