@@ -253,6 +253,7 @@ impl ScrollState {
         counts: bool,
     ) -> Result<Vec<SearchHit>, Error> {
         let memory = door.node.query_memory();
+        kept_hits::take(&memory, self.request.pattern_bytes())?;
         let (request, seq_nos_end) = (&self.request, self.seq_nos_end.as_slice());
         let mut sink = PageSink {
             request,
@@ -392,7 +393,7 @@ impl OpenScrolls {
                  others first"
             )));
         }
-        let search_bytes = state.request.bytes;
+        let search_bytes = state.request.bytes + state.request.pattern_bytes();
         if !make_room(&mut scrolls, &owner, search_bytes, SEARCH_BYTES_MAX, |scroll| scroll.search_bytes) {
             return Err(Error::Rejected(format!(
                 "the search of the scroll takes {search_bytes} bytes, and those of all scrolls may take \

@@ -186,6 +186,7 @@ pub(crate) fn run_span(
     seq_nos_end: Option<&[i64]>,
 ) -> Result<FoundHits, Error> {
     let memory = door.node.query_memory();
+    kept_hits::take(&memory, request.pattern_bytes())?;
     let pace = SearchPace::begin(&request.limit, &door.gone);
     let scope = AggregationScope {
         indexes,

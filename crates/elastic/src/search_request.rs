@@ -104,6 +104,11 @@ impl HitSearch {
         self.routing.as_deref().or_else(|| self.alias_routing.get(index).map(Vec::as_slice))
     }
 
+    /// Bytes that the regular expressions of its queries take, about, without those of aggregations.
+    pub(crate) fn pattern_bytes(&self) -> usize {
+        self.query.pattern_bytes() + self.post_filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
+    }
+
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
         let number = |value: &Value| match value.as_i64() {
             Some(number) if number >= 0 => Ok(number as usize),

@@ -112,6 +112,43 @@ fn a_search_keeps_its_page_alone() {
 }
 
 #[test]
+fn regular_expressions_take_memory_of_the_search() {
+    let directory = directory();
+    let door = TestDoor::open_small(&directory, 4 << 20);
+    write(&door, "a", (0..4).map(|n| (n.to_string(), json!({ "k": format!("k{n}") }))));
+    let regexps = |count: usize| {
+        let one = |n: usize| json!({ "regexp": { "k": format!("k.*{}", n % 2) } });
+        json!({ "bool": { "should": (0..count).map(one).collect::<Vec<_>>() } })
+    };
+    for (request, body) in [
+        ("GET /a/_search", json!({ "query": regexps(2) })),
+        ("GET /a/_count", json!({ "query": regexps(2) })),
+        ("GET /a/_search", json!({ "post_filter": regexps(2) })),
+        ("POST /a/_search?scroll=1m", json!({ "query": regexps(2) })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filter": regexps(2) } } })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filters": { "filters": [regexps(2)] } } } })),
+        (
+            "GET /a/_search",
+            json!({ "aggs": { "t": { "terms": { "field": "k.keyword", "include": "k.*0" } } } }),
+        ),
+    ] {
+        door.get(request, &body.to_string());
+    }
+    for (request, body) in [
+        ("GET /a/_search", json!({ "query": regexps(40) })),
+        ("GET /a/_count", json!({ "query": regexps(40) })),
+        ("GET /a/_search", json!({ "post_filter": regexps(40) })),
+        ("POST /a/_search?scroll=1m", json!({ "query": regexps(40) })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filter": regexps(40) } } })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filters": { "filters": [regexps(40)] } } } })),
+    ] {
+        let (status, answer) = door.ask(request, &body.to_string());
+        assert_eq!(status, 400, "{request} {body}: {answer}");
+        assert!(answer.to_string().contains("query-memory-max"), "{answer}");
+    }
+}
+
+#[test]
 fn hits_take_the_memory_of_their_values() {
     let directory = directory();
     let door = TestDoor::open_small(&directory, 4 << 20);

@@ -8,6 +8,7 @@ use super::{BucketContent, OneAggregation, pipelines};
 use crate::Error;
 use crate::hit_scan::searched;
 use crate::query::{self, SearchQuery};
+use crate::query_scope::parse_together;
 use crate::search::SearchHit;
 
 /// Filters of an adjacency matrix.
@@ -26,7 +27,7 @@ impl<'a> OneAggregation<'a> {
     }
 
     pub(super) fn filter_queries(&self) -> Result<Vec<SearchQuery>, Error> {
-        self.named_filters()?.into_iter().map(|(_, filter)| query::parse(filter)).collect()
+        parse_together(self.named_filters()?.into_iter().map(|(_, filter)| filter))
     }
 
     pub(super) fn filters(&self) -> Result<Value, Error> {

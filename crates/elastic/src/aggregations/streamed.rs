@@ -123,6 +123,18 @@ enum StreamWork {
     TopHits(InnerHits),
 }
 
+impl StreamWork {
+    /// Bytes that its regular expressions take, about.
+    fn pattern_bytes(&self) -> usize {
+        match self {
+            StreamWork::Terms(_, wanted) => wanted.pattern_bytes(),
+            StreamWork::Filter(query) => query.pattern_bytes(),
+            StreamWork::Filters(queries) => queries.iter().map(SearchQuery::pattern_bytes).sum(),
+            _ => 0,
+        }
+    }
+}
+
 /// Collection of an aggregation in one bucket.
 enum StreamState {
     Nothing,
@@ -196,6 +208,7 @@ impl<'a> StreamPlan<'a> {
             kind if metrics::is_metric(kind) => StreamWork::Figures(one.numeric_source()?),
             _ => return Ok(None),
         };
+        take(memory, work.pattern_bytes())?;
         let inner = StreamPlan::all(&asked.inner, scope, memory)?;
         Ok(inner.map(|inner| StreamPlan { asked, scope, memory, work, inner }))
     }

@@ -389,6 +389,13 @@ impl TermChoice {
         }
     }
 
+    fn pattern_bytes(&self) -> usize {
+        match self {
+            TermChoice::Exact(_) => 0,
+            TermChoice::Pattern(pattern) => pattern.bytes(),
+        }
+    }
+
     fn has(&self, value: &AggregatedValue) -> bool {
         match (self, value) {
             (TermChoice::Exact(values), value) => values.contains(value),
@@ -422,6 +429,11 @@ impl WantedTerms {
             };
         }
         Ok(wanted)
+    }
+
+    /// Bytes that its regular expressions take, about.
+    pub(super) fn pattern_bytes(&self) -> usize {
+        [&self.include, &self.exclude].into_iter().flatten().map(TermChoice::pattern_bytes).sum()
     }
 
     pub(super) fn has(&self, value: &AggregatedValue) -> bool {

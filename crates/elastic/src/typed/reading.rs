@@ -32,7 +32,7 @@ pub(crate) fn find(
 }
 
 /// Calls `visit` with each document after a place of the groups that routing values name, until it breaks off
-/// or returns an error. Without routing values, all documents are in reach for a caller that may use all groups.
+/// or returns an error. Without routing values, all documents are in reach of a caller for all groups.
 ///
 /// # Errors
 /// The groups are not named, or the caller may not use one; the store cannot be read.
