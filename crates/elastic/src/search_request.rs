@@ -187,13 +187,6 @@ impl HitSearch {
                     .to_owned(),
             ]));
         }
-        if is_scroll && self.limit.may_terminate() {
-            return Err(Error::Validation(vec![
-                "`terminate_after` cannot be used in a scroll context; name a [size], and clear the scroll after the \
-                 last page that is wanted"
-                    .to_owned(),
-            ]));
-        }
         if is_scroll && self.size > WINDOW_MAX {
             return Err(Error::IllegalArgument(format!(
                 "Batch size is too large, size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. Scroll batch sizes cost as much \

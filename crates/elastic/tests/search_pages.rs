@@ -112,6 +112,41 @@ fn a_search_keeps_its_page_alone() {
 }
 
 #[test]
+fn a_scroll_ends_after_the_documents_that_are_asked_for() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    write(&door, "a", (0..60).map(|n| (n.to_string(), json!({ "n": n, "k": n % 2 }))));
+    let aggregations = r#"{"aggs":{"k":{"terms":{"field":"k"}}}}"#;
+    for sort in ["", "&sort=_doc", "&sort=n", "&sort=n:desc", "&track_total_hits=false"] {
+        for (most, size, expected) in [(5, 2, 5), (4, 2, 4), (1, 7, 1), (60, 7, 60), (100, 7, 60)] {
+            let target = format!("a/_search?scroll=1m&size={size}&terminate_after={most}{sort}");
+            for body in ["", aggregations] {
+                let seen = scrolled(&door, &target, body, |_| {});
+                assert_eq!(seen.len(), expected, "{target} {body}");
+                assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), expected, "{target} {body}");
+            }
+        }
+    }
+    let first = door.get("POST /a/_search?scroll=1m&size=2&terminate_after=5", "");
+    assert_eq!((&first["hits"]["total"]["value"], &first["terminated_early"]), (&json!(5), &json!(true)));
+    // Documents that `post_filter` leaves out count as found.
+    let filter = r#"{"post_filter":{"term":{"k":1}},"sort":["_doc"]}"#;
+    let whole = door.get("GET /a/_search?terminate_after=20&size=60", filter);
+    let seen = scrolled(&door, "a/_search?scroll=1m&size=3&terminate_after=20", filter, |_| {});
+    assert!(!seen.is_empty() && seen.len() < 20, "{seen:?}");
+    let set = |ids: Vec<String>| ids.into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(set(seen), set(ids(&whole)), "a scroll has the hits of the search");
+    // In each order they are the documents that the store has first.
+    for sort in ["", "&sort=n"] {
+        let target = format!("a/_search?scroll=1m&size=2&terminate_after=10{sort}");
+        let ten: BTreeSet<String> =
+            ids(&door.get("GET /a/_search?size=10&terminate_after=10", "")).into_iter().collect();
+        let seen = scrolled(&door, &target, "", |_| {});
+        assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), ten, "{target}");
+    }
+}
+
+#[test]
 fn regular_expressions_take_memory_of_the_search() {
     let directory = directory();
     let door = TestDoor::open_small(&directory, 4 << 20);
