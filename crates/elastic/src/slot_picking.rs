@@ -399,10 +399,10 @@ mod tests {
         const FAST: WriteEnd = WriteEnd::Done(Duration::from_millis(1));
         const FAILED: WriteEnd = WriteEnd::Failed;
         let now = Instant::now();
-        // Ends of the writes to the sets 0-1, 0-2 and 2-1; seconds; the set that is cheaper then, of the first and
-        // the last one.
-        type Ends = &'static [WriteEnd];
-        let table: [(Ends, Ends, Ends, u64, u32); 9] = [
+        // Ends of the writes to the sets 0-1, 0-2 and 2-1; seconds; the set that is cheaper then, of the
+        // first and the last one.
+        type EndsOfSet = &'static [WriteEnd];
+        let table: [(EndsOfSet, EndsOfSet, EndsOfSet, u64, u32); 9] = [
             (&[FAST], &[], &[SLOW], 0, 0),
             (&[SLOW], &[], &[FAST], 0, 2),
             (&[FAILED], &[], &[SLOW], 0, 2),

@@ -193,7 +193,7 @@ fn hits_take_the_memory_of_their_values() {
     assert_eq!(door.get("GET /a/_search?size=2&sort=n", "")["hits"]["hits"][1]["_source"]["v"][9_999], 1);
     for body in [
         r#"{"size":10,"_source":false}"#,
-        r#"{"size":0,"aggs":{"k":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#,
+        r#"{"size":0,"aggs":{"k":{"sampler":{}}}}"#,
         r#"{"size":0,"aggs":{"k":{"terms":{"field":"n"},"aggs":{"h":{"top_hits":{"size":1}}}}}}"#,
     ] {
         let (status, answer) = door.ask("GET /a/_search", body);
@@ -343,10 +343,8 @@ fn searches_end_when_their_client_has_left() {
     for (request, body) in [
         ("GET /a/_search", ""),
         ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"sum":{"field":"n"}}}}"#),
-        (
-            "GET /a/_search",
-            r#"{"size":0,"aggs":{"n":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#,
-        ),
+        ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"sampler":{}}}}"#),
+        ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"global":{}}}}"#),
         ("GET /a/_search?scroll=1m", ""),
         ("GET /a/_count", ""),
         ("GET /_cat/count", ""),
