@@ -3,6 +3,7 @@
 //! A request is read as a whole before any document is: [`AskedAggregation`]. Each kind of bucket then
 //! divides its documents and runs what is asked inside on each part. Pipelines run last, on finished buckets.
 
+mod bucket_hits;
 mod composite;
 mod filters;
 mod histograms;

@@ -251,6 +251,11 @@ impl Error {
         }
     }
 
+    /// True if servers could not do now what was asked for: it is no fault of the request.
+    pub(crate) fn is_for_later(&self) -> bool {
+        matches!(self.status(), 429 | 500 | 503)
+    }
+
     /// The error as an object: that of an item of a bulk, and of each root cause.
     pub fn object(&self) -> Map<String, Value> {
         let mut object = Map::new();

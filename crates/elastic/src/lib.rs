@@ -55,6 +55,7 @@ mod placing;
 mod query;
 mod query_members;
 mod query_ranges;
+mod query_scope;
 mod query_terms;
 mod query_text;
 mod request;

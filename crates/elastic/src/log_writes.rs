@@ -90,14 +90,16 @@ fn write_once(
         }
     }
     let held = HeldIndexes::hold(door, placed);
-    let (mut added, mut sent, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut added, mut sent, mut results, mut unsettled) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (_, share) in shares {
         match held.check(&placed[share.documents[0].0].index).and_then(|()| share.prepare(door, placed)) {
             Ok(prepared) => {
                 outcomes.extend(prepared.refused.into_iter().map(|(at, error)| (at, Err(error))));
                 let nodes = shelf::nodes_of(&door.node, share.hold.group()).unwrap_or_default();
                 let bytes = share.load(placed).bytes;
-                added.push((prepared.added, door.loads.begin(&nodes, bytes)));
+                let (under_way, outcome) = door.loads.begin(&nodes, bytes);
+                added.push((prepared.added, under_way));
+                unsettled.push(outcome);
                 results.push(prepared.results);
                 sent.push(share);
             }
@@ -109,6 +111,9 @@ fn write_once(
     }
     let written = shelf::add_all(&door.node, held.version(), added);
     drop(held);
+    for (outcome, written) in unsettled.into_iter().zip(&written) {
+        outcome.settle(written.iter().any(|result| result.as_ref().is_err_and(Error::is_for_later)));
+    }
     for ((share, results), written) in sent.into_iter().zip(results).zip(written) {
         let mut unwritten = PartitionLoad::default();
         for ((at, result), outcome) in results.into_iter().zip(written) {

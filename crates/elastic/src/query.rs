@@ -1,5 +1,7 @@
 //! Queries as they are asked: the query language in JSON, parsed.
 
+use std::cell::Cell;
+
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
@@ -10,13 +12,11 @@ use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::nested::{NestedQuery, NestedScores};
 use crate::query_ranges::RangeRelation;
+use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermPattern};
 use crate::query_text::BoostedField;
 use crate::unread::sent_json;
 use crate::{query_members, query_text};
-
-/// Depth of queries in queries.
-const DEPTH_MAX: usize = 30;
 
 /// Clauses of a query, or terms of one.
 pub(crate) const CLAUSES_MAX: usize = 65_536;
@@ -139,13 +139,11 @@ pub(crate) struct BoolQuery {
 /// # Errors
 /// It is malformed, or of a kind that there is not.
 pub(crate) fn parse(value: &Value) -> Result<SearchQuery, Error> {
-    parse_at(value, 0)
+    parse_at(value, ParseScope::of(&Cell::new(0)))
 }
 
-fn parse_at(value: &Value, depth: usize) -> Result<SearchQuery, Error> {
-    if depth > DEPTH_MAX {
-        return Err(Error::IllegalArgument(format!("queries may be nested {DEPTH_MAX} deep at most")));
-    }
+/// Parses a query at a place in another one.
+pub(crate) fn parse_at(value: &Value, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
     let Value::Object(object) = value else {
         return Err(Error::Parsing("[_na_] query malformed, must start with start_object".to_owned()));
     };
@@ -157,7 +155,7 @@ fn parse_at(value: &Value, depth: usize) -> Result<SearchQuery, Error> {
             "[{kind}] malformed query, expected [END_OBJECT] but found [FIELD_NAME]"
         )));
     }
-    let parsed = by_kind(kind, body, depth)?;
+    let parsed = by_kind(kind, body, scope)?;
     let members = body.as_object();
     // Some kinds have them beside the name of their field, or below it.
     let below = members.filter(|_| OF_ONE_FIELD.contains(&kind.as_str())).and_then(|members| {
@@ -192,7 +190,7 @@ const OF_ONE_FIELD: [&str; 11] = [
     "fuzzy",
 ];
 
-fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error> {
+fn by_kind(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
     let members = |body: &Value| match body {
         Value::Object(members) => {
             if !OF_ONE_FIELD.contains(&kind) {
@@ -263,7 +261,7 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
             match kind {
                 "prefix" => SearchQuery::Prefix { field, value, ignores_case },
                 "wildcard" => SearchQuery::Wildcard { field, value, ignores_case },
-                _ => SearchQuery::Regexp { field, pattern: TermPattern::new(&value, ignores_case)? },
+                _ => SearchQuery::Regexp { field, pattern: scope.pattern(&value, ignores_case)? },
             }
         }
         "fuzzy" => {
@@ -273,19 +271,19 @@ fn by_kind(kind: &str, body: &Value, depth: usize) -> Result<SearchQuery, Error>
             fuzziness.has_swaps = rest.get("transpositions") != Some(&Value::Bool(false));
             SearchQuery::Fuzzy { field, value: text_of(&value), fuzziness }
         }
-        "nested" => nested(&members(body)?, depth)?,
-        "bool" => bool_query(members(body)?, depth)?,
+        "nested" => nested(&members(body)?, scope)?,
+        "bool" => bool_query(members(body)?, scope)?,
         "constant_score" => {
             let members = members(body)?;
             let Some(filter) = members.get("filter") else {
                 return Err(Error::Parsing("[constant_score] requires a 'filter' element".to_owned()));
             };
             let boost = members.get("boost").and_then(Value::as_f64).unwrap_or(1.0);
-            SearchQuery::Constant(Box::new(parse_at(filter, depth + 1)?), boost)
+            SearchQuery::Constant(Box::new(parse_at(filter, scope.deeper()?)?), boost)
         }
         "dis_max" => {
             let members = members(body)?;
-            let queries = members.get("queries").map(|queries| clauses(queries, depth)).transpose()?;
+            let queries = members.get("queries").map(|queries| clauses(queries, scope)).transpose()?;
             let tie_breaker = tie_breaker_of(&members, 0.0)?;
             SearchQuery::Best { queries: queries.unwrap_or_default(), tie_breaker }
         }
@@ -472,7 +470,7 @@ fn range(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
     Ok(SearchQuery::Range { field, bounds })
 }
 
-fn nested(members: &Map<String, Value>, depth: usize) -> Result<SearchQuery, Error> {
+fn nested(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
     let needed = |name: &str| {
         members.get(name).ok_or_else(|| Error::Parsing(format!("[nested] requires '{name}' field")))
     };
@@ -486,28 +484,29 @@ fn nested(members: &Map<String, Value>, depth: usize) -> Result<SearchQuery, Err
     };
     Ok(SearchQuery::Nested(NestedQuery {
         path: text_of(needed("path")?),
-        query: Box::new(parse_at(needed("query")?, depth + 1)?),
+        query: Box::new(parse_at(needed("query")?, scope.deeper()?)?),
         scores: NestedScores::parse(&members.get("score_mode").map_or("avg".to_owned(), text_of))?,
         ignores_unmapped: members.get("ignore_unmapped") == Some(&Value::Bool(true)),
         inner,
     }))
 }
 
-fn clauses(value: &Value, depth: usize) -> Result<Vec<SearchQuery>, Error> {
+fn clauses(value: &Value, scope: ParseScope<'_>) -> Result<Vec<SearchQuery>, Error> {
+    let scope = scope.deeper()?;
     match value {
-        Value::Array(queries) => queries.iter().map(|query| parse_at(query, depth + 1)).collect(),
-        one => Ok(vec![parse_at(one, depth + 1)?]),
+        Value::Array(queries) => queries.iter().map(|query| parse_at(query, scope)).collect(),
+        one => Ok(vec![parse_at(one, scope)?]),
     }
 }
 
-fn bool_query(members: Map<String, Value>, depth: usize) -> Result<SearchQuery, Error> {
+fn bool_query(members: Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
     let mut query = BoolQuery::default();
     for (name, value) in &members {
         match name.as_str() {
-            "must" => query.must = clauses(value, depth)?,
-            "filter" => query.filter = clauses(value, depth)?,
-            "should" => query.should = clauses(value, depth)?,
-            "must_not" | "mustNot" => query.must_not = clauses(value, depth)?,
+            "must" => query.must = clauses(value, scope)?,
+            "filter" => query.filter = clauses(value, scope)?,
+            "should" => query.should = clauses(value, scope)?,
+            "must_not" | "mustNot" => query.must_not = clauses(value, scope)?,
             "minimum_should_match" => query.minimum = Some(text_of(value)),
             "boost" | "_name" | "adjust_pure_negative" => {}
             other => return Err(Error::Parsing(format!("[bool] query does not support [{other}]"))),

@@ -1,27 +1,69 @@
 //! Sets of terms that a query names by a pattern, or by a word that they are near to.
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use crate::Error;
 use crate::query::text_of;
 
+/// Letters of a regular expression, as in Elasticsearch.
+const LETTERS_MAX: usize = 1_000;
+
+/// Bytes that the program of an expression may have, tried one after the other: the first that is enough is
+/// counted.
+const PROGRAM_BYTES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+/// Bytes of each automaton that is made while terms are compared.
+const AUTOMATON_BYTES: usize = 128 << 10;
+
+/// Bytes of the automaton for expressions with groups or word boundaries, at most.
+const GROUPS_BYTES: usize = 1 << 20;
+
 /// A regular expression for whole terms.
 #[derive(Debug, Clone)]
 pub(crate) struct TermPattern {
     regex: Regex,
+    bytes: usize,
 }
 
 impl TermPattern {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// It is malformed, or compiles to more than 10 MB.
+    /// It is malformed, has more than 1,000 letters, or compiles to more than 4 MB.
     pub(crate) fn new(text: &str, ignores_case: bool) -> Result<Self, Error> {
+        let letters = text.chars().count();
+        if letters > LETTERS_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "The length of regex [{letters}] used in the Regexp Query request has exceeded the allowed maximum of \
+                 [{LETTERS_MAX}]: write several shorter ones"
+            )));
+        }
         let flag = if ignores_case { "(?i)" } else { "" };
-        let regex = Regex::new(&format!("{flag}^(?:{text})$"))
-            .map_err(|error| Error::IllegalArgument(format!("[regexp] {error}")))?;
-        Ok(TermPattern { regex })
+        let whole = format!("{flag}^(?:{text})$");
+        for program in PROGRAM_BYTES {
+            let mut builder = RegexBuilder::new(&whole);
+            match builder.size_limit(program).dfa_size_limit(AUTOMATON_BYTES).build() {
+                Ok(regex) => {
+                    let has_groups = ["(", "\\b", "\\B"].iter().any(|sign| text.contains(sign));
+                    let of_groups = if has_groups { GROUPS_BYTES } else { 0 };
+                    // A program and an automaton for each direction, and as much again around the programs.
+                    let bytes = 4 * program + 2 * AUTOMATON_BYTES + of_groups;
+                    return Ok(TermPattern { regex, bytes });
+                }
+                Err(regex::Error::CompiledTooBig(_)) => {}
+                Err(error) => return Err(Error::IllegalArgument(format!("[regexp] {error}"))),
+            }
+        }
+        let most = PROGRAM_BYTES[PROGRAM_BYTES.len() - 1];
+        Err(Error::IllegalArgument(format!(
+            "[regexp] an expression compiles to more than {most} bytes: repeat less in it, or use smaller classes of letters"
+        )))
+    }
+
+    /// Bytes that it takes while terms are compared, about, and at most.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// True if a term matches.
@@ -118,6 +160,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn expressions_are_counted_by_the_size_of_their_programs() {
+        let bytes = |text: &str| TermPattern::new(text, false).expect("the expression compiles").bytes();
+        assert!(bytes("x.*") < bytes(r"\w{3}"), "a larger program counts more");
+        assert!(bytes("ab") < bytes("(ab)"), "so do groups");
+        assert_eq!(bytes("ab"), bytes(&"ab".repeat(50)), "small ones count alike");
+        let too_long = "a".repeat(1_001);
+        for (text, expected) in [
+            ("a(", "[regexp]"),
+            (r"\w{1000}", "repeat less"),
+            ("(a{1000}){1000}", "repeat less"),
+            (too_long.as_str(), "The length of regex [1001]"),
+        ] {
+            let error = TermPattern::new(text, false).err().expect("the expression is refused");
+            assert_eq!(error.status(), 400);
+            assert!(error.to_string().contains(expected), "{text}: {error}");
+        }
+        let long = TermPattern::new(&"a".repeat(1_000), true).expect("the expression compiles");
+        assert!(long.matches(&"A".repeat(1_000)) && !long.matches("a"));
+    }
 
     #[test]
     fn fuzziness_is_a_number_or_by_length() {

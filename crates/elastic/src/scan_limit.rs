@@ -62,9 +62,15 @@ impl ScanLimit {
         })
     }
 
-    /// True if a search was asked to end after a number of documents.
-    pub(crate) fn may_terminate(&self) -> bool {
-        self.terminate_after.is_some()
+    /// Documents after which a search that has found some ends; `None` if it was asked for all.
+    fn left_after(&self, found: u64) -> Option<u64> {
+        self.terminate_after.map(|most| most.saturating_sub(found))
+    }
+
+    /// Hits that a scroll shows after those that it has found, `wanted` at most.
+    pub(crate) fn wanted_after(&self, found: u64, wanted: usize) -> usize {
+        let left = self.left_after(found).map(|left| usize::try_from(left).unwrap_or(usize::MAX));
+        left.map_or(wanted, |left| left.min(wanted))
     }
 }
 
@@ -196,9 +202,14 @@ impl<'l> ScanProgress<'l> {
         }
     }
 
+    /// The same for a part of a search that has found some documents before.
+    pub(crate) fn after(self, found: u64) -> Self {
+        ScanProgress { found, ..self }
+    }
+
     /// True if the search was asked to end after a number of documents.
     pub(crate) fn may_terminate(&self) -> bool {
-        self.pace.limit.may_terminate()
+        self.pace.limit.terminate_after.is_some()
     }
 
     /// True if the search ended before its last document.
@@ -272,11 +283,17 @@ mod tests {
         assert!(progress.is_timed_out && progress.is_over());
         assert_eq!(progress.count(), ControlFlow::Continue(()));
         assert_eq!(progress.count(), ControlFlow::Break(()));
+        let mut rest = ScanProgress::begin(&limit, &gone).after(1);
+        assert_eq!(rest.count(), ControlFlow::Break(()), "the first was found before");
+        for (found, wanted, expected) in [(0, 9, 2), (0, 1, 1), (1, 9, 1), (2, 9, 0), (7, 9, 0)] {
+            assert_eq!(limit.wanted_after(found, wanted), expected, "{wanted} after {found}");
+        }
         let strict = parsed(json!({ "timeout": "0", "allow_partial_search_results": false }), "");
         let strict = strict.expect("the limits are well-formed");
         let status = |limit, gone| ScanProgress::begin(limit, gone).next().err().map(|error| error.status());
         assert_eq!(status(&strict, &gone), Some(408));
         let endless = parsed(json!({}), "").expect("the limits are well-formed");
+        assert_eq!(endless.wanted_after(1_000_000, 9), 9);
         assert_eq!(status(&endless, &gone), None);
         gone.store(true, Ordering::Relaxed);
         assert_eq!(status(&endless, &gone), Some(408), "the client has left");

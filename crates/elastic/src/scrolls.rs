@@ -106,6 +106,9 @@ struct ScrollState {
     seq_nos_end: Vec<i64>,
     facts: FoundFacts,
     position: ScrollPosition,
+    /// Number of documents found up to there, after some of which the search may end: those that match, or,
+    /// in another order than that of the store, the hits that were given.
+    found: u64,
 }
 
 /// Place that a scroll has reached.
@@ -136,6 +139,9 @@ struct PageSink<'s> {
     /// True to count the hits after the page.
     counts: bool,
     total: u64,
+    /// Documents that match, and as many as there were at the last hit of a full page.
+    matched: u64,
+    matched_at_last: u64,
 }
 
 impl HitSink for PageSink<'_> {
@@ -148,6 +154,7 @@ impl HitSink for PageSink<'_> {
     }
 
     fn add(&mut self, mut hit: SearchHit, at: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        self.matched += 1;
         let is_new = hit.stored.version == 1 && hit.stored.seq_no >= self.seq_nos_end[hit.ordinal];
         let is_shown = match &self.request.post_filter {
             Some(filter) => searched(&hit).score(filter, &mut Vec::new())?.is_some(),
@@ -168,7 +175,7 @@ impl HitSink for PageSink<'_> {
         if self.hits.len() < self.request.size {
             return Ok(ControlFlow::Continue(()));
         }
-        self.last = at.place();
+        (self.last, self.matched_at_last) = (at.place(), self.matched);
         Ok(if self.counts { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }
@@ -208,6 +215,7 @@ impl ScrollState {
             seq_nos_end,
             facts,
             position: ScrollPosition::Rank { last: None, waiting: hits.into(), has_more },
+            found: 0,
         };
         let page = match is_placed {
             true => state.page_after(door, None, counts)?,
@@ -218,7 +226,10 @@ impl ScrollState {
 
     /// The next page. After an error the scroll is where it was.
     fn page(&mut self, door: &ElasticDoor) -> Result<Vec<SearchHit>, Error> {
-        let size = self.request.size;
+        let size = self.request.limit.wanted_after(self.found, self.request.size);
+        if size == 0 {
+            self.position = ScrollPosition::End;
+        }
         let (last, waiting, has_more) = match &mut self.position {
             ScrollPosition::End => return Ok(Vec::new()),
             ScrollPosition::Place(place) => {
@@ -241,6 +252,7 @@ impl ScrollState {
         if let Some(hit) = page.last() {
             *last = Some(HitRank::of(hit));
         }
+        self.found += page.len() as u64;
         Ok(page)
     }
 
@@ -253,6 +265,7 @@ impl ScrollState {
         counts: bool,
     ) -> Result<Vec<SearchHit>, Error> {
         let memory = door.node.query_memory();
+        kept_hits::take(&memory, self.request.pattern_bytes())?;
         let (request, seq_nos_end) = (&self.request, self.seq_nos_end.as_slice());
         let mut sink = PageSink {
             request,
@@ -262,8 +275,10 @@ impl ScrollState {
             last: None,
             counts,
             total: 0,
+            matched: self.found,
+            matched_at_last: self.found,
         };
-        let mut progress = ScanProgress::begin(&request.limit, &door.gone);
+        let mut progress = ScanProgress::begin(&request.limit, &door.gone).after(self.found);
         let (query, minimum_score) = (&request.query, request.minimum_score);
         let scan =
             HitScan { door, query, minimum_score, request, after, sees_hidden: true, is_backwards: false };
@@ -275,7 +290,7 @@ impl ScrollState {
                 break;
             }
         }
-        let PageSink { hits, last, total, .. } = sink;
+        let PageSink { hits, last, total, matched_at_last, .. } = sink;
         check_whole(progress.is_timed_out && last.is_none())?;
         if counts {
             self.facts.end(&progress);
@@ -283,6 +298,11 @@ impl ScrollState {
             self.facts.is_total_least |= std::mem::take(&mut self.facts.is_timed_out);
             self.facts.total = total;
         }
+        if progress.may_terminate() {
+            let was_terminated = self.facts.is_terminated == Some(true);
+            self.facts.is_terminated = Some(was_terminated || progress.is_terminated);
+        }
+        self.found = matched_at_last;
         self.position = last.map_or(ScrollPosition::End, ScrollPosition::Place);
         Ok(hits)
     }
@@ -392,7 +412,7 @@ impl OpenScrolls {
                  others first"
             )));
         }
-        let search_bytes = state.request.bytes;
+        let search_bytes = state.request.bytes + state.request.pattern_bytes();
         if !make_room(&mut scrolls, &owner, search_bytes, SEARCH_BYTES_MAX, |scroll| scroll.search_bytes) {
             return Err(Error::Rejected(format!(
                 "the search of the scroll takes {search_bytes} bytes, and those of all scrolls may take \
@@ -518,12 +538,12 @@ pub(crate) fn next(
             return Err(error);
         }
     }
-    let before = state.place();
+    let before = (state.place(), state.found);
     let page = state.page(door).and_then(|page| {
         let page = answer(&state.request, &state.facts, &page, began_ms);
         if page.is_err() {
             // The client does not have these hits.
-            state.position = before;
+            (state.position, state.found) = before;
         }
         page
     });

@@ -186,6 +186,7 @@ pub(crate) fn run_span(
     seq_nos_end: Option<&[i64]>,
 ) -> Result<FoundHits, Error> {
     let memory = door.node.query_memory();
+    kept_hits::take(&memory, request.pattern_bytes())?;
     let pace = SearchPace::begin(&request.limit, &door.gone);
     let scope = AggregationScope {
         indexes,
@@ -240,7 +241,13 @@ pub(crate) fn run_span(
     facts.total = total;
     let (mut hits, is_cut) = kept.finish();
     facts.aggregations = match streamed {
-        Some(streamed) => Some(Value::Object(streamed.finish()?)),
+        Some(mut streamed) => {
+            if streamed.reads_everything() {
+                let mut sink = WholeAggregationSink(&mut streamed);
+                facts.is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
+            }
+            Some(Value::Object(streamed.finish()?))
+        }
         None if request.aggregations.is_empty() => None,
         None => Some(aggregate(door, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
@@ -264,6 +271,34 @@ impl HitSink for WholeSink<'_> {
     }
 }
 
+/// Hands all documents of a search to its aggregations.
+struct WholeAggregationSink<'s, 'a>(&'s mut StreamedAggregations<'a>);
+
+impl HitSink for WholeAggregationSink<'_, '_> {
+    fn add(&mut self, hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        self.0.add_of_all(&hit)?;
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Hands all documents of the indexes to a sink, also those that the query does not match. Returns true if
+/// the time was over before; it has as much as the visit of the others.
+fn visit_everything(
+    door: &ElasticDoor,
+    indexes: &[OpenIndex],
+    request: &HitSearch,
+    sink: &mut dyn HitSink,
+) -> Result<bool, Error> {
+    let mut progress = ScanProgress::begin(&request.limit, &door.gone);
+    let (query, minimum_score) = (&SearchQuery::All, None);
+    let scan =
+        HitScan { door, query, minimum_score, request, after: None, sees_hidden: false, is_backwards: false };
+    for (ordinal, index) in indexes.iter().enumerate() {
+        scan.visit(ordinal, index, &mut progress, sink)?;
+    }
+    Ok(progress.is_timed_out)
+}
+
 /// Runs the aggregations of a search over its matching documents together. They have as much time as the
 /// visit before them: also where this one has used up its own, its documents are aggregated.
 fn aggregate(
@@ -276,21 +311,7 @@ fn aggregate(
 ) -> Result<Value, Error> {
     let mut everything = WholeSink { memory, hits: Vec::new() };
     if request.aggregations.iter().any(AskedAggregation::reads_everything) {
-        let mut progress = ScanProgress::begin(&request.limit, &door.gone);
-        let (query, minimum_score) = (&SearchQuery::All, None);
-        let scan = HitScan {
-            door,
-            query,
-            minimum_score,
-            request,
-            after: None,
-            sees_hidden: false,
-            is_backwards: false,
-        };
-        for (ordinal, index) in scope.indexes.iter().enumerate() {
-            scan.visit(ordinal, index, &mut progress, &mut everything)?;
-        }
-        *is_timed_out |= progress.is_timed_out;
+        *is_timed_out |= visit_everything(door, scope.indexes, request, &mut everything)?;
     }
     let matching = matching.iter().collect::<Vec<_>>();
     let everything = everything.hits.iter().collect::<Vec<_>>();

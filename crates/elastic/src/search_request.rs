@@ -104,6 +104,11 @@ impl HitSearch {
         self.routing.as_deref().or_else(|| self.alias_routing.get(index).map(Vec::as_slice))
     }
 
+    /// Bytes that the regular expressions of its queries take, about, without those of aggregations.
+    pub(crate) fn pattern_bytes(&self) -> usize {
+        self.query.pattern_bytes() + self.post_filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
+    }
+
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
         let number = |value: &Value| match value.as_i64() {
             Some(number) if number >= 0 => Ok(number as usize),
@@ -179,13 +184,6 @@ impl HitSearch {
         if is_scroll && self.after.is_some() {
             return Err(Error::Validation(vec![
                 "`search_after` cannot be used in a scroll context; the next page is that of the [scroll_id]"
-                    .to_owned(),
-            ]));
-        }
-        if is_scroll && self.limit.may_terminate() {
-            return Err(Error::Validation(vec![
-                "`terminate_after` cannot be used in a scroll context; name a [size], and clear the scroll after the \
-                 last page that is wanted"
                     .to_owned(),
             ]));
         }

@@ -5,10 +5,13 @@
 //! its nodes and by the times that writes took there. One with a node that owes an answer for long is left
 //! out while others are there. What a set has cost is forgotten with time, so that a slow one is tried again.
 //!
+//! Writes that fail say nothing of these times, and can fail in no time. Each of them costs more than a slow
+//! write, for all sets of its owner, and is forgotten in the same way.
+//!
 //! [`pick`] decides, by plain values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -28,6 +31,10 @@ const OVERDUE_MIN: Duration = Duration::from_millis(250);
 
 /// Time of a write to a set of which nothing is known.
 const FIRST_S: f64 = 0.25;
+
+/// Seconds that a write costs that has failed, and the most such writes that count.
+const FAILED_S: f64 = 2.0;
+const FAILURES_MAX: f64 = 8.0;
 
 /// Sets whose costs are remembered.
 const SETS_MAX: usize = 4096;
@@ -70,6 +77,7 @@ struct SetLoad {
     /// Beginnings and bytes of writes under way, by their numbers: the oldest first.
     running: BTreeMap<u64, (Instant, u64)>,
     times: Option<SetTimes>,
+    failures: Option<SetFailures>,
 }
 
 /// Averages over the writes to a set.
@@ -80,6 +88,19 @@ struct SetTimes {
     last: Instant,
 }
 
+/// Writes to a set that have failed.
+#[derive(Debug, Clone, Copy)]
+struct SetFailures {
+    /// Number of them, with those forgotten that were long ago.
+    count: f64,
+    last: Instant,
+}
+
+/// Part of a cost that is not forgotten yet.
+fn remembered(cost: f64, last: Instant, now: Instant) -> f64 {
+    cost * 0.5_f64.powf(now.saturating_duration_since(last).as_secs_f64() / HALF_LIFE_S)
+}
+
 impl SetLoad {
     fn bytes(&self) -> u64 {
         self.running.values().map(|(_, bytes)| bytes).sum()
@@ -87,10 +108,31 @@ impl SetLoad {
 
     /// Seconds that a write took, with those forgotten that were long ago.
     fn usual_s(&self, now: Instant) -> f64 {
-        self.times.map_or(0.0, |times| {
-            let age_s = now.saturating_duration_since(times.last).as_secs_f64();
-            times.seconds * 0.5_f64.powf(age_s / HALF_LIFE_S)
-        })
+        self.times.map_or(0.0, |times| remembered(times.seconds, times.last, now))
+    }
+
+    /// Number of writes that have failed, with those forgotten that were long ago.
+    fn failures(&self, now: Instant) -> f64 {
+        self.failures.map_or(0.0, |failures| remembered(failures.count, failures.last, now))
+    }
+
+    /// Notes the end of a write: the time that it took, or that it has failed.
+    fn note(&mut self, bytes: u64, end: WriteEnd, now: Instant) {
+        match end {
+            WriteEnd::Failed => {
+                let count = (self.failures(now) + 1.0).min(FAILURES_MAX);
+                self.failures = Some(SetFailures { count, last: now });
+            }
+            WriteEnd::Done(took) => {
+                let (took_s, bytes) = (took.as_secs_f64(), bytes as f64);
+                let before = self.times.unwrap_or(SetTimes { seconds: took_s, bytes, last: now });
+                self.times = Some(SetTimes {
+                    seconds: before.seconds + WEIGHT * (took_s - before.seconds),
+                    bytes: before.bytes + WEIGHT * (bytes - before.bytes),
+                    last: now,
+                });
+            }
+        }
     }
 
     fn is_overdue(&self, now: Instant) -> bool {
@@ -102,8 +144,9 @@ impl SetLoad {
 }
 
 impl WriteLoads {
-    /// Notes a write that begins. It is under way until the result is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, nodes: &[u16], bytes: u64) -> WriteUnderWay {
+    /// Notes a write that begins. It is under way until the first result is dropped; the second one takes its
+    /// outcome.
+    pub(crate) fn begin(self: &Arc<Self>, nodes: &[u16], bytes: u64) -> (WriteUnderWay, WriteToSettle) {
         let now = Instant::now();
         let mut sets = self.0.lock();
         if sets.len() >= SETS_MAX {
@@ -113,7 +156,10 @@ impl WriteLoads {
         let number = set.next;
         set.next += 1;
         set.running.insert(number, (now, bytes));
-        WriteUnderWay { loads: Arc::clone(self), nodes: nodes.to_vec(), number }
+        let took = Arc::new(OnceLock::new());
+        let (loads, nodes) = (Arc::clone(self), nodes.to_vec());
+        let settled = WriteToSettle { loads, nodes: nodes.clone(), bytes, took: Arc::clone(&took) };
+        (WriteUnderWay { loads: Arc::clone(self), nodes, number, took }, settled)
     }
 
     /// The candidate that a slot is, whose documents go to these sets of nodes.
@@ -123,13 +169,20 @@ impl WriteLoads {
             let with = loads.iter().filter(|(nodes, _)| nodes.contains(node));
             with.map(|(_, set)| set.bytes()).sum()
         };
+        // The owner takes documents on, or does not, for all of its sets.
+        let failed_s = |owner: Option<&u16>| -> f64 {
+            let of_owner = loads.iter().filter(|(nodes, _)| nodes.first() == owner);
+            FAILED_S * of_owner.map(|(_, set)| set.failures(now)).fold(0.0, f64::max)
+        };
         let mut candidate = SlotCandidate { slot, cost_s: 0.0, is_overdue: false };
         for nodes in sets {
+            let failed_s = failed_s(nodes.first());
+            candidate.cost_s = candidate.cost_s.max(failed_s);
             let Some(set) = loads.get(nodes) else { continue };
             let usual_s = set.usual_s(now);
             let byte_s = set.times.map_or(0.0, |times| usual_s / times.bytes.max(1.0));
             let busiest = nodes.iter().map(bytes_at).max().unwrap_or_default();
-            candidate.cost_s = candidate.cost_s.max(usual_s + busiest as f64 * byte_s);
+            candidate.cost_s = candidate.cost_s.max(failed_s + usual_s + busiest as f64 * byte_s);
             candidate.is_overdue |= set.is_overdue(now);
         }
         candidate
@@ -142,6 +195,8 @@ pub(crate) struct WriteUnderWay {
     loads: Arc<WriteLoads>,
     nodes: ReplicaNodes,
     number: u64,
+    /// Time that it took, once it has ended.
+    took: Arc<OnceLock<Duration>>,
 }
 
 impl Drop for WriteUnderWay {
@@ -149,14 +204,39 @@ impl Drop for WriteUnderWay {
         let now = Instant::now();
         let mut sets = self.loads.0.lock();
         let Some(set) = sets.get_mut(&self.nodes) else { return };
-        let Some((began, bytes)) = set.running.remove(&self.number) else { return };
-        let (took_s, bytes) = (now.saturating_duration_since(began).as_secs_f64(), bytes as f64);
-        let before = set.times.unwrap_or(SetTimes { seconds: took_s, bytes, last: now });
-        set.times = Some(SetTimes {
-            seconds: before.seconds + WEIGHT * (took_s - before.seconds),
-            bytes: before.bytes + WEIGHT * (bytes - before.bytes),
-            last: now,
-        });
+        let Some((began, _)) = set.running.remove(&self.number) else { return };
+        self.took.get_or_init(|| now.saturating_duration_since(began));
+    }
+}
+
+/// A write to a set of nodes whose outcome is noted.
+#[derive(Debug)]
+pub(crate) struct WriteToSettle {
+    loads: Arc<WriteLoads>,
+    nodes: ReplicaNodes,
+    bytes: u64,
+    took: Arc<OnceLock<Duration>>,
+}
+
+/// End of a write to a set of nodes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum WriteEnd {
+    Done(Duration),
+    Failed,
+}
+
+impl WriteToSettle {
+    /// Notes the outcome: true if the nodes have not taken documents on, or have not confirmed them.
+    pub(crate) fn settle(self, has_failed: bool) {
+        let end = match (has_failed, self.took.get()) {
+            (true, _) => WriteEnd::Failed,
+            (false, Some(took)) => WriteEnd::Done(*took),
+            // The time is not known while the request to the nodes goes on.
+            (false, None) => return,
+        };
+        if let Some(set) = self.loads.0.lock().get_mut(&self.nodes) {
+            set.note(self.bytes, end, Instant::now());
+        }
     }
 }
 
@@ -304,13 +384,73 @@ mod tests {
         assert_eq!(cost(&[&[5, 6]], 0), (0.0, false), "nothing is known of others");
         assert_eq!(cost(&[&[2, 0]], 5), (200.0, false), "half is forgotten");
         // 2,000 bytes on their way to nodes 1 and 2, twice those of a write, also slow node 1 of another set.
-        let under_way = loads.begin(&[1, 2], 2_000);
+        let (under_way, _) = loads.begin(&[1, 2], 2_000);
         assert_eq!(cost(&[&[0, 1]], 0), (300.0, false));
         assert_eq!(cost(&[&[1, 2]], 0), (300.0, false));
         assert!(cost(&[&[1, 2]], 1).1, "four times the usual time is over");
         assert!(!cost(&[&[0, 1]], 1).1, "the answer of another set is not owed by this one");
         drop(under_way);
         assert!(!cost(&[&[1, 2]], 1).1);
+    }
+
+    #[test]
+    fn writes_that_fail_fast_make_their_set_dear_for_a_time() {
+        const SLOW: WriteEnd = WriteEnd::Done(Duration::from_millis(400));
+        const FAST: WriteEnd = WriteEnd::Done(Duration::from_millis(1));
+        const FAILED: WriteEnd = WriteEnd::Failed;
+        let now = Instant::now();
+        // Ends of the writes to the sets 0-1, 0-2 and 2-1; seconds; the set that is cheaper then, of the
+        // first and the last one.
+        type EndsOfSet = &'static [WriteEnd];
+        let table: [(EndsOfSet, EndsOfSet, EndsOfSet, u64, u32); 9] = [
+            (&[FAST], &[], &[SLOW], 0, 0),
+            (&[SLOW], &[], &[FAST], 0, 2),
+            (&[FAILED], &[], &[SLOW], 0, 2),
+            (&[FAST, FAILED], &[], &[SLOW], 0, 2),
+            (&[FAILED, FAILED, FAILED], &[], &[SLOW, SLOW], 0, 2),
+            // What one set of an owner refuses, others would.
+            (&[FAST], &[FAILED], &[SLOW], 0, 2),
+            // Of two that fail, the one that does so more often is dearer.
+            (&[FAILED, FAILED], &[], &[FAILED], 0, 2),
+            (&[FAILED], &[], &[FAILED, FAILED], 0, 0),
+            // It is forgotten: of both alike, so that the first has its turn.
+            (&[FAST, FAILED], &[], &[FAST], 600, 0),
+        ];
+        for (first, of_owner, last, after_s, expected) in table {
+            let loads = Arc::new(WriteLoads::default());
+            let sets: [ReplicaNodes; 3] = [vec![0, 1], vec![0, 2], vec![2, 1]];
+            for (nodes, ends) in sets.iter().zip([first, of_owner, last]) {
+                let mut load = SetLoad::default();
+                ends.iter().for_each(|end| load.note(1_000, *end, now));
+                loads.0.lock().insert(nodes.clone(), load);
+            }
+            let later = now + Duration::from_secs(after_s);
+            let candidate = |slot: u32| loads.candidate(slot, &sets[slot as usize..][..1], later);
+            let mut candidates = [candidate(0), candidate(2)];
+            for candidate in &mut candidates {
+                // Beyond a thousandth of a second, the costs are different.
+                candidate.cost_s = (candidate.cost_s * 1_000.0).round();
+            }
+            let case = format!("{first:?} {of_owner:?} {last:?} after {after_s} s");
+            assert_eq!(pick(&candidates, 0), Some(expected), "{case}: {candidates:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_write_that_fails_is_not_counted() {
+        let loads = Arc::new(WriteLoads::default());
+        for (has_failed, knows_time) in [(true, false), (false, true)] {
+            let (under_way, outcome) = loads.begin(&[1], 10);
+            drop(under_way);
+            outcome.settle(has_failed);
+            let sets = loads.0.lock();
+            let set = &sets[&vec![1_u16]];
+            assert_eq!(set.times.is_some(), knows_time);
+            assert!(set.failures.is_some() && set.running.is_empty());
+        }
+        let (_under_way, outcome) = loads.begin(&[2], 10);
+        outcome.settle(false);
+        assert!(loads.0.lock()[&vec![2_u16]].times.is_none(), "its time is not known yet");
     }
 
     #[test]

@@ -399,6 +399,13 @@ fn documents_one_by_one_and_together_give_the_same() {
         json!({ "filter": { "range": { "n": { "gt": 50 } } } }),
         json!({ "filters": { "filters": { "a": { "term": { "k": "a" } }, "b": { "term": { "k": "b" } } }, "other_bucket": true } }),
         json!({ "filters": { "filters": [{ "term": { "k": "a" } }, { "match_none": {} }] } }),
+        json!({ "rare_terms": { "field": "k", "max_doc_count": 2 } }),
+        json!({ "rare_terms": { "field": "n", "exclude": [51] } }),
+        json!({ "adjacency_matrix": { "separator": "+", "filters": {
+            "c": { "term": { "k": "c" } }, "a": { "term": { "k": "a" } }, "n": { "range": { "n": { "gt": 50 } } },
+            "none": { "match_none": {} },
+        } } }),
+        json!({ "global": {} }),
         json!({ "missing": { "field": "k" } }),
         json!({ "nested": { "path": "c" } }),
         json!({ "multi_terms": { "terms": [{ "field": "k" }, { "field": "b", "missing": false }], "size": 3 } }),
@@ -425,7 +432,7 @@ fn documents_one_by_one_and_together_give_the_same() {
                 door.get("GET /a,n,empty/_search", &body)["aggregations"]["x"].clone()
             };
             let alone = ask(json!({ "x": asked }));
-            let other = json!({ "adjacency_matrix": { "filters": { "f": { "match_all": {} } } } });
+            let other = json!({ "sampler": {} });
             assert_eq!(alone, ask(json!({ "x": asked, "other": other })), "{asked}");
         }
     }
@@ -455,8 +462,22 @@ fn aggregations_keep_no_documents() {
     assert_eq!(answer["k"]["sum_other_doc_count"], 400 - 58 - 57);
     assert_eq!(answer["days"]["buckets"].as_array().map(Vec::len), Some(17));
     assert_eq!(answer["best"]["value"], first["n"]["value"]);
+    // Those of all documents, too, and those that compare sets of them.
+    let body = r#"{"size":0,"query":{"range":{"n":{"lt":200}}},"aggs":{
+        "all":{"global":{},"aggs":{"n":{"sum":{"field":"n"}}}},
+        "rare":{"rare_terms":{"field":"n","max_doc_count":1},"aggs":{"t":{"value_count":{"field":"t"}}}},
+        "pairs":{"adjacency_matrix":{"filters":{
+            "three":{"term":{"k":3}},"low":{"range":{"n":{"lt":70}}},"none":{"term":{"k":9}}}},
+            "aggs":{"n":{"max":{"field":"n"}}}}}}"#;
+    let answer = &door.get("GET /a/_search", body)["aggregations"];
+    assert_eq!((&answer["all"]["doc_count"], &answer["all"]["n"]["value"]), (&json!(400), &json!(79_800.0)));
+    assert_eq!(answer["rare"]["buckets"].as_array().map(Vec::len), Some(200));
+    let pairs = answer["pairs"]["buckets"].as_array().expect("buckets").iter();
+    let pairs: Vec<String> =
+        pairs.map(|pair| format!("{}:{}:{}", pair["key"], pair["doc_count"], pair["n"]["value"])).collect();
+    assert_eq!(pairs, [r#""low":70:69.0"#, r#""low&three":10:66.0"#, r#""three":29:199.0"#]);
     // One that compares documents has to keep them.
-    let compared = r#"{"size":0,"aggs":{"k":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#;
+    let compared = r#"{"size":0,"aggs":{"k":{"sampler":{}}}}"#;
     let (status, answer) = door.ask("GET /a/_search", compared);
     assert_eq!((status, &answer["error"]["type"]), (400, &json!("illegal_argument_exception")), "{answer}");
 }

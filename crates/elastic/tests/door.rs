@@ -401,7 +401,6 @@ fn every_refusal_has_its_type_and_status() {
         ("GET /a/_search", r#"{"sort":{"n":{"bogus":1}}}"#, 400, "x_content_parse_exception"),
         ("GET /a/_search?sort=n:bogus", "", 400, "illegal_argument_exception"),
         ("GET /a/_search?scroll=99d", "", 400, "illegal_argument_exception"),
-        ("GET /a/_search?scroll=1m&terminate_after=5", "", 400, "action_request_validation_exception"),
         (
             "GET /a/_search?scroll=1m",
             r#"{"sort":["n"],"search_after":[1]}"#,

@@ -112,6 +112,78 @@ fn a_search_keeps_its_page_alone() {
 }
 
 #[test]
+fn a_scroll_ends_after_the_documents_that_are_asked_for() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    write(&door, "a", (0..60).map(|n| (n.to_string(), json!({ "n": n, "k": n % 2 }))));
+    let aggregations = r#"{"aggs":{"k":{"terms":{"field":"k"}}}}"#;
+    for sort in ["", "&sort=_doc", "&sort=n", "&sort=n:desc", "&track_total_hits=false"] {
+        for (most, size, expected) in [(5, 2, 5), (4, 2, 4), (1, 7, 1), (60, 7, 60), (100, 7, 60)] {
+            let target = format!("a/_search?scroll=1m&size={size}&terminate_after={most}{sort}");
+            for body in ["", aggregations] {
+                let seen = scrolled(&door, &target, body, |_| {});
+                assert_eq!(seen.len(), expected, "{target} {body}");
+                assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), expected, "{target} {body}");
+            }
+        }
+    }
+    let first = door.get("POST /a/_search?scroll=1m&size=2&terminate_after=5", "");
+    assert_eq!((&first["hits"]["total"]["value"], &first["terminated_early"]), (&json!(5), &json!(true)));
+    // Documents that `post_filter` leaves out count as found.
+    let filter = r#"{"post_filter":{"term":{"k":1}},"sort":["_doc"]}"#;
+    let whole = door.get("GET /a/_search?terminate_after=20&size=60", filter);
+    let seen = scrolled(&door, "a/_search?scroll=1m&size=3&terminate_after=20", filter, |_| {});
+    assert!(!seen.is_empty() && seen.len() < 20, "{seen:?}");
+    let set = |ids: Vec<String>| ids.into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(set(seen), set(ids(&whole)), "a scroll has the hits of the search");
+    // In each order they are the documents that the store has first.
+    for sort in ["", "&sort=n"] {
+        let target = format!("a/_search?scroll=1m&size=2&terminate_after=10{sort}");
+        let ten: BTreeSet<String> =
+            ids(&door.get("GET /a/_search?size=10&terminate_after=10", "")).into_iter().collect();
+        let seen = scrolled(&door, &target, "", |_| {});
+        assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), ten, "{target}");
+    }
+}
+
+#[test]
+fn regular_expressions_take_memory_of_the_search() {
+    let directory = directory();
+    let door = TestDoor::open_small(&directory, 4 << 20);
+    write(&door, "a", (0..4).map(|n| (n.to_string(), json!({ "k": format!("k{n}") }))));
+    let regexps = |count: usize| {
+        let one = |n: usize| json!({ "regexp": { "k": format!("k.*{}", n % 2) } });
+        json!({ "bool": { "should": (0..count).map(one).collect::<Vec<_>>() } })
+    };
+    for (request, body) in [
+        ("GET /a/_search", json!({ "query": regexps(2) })),
+        ("GET /a/_count", json!({ "query": regexps(2) })),
+        ("GET /a/_search", json!({ "post_filter": regexps(2) })),
+        ("POST /a/_search?scroll=1m", json!({ "query": regexps(2) })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filter": regexps(2) } } })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filters": { "filters": [regexps(2)] } } } })),
+        (
+            "GET /a/_search",
+            json!({ "aggs": { "t": { "terms": { "field": "k.keyword", "include": "k.*0" } } } }),
+        ),
+    ] {
+        door.get(request, &body.to_string());
+    }
+    for (request, body) in [
+        ("GET /a/_search", json!({ "query": regexps(40) })),
+        ("GET /a/_count", json!({ "query": regexps(40) })),
+        ("GET /a/_search", json!({ "post_filter": regexps(40) })),
+        ("POST /a/_search?scroll=1m", json!({ "query": regexps(40) })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filter": regexps(40) } } })),
+        ("GET /a/_search", json!({ "aggs": { "f": { "filters": { "filters": [regexps(40)] } } } })),
+    ] {
+        let (status, answer) = door.ask(request, &body.to_string());
+        assert_eq!(status, 400, "{request} {body}: {answer}");
+        assert!(answer.to_string().contains("query-memory-max"), "{answer}");
+    }
+}
+
+#[test]
 fn hits_take_the_memory_of_their_values() {
     let directory = directory();
     let door = TestDoor::open_small(&directory, 4 << 20);
@@ -121,7 +193,7 @@ fn hits_take_the_memory_of_their_values() {
     assert_eq!(door.get("GET /a/_search?size=2&sort=n", "")["hits"]["hits"][1]["_source"]["v"][9_999], 1);
     for body in [
         r#"{"size":10,"_source":false}"#,
-        r#"{"size":0,"aggs":{"k":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#,
+        r#"{"size":0,"aggs":{"k":{"sampler":{}}}}"#,
         r#"{"size":0,"aggs":{"k":{"terms":{"field":"n"},"aggs":{"h":{"top_hits":{"size":1}}}}}}"#,
     ] {
         let (status, answer) = door.ask("GET /a/_search", body);
@@ -271,10 +343,8 @@ fn searches_end_when_their_client_has_left() {
     for (request, body) in [
         ("GET /a/_search", ""),
         ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"sum":{"field":"n"}}}}"#),
-        (
-            "GET /a/_search",
-            r#"{"size":0,"aggs":{"n":{"adjacency_matrix":{"filters":{"f":{"match_all":{}}}}}}}"#,
-        ),
+        ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"sampler":{}}}}"#),
+        ("GET /a/_search", r#"{"size":0,"aggs":{"n":{"global":{}}}}"#),
         ("GET /a/_search?scroll=1m", ""),
         ("GET /a/_count", ""),
         ("GET /_cat/count", ""),

@@ -26,6 +26,7 @@ use millrace_elastic::{
 use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff, RouteSubject};
 use millrace_node::pool::WorkFlow;
 use millrace_node::{CancelOnDrop, Error};
+use millrace_store::ViewScope;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -42,8 +43,13 @@ const BELOW: &str = "/elastic";
 /// most of the time.
 const RUNNING_MAX: usize = 64;
 
-/// Searches that run, or wait for their turn among other work of the node, at a time.
-const SEARCHES_MAX: usize = 64;
+/// Searches by credentials of one group that run, or wait for their turn among other work of the node, at a
+/// time.
+const SEARCHES_MAX: usize = 16;
+
+/// The same for searches that can read the documents of all groups. They have places of their own: however
+/// many there are, those of one group begin.
+const SCANS_MAX: usize = 48;
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,14 +116,15 @@ pub(crate) struct ElasticApi {
     door: Arc<ElasticDoor>,
     running: Semaphore,
     searching: Semaphore,
+    scanning: Semaphore,
 }
 
 impl ElasticApi {
     /// Creates the door of a node, with the address of its own port if it has one.
     pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())).listening_at(port));
-        let (running, searching) = (Semaphore::new(RUNNING_MAX), Semaphore::new(SEARCHES_MAX));
-        Arc::new(ElasticApi { node, door, running, searching })
+        let [running, searching, scanning] = [RUNNING_MAX, SEARCHES_MAX, SCANS_MAX].map(Semaphore::new);
+        Arc::new(ElasticApi { node, door, running, searching, scanning })
     }
 
     /// Drops what the lifecycles of data streams say to drop, again and again.
@@ -348,7 +355,11 @@ async fn operate(
     let (body, _room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
     let scope = ElasticDoor::search_scope(&shown);
-    let places = if scope.is_some() { &api.searching } else { &api.running };
+    let places = match &scope {
+        None => &api.running,
+        Some(ViewScope::All | ViewScope::Buckets(_)) => &api.scanning,
+        Some(ViewScope::Groups(_) | ViewScope::GroupsIn(..)) => &api.searching,
+    };
     let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, places.acquire());
     let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);

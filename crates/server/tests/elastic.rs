@@ -142,10 +142,19 @@ fn documents_are_the_same_at_both_interfaces() {
     assert_eq!(server.get("/document/v1/note/note/group/ann/1").0, 404);
     assert_eq!(titles(&server, "ann"), ["third"]);
 
-    // A query of no group is refused at both.
-    let (status, answer) = server.get("/elastic/note/_search");
-    assert_eq!((status, &answer["error"]["type"]), (400, &json!("routing_missing_exception")), "{answer}");
-    assert!(answer["error"]["reason"].as_str().is_some_and(|reason| reason.contains("routing")), "{answer}");
+    // A search of no group reads the documents of all.
+    server.put("/document/v1/note/note/group/bob/3", r#"{"title":"fourth","stars":1}"#);
+    server.put("/document/v1/note/note/docid/4", r#"{"title":"fifth","stars":2}"#);
+    let (_, found) = server.get("/elastic/note/_search?sort=stars");
+    assert_eq!(ids(&found), ["3", "id:note:note::4", "id:mail:note:g=ann:7"], "{found}");
+    assert_eq!(server.get("/elastic/note/_count").1["count"], 3);
+    assert_eq!(server.get("/elastic/note/_count?routing=bob").1["count"], 1);
+    let (_, page) = server.get("/elastic/note/_search?scroll=1m&size=2");
+    let next = json!({ "scroll": "1m", "scroll_id": page["_scroll_id"] }).to_string();
+    let (_, rest) = server.call(Method::POST, "/elastic/_search/scroll", &next);
+    let mut scrolled = [ids(&page), ids(&rest)].concat();
+    scrolled.sort_unstable();
+    assert_eq!(scrolled, ["3", "id:mail:note:g=ann:7", "id:note:note::4"], "{page} {rest}");
 }
 
 /// A request whose body is sent piece by piece, while its answer is read.

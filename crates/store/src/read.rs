@@ -4,8 +4,9 @@
 //! `found` locates a group's documents, `masks` decides which versions count, `pieces` which rows of the tail
 //! share a chunk, and `tail_rows` makes these chunks; `reading` combines them group by group, and `recent`
 //! keeps the tail's share between views. On top of it are `view` (columns for a search, `settled` if they
-//! were written under another layout), `visiting` (pages) and `sweep` (pages that are changed); `groups`
-//! measures groups, and `stored` the columns of all; `get` is the shortcut to one document.
+//! were written under another layout), `visiting` (pages, of which `windows` finds the documents) and `sweep`
+//! (pages that are changed); `groups` measures groups, and `stored` the columns of all; `get` is the shortcut
+//! to one document.
 
 pub(crate) mod columns;
 pub(crate) mod found;
@@ -25,3 +26,4 @@ pub(crate) mod tail_rows;
 pub(crate) mod view;
 pub(crate) mod visit;
 pub(crate) mod visiting;
+pub(crate) mod windows;

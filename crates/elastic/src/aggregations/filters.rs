@@ -1,13 +1,14 @@
 //! Buckets by queries: `filters` and `adjacency_matrix`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
 use super::{BucketContent, OneAggregation, pipelines};
 use crate::Error;
 use crate::hit_scan::searched;
-use crate::query::{self, SearchQuery};
+use crate::query::SearchQuery;
+use crate::query_scope::parse_together;
 use crate::search::SearchHit;
 
 /// Filters of an adjacency matrix.
@@ -26,7 +27,7 @@ impl<'a> OneAggregation<'a> {
     }
 
     pub(super) fn filter_queries(&self) -> Result<Vec<SearchQuery>, Error> {
-        self.named_filters()?.into_iter().map(|(_, filter)| query::parse(filter)).collect()
+        parse_together(self.named_filters()?.into_iter().map(|(_, filter)| filter))
     }
 
     pub(super) fn filters(&self) -> Result<Value, Error> {
@@ -70,7 +71,8 @@ impl<'a> OneAggregation<'a> {
         Ok(json!({ "buckets": listed }))
     }
 
-    pub(super) fn adjacency_matrix(&self) -> Result<Value, Error> {
+    /// Filters of `adjacency_matrix`.
+    pub(super) fn adjacency_division(&self) -> Result<AdjacencyDivision, Error> {
         let Some(Value::Object(filters)) = self.option("filters") else {
             return Err(Error::Parsing("[adjacency_matrix] needs filters".to_owned()));
         };
@@ -80,26 +82,28 @@ impl<'a> OneAggregation<'a> {
                 filters.len()
             )));
         }
-        let separator = self.text_option("separator").unwrap_or_else(|| "&".to_owned());
-        let mut sets = Vec::new();
         let mut named: Vec<(&String, &Value)> = filters.iter().collect();
         named.sort_by_key(|(name, _)| *name);
-        for (name, filter) in named {
-            sets.push((name, self.matching(&query::parse(filter)?)?));
-        }
+        Ok(AdjacencyDivision {
+            queries: parse_together(named.iter().map(|(_, filter)| *filter))?,
+            names: named.into_iter().map(|(name, _)| name.clone()).collect(),
+            separator: self.text_option("separator").unwrap_or_else(|| "&".to_owned()),
+        })
+    }
+
+    pub(super) fn adjacency_matrix(&self) -> Result<Value, Error> {
+        let division = self.adjacency_division()?;
+        let sets = division.queries.iter().map(|query| self.matching(query));
+        let sets = sets.collect::<Result<Vec<Vec<&SearchHit>>, _>>()?;
         // A bucket is finished before the documents of the next one are found: all have many together.
-        let bucket = |key: &str, hits: &[&SearchHit]| {
-            let head = [("key".to_owned(), Value::from(key))].into_iter().collect();
-            self.bucket(head, hits)
-        };
         let mut found: Vec<(String, Map<String, Value>)> = Vec::new();
-        for (at, (name, hits)) in sets.iter().enumerate() {
+        for (first, hits) in sets.iter().enumerate() {
             if hits.is_empty() {
                 continue;
             }
-            found.push(((*name).clone(), bucket(name, hits)?));
+            found.push(self.adjacency_bucket(&division, (first, first), hits)?);
             let own: HashSet<_> = hits.iter().map(|hit| std::ptr::from_ref(*hit)).collect();
-            for (other, hits) in &sets[at + 1..] {
+            for (second, hits) in sets.iter().enumerate().skip(first + 1) {
                 let mut both = Vec::new();
                 self.scope.each(hits, |hit| {
                     if own.contains(&std::ptr::from_ref(hit)) {
@@ -108,14 +112,72 @@ impl<'a> OneAggregation<'a> {
                     Ok(())
                 })?;
                 if !both.is_empty() {
-                    let key = format!("{name}{separator}{other}");
-                    let bucket = bucket(&key, &both)?;
-                    found.push((key, bucket));
+                    found.push(self.adjacency_bucket(&division, (first, second), &both)?);
                 }
             }
         }
+        self.by_key(found)
+    }
+
+    /// Buckets of filters and of pairs of them.
+    pub(super) fn finish_adjacency(
+        &self,
+        division: &AdjacencyDivision,
+        parts: BTreeMap<FilterPair, impl BucketContent>,
+    ) -> Result<Value, Error> {
+        let found = parts.iter().map(|(pair, part)| self.adjacency_bucket(division, *pair, part));
+        self.by_key(found.collect::<Result<_, _>>()?)
+    }
+
+    /// A bucket of an adjacency matrix, with its key.
+    fn adjacency_bucket(
+        &self,
+        division: &AdjacencyDivision,
+        pair: FilterPair,
+        content: &impl BucketContent,
+    ) -> Result<(String, Map<String, Value>), Error> {
+        let key = division.key(pair);
+        let head = [("key".to_owned(), Value::from(key.as_str()))].into_iter().collect();
+        Ok((key, self.bucket(head, content)?))
+    }
+
+    fn by_key(&self, mut found: Vec<(String, Map<String, Value>)>) -> Result<Value, Error> {
         found.sort_by(|left, right| left.0.cmp(&right.0));
         Ok(json!({ "buckets": self.listed(found.into_iter().map(|(_, bucket)| bucket).collect())? }))
+    }
+}
+
+/// Positions of two filters, the lower one first; the same one twice for a filter by itself.
+pub(super) type FilterPair = (usize, usize);
+
+/// Filters of an adjacency matrix, in the order of their names.
+pub(super) struct AdjacencyDivision {
+    names: Vec<String>,
+    queries: Vec<SearchQuery>,
+    separator: String,
+}
+
+impl AdjacencyDivision {
+    /// Filters, and pairs of them, that match a document.
+    pub(super) fn pairs(&self, hit: &SearchHit) -> Result<Vec<FilterPair>, Error> {
+        let mut matched = filter_places(&self.queries, hit)?;
+        // The last one stands for none.
+        matched.retain(|place| *place < self.queries.len());
+        let from = |at: usize| matched[at..].iter().map(move |second| (at, *second));
+        let pairs = (0..matched.len()).flat_map(from);
+        Ok(pairs.map(|(at, second)| (matched[at], second)).collect())
+    }
+
+    /// Bytes that the regular expressions of the filters take, about.
+    pub(super) fn pattern_bytes(&self) -> usize {
+        self.queries.iter().map(SearchQuery::pattern_bytes).sum()
+    }
+
+    fn key(&self, (first, second): FilterPair) -> String {
+        match first == second {
+            true => self.names[first].clone(),
+            false => format!("{}{}{}", self.names[first], self.separator, self.names[second]),
+        }
     }
 }
 

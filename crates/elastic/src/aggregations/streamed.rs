@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
+use super::bucket_hits::BucketTopHits;
 use super::composite::{CompositeDivision, PlacedKey};
-use super::filters::filter_places;
+use super::filters::{AdjacencyDivision, FilterPair, filter_places};
 use super::histograms::{DateDivision, NumberDivision};
 use super::metrics::{self, NumberSummary, WeightedSums};
 use super::pipelines::PipelineKind;
@@ -21,16 +22,13 @@ use super::{AggregationScope, AskedAggregation, BucketContent, OneAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
-use crate::kept_hits::{bytes_of, take};
+use crate::kept_hits::take;
 use crate::nested;
 use crate::query::{self, SearchQuery};
 use crate::search::SearchHit;
 
 /// Bytes that a bucket, a value or a figure takes, about.
 const PART_BYTES: usize = 160;
-
-/// Hits beyond twice those that a page shows, after which the others are dropped.
-const TOP_STEP: usize = 8;
 
 /// Aggregations of a search, and what they have collected.
 pub(crate) struct StreamedAggregations<'a> {
@@ -61,6 +59,24 @@ impl<'a> StreamedAggregations<'a> {
     /// There is no memory for one more bucket or value, or the document is not as an aggregation needs it.
     pub(crate) fn add(&mut self, hit: &SearchHit) -> Result<(), Error> {
         add_all(&self.plans, &mut self.states, hit)
+    }
+
+    /// True if an aggregation takes documents that the query does not match ([`Self::add_of_all`]).
+    pub(crate) fn reads_everything(&self) -> bool {
+        self.plans.iter().any(|plan| matches!(plan.work, StreamWork::Global))
+    }
+
+    /// Adds one of all documents, whether the query matches it or not.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    pub(crate) fn add_of_all(&mut self, hit: &SearchHit) -> Result<(), Error> {
+        for (plan, state) in self.plans.iter().zip(&mut self.states) {
+            if let (StreamWork::Global, StreamState::List(buckets)) = (&plan.work, state) {
+                plan.fill_places(buckets, [0], hit)?;
+            }
+        }
+        Ok(())
     }
 
     /// Answer of the aggregations.
@@ -107,6 +123,8 @@ enum StreamWork {
     /// None: it reads finished buckets.
     Pipeline,
     Terms(FieldSource, WantedTerms),
+    /// Values that have this number of documents at most.
+    RareTerms(FieldSource, WantedTerms, usize),
     MultiTerms(Vec<FieldSource>),
     Composite(CompositeDivision),
     Numbers(NumberDivision),
@@ -114,6 +132,9 @@ enum StreamWork {
     Ranges(RangeDivision),
     Filter(SearchQuery),
     Filters(Vec<SearchQuery>),
+    Adjacency(AdjacencyDivision),
+    /// Takes all documents, also those that the query does not match.
+    Global,
     Missing(FieldSource),
     Nested(String),
     ValueCount(FieldSource),
@@ -121,6 +142,19 @@ enum StreamWork {
     Weighted([FieldSource; 2]),
     Figures(FieldSource),
     TopHits(InnerHits),
+}
+
+impl StreamWork {
+    /// Bytes that its regular expressions take, about.
+    fn pattern_bytes(&self) -> usize {
+        match self {
+            StreamWork::Terms(_, wanted) | StreamWork::RareTerms(_, wanted, _) => wanted.pattern_bytes(),
+            StreamWork::Filter(query) => query.pattern_bytes(),
+            StreamWork::Filters(queries) => queries.iter().map(SearchQuery::pattern_bytes).sum(),
+            StreamWork::Adjacency(division) => division.pattern_bytes(),
+            _ => 0,
+        }
+    }
 }
 
 /// Collection of an aggregation in one bucket.
@@ -131,6 +165,7 @@ enum StreamState {
     Placed(BTreeMap<PlacedKey, BucketState>),
     Intervals(BTreeMap<i64, BucketState>),
     List(Vec<BucketState>),
+    Pairs(BTreeMap<FilterPair, BucketState>),
     Count(usize),
     Different(BTreeSet<AggregatedValue>),
     Weighted(WeightedSums),
@@ -145,14 +180,6 @@ struct BucketState {
     /// Memory of the search that it has, with what is inside.
     bytes: usize,
     inner: Vec<StreamState>,
-}
-
-/// The first hits of a bucket.
-#[derive(Default)]
-struct BucketTopHits {
-    hits: Vec<SearchHit>,
-    documents: usize,
-    best: Option<f64>,
 }
 
 impl<'a> StreamPlan<'a> {
@@ -180,6 +207,11 @@ impl<'a> StreamPlan<'a> {
                 let wanted = WantedTerms::parse(&asked.options, &source)?;
                 StreamWork::Terms(source, wanted)
             }
+            "rare_terms" => {
+                let source = one.source()?;
+                let wanted = WantedTerms::parse(&asked.options, &source)?;
+                StreamWork::RareTerms(source, wanted, one.rare_most()?)
+            }
             "multi_terms" => StreamWork::MultiTerms(one.multi_sources()?),
             "composite" => StreamWork::Composite(one.composite_division()?),
             "histogram" => StreamWork::Numbers(one.number_division()?),
@@ -187,6 +219,8 @@ impl<'a> StreamPlan<'a> {
             "range" | "date_range" | "ip_range" => StreamWork::Ranges(one.range_division()?),
             "filter" => StreamWork::Filter(query::parse(&Value::Object(asked.options.clone()))?),
             "filters" => StreamWork::Filters(one.filter_queries()?),
+            "adjacency_matrix" => StreamWork::Adjacency(one.adjacency_division()?),
+            "global" => StreamWork::Global,
             "missing" => StreamWork::Missing(one.source()?),
             "nested" => StreamWork::Nested(one.nested_path()?),
             "value_count" => StreamWork::ValueCount(one.source()?),
@@ -196,6 +230,7 @@ impl<'a> StreamPlan<'a> {
             kind if metrics::is_metric(kind) => StreamWork::Figures(one.numeric_source()?),
             _ => return Ok(None),
         };
+        take(memory, work.pattern_bytes())?;
         let inner = StreamPlan::all(&asked.inner, scope, memory)?;
         Ok(inner.map(|inner| StreamPlan { asked, scope, memory, work, inner }))
     }
@@ -209,13 +244,15 @@ impl<'a> StreamPlan<'a> {
         take(self.memory, PART_BYTES)?;
         match &self.work {
             StreamWork::Pipeline => Ok(StreamState::Nothing),
-            StreamWork::Terms(..) => Ok(StreamState::Values(BTreeMap::new())),
+            StreamWork::Terms(..) | StreamWork::RareTerms(..) => Ok(StreamState::Values(BTreeMap::new())),
+            StreamWork::Adjacency(_) => Ok(StreamState::Pairs(BTreeMap::new())),
             StreamWork::MultiTerms(_) => Ok(StreamState::Combined(BTreeMap::new())),
             StreamWork::Composite(_) => Ok(StreamState::Placed(BTreeMap::new())),
             StreamWork::Numbers(_) | StreamWork::Dates(_) => Ok(StreamState::Intervals(BTreeMap::new())),
             StreamWork::Ranges(_)
             | StreamWork::Filters(_)
             | StreamWork::Filter(_)
+            | StreamWork::Global
             | StreamWork::Missing(_)
             | StreamWork::Nested(_) => {
                 let buckets = (0..self.list_len()).map(|_| self.bucket());
@@ -238,7 +275,7 @@ impl<'a> StreamPlan<'a> {
             StreamWork::Ranges(division) => division.len(),
             // The last one has what no filter matches.
             StreamWork::Filters(queries) => queries.len() + 1,
-            StreamWork::Filter(_) | StreamWork::Missing(_) | StreamWork::Nested(_) => 1,
+            StreamWork::Filter(_) | StreamWork::Global | StreamWork::Missing(_) | StreamWork::Nested(_) => 1,
             _ => 0,
         }
     }
@@ -288,11 +325,23 @@ impl<'a> StreamPlan<'a> {
     /// Adds a document.
     fn add(&self, state: &mut StreamState, hit: &SearchHit) -> Result<(), Error> {
         match (&self.work, state) {
-            (StreamWork::Pipeline, _) => Ok(()),
+            (StreamWork::Pipeline | StreamWork::Global, _) => Ok(()),
             (StreamWork::Terms(source, wanted), StreamState::Values(parts)) => {
                 for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
                     if !parts.contains_key(&value) {
                         take(self.memory, value_bytes(&value))?;
+                    }
+                    self.fill_at(parts, value, hit)?;
+                }
+                check_values(parts.len())
+            }
+            (StreamWork::RareTerms(source, wanted, most), StreamState::Values(parts)) => {
+                for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
+                    match parts.get(&value) {
+                        // It is not shown any more, and takes no more memory.
+                        Some(bucket) if bucket.documents > *most => continue,
+                        Some(_) => {}
+                        None => take(self.memory, value_bytes(&value))?,
                     }
                     self.fill_at(parts, value, hit)?;
                 }
@@ -343,6 +392,9 @@ impl<'a> StreamPlan<'a> {
             }
             (StreamWork::Filters(queries), StreamState::List(buckets)) => {
                 self.fill_places(buckets, filter_places(queries, hit)?, hit)
+            }
+            (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
+                division.pairs(hit)?.into_iter().try_for_each(|pair| self.fill_at(parts, pair, hit))
             }
             (StreamWork::Missing(source), StreamState::List(buckets)) => {
                 self.fill_places(buckets, source.all(hit).is_empty().then_some(0), hit)
@@ -398,6 +450,16 @@ impl<'a> StreamPlan<'a> {
                     parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
                 one.finish_terms(source, parts)
             }
+            (StreamWork::RareTerms(source, _, most), StreamState::Values(parts)) => {
+                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
+                    parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
+                one.finish_rare_terms(source, *most, parts)
+            }
+            (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
+                let parts: BTreeMap<FilterPair, KeptBucket<'_>> =
+                    parts.iter().map(|(pair, bucket)| (*pair, self.kept(bucket))).collect();
+                Ok(("adjacency_matrix", one.finish_adjacency(division, parts)?))
+            }
             (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
                 let parts: BTreeMap<&Vec<AggregatedValue>, KeptBucket<'_>> =
                     parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
@@ -430,6 +492,7 @@ impl<'a> StreamPlan<'a> {
             (work, StreamState::List(buckets)) => {
                 let kind = match work {
                     StreamWork::Filter(_) => "filter",
+                    StreamWork::Global => "global",
                     StreamWork::Missing(_) => "missing",
                     StreamWork::Nested(_) => "nested",
                     _ => return Err(mixed_up()),
@@ -499,35 +562,5 @@ impl BucketContent for KeptBucket<'_> {
             Some(bucket) => finish_all(self.plans, &bucket.inner, asked, scope),
             None => scope.run(asked, &[]),
         }
-    }
-}
-
-impl BucketTopHits {
-    fn add(&mut self, page: &InnerHits, hit: &SearchHit, memory: &QueryMemory) -> Result<(), Error> {
-        self.documents += 1;
-        self.best = Some(self.best.map_or(hit.score, |best| best.max(hit.score)));
-        if page.reach() == 0 {
-            return Ok(());
-        }
-        take(memory, bytes_of(hit))?;
-        self.hits.push(hit.clone());
-        if self.hits.len() > 2 * page.reach() + TOP_STEP {
-            let mut first = page.ordered(&self.hits);
-            let dropped = first.split_off(page.reach());
-            memory.give_back(dropped.iter().map(bytes_of).sum());
-            self.hits = first;
-        }
-        Ok(())
-    }
-
-    /// The page, with the facts of all hits.
-    fn answer(&self, page: &InnerHits, total_as_number: bool) -> Value {
-        let mut shown = page.of(&self.hits.iter().collect::<Vec<_>>(), total_as_number);
-        let all = self.documents;
-        shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
-        if !shown["max_score"].is_null() {
-            shown["max_score"] = json!(self.best);
-        }
-        shown
     }
 }

@@ -227,17 +227,32 @@ impl<'a> OneAggregation<'a> {
     pub(super) fn rare_terms(&self) -> Result<(&'static str, Value), Error> {
         let source = self.source()?;
         let wanted = WantedTerms::parse(&self.asked.options, &source)?;
+        let most = self.rare_most()?;
+        self.finish_rare_terms(&source, most, self.parts(&source, &wanted)?)
+    }
+
+    /// Documents that a rare value has at most.
+    pub(super) fn rare_most(&self) -> Result<usize, Error> {
         let most = self.count_of("max_doc_count", 1)?;
-        if !(1..=100).contains(&most) {
-            return Err(Error::IllegalArgument(format!(
+        match (1..=100).contains(&most) {
+            true => Ok(most),
+            false => Err(Error::IllegalArgument(format!(
                 "[max_doc_count] must be greater than or equal to 1 and at most 100. Found [{most}] in [{}]",
                 self.asked.name
-            )));
+            ))),
         }
-        let mut parts: Vec<(AggregatedValue, Vec<&SearchHit>)> =
-            self.parts(&source, &wanted)?.into_iter().filter(|(_, hits)| hits.len() <= most).collect();
-        parts.sort_by_key(|(_, hits)| hits.len());
-        let buckets = parts.iter().map(|(key, hits)| self.bucket(Self::head(&source, key), hits));
+    }
+
+    /// Buckets of the values that have `most` documents at most.
+    pub(super) fn finish_rare_terms<K: Ord + Borrow<AggregatedValue>, B: BucketContent>(
+        &self,
+        source: &FieldSource,
+        most: usize,
+        parts: BTreeMap<K, B>,
+    ) -> Result<(&'static str, Value), Error> {
+        let mut parts: Vec<(K, B)> = parts.into_iter().filter(|(_, part)| part.documents() <= most).collect();
+        parts.sort_by_key(|(_, part)| part.documents());
+        let buckets = parts.iter().map(|(key, part)| self.bucket(Self::head(source, key.borrow()), part));
         let kind = match source.form {
             ValueForm::Unmapped => "umrareterms",
             ValueForm::Whole | ValueForm::Date | ValueForm::Boolean => "lrareterms",
@@ -389,6 +404,13 @@ impl TermChoice {
         }
     }
 
+    fn pattern_bytes(&self) -> usize {
+        match self {
+            TermChoice::Exact(_) => 0,
+            TermChoice::Pattern(pattern) => pattern.bytes(),
+        }
+    }
+
     fn has(&self, value: &AggregatedValue) -> bool {
         match (self, value) {
             (TermChoice::Exact(values), value) => values.contains(value),
@@ -422,6 +444,11 @@ impl WantedTerms {
             };
         }
         Ok(wanted)
+    }
+
+    /// Bytes that its regular expressions take, about.
+    pub(super) fn pattern_bytes(&self) -> usize {
+        [&self.include, &self.exclude].into_iter().flatten().map(TermChoice::pattern_bytes).sum()
     }
 
     pub(super) fn has(&self, value: &AggregatedValue) -> bool {

@@ -29,7 +29,7 @@ pub(crate) fn find(
 }
 
 /// Calls `visit` with each document after a place of the groups that routing values name, until it breaks off
-/// or returns an error. All documents are in reach only where a query needs no group.
+/// or returns an error. Without routing values, all documents are in reach of a caller for all groups.
 ///
 /// # Errors
 /// The groups are not named, or the caller may not use one; the store cannot be read.
@@ -79,14 +79,16 @@ fn scope_of(
     groups.dedup();
     if groups.is_empty() {
         let mut clusters = binding.kind.clusters.iter();
-        if clusters.all(|cluster| cluster.mode == DocumentMode::Index) {
-            door.caller.permit_all()?;
-            return Ok(None);
+        let has_no_groups = clusters.all(|cluster| cluster.mode == DocumentMode::Index);
+        if !has_no_groups && !door.caller.has_all_groups() {
+            return Err(binding.routing_missing(format!(
+                "routing is required to search [{}] with a credential for some groups: it names the groups whose documents \
+                 are searched",
+                binding.name()
+            )));
         }
-        return Err(binding.routing_missing(format!(
-            "routing is required to search [{}]: it names the groups whose documents are searched",
-            binding.name()
-        )));
+        door.caller.permit_all()?;
+        return Ok(None);
     }
     for group in &groups {
         door.caller.permit(group)?;

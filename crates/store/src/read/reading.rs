@@ -17,7 +17,7 @@ use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::read::found::{GroupSources, TailKey};
-use crate::read::masks::{GroupOfBucket, Mask, document_id, has_all, lacks_keys, unite};
+use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks, document_id, has_all, lacks_keys, unite};
 use crate::read::pieces::RowOrder;
 use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
@@ -147,6 +147,24 @@ impl<'a> StoreSnapshot<'a> {
 
     /// Finds the locations of documents without a group.
     pub fn find_ungrouped(&self, document_type: &str, bucket: &StoredBucket) -> Result<GroupSources, Error> {
+        let segments = self.ungrouped_segments(document_type, bucket)?;
+        let (first, last) = bucket.locations();
+        let to = last.checked_add(1).map(u32::to_be_bytes);
+        let wanted = |row: &RowKey<'_>| {
+            row.group.is_empty()
+                && row.document_type() == document_type
+                && bucket.has(row.reversed_location())
+        };
+        let tail = self.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
+        Ok(GroupSources { segments, tail })
+    }
+
+    /// The chunks in segments that have documents without a group.
+    pub(super) fn ungrouped_segments(
+        &self,
+        document_type: &str,
+        bucket: &StoredBucket,
+    ) -> Result<Vec<SegmentChunks>, Error> {
         let mut found = GroupSources::default();
         self.entries_of_bucket(document_type, bucket, |segment, section, entry| {
             if entry.group.is_empty() {
@@ -156,15 +174,7 @@ impl<'a> StoreSnapshot<'a> {
             }
             Ok(())
         })?;
-        let (first, last) = bucket.locations();
-        let to = last.checked_add(1).map(u32::to_be_bytes);
-        let wanted = |row: &RowKey<'_>| {
-            row.group.is_empty()
-                && row.document_type() == document_type
-                && bucket.has(row.reversed_location())
-        };
-        found.tail = self.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
-        Ok(found)
+        Ok(found.segments)
     }
 
     /// Calls `visit` with each group of a bucket that has documents of this type, from a place on, in order,
@@ -261,7 +271,12 @@ impl<'a> StoreSnapshot<'a> {
         }
         groups.retain(|(location, _), _| *location <= end);
         let to = end.checked_add(1).map(u32::to_be_bytes);
-        let keys = self.tail_keys(&begin.to_be_bytes(), to.as_ref().map(|to| &to[..]), |row| {
+        let mut first = begin.to_be_bytes().to_vec();
+        if begin == from.0 {
+            // What comes before in this location is passed already, and can be much.
+            first.extend_from_slice(from.1.as_bytes());
+        }
+        let keys = self.tail_keys(&first, to.as_ref().map(|to| &to[..]), |row| {
             wanted(row.location, row.group)
                 && row.document_type() == document_type
                 && bucket.has(row.reversed_location())

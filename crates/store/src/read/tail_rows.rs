@@ -25,14 +25,28 @@ impl StoreSnapshot<'_> {
         to: Option<&[u8]>,
         wanted: impl Fn(&RowKey<'_>) -> bool,
     ) -> Result<Vec<TailKey>, Error> {
+        Ok(self.first_tail_keys(from, to, usize::MAX, wanted)?.0)
+    }
+
+    /// Returns the same for the first `most` documents of one group, and for those that share the last one's
+    /// location, with the location before which there are no others; `None`: these are all.
+    pub(super) fn first_tail_keys(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        most: usize,
+        wanted: impl Fn(&RowKey<'_>) -> bool,
+    ) -> Result<(Vec<TailKey>, Option<ReversedLocation>), Error> {
         let mut keys: Vec<TailKey> = Vec::new();
+        let mut end: Option<ReversedLocation> = None;
         for snapshot in &self.snapshots {
+            let (first, mut count, mut reached) = (keys.len(), 0, ReversedLocation::FIRST);
             let mut next = Some(from.to_vec());
             while let Some(begin) = next.take() {
                 let mut passed = 0;
                 snapshot.range(&begin, to, &mut |key, value| {
                     let row = RowKey::parse(key)?;
-                    if keys.last().is_some_and(|last| is_same_document(&last.key, row.sort_key)) {
+                    if keys[first..].last().is_some_and(|last| is_same_document(&last.key, row.sort_key)) {
                         passed += 1;
                         // A document that is written often has many versions until they are sealed.
                         if passed > SCANNED_PER_SEEK {
@@ -42,6 +56,12 @@ impl StoreSnapshot<'_> {
                     } else {
                         passed = 0;
                         if wanted(&row) {
+                            let location = row.reversed_location();
+                            if count >= most && location > reached {
+                                end = Some(end.map_or(location, |end| end.min(location)));
+                                return Ok(ControlFlow::Break(()));
+                            }
+                            (count, reached) = (count + 1, location);
                             keys.push(TailKey { key: key.to_vec(), removed: is_removal(value) });
                         }
                     }
@@ -55,7 +75,11 @@ impl StoreSnapshot<'_> {
                 RowKey::parse(&later.key).is_ok_and(|later| is_same_document(&first.key, later.sort_key))
             });
         }
-        Ok(keys)
+        if let Some(end) = end {
+            // Another generation can have newer versions of what is behind the end in this one.
+            keys.retain(|key| RowKey::parse(&key.key).is_ok_and(|row| row.reversed_location() < end));
+        }
+        Ok((keys, end))
     }
 
     /// Bytes of the rows in the tail whose keys begin with `prefix`, older versions included.

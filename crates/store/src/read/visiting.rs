@@ -13,10 +13,11 @@ use millrace_bucket::{BucketId, DocumentSortKey, LocationRange, reversed_locatio
 use millrace_column::{BytesColumn, FixedColumn};
 use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
-use crate::read::masks::is_set;
+use crate::read::masks::{GroupOfBucket, is_set};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
 use crate::read::rows::RowReader;
+use crate::read::windows::{end_of, is_of_one_source, rows_of_window, sort_key_at, window_end};
 use crate::shared::StoreContext;
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
@@ -157,10 +158,10 @@ impl TypeWalk<'_, '_> {
                 if !wanted || !self.reaches(&bucket) {
                     continue;
                 }
-                let parts = reading.ungrouped(self.document_type, &bucket)?;
-                if let ControlFlow::Break(()) =
-                    self.rows(&DocumentGroup::None, parts, bucket.places().last)?
-                {
+                let (document_type, places) = (self.document_type, bucket.places());
+                let of_none =
+                    GroupOfBucket { document_type, location: places.first.high(), group: "", places };
+                if let ControlFlow::Break(()) = self.windows(&DocumentGroup::None, &of_none, &bucket)? {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -179,8 +180,7 @@ impl TypeWalk<'_, '_> {
                     {
                         continue;
                     }
-                    let parts = reading.group(self.document_type, group, visit.scope.within())?;
-                    if let ControlFlow::Break(()) = self.rows(group, parts, ReversedLocation::LAST)? {
+                    if let ControlFlow::Break(()) = self.group(group, visit.scope.within())? {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -207,21 +207,47 @@ impl TypeWalk<'_, '_> {
             if bucket.locations().1 < location {
                 continue;
             }
-            let document_type = self.document_type;
             let found = match is_of_divided(bucket.id) {
                 true => self.divided_groups(buckets, (location, &group))?,
-                false => reading.groups_of_bucket(
-                    document_type,
-                    bucket,
-                    (location, &group),
-                    &mut |group, parts| self.rows(group, parts, ReversedLocation::LAST),
-                )?,
+                false => self.groups_of_bucket(bucket, (location, &group))?,
             };
             if let ControlFlow::Break(()) = found {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The groups of a bucket from a place on.
+    fn groups_of_bucket(
+        &mut self,
+        bucket: &StoredBucket,
+        (location, group): (u32, &str),
+    ) -> Result<ControlFlow<()>, Error> {
+        let (reading, document_type) = (self.page.reading, self.document_type);
+        let mut from = (location, group.to_owned());
+        // The group in which the last page ended is not looked for among all others.
+        if !group.is_empty()
+            && (bucket.locations().0..=bucket.locations().1).contains(&location)
+            && let Some(of_page) = DocumentGroup::from_key(group)
+        {
+            if let ControlFlow::Break(()) = self.group(&of_page, Some(&[bucket.id]))? {
+                return Ok(ControlFlow::Break(()));
+            }
+            // No group has a key between these two: there are no control characters in it.
+            from.1.push('\u{1}');
+        }
+        let most = rows_of_window(self.page.visit.wanted);
+        reading.find_groups(document_type, bucket, (from.0, &from.1), &mut |of, found| {
+            let Some(group) = DocumentGroup::from_key(of.group) else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            if found.tail.len() > most {
+                return self.windows(&group, of, bucket);
+            }
+            let parts = reading.resolve(of, found)?;
+            self.rows(&group, parts, LocationRange::ALL)
+        })
     }
 
     /// The groups of one location, which is divided into these buckets: each with all that is in them, since
@@ -241,12 +267,70 @@ impl TypeWalk<'_, '_> {
         }
         let ids: Vec<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
         for (_, group) in groups {
-            let parts = reading.group(document_type, &group, Some(&ids))?;
-            if let ControlFlow::Break(()) = self.rows(&group, parts, ReversedLocation::LAST)? {
+            if let ControlFlow::Break(()) = self.group(&group, Some(&ids))? {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The versions of one group, from the place on; if buckets are given, those that are in them.
+    fn group(
+        &mut self,
+        group: &DocumentGroup,
+        within: Option<&[BucketId]>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let Some(bits) = group.location_bits() else { return Ok(ControlFlow::Continue(())) };
+        let (location, key, document_type) = (bits.reverse_bits(), group.key(), self.document_type);
+        let buckets = self.page.reading.state.buckets_of(location);
+        let mut buckets: Vec<Arc<StoredBucket>> = match within {
+            None => buckets.to_vec(),
+            Some(within) => buckets.iter().flat_map(|bucket| bucket.parts_of(within)).collect(),
+        };
+        buckets.sort_by_key(|bucket| bucket.places());
+        for bucket in buckets {
+            let of = GroupOfBucket { document_type, location, group: &key, places: bucket.places() };
+            if let ControlFlow::Break(()) = self.windows(group, &of, &bucket)? {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The versions of a group in one bucket, from the place on, window by window.
+    fn windows(
+        &mut self,
+        group: &DocumentGroup,
+        of: &GroupOfBucket<'_>,
+        bucket: &StoredBucket,
+    ) -> Result<ControlFlow<()>, Error> {
+        let (left, places) = (self.left_of(group), bucket.places());
+        let (mut from, last) = (left.first.max(places.first), left.last.min(places.last));
+        while from <= last {
+            let window = self.page.reading.group_window(of, bucket, from, self.page.visit.wanted)?;
+            let to = window.next.and_then(ReversedLocation::previous).map_or(last, |end| last.min(end));
+            if let ControlFlow::Break(()) =
+                self.rows(group, window.parts, LocationRange { first: from, last: to })?
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+            match window.next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Locations of a group's documents that are in the slice, and not before the place at which the page
+    /// begins.
+    fn left_of(&self, group: &DocumentGroup) -> LocationRange {
+        let LocationRange { first, last } = self.page.visit.slice.locations(group);
+        // The group of the last page continues after its last document; other groups begin at their start.
+        let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
+        let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
+        let after = goes_on.then(|| reversed_location(&self.page.after));
+        LocationRange { first: after.map_or(first, |after| after.max(first)), last }
     }
 
     /// Returns true if a document without a group in this bucket can be in the slice.
@@ -256,22 +340,17 @@ impl TypeWalk<'_, '_> {
         from <= slice.last.high() && slice.first.high() <= to
     }
 
-    /// The versions of one group, from the place on. `end`: no document in these parts has a higher reversed
-    /// location.
+    /// The versions of one group with these reversed locations, from the place on.
     fn rows(
         &mut self,
         group: &DocumentGroup,
         parts: Vec<ChunkPart>,
-        end: ReversedLocation,
+        locations: LocationRange,
     ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
-        let LocationRange { first, last } = visit.slice.locations(group);
-        // The group of the last page continues after its last document; other groups begin at their start.
-        let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
-        let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
-        let after = goes_on.then(|| reversed_location(&self.page.after));
-        let mut from = after.map_or(first, |after| after.max(first));
-        while from <= last.min(end) {
+        let left = self.left_of(group);
+        let (mut from, last) = (left.first.max(locations.first), left.last.min(locations.last));
+        while from <= last {
             // As many chunks as needed for the wanted documents, in the order of locations; then the next.
             let next = window_end(&parts, from, visit.wanted);
             let to = next.and_then(ReversedLocation::previous).map_or(last, |before| last.min(before));
@@ -280,11 +359,11 @@ impl TypeWalk<'_, '_> {
                 return Ok(ControlFlow::Break(()));
             }
             // All before is passed; outside of the slice nothing is left.
-            let next = next.filter(|next| *next <= last.min(end));
+            let next = next.filter(|next| *next <= last);
             if self.page.passed >= PASSED_MAX {
                 let sort_key = match next {
-                    Some(next) => place_of(group, next),
-                    None => [place_of(group, end), vec![u8::MAX]].concat(),
+                    Some(next) => sort_key_at(&group.key(), next),
+                    None => [sort_key_at(&group.key(), last), vec![u8::MAX]].concat(),
                 };
                 let grouped = *group != DocumentGroup::None;
                 self.page.last = Some(StorePosition { document_type: self.number, grouped, sort_key });
@@ -474,33 +553,6 @@ pub(super) fn partition_point(
     Ok(start)
 }
 
-/// Start of the sort keys of a group's documents at a reversed location.
-fn place_of(group: &DocumentGroup, location: ReversedLocation) -> Vec<u8> {
-    let mut place = millrace_bucket::group_prefix(group)
-        .unwrap_or_else(|| [&location.high().to_be_bytes()[..], &[0]].concat());
-    place.extend_from_slice(&location.low().to_be_bytes());
-    place
-}
-
-/// No document of a part has a higher reversed location than this.
-fn end_of(parts: &[ChunkPart], number: usize) -> ReversedLocation {
-    match parts.get(number + 1) {
-        Some(next) if is_of_one_source(&parts[number].source, &next.source) => next.info.first_location,
-        _ => ReversedLocation::LAST,
-    }
-}
-
-/// True for two chunks of one segment, or of the tail.
-fn is_of_one_source(one: &ChunkSource, other: &ChunkSource) -> bool {
-    match (one, other) {
-        (ChunkSource::Segment { segment: one, .. }, ChunkSource::Segment { segment: other, .. }) => {
-            one.number() == other.number()
-        }
-        (ChunkSource::Tail(_), ChunkSource::Tail(_)) => true,
-        _ => false,
-    }
-}
-
 /// True if all keys of a chunk are known to be below those of another: both are of one segment, or of the
 /// tail.
 fn precedes(one: &ChunkPart, other: &ChunkPart) -> bool {
@@ -511,23 +563,4 @@ fn precedes(one: &ChunkPart, other: &ChunkPart) -> bool {
         (ChunkSource::Tail(_), ChunkSource::Tail(_)) => one.info.first_location < other.info.first_location,
         _ => false,
     }
-}
-
-/// A location before which the chunks have about as many documents as are wanted; `None`: all are needed.
-fn window_end(parts: &[ChunkPart], from: ReversedLocation, wanted: usize) -> Option<ReversedLocation> {
-    let mut begins: Vec<(ReversedLocation, u32)> = parts
-        .iter()
-        .enumerate()
-        .filter(|(number, _)| end_of(parts, *number) >= from)
-        .map(|(_, part)| (part.info.first_location, part.info.documents))
-        .collect();
-    begins.sort_unstable();
-    let mut documents = 0;
-    for (location, count) in begins {
-        if documents > wanted && location > from {
-            return Some(location);
-        }
-        documents += count as usize;
-    }
-    None
 }

@@ -2,15 +2,20 @@
 //! see.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use millrace_column::{Column, ColumnKey};
-use millrace_document::{DataType, Document, DocumentId, DocumentValue};
+use millrace_document::{DataType, Document, DocumentGroup, DocumentId, DocumentValue};
 
 use super::Store;
-use crate::tail::{AppendError, FjallTails, KeyValue, RowDurability, TailFactory, TailRows, TailSnapshot};
-use crate::{CommittedWrite, DocumentWrite, Error, StoreChange, StoreLayout, StoreOptions, WriteDurability};
+use crate::tail::{
+    AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, TailFactory, TailRows, TailSnapshot,
+};
+use crate::{
+    CommittedWrite, DocumentWrite, Error, StoreChange, StoreLayout, StoreOptions, StoreVisit, ViewScope,
+    WriteDurability,
+};
 
 /// Behaviour of appends: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4,
 /// and blocks until that changes. 5 works, and only later syncs fail.
@@ -287,5 +292,133 @@ fn the_space_of_a_sealed_tail_comes_back_while_the_store_runs() {
             generations()
         );
         store.seal().expect("sealed");
+    }
+}
+
+/// Counts the rows of the tail that reads pass.
+#[derive(Clone, Default)]
+struct CountedTails(Arc<AtomicUsize>);
+
+struct CountedTail(Arc<dyn TailRows>, Arc<AtomicUsize>);
+
+struct CountedSnapshot(Box<dyn TailSnapshot>, Arc<AtomicUsize>);
+
+impl CountedTails {
+    fn counted(&self, tail: Arc<dyn TailRows>) -> Arc<dyn TailRows> {
+        Arc::new(CountedTail(tail, Arc::clone(&self.0)))
+    }
+}
+
+impl TailFactory for CountedTails {
+    fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
+        Ok(self.counted(FjallTails.create(directory)?))
+    }
+
+    fn lay_out(&self, directory: &Path, bytes: u64, is_wanted: &dyn Fn() -> bool) {
+        FjallTails.lay_out(directory, bytes, is_wanted);
+    }
+
+    fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
+        Ok(self.counted(FjallTails.open(directory)?))
+    }
+
+    fn check(&self, directory: &Path) -> Result<Vec<crate::CheckFinding>, Error> {
+        FjallTails.check(directory)
+    }
+
+    fn delete(&self, directory: &Path) -> Result<(), Error> {
+        FjallTails.delete(directory)
+    }
+}
+
+impl TailRows for CountedTail {
+    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+        self.0.append(rows, durability)
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        self.0.sync()
+    }
+
+    fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError> {
+        self.0.append_mark(timestamp, mark)
+    }
+
+    fn marks(&self) -> Result<Vec<Vec<u8>>, Error> {
+        self.0.marks()
+    }
+
+    fn snapshot(&self) -> Box<dyn TailSnapshot> {
+        Box::new(CountedSnapshot(self.0.snapshot(), Arc::clone(&self.1)))
+    }
+}
+
+impl TailSnapshot for CountedSnapshot {
+    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
+        self.0.range(from, to, &mut |key, value| {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            visit(key, value)
+        })
+    }
+}
+
+/// Each page of a visit reads its own rows of the tail, however many the group or the bucket has, also where
+/// segments have older versions of them.
+#[test]
+fn a_page_reads_no_more_of_the_tail_than_it_has_documents() {
+    const DOCUMENTS: u32 = 3_000;
+    const WANTED: usize = 100;
+    for (of, scope) in [
+        ("g=ann", ViewScope::Groups(vec![DocumentGroup::Name("ann".to_owned())])),
+        ("", ViewScope::Groups(vec![DocumentGroup::None])),
+        ("g=ann", ViewScope::All),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let tails = CountedTails::default();
+        let options =
+            StoreOptions { disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory.path()) };
+        let store =
+            Store::open_with(options, Arc::new(NoLayout), Box::new(tails.clone())).expect("the store opens");
+        let write = |number: u32| {
+            let id = DocumentId::parse(&format!("id:n:mail:{of}:{number}")).expect("the test's id is one");
+            let fields = vec![("a".into(), DocumentValue::Int(1))];
+            DocumentWrite { id: id.clone(), change: StoreChange::Put(Document { id, fields }) }
+        };
+        // Twice: once for a segment, and once for the tail.
+        for is_sealed in [true, false] {
+            for first in (0..DOCUMENTS).step_by(500) {
+                let (sender, answer) = mpsc::channel();
+                let done = move |outcomes: Vec<Result<CommittedWrite, Error>>| drop(sender.send(outcomes));
+                let writes = (first..first + 500).map(write).collect();
+                let taken =
+                    store.write_batch(writes, crate::WriterId::default(), WriteDurability::Synced, done);
+                assert!(taken.is_ok(), "the batch is taken on");
+                let outcomes = answer.recv().expect("every write is answered");
+                assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            }
+            if is_sealed {
+                store.seal().expect("sealed");
+            }
+        }
+        let mut visit = StoreVisit { scope: scope.clone(), wanted: WANTED, ..StoreVisit::all(&["mail"]) };
+        let (mut documents, mut pages) = (0, 0);
+        loop {
+            tails.0.store(0, Ordering::SeqCst);
+            let page = store.visit(&visit).expect("the store reads");
+            let passed = tails.0.load(Ordering::SeqCst);
+            // Keys of a window, and its rows; two windows where the page ends in the second. The first page
+            // also finds the groups.
+            let is_first_of_all = pages == 0 && scope == ViewScope::All;
+            assert!(
+                passed <= 6 * WANTED || is_first_of_all,
+                "{scope:?}: page {pages} passed {passed} rows of the tail"
+            );
+            (documents, pages) = (documents + page.visited.len(), pages + 1);
+            match page.continuation {
+                Some(continuation) => visit.continuation = Some(continuation),
+                None => break,
+            }
+        }
+        assert_eq!((documents, pages), (DOCUMENTS as usize, DOCUMENTS as usize / WANTED), "{scope:?}");
     }
 }

@@ -1,0 +1,59 @@
+//! The first hits of a bucket (`top_hits`), which are kept while documents come one by one.
+
+use millrace_plan::QueryMemory;
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::hit_form::InnerHits;
+use crate::kept_hits::{bytes_of, take};
+use crate::search::SearchHit;
+
+/// Hits beyond twice those that a page shows, after which the others are dropped.
+const TOP_STEP: usize = 8;
+
+/// The first hits of a bucket.
+#[derive(Default)]
+pub(super) struct BucketTopHits {
+    hits: Vec<SearchHit>,
+    documents: usize,
+    best: Option<f64>,
+}
+
+impl BucketTopHits {
+    /// Adds a document of the bucket.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(super) fn add(
+        &mut self,
+        page: &InnerHits,
+        hit: &SearchHit,
+        memory: &QueryMemory,
+    ) -> Result<(), Error> {
+        self.documents += 1;
+        self.best = Some(self.best.map_or(hit.score, |best| best.max(hit.score)));
+        if page.reach() == 0 {
+            return Ok(());
+        }
+        take(memory, bytes_of(hit))?;
+        self.hits.push(hit.clone());
+        if self.hits.len() > 2 * page.reach() + TOP_STEP {
+            let mut first = page.ordered(&self.hits);
+            let dropped = first.split_off(page.reach());
+            memory.give_back(dropped.iter().map(bytes_of).sum());
+            self.hits = first;
+        }
+        Ok(())
+    }
+
+    /// The page, with the facts of all hits.
+    pub(super) fn answer(&self, page: &InnerHits, total_as_number: bool) -> Value {
+        let mut shown = page.of(&self.hits.iter().collect::<Vec<_>>(), total_as_number);
+        let all = self.documents;
+        shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
+        if !shown["max_score"].is_null() {
+            shown["max_score"] = json!(self.best);
+        }
+        shown
+    }
+}
