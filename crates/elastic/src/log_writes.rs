@@ -3,11 +3,11 @@
 //! The owner of a partition that does not take documents on makes them try another slot, before anything of
 //! them is written anywhere.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::door::ElasticDoor;
 use crate::log_settings::RoutingSlots;
@@ -16,6 +16,7 @@ use crate::placing::PlacedWrite;
 use crate::shelf::{self, AddOutcome, AddedDocuments, StoredSource};
 use crate::slot_picking::SlotChoices;
 use crate::writing::{HeldIndexes, PATIENCE, PAUSES, WriteResult};
+use crate::{Error, unread};
 
 /// Place of a document in `logs` mode.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +40,14 @@ pub(crate) fn write_all(
 ) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let (mut deadline, mut pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+    let mut renewed: Vec<Cow<'_, PlacedWrite>> = placed.iter().copied().map(Cow::Borrowed).collect();
+    let mut is_first = true;
     loop {
+        if !std::mem::take(&mut is_first) {
+            // Without the catalog, the writes are refused below.
+            let _ = renew(door, &mut renewed);
+        }
+        let placed: Vec<&PlacedWrite> = renewed.iter().map(|placed| &**placed).collect();
         let waiting: Vec<usize> = (0..placed.len()).filter(|at| results[*at].is_none()).collect();
         if waiting.is_empty() {
             return results.into_iter().flatten().collect();
@@ -48,7 +56,7 @@ pub(crate) fn write_all(
         let is_over = Instant::now() >= deadline;
         let mut refused: BTreeMap<u32, &OpenIndex> = BTreeMap::new();
         let (mut left, mut is_stuck) = (0, false);
-        for (at, result) in write_once(door, placed, waiting, slots) {
+        for (at, result) in write_once(door, &placed, waiting, slots) {
             match result {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     let PlacedWrite { index, write, .. } = placed[at];
@@ -71,6 +79,26 @@ pub(crate) fn write_all(
             pause = (pause * 2).min(PAUSES[1]);
         }
     }
+}
+
+/// Gives writes their indexes as they are now. After a change of the cluster the catalog is read again; their
+/// partitions, and the fields that were noted of them, are of no use then.
+///
+/// # Errors
+/// The catalog cannot be read.
+fn renew(door: &ElasticDoor, placed: &mut [Cow<'_, PlacedWrite>]) -> Result<(), Error> {
+    let entries = door.catalog.read()?;
+    for placed in placed {
+        let OpenIndex { entry, live, .. } = &placed.index;
+        let newest = entries.indexes.get(&entry.name).filter(|newest| newest.entry.number == entry.number);
+        let Some(newest) = newest.filter(|newest| !Arc::ptr_eq(&newest.live, live)) else { continue };
+        // It was read when its place was found.
+        if let Ok(document) = unread::read_document(&placed.write.source) {
+            newest.live.observed.note(&newest.entry, &document);
+        }
+        placed.to_mut().index = newest.clone();
+    }
+    Ok(())
 }
 
 /// Writes documents once; an outcome for each.

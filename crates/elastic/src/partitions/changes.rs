@@ -18,7 +18,7 @@ use crate::slot_picking::ReplicaNodes;
 /// Begins a write to the partition that takes those of a shard.
 ///
 /// # Errors
-/// The index is gone, or a partition cannot be made.
+/// The index is gone or was read again, or a partition cannot be made.
 pub(crate) fn begin_write(
     door: &ElasticDoor,
     index: &OpenIndex,
@@ -31,11 +31,8 @@ pub(crate) fn begin_write(
             return Ok(hold);
         }
         let mut change = door.catalog.change()?;
-        let newest = change.indexes.get(&index.entry.name).cloned();
-        match newest.filter(|newest| Arc::ptr_eq(&newest.live, &index.live)) {
-            Some(newest) => make_ready(&mut change, &newest, shard, load, &limits)?,
-            None => return Err(Error::no_index(&index.entry.name)),
-        }
+        let newest = change.written(index)?.clone();
+        make_ready(&mut change, &newest, shard, load, &limits)?;
     }
 }
 
