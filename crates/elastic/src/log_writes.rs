@@ -60,7 +60,7 @@ pub(crate) fn write_all(
             match result {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     let PlacedWrite { index, write, .. } = placed[at];
-                    is_stuck |= !RoutingSlots::can_move(write.routing.as_deref(), write.id.as_deref());
+                    is_stuck |= !RoutingSlots::can_move(write.id.as_deref());
                     refused.insert(index.entry.number, index);
                     left += 1;
                 }

@@ -272,6 +272,29 @@ fn documents_are_never_changed() {
 }
 
 #[test]
+fn ids_of_clients_are_taken_once_in_all_slots() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (stream, shards, routing_size) in [("logs-a", 1, 1), ("logs-b", 4, 1), ("logs-c", 6, 2)] {
+        let settings =
+            json!({ "index.number_of_shards": shards, "index.number_of_routing_size": routing_size });
+        door.get("PUT /_index_template/logs", &template(settings));
+        for action in [json!({ "_id": "x" }), json!({ "_id": "y", "routing": "r" })] {
+            let body = format!("{}\n{{\"n\":1}}\n", json!({ "create": action }));
+            let statuses: Vec<Value> = (0..8)
+                .map(|_| {
+                    door.get(&format!("POST /{stream}/_bulk"), &body)["items"][0]["create"]["status"].clone()
+                })
+                .collect();
+            let mut expected = vec![json!(409); 8];
+            expected[0] = json!(201);
+            assert_eq!(statuses, expected, "{stream} {action}");
+        }
+        assert_eq!(found(&door, stream, json!({ "match_all": {} }), "n").len(), 2, "{stream}");
+    }
+}
+
+#[test]
 fn searches_pass_over_partitions_by_time() {
     let directory = directory();
     let door = TestDoor::open(&directory);
