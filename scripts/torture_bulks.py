@@ -181,8 +181,8 @@ class BulkClient(threading.Thread):
             event.began = now if event.began is None else event.began
             event.tries += 1
             action = {"_id": event.key} if event.key else {}
-            if routing:
-                action["routing"] = routing
+            if routing or (event.key and event.number % 3 == 0):
+                action["routing"] = routing or f"r{event.number % 5}"
             lines += [{"create": action}, {"@timestamp": int(now * 1000), "number": event.number, "client": self.number,
                                            "text": "word " * self.random.randrange(20)}]
         for event, (status, error, item) in zip(events, self.bulk(node, f"/{stream}/_bulk", lines, len(events))):
