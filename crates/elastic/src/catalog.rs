@@ -226,9 +226,9 @@ impl CatalogEntries {
     /// The index that a write was placed in, as it is now.
     ///
     /// # Errors
-    /// It was deleted. In `logs` mode also if the catalog was read again since, after a change of the cluster:
-    /// what the write holds up in the earlier partitions holds up nothing any more, and the write is placed
-    /// again.
+    /// It was deleted. In `logs` mode also if the catalog was read again since, after a change of the
+    /// cluster: what the write holds up in the earlier partitions holds up nothing any more, and the write is
+    /// placed again.
     pub(crate) fn written(&self, index: &OpenIndex) -> Result<&OpenIndex, Error> {
         let name = &index.entry.name;
         // An index that was deleted since its place was found may have a successor of its name.

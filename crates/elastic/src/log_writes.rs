@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::catalog::OpenIndex;
+use crate::catalog::{OpenIndex, now_ms};
 use crate::door::ElasticDoor;
 use crate::log_settings::RoutingSlots;
-use crate::partitions::{self, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
+use crate::partitions::{self, GivenIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
 use crate::placing::PlacedWrite;
 use crate::shelf::{self, AddOutcome, AddedDocuments, StoredSource};
 use crate::slot_picking::SlotChoices;
@@ -137,11 +137,16 @@ fn write_once(
     }
     let written = shelf::add_all(&door.node, held.version(), added);
     drop(held);
-    for ((share, results), written) in sent.into_iter().zip(results).zip(written) {
+    for ((mut share, results), written) in sent.into_iter().zip(results).zip(written) {
         let mut unwritten = PartitionLoad::default();
         for ((at, result), outcome) in results.into_iter().zip(written) {
             if !matches!(outcome, Ok(true)) {
                 unwritten = unwritten.with(load_of(placed[at]));
+            }
+            let is_known =
+                matches!(outcome, Ok(_) | Err(Error::Rejected(_) | Error::NotBegun(_) | Error::DiskFull(_)));
+            if !is_known {
+                share.hold.note_unknown();
             }
             outcomes.push((at, settled(result, outcome)));
         }
@@ -198,7 +203,8 @@ impl PartitionShare {
     ) -> Result<Self, Error> {
         let loads = positions.iter().map(|at| load_of(placed[*at]));
         let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
-        let hold = partitions::begin_write(door, index, shard, load)?;
+        let given: GivenIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
+        let hold = partitions::begin_write(door, index, shard, load, &given)?;
         let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
         let documents = positions.iter().map(name).collect();
         Ok(PartitionShare { hold, documents })
@@ -220,8 +226,15 @@ impl PartitionShare {
         let mut unwritten = PartitionLoad::default();
         for (at, id) in &self.documents {
             let PlacedWrite { index, write, .. } = placed[*at];
-            if earlier.contains(id) {
-                prepared.refused.push((*at, exists(&index.entry.name, id)));
+            let refusal = match write.id {
+                Some(_) if earlier.taken.contains(id) => Some(exists(&index.entry.name, id)),
+                Some(_) if earlier.arriving.contains(id) => Some(Error::NotBegun(format!(
+                    "an earlier request may still write the document [{id}]; repeat this one later"
+                ))),
+                _ => None,
+            };
+            if let Some(refusal) = refusal {
+                prepared.refused.push((*at, refusal));
                 unwritten = unwritten.with(load_of(placed[*at]));
                 continue;
             }
@@ -250,21 +263,42 @@ impl PartitionShare {
         Ok(prepared)
     }
 
-    /// Ids of documents that the partition before this one has: a client that repeats a request may do so
-    /// while partitions change.
-    fn earlier(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<HashSet<String>, Error> {
-        let given: BTreeSet<&String> = self
-            .documents
-            .iter()
-            .filter(|(at, _)| placed[*at].write.id.is_some())
-            .map(|(_, id)| id)
-            .collect();
-        let index = &placed[self.documents[0].0].index;
-        match index.live.partitions.before(&self.hold).filter(|_| !given.is_empty()) {
-            Some(before) => shelf::existing(&door.node, before, given.into_iter().cloned().collect()),
-            None => Ok(HashSet::new()),
+    /// Ids of documents that earlier partitions have, or that are on their way there: a client that repeats a
+    /// request may do so while partitions change.
+    fn earlier(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<EarlierIds, Error> {
+        let mut earlier = EarlierIds::default();
+        let given = self.documents.iter().filter(|(at, _)| placed[*at].write.id.is_some());
+        let mut asked: BTreeSet<&String> = given.map(|(_, id)| id).collect();
+        if asked.is_empty() {
+            return Ok(earlier);
         }
+        let index = &placed[self.documents[0].0].index;
+        let partitions = index.live.partitions.earlier(&self.hold, now_ms());
+        let numbers: Vec<u32> = partitions.iter().map(|partition| partition.number()).collect();
+        // Before the documents are read: a write that is not on its way any more is found there.
+        for ids in door.arriving.ids_at(&numbers) {
+            earlier.arriving.extend(ids.iter().filter(|id| asked.contains(id)).cloned());
+        }
+        for partition in partitions {
+            if asked.is_empty() {
+                break;
+            }
+            let names = asked.iter().map(|id| (*id).clone()).collect();
+            let found = shelf::existing(&door.node, partition.group(), names)?;
+            asked.retain(|id| !found.contains(*id));
+            earlier.taken.extend(found);
+        }
+        Ok(earlier)
     }
+}
+
+/// Ids of clients in partitions before the one that is written to.
+#[derive(Default)]
+struct EarlierIds {
+    /// Ids that documents have.
+    taken: HashSet<String>,
+    /// Ids of documents that may still be written there.
+    arriving: HashSet<String>,
 }
 
 /// Error of the addition of a document whose id is taken.

@@ -295,6 +295,27 @@ fn ids_of_clients_are_taken_once_in_all_slots() {
 }
 
 #[test]
+fn ids_of_clients_are_looked_for_in_the_latest_partitions() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 2 })));
+    let create = |id: &str| {
+        let body = format!("{}\n{{\"n\":0}}\n", json!({ "create": { "_id": id } }));
+        door.get("POST /logs-a/_bulk", &body)["items"][0]["create"]["status"].clone()
+    };
+    // So many partitions are filled behind that of the document.
+    for (filled, expected) in [(0, 409), (1, 409), (2, 409), (7, 409), (12, 201)] {
+        let id = format!("after-{filled}");
+        assert_eq!(create(&id), 201);
+        for _ in 0..filled {
+            write(&door, "logs-a/_bulk", &[json!({ "n": 1 }), json!({ "n": 2 })]);
+        }
+        assert_eq!(create(&id), expected, "{filled} partitions later");
+        assert_eq!(create(&format!("other-{filled}")), 201, "another id is free");
+    }
+}
+
+#[test]
 fn searches_pass_over_partitions_by_time() {
     let directory = directory();
     let door = TestDoor::open(&directory);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 
-use super::{LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
+use super::{GivenIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms};
 use crate::door::ElasticDoor;
@@ -15,7 +15,8 @@ use crate::log_settings::{PartitionLimits, RoutingSlots};
 use crate::shelf::{self, PartitionPlace, ShelfGroup};
 use crate::slot_picking::ReplicaNodes;
 
-/// Begins a write to the partition that takes those of a shard.
+/// Begins a write to the partition that takes those of a shard. `given` are the ids of clients among those of
+/// its documents.
 ///
 /// # Errors
 /// The index is gone or was read again, or a partition cannot be made.
@@ -24,10 +25,11 @@ pub(crate) fn begin_write(
     index: &OpenIndex,
     shard: u32,
     load: PartitionLoad,
+    given: &GivenIds,
 ) -> Result<PartitionHold, Error> {
-    let limits = PartitionLimits::of(index);
+    let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
     loop {
-        if let Some(hold) = index.live.partitions.begin(shard, load, &limits, now_ms()) {
+        if let Some(hold) = table.begin(shard, (load, given), &door.arriving, &limits, now_ms()) {
             return Ok(hold);
         }
         let mut change = door.catalog.change()?;
