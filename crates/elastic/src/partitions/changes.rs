@@ -244,7 +244,7 @@ fn complete_drop(door: &ElasticDoor, entry: &PartitionEntry, version: ClusterVer
 }
 
 /// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
-/// writes for as long. Returns the number of dropped ones.
+/// writes for as long. Returns the number of dropped ones: none of an index that was deleted or read again.
 pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -> Result<u64, Error> {
     let is_over = |since: u64| now_ms().saturating_sub(since) >= retention_ms;
     let mut dropped = Vec::new();
@@ -256,6 +256,10 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         match closed_ms {
             None if is_due => {
                 let change = door.catalog.change()?;
+                if change.written(index).is_err() {
+                    // Other partitions of this number count now, and are looked at the next time.
+                    return Ok(0);
+                }
                 if !partition.is_closed() {
                     close(change.node, &partition)?;
                 }
@@ -264,15 +268,20 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
             _ => {}
         }
     }
+    let mut count = 0;
     for partition in &dropped {
         let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
         let version = {
             let mut change = door.catalog.change()?;
+            if change.written(index).is_err() {
+                break;
+            }
             entry.keep(change.node)?;
             index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
             change.dropping_mut().push(entry.clone());
             change.version()
         };
+        count += 1;
         // Writes that began before it was closed.
         let mut state = partition.state.lock();
         while state.writers > 0 {
@@ -283,5 +292,5 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
             tracing::debug!(%error, "the drop of a partition waits");
         }
     }
-    Ok(dropped.len() as u64)
+    Ok(count)
 }
