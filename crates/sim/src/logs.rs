@@ -31,15 +31,15 @@ const FIRST_GROUP: u64 = 1_000;
 
 /// Partitions, and the attempts to write each event.
 #[derive(Debug, Default)]
-pub(crate) struct LogHistory {
-    partitions: Vec<LogPartition>,
+pub(crate) struct LogEventHistory {
+    partitions: Vec<SimLogPartition>,
     events: Vec<Vec<LogAttempt>>,
     /// Bulks whose answers are waited for.
     bulks: Vec<LogBulk>,
 }
 
 #[derive(Debug)]
-struct LogPartition {
+struct SimLogPartition {
     slot: usize,
     events: usize,
     closed_at: Option<Duration>,
@@ -64,7 +64,7 @@ struct LogBulk {
     refused: BTreeSet<usize>,
 }
 
-impl LogHistory {
+impl LogEventHistory {
     /// Number of events.
     pub fn events(&self) -> u64 {
         self.events.len() as u64
@@ -78,9 +78,9 @@ impl LogHistory {
 
     /// The partition of a slot that takes events; a new one, if there is none.
     fn open(&mut self, slot: usize) -> usize {
-        let is_open = |partition: &LogPartition| partition.slot == slot && partition.closed_at.is_none();
+        let is_open = |partition: &SimLogPartition| partition.slot == slot && partition.closed_at.is_none();
         self.partitions.iter().position(is_open).unwrap_or_else(|| {
-            self.partitions.push(LogPartition { slot, events: 0, closed_at: None, drop: None });
+            self.partitions.push(SimLogPartition { slot, events: 0, closed_at: None, drop: None });
             self.partitions.len() - 1
         })
     }
@@ -155,7 +155,7 @@ fn hear(world: &mut SimWorld) {
 fn expire(world: &mut SimWorld) {
     let takes_open = world.options.sabotage == Some(Sabotage::OpenPartitionsDropped);
     for number in 0..world.logs.partitions.len() {
-        let LogPartition { closed_at, drop, events, .. } = &world.logs.partitions[number];
+        let SimLogPartition { closed_at, drop, events, .. } = &world.logs.partitions[number];
         let is_waited_for = world.logs.bulks.iter().any(|bulk| bulk.partition == number);
         if takes_open && closed_at.is_none() && *events > EVENTS_MAX / 2 && !is_waited_for {
             ask_drop(world, number);
