@@ -74,8 +74,9 @@ def prepare(node):
 class Event:
     """What a client knows of an event: it is written once, and never changed."""
 
-    def __init__(self, number, key=None):
-        self.number, self.key, self.id, self.began, self.outcome, self.tries = number, key, key, None, "unknown", 0
+    def __init__(self, stream, number, key=None):
+        self.stream, self.number, self.key, self.id = stream, number, key, key
+        self.began, self.outcome, self.tries = None, "unknown", 0
 
 
 class BulkClient(threading.Thread):
@@ -108,8 +109,11 @@ class BulkClient(threading.Thread):
             self.change(node)
         elif what < 0.5:
             self.read(node)
+        elif what < 0.6:
+            # Events of several streams in one bulk.
+            self.add(node, ["logs-free", "logs-kept"])
         else:
-            self.add(node, self.random.choice(STREAMS))
+            self.add(node, [self.random.choice(STREAMS)])
 
     def bulk(self, node, path, lines, count):
         """The status of each item, its error and its answer."""
@@ -163,29 +167,29 @@ class BulkClient(threading.Thread):
                 self.seen(status, error)
                 known.perhaps.add(value)
 
-    def add(self, node, stream):
+    def add(self, node, streams):
         """Sends a bulk of new events; those with ids that were not acknowledged before are among them."""
         events = []
-        if stream == "logs-keyed":
+        if streams == ["logs-keyed"]:
             events, self.waiting = self.waiting[:100], self.waiting[100:]
         for _ in range(self.random.randrange(1, 40)):
-            number = self.next()
-            event = Event(number, f"c{self.number}e{number}" if stream == "logs-keyed" else None)
+            number, stream = self.next(), self.random.choice(streams)
+            event = Event(stream, number, f"c{self.number}e{number}" if stream == "logs-keyed" else None)
             self.events[stream][number] = event
             events.append(event)
-        self.send(node, stream, events, f"r{self.random.randrange(5)}" if self.random.random() < 0.3 and stream == "logs-free" else None)
+        self.send(node, events, f"r{self.random.randrange(5)}" if self.random.random() < 0.3 and streams == ["logs-free"] else None)
 
-    def send(self, node, stream, events, routing=None):
+    def send(self, node, events, routing=None):
         lines, now = [], time.time()
         for event in events:
             event.began = now if event.began is None else event.began
             event.tries += 1
-            action = {"_id": event.key} if event.key else {}
+            action = {"_index": event.stream, **({"_id": event.key} if event.key else {})}
             if routing or (event.key and event.number % 3 == 0):
                 action["routing"] = routing or f"r{event.number % 5}"
             lines += [{"create": action}, {"@timestamp": int(now * 1000), "number": event.number, "client": self.number,
                                            "text": "word " * self.random.randrange(20)}]
-        for event, (status, error, item) in zip(events, self.bulk(node, f"/{stream}/_bulk", lines, len(events))):
+        for event, (status, error, item) in zip(events, self.bulk(node, "/_bulk", lines, len(events))):
             if status == 201 or (status == 409 and event.key and event.tries > 1):
                 event.outcome, event.id = "acknowledged", item.get("_id", event.key)
                 self.counts[f"items added ({status})"] += 1
@@ -227,7 +231,7 @@ class BulkClient(threading.Thread):
             if not self.waiting:
                 return
             events, self.waiting = self.waiting[:100], self.waiting[100:]
-            self.send(self.random.choice(self.nodes), "logs-keyed", events)
+            self.send(self.random.choice(self.nodes), events)
             if self.waiting:
                 time.sleep(1)
         self.log(f"bulk client {self.number}: {len(self.waiting)} events with ids are never acknowledged", wrong=True)
