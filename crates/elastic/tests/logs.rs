@@ -316,6 +316,39 @@ fn ids_of_clients_are_looked_for_in_the_latest_partitions() {
 }
 
 #[test]
+fn a_bulk_that_is_sent_again_at_once_is_written_once() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 12 })));
+    door.get("PUT /_data_stream/logs-a", "");
+    let (rounds, senders) = (80, 4);
+    let barrier = std::sync::Barrier::new(senders);
+    let send = || {
+        let mut created = Vec::new();
+        for round in 0..rounds {
+            let ids = [0, 1].map(|at| format!("{round}-{at}"));
+            let lines = ids.map(|id| format!("{}\n{{\"n\":1}}\n", json!({ "create": { "_id": id } })));
+            // All send the same documents, while partitions are closed behind them.
+            barrier.wait();
+            let answer = door.get("POST /logs-a/_bulk", &lines.concat());
+            for item in answer["items"].as_array().expect("items") {
+                let item = &item["create"];
+                assert!(item["status"] == 201 || item["status"] == 409, "{item}");
+                created.extend((item["status"] == 201).then(|| item["_id"].clone()));
+            }
+        }
+        created
+    };
+    let created: Vec<Value> = std::thread::scope(|scope| {
+        let sending: Vec<_> = (0..senders).map(|_| scope.spawn(send)).collect();
+        sending.into_iter().flat_map(|sender| sender.join().expect("it sends all")).collect()
+    });
+    let unique: BTreeSet<String> = created.iter().map(Value::to_string).collect();
+    assert_eq!((created.len(), unique.len()), (2 * rounds, 2 * rounds), "ids are taken once");
+    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 2 * rounds);
+}
+
+#[test]
 fn searches_pass_over_partitions_by_time() {
     let directory = directory();
     let door = TestDoor::open(&directory);
