@@ -24,7 +24,9 @@ import threading
 import time
 from pathlib import Path
 
+import torture_bulks
 from processes import Etcd, Node, Place, deploy, end, wish
+from remembered import Remembered
 
 REPLICAS = 2
 CLIENTS = 4
@@ -86,24 +88,6 @@ class Networks:
         for name in self.address:
             self.link(name, "up")
             run("ip", "-n", name, "route", "flush", "type", "blackhole")
-
-
-class Remembered:
-    """What clients know of one document. Values are numbers that never repeat; None is that there is none."""
-
-    def __init__(self):
-        self.value, self.perhaps, self.refused = None, set(), {}
-
-    def acknowledged(self, value):
-        self.value = value
-
-    def why(self, value):
-        """What was answered to a write that was not to take effect."""
-        return f"; that was refused: {self.refused[value]}" if value is not None and value in self.refused else ""
-
-    def may_be(self, value):
-        """An operation of unknown outcome may take effect at any later time; so it may for ever."""
-        return value == self.value or value in self.perhaps
 
 
 class Client(threading.Thread):
@@ -231,6 +215,9 @@ class Client(threading.Thread):
             for known in documents:
                 known.perhaps.add(value)
 
+    def complete(self):
+        """Nothing: what is not acknowledged is not repeated."""
+
     def check(self, node):
         """What is wrong with what a node says."""
         for (group, document), known in self.documents.items():
@@ -258,6 +245,8 @@ class Torture:
         os.environ["MILLRACE_DISK_RESERVE"] = str(RESERVE)
         self.began, self.wrong, self.gentle = time.monotonic(), [], True
         self.clients = [Client(number, self.nodes, self.seed, self.log) for number in range(CLIENTS)]
+        bulks = range(torture_bulks.CLIENTS)
+        self.clients += [torture_bulks.BulkClient(number, self.nodes, self.seed, self.log) for number in bulks]
 
     def log(self, line, stale=False, wrong=False):
         note = " (nodes that had it are away)" if stale and not self.gentle else ""
@@ -438,6 +427,7 @@ class Torture:
         if refused:
             sys.exit(f"cannot deploy: {refused}")
         self.settle()
+        torture_bulks.prepare(self.nodes[0])
         for client in self.clients:
             client.start()
 
@@ -448,6 +438,8 @@ class Torture:
         for client in self.clients:
             client.join()
         self.settle()
+        for client in self.clients:
+            client.complete()
         for node in self.nodes:
             self.compare(node, "all serve")
         for out, other in zip(self.nodes, self.nodes[1:] + self.nodes[:1]):

@@ -5,6 +5,7 @@ mod bulk_beside;
 mod bulk_elastic;
 mod bulk_logs;
 mod bulk_nodes;
+mod bulk_slow_node;
 mod bytes;
 mod cliffs;
 mod drop;
@@ -158,6 +159,7 @@ pub const BENCHES: &[Benchmark] = &[
     bulk_beside::MEMORY,
     bulk_nodes::BENCH,
     bulk_elastic::BENCH,
+    bulk_slow_node::BENCH,
     bulk_logs::RETENTION,
     bulk_logs::LOGS,
     bulk_logs::ASYNC,

@@ -47,6 +47,10 @@ type Outcome = Result<(Duration, u64), Error>;
 /// Function that creates the request with a number.
 pub(crate) type Requests = Arc<dyn Fn(u64) -> OutgoingRequest + Send + Sync>;
 
+/// Function that says whether the server refused a request because of too much load: it is tried again. An
+/// error ends the benchmark.
+pub(crate) type IsRefused = fn(&ClientAnswer) -> Result<bool, Error>;
+
 const TOO_MANY: u16 = 429;
 /// Pause of a client after a 429 that does not say how long to wait.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -99,6 +103,18 @@ impl HttpClients {
         first: u64,
         requests: &Requests,
     ) -> Result<(ClientLatencies, u64), Error> {
+        self.at_once_until_taken(count, how_long, first, requests, is_too_many)
+    }
+
+    /// [`at_once`](Self::at_once), for servers that refuse requests also by other answers than 429.
+    pub fn at_once_until_taken(
+        &self,
+        count: usize,
+        how_long: Duration,
+        first: u64,
+        requests: &Requests,
+        is_refused: IsRefused,
+    ) -> Result<(ClientLatencies, u64), Error> {
         let next = Arc::new(AtomicU64::new(first));
         let began = Instant::now();
         let seen = self.runtime.block_on(async {
@@ -109,7 +125,7 @@ impl HttpClients {
                     let mut seen = ClientLatencies::default();
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
-                        let (time, refused) = until_taken(&client, &|| requests(number)).await?;
+                        let (time, refused) = until_taken(&client, &|| requests(number), is_refused).await?;
                         seen.times.add(time);
                         seen.refused += refused;
                         if began.elapsed() >= how_long {
@@ -162,7 +178,7 @@ impl HttpClients {
             let (client, requests) = (client.clone(), Arc::clone(requests));
             let put = async move {
                 let late = due.elapsed();
-                let (_, refused) = until_taken(&client, &|| requests(first + number)).await?;
+                let (_, refused) = until_taken(&client, &|| requests(first + number), is_too_many).await?;
                 Ok(ClientReply { late, time: due.elapsed(), refused })
             };
             tasks.spawn_on(put, self.runtime.handle());
@@ -215,13 +231,21 @@ impl ClientLatencies {
     }
 }
 
+fn is_too_many(answer: &ClientAnswer) -> Result<bool, Error> {
+    Ok(answer.status.as_u16() == TOO_MANY)
+}
+
 /// Repeats a request until the server accepts it; returns the total time.
-async fn until_taken(client: &NodeClient, request: &(dyn Fn() -> OutgoingRequest + Send + Sync)) -> Outcome {
+async fn until_taken(
+    client: &NodeClient,
+    request: &(dyn Fn() -> OutgoingRequest + Send + Sync),
+    is_refused: IsRefused,
+) -> Outcome {
     let began = Instant::now();
     let mut refused = 0;
     loop {
         let answer = client.send(request()).await.map_err(Error::failed)?;
-        if answer.status.as_u16() != TOO_MANY {
+        if !is_refused(&answer)? {
             answer.checked().map_err(Error::failed)?;
             return Ok((began.elapsed(), refused));
         }

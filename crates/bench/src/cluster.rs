@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_client::OutgoingRequest;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Error;
@@ -30,6 +31,8 @@ pub(crate) struct LocalCluster {
     /// Ended after the nodes.
     etcd: Child,
     nodes: Vec<LocalMember>,
+    /// Node whose syncs take longer, and that time.
+    slow: Option<(usize, Duration)>,
 }
 
 /// A node of the cluster.
@@ -48,6 +51,16 @@ impl LocalCluster {
         directory: &Path,
         nodes: usize,
         replicas: usize,
+    ) -> Result<Option<Self>, Error> {
+        Self::start_with(program, directory, (nodes, replicas), None)
+    }
+
+    /// [`start`](Self::start), with a node whose syncs take longer by this time.
+    pub fn start_with(
+        program: &Path,
+        directory: &Path,
+        (nodes, replicas): (usize, usize),
+        slow: Option<(usize, Duration)>,
     ) -> Result<Option<Self>, Error> {
         let (client, peer) = (address()?, address()?);
         let etcd = Command::new("etcd")
@@ -71,6 +84,7 @@ impl LocalCluster {
             coordination: client.replace("http://", "etcd://"),
             etcd,
             nodes: Vec::new(),
+            slow,
         };
         for _ in 0..nodes {
             cluster.add()?;
@@ -84,7 +98,9 @@ impl LocalCluster {
     pub fn add(&mut self) -> Result<(), Error> {
         let name = format!("n{}", self.nodes.len());
         let (port, config_port, peer_port) = (free_port()?, free_port()?, free_port()?);
+        let delay = self.slow.filter(|(slow, _)| *slow == self.nodes.len()).map(|(_, delay)| delay);
         let process = Command::new(&self.program)
+            .env("MILLRACE_SYNC_DELAY_MS", delay.unwrap_or_default().as_millis().to_string())
             .args(["serve", "--cluster", &self.coordination, "--name", &name])
             .args(["--port", &port.to_string(), "--config-port", &config_port.to_string()])
             .args(["--peer-port", &peer_port.to_string()])
@@ -160,6 +176,12 @@ impl LocalCluster {
         let name = format!("n{node}");
         let of = nodes.values().find(|of| of["attributes"]["name"] == *name)?;
         Some(of["state"]["generated"]["state"].as_str()?.to_owned())
+    }
+
+    /// Stops the process of a node, or has it go on.
+    pub fn pause(&self, node: usize, is_paused: bool) -> Result<(), Error> {
+        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.nodes[node].process), signal).map_err(Error::failed)
     }
 
     /// Kills a node.

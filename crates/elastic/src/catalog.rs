@@ -223,6 +223,25 @@ impl CatalogEntries {
         newest.and_then(|name| self.indexes.get(name)).unwrap_or(index).clone()
     }
 
+    /// The index that a write was placed in, as it is now.
+    ///
+    /// # Errors
+    /// It was deleted. In `logs` mode also if the catalog was read again since, after a change of the
+    /// cluster: what the write holds up in the earlier partitions holds up nothing any more, and the write is
+    /// placed again.
+    pub(crate) fn written(&self, index: &OpenIndex) -> Result<&OpenIndex, Error> {
+        let name = &index.entry.name;
+        // An index that was deleted since its place was found may have a successor of its name.
+        let newest = self.indexes.get(name).filter(|newest| newest.entry.number == index.entry.number);
+        let newest = newest.ok_or_else(|| Error::no_index(name))?;
+        if index.is_log() && !Arc::ptr_eq(&newest.live, &index.live) {
+            return Err(Error::NotBegun(format!(
+                "the nodes of the cluster changed while documents of [{name}] were on their way; repeat the request"
+            )));
+        }
+        Ok(newest)
+    }
+
     /// True if two indexes are of one data stream.
     pub(crate) fn are_of_one_stream(&self, one: &str, other: &str) -> bool {
         self.stream_of(one).is_some_and(|stream| stream.indexes.iter().any(|name| name == other))
@@ -536,4 +555,38 @@ pub(crate) fn random_text(length: usize) -> String {
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     millrace_env::unix_time().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_write_goes_to_the_index_that_it_was_placed_in() {
+        let index = |number: u32, time_field: Option<&str>| {
+            let entry = json!({
+                "name": "a", "uuid": "u", "number": number, "created_ms": 0, "settings": {}, "mappings": {},
+                "aliases": {}, "is_closed": false, "seq_no_reserved": 0, "time_field": time_field,
+            });
+            let entry = serde_json::from_value(entry).expect("the entry is whole");
+            OpenIndex { entry: Arc::new(entry), live: Arc::default(), typed: None }
+        };
+        let (documents, logs) = (index(1, None), index(1, Some("@timestamp")));
+        let times = Some("@timestamp");
+        for (name, placed, now, expected) in [
+            ("the same", &logs, Some(logs.clone()), 0),
+            ("deleted", &logs, None, 404),
+            ("a successor", &logs, Some(index(2, times)), 404),
+            // After a change of the cluster the catalog is read again: that is no reason to give a write up.
+            ("read again", &logs, Some(index(1, times)), 503),
+            ("read again, in documents mode", &documents, Some(index(1, None)), 0),
+        ] {
+            let indexes = now.into_iter().map(|now| ("a".to_owned(), now)).collect();
+            let entries = CatalogEntries { indexes, ..CatalogEntries::default() };
+            let status = entries.written(placed).map_or_else(|error| error.status(), |_| 0);
+            assert_eq!(status, expected, "{name}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use crate::Error;
 use crate::caller::DoorCaller;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::names::{NameDemand, NameOptions};
+use crate::partitions::ArrivingIds;
 use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
 use crate::routes::RouteRight;
 use crate::scan_limit::duration_of;
@@ -28,6 +29,8 @@ pub struct ElasticDoor {
     pub(crate) catalog: Arc<DoorCatalog>,
     pub(crate) scrolls: Arc<OpenScrolls>,
     pub(crate) loads: Arc<WriteLoads>,
+    /// Ids of clients on their way to partitions. They outlast the catalog, which is read again.
+    pub(crate) arriving: Arc<ArrivingIds>,
     /// Address of its own port, if it has one.
     pub(crate) port: Option<SocketAddr>,
     /// Sender of the request under way: each is answered by a copy of the door.
@@ -46,6 +49,7 @@ impl ElasticDoor {
             catalog,
             scrolls: Arc::default(),
             loads: Arc::default(),
+            arriving: Arc::default(),
             port: None,
             caller,
             gone: Arc::default(),

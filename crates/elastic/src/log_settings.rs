@@ -160,21 +160,24 @@ impl RoutingSlots {
         self.routing_size * slot..self.routing_size * (slot + 1)
     }
 
-    /// Shard of a document, in the slot of its request. A document with an id of its client, and without a
-    /// routing value, has the same one for good.
+    /// Shard of a document, in the slot of its request. A document with an id of its client has the same one
+    /// for good, so that a request that is repeated finds it there.
     pub(crate) fn shard(self, chosen: ChosenSlot, routing: Option<&str>, id: Option<&str>) -> u32 {
         let ChosenSlot { slot, drawn } = chosen;
         let turn = drawn / u64::from(self.slots()) % u64::from(self.routing_size);
         match (routing, id) {
-            (Some(routing), _) => self.within(routing) + self.routing_size * slot,
+            (Some(routing), Some(id)) => {
+                self.within(routing) + self.routing_size * self.slot_of(self.of_id(id))
+            }
+            (Some(routing), None) => self.within(routing) + self.routing_size * slot,
             (None, Some(id)) => self.of_id(id),
             (None, None) => turn as u32 + self.routing_size * slot,
         }
     }
 
     /// True if a document can go to another slot than the one that was chosen.
-    pub(crate) fn can_move(routing: Option<&str>, id: Option<&str>) -> bool {
-        routing.is_some() || id.is_none()
+    pub(crate) fn can_move(id: Option<&str>) -> bool {
+        id.is_none()
     }
 
     fn within(self, routing: &str) -> u32 {
@@ -235,7 +238,7 @@ mod tests {
             assert_eq!(own, [0, 1, 2, 3].map(|slot| own[0] + 3 * slot), "{value}");
             for drawn in 0..40 {
                 let chosen = ChosenSlot { slot: (drawn % 4) as u32, drawn };
-                let shard = slots.shard(chosen, Some(value), Some("id"));
+                let shard = slots.shard(chosen, Some(value), None);
                 assert_eq!(slots.slot_of(shard), chosen.slot);
                 assert_eq!(u64::from(shard / 3), drawn % 4, "all of a request are in one slot");
                 assert!(set.has(shard), "{value}: {shard}");
@@ -251,10 +254,24 @@ mod tests {
         let chosen = |drawn: u64| ChosenSlot { slot: (drawn % 3) as u32, drawn };
         let used: BTreeSet<u32> = (0..6).map(|drawn| slots.shard(chosen(drawn), None, None)).collect();
         assert_eq!(used, (0..6).collect(), "each shard has its turn");
-        let shard = slots.shard(chosen(0), None, Some("a"));
-        assert!((1..9).all(|drawn| slots.shard(chosen(drawn), None, Some("a")) == shard));
         assert_eq!(slots.shards_of(2), 4..6);
-        assert!(slots.of_document("a", None).has(shard));
+    }
+
+    #[test]
+    fn a_document_with_an_id_has_one_shard_for_good() {
+        let slots = RoutingSlots { shards: 6, routing_size: 2 };
+        let chosen = |drawn: u64| ChosenSlot { slot: (drawn % 3) as u32, drawn };
+        let mut used = BTreeSet::new();
+        for routing in [None, Some("ann"), Some("bob")] {
+            for id in (0..40).map(|number| format!("id-{number}")) {
+                let shard = slots.shard(chosen(0), routing, Some(&id));
+                let again = (1..9).map(|drawn| slots.shard(chosen(drawn), routing, Some(&id)));
+                assert!(again.into_iter().all(|other| other == shard), "{id} {routing:?}");
+                assert!(slots.of_document(&id, routing).has(shard), "{id} {routing:?}");
+                used.insert(shard);
+            }
+        }
+        assert_eq!(used, (0..6).collect(), "ids are spread");
     }
 
     #[test]

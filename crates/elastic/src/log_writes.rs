@@ -3,19 +3,20 @@
 //! The owner of a partition that does not take documents on makes them try another slot, before anything of
 //! them is written anywhere.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::Error;
-use crate::catalog::OpenIndex;
+use crate::catalog::{OpenIndex, now_ms};
 use crate::door::ElasticDoor;
 use crate::log_settings::RoutingSlots;
-use crate::partitions::{self, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
+use crate::partitions::{self, GivenIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
 use crate::placing::PlacedWrite;
 use crate::shelf::{self, AddOutcome, AddedDocuments, StoredSource};
 use crate::slot_picking::SlotChoices;
 use crate::writing::{HeldIndexes, PATIENCE, PAUSES, WriteResult};
+use crate::{Error, unread};
 
 /// Place of a document in `logs` mode.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +40,14 @@ pub(crate) fn write_all(
 ) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let (mut deadline, mut pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+    let mut renewed: Vec<Cow<'_, PlacedWrite>> = placed.iter().copied().map(Cow::Borrowed).collect();
+    let mut is_first = true;
     loop {
+        if !std::mem::take(&mut is_first) {
+            // Without the catalog, the writes are refused below.
+            let _ = renew(door, &mut renewed);
+        }
+        let placed: Vec<&PlacedWrite> = renewed.iter().map(|placed| &**placed).collect();
         let waiting: Vec<usize> = (0..placed.len()).filter(|at| results[*at].is_none()).collect();
         if waiting.is_empty() {
             return results.into_iter().flatten().collect();
@@ -48,11 +56,11 @@ pub(crate) fn write_all(
         let is_over = Instant::now() >= deadline;
         let mut refused: BTreeMap<u32, &OpenIndex> = BTreeMap::new();
         let (mut left, mut is_stuck) = (0, false);
-        for (at, result) in write_once(door, placed, waiting, slots) {
+        for (at, result) in write_once(door, &placed, waiting, slots) {
             match result {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     let PlacedWrite { index, write, .. } = placed[at];
-                    is_stuck |= !RoutingSlots::can_move(write.routing.as_deref(), write.id.as_deref());
+                    is_stuck |= !RoutingSlots::can_move(write.id.as_deref());
                     refused.insert(index.entry.number, index);
                     left += 1;
                 }
@@ -71,6 +79,26 @@ pub(crate) fn write_all(
             pause = (pause * 2).min(PAUSES[1]);
         }
     }
+}
+
+/// Gives writes their indexes as they are now. After a change of the cluster the catalog is read again; their
+/// partitions, and the fields that were noted of them, are of no use then.
+///
+/// # Errors
+/// The catalog cannot be read.
+fn renew(door: &ElasticDoor, placed: &mut [Cow<'_, PlacedWrite>]) -> Result<(), Error> {
+    let entries = door.catalog.read()?;
+    for placed in placed {
+        let OpenIndex { entry, live, .. } = &placed.index;
+        let newest = entries.indexes.get(&entry.name).filter(|newest| newest.entry.number == entry.number);
+        let Some(newest) = newest.filter(|newest| !Arc::ptr_eq(&newest.live, live)) else { continue };
+        // It was read when its place was found.
+        if let Ok(document) = unread::read_document(&placed.write.source) {
+            newest.live.observed.note(&newest.entry, &document);
+        }
+        placed.to_mut().index = newest.clone();
+    }
+    Ok(())
 }
 
 /// Writes documents once; an outcome for each.
@@ -114,11 +142,16 @@ fn write_once(
     for (outcome, written) in unsettled.into_iter().zip(&written) {
         outcome.settle(written.iter().any(|result| result.as_ref().is_err_and(Error::is_for_later)));
     }
-    for ((share, results), written) in sent.into_iter().zip(results).zip(written) {
+    for ((mut share, results), written) in sent.into_iter().zip(results).zip(written) {
         let mut unwritten = PartitionLoad::default();
         for ((at, result), outcome) in results.into_iter().zip(written) {
             if !matches!(outcome, Ok(true)) {
                 unwritten = unwritten.with(load_of(placed[at]));
+            }
+            let is_known =
+                matches!(outcome, Ok(_) | Err(Error::Rejected(_) | Error::NotBegun(_) | Error::DiskFull(_)));
+            if !is_known {
+                share.hold.note_unknown();
             }
             outcomes.push((at, settled(result, outcome)));
         }
@@ -175,7 +208,8 @@ impl PartitionShare {
     ) -> Result<Self, Error> {
         let loads = positions.iter().map(|at| load_of(placed[*at]));
         let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
-        let hold = partitions::begin_write(door, index, shard, load)?;
+        let given: GivenIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
+        let hold = partitions::begin_write(door, index, shard, load, &given)?;
         let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
         let documents = positions.iter().map(name).collect();
         Ok(PartitionShare { hold, documents })
@@ -197,8 +231,15 @@ impl PartitionShare {
         let mut unwritten = PartitionLoad::default();
         for (at, id) in &self.documents {
             let PlacedWrite { index, write, .. } = placed[*at];
-            if earlier.contains(id) {
-                prepared.refused.push((*at, exists(&index.entry.name, id)));
+            let refusal = match write.id {
+                Some(_) if earlier.taken.contains(id) => Some(exists(&index.entry.name, id)),
+                Some(_) if earlier.arriving.contains(id) => Some(Error::NotBegun(format!(
+                    "an earlier request may still write the document [{id}]; repeat this one later"
+                ))),
+                _ => None,
+            };
+            if let Some(refusal) = refusal {
+                prepared.refused.push((*at, refusal));
                 unwritten = unwritten.with(load_of(placed[*at]));
                 continue;
             }
@@ -227,21 +268,42 @@ impl PartitionShare {
         Ok(prepared)
     }
 
-    /// Ids of documents that the partition before this one has: a client that repeats a request may do so
-    /// while partitions change.
-    fn earlier(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<HashSet<String>, Error> {
-        let given: BTreeSet<&String> = self
-            .documents
-            .iter()
-            .filter(|(at, _)| placed[*at].write.id.is_some())
-            .map(|(_, id)| id)
-            .collect();
-        let index = &placed[self.documents[0].0].index;
-        match index.live.partitions.before(&self.hold).filter(|_| !given.is_empty()) {
-            Some(before) => shelf::existing(&door.node, before, given.into_iter().cloned().collect()),
-            None => Ok(HashSet::new()),
+    /// Ids of documents that earlier partitions have, or that are on their way there: a client that repeats a
+    /// request may do so while partitions change.
+    fn earlier(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<EarlierIds, Error> {
+        let mut earlier = EarlierIds::default();
+        let given = self.documents.iter().filter(|(at, _)| placed[*at].write.id.is_some());
+        let mut asked: BTreeSet<&String> = given.map(|(_, id)| id).collect();
+        if asked.is_empty() {
+            return Ok(earlier);
         }
+        let index = &placed[self.documents[0].0].index;
+        let partitions = index.live.partitions.earlier(&self.hold, now_ms());
+        let numbers: Vec<u32> = partitions.iter().map(|partition| partition.number()).collect();
+        // Before the documents are read: a write that is not on its way any more is found there.
+        for ids in door.arriving.ids_at(&numbers) {
+            earlier.arriving.extend(ids.iter().filter(|id| asked.contains(id)).cloned());
+        }
+        for partition in partitions {
+            if asked.is_empty() {
+                break;
+            }
+            let names = asked.iter().map(|id| (*id).clone()).collect();
+            let found = shelf::existing(&door.node, partition.group(), names)?;
+            asked.retain(|id| !found.contains(*id));
+            earlier.taken.extend(found);
+        }
+        Ok(earlier)
     }
+}
+
+/// Ids of clients in partitions before the one that is written to.
+#[derive(Default)]
+struct EarlierIds {
+    /// Ids that documents have.
+    taken: HashSet<String>,
+    /// Ids of documents that may still be written there.
+    arriving: HashSet<String>,
 }
 
 /// Error of the addition of a document whose id is taken.

@@ -5,6 +5,7 @@
 //! mark. The catalog has an entry for each, with bounds for what it may have: they are raised before a write
 //! would go beyond them, in steps, so that few writes wait for the catalog.
 
+mod arriving;
 mod changes;
 
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use millrace_node::Node;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
 pub(crate) use self::changes::{SlotNodes, begin_write, complete_drops, drop_all, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, random_text};
@@ -31,6 +33,11 @@ const STEPS: u64 = 8;
 
 /// Time in milliseconds by which the bounds of a partition are beyond the times of its documents.
 const TIME_STEP_MS: i64 = 600_000;
+
+/// Earlier partitions of a shard in which ids of clients are looked for, and the time in milliseconds since
+/// the end of a partition after which they are not. The one before is always looked at.
+const EARLIER_MAX: usize = 8;
+const EARLIER_MS: u64 = 600_000;
 
 /// First and last time of documents, in milliseconds since 1970.
 pub(crate) type TimeSpan = (i64, i64);
@@ -135,33 +142,44 @@ struct PartitionState {
 
 /// Write under way, for which the drop of its partition waits.
 #[derive(Debug)]
-pub(crate) struct PartitionHold(Arc<LogPartition>);
+pub(crate) struct PartitionHold {
+    partition: Arc<LogPartition>,
+    /// Ids of clients that its documents have, if any has one.
+    arriving: Option<ArrivingHold>,
+}
 
 impl PartitionHold {
     /// Group of the partition.
     pub(crate) fn group(&self) -> ShelfGroup {
-        self.0.group
+        self.partition.group
+    }
+
+    /// Notes that the outcome of the write is not known.
+    pub(crate) fn note_unknown(&mut self) {
+        if let Some(arriving) = &mut self.arriving {
+            arriving.note_unknown();
+        }
     }
 
     /// Takes documents that were refused out of what the partition has. Its times stay as they are.
     pub(crate) fn give_back(&self, load: PartitionLoad) {
-        let held = &mut self.0.state.lock().held;
+        let held = &mut self.partition.state.lock().held;
         held.documents = held.documents.saturating_sub(load.documents);
         held.bytes = held.bytes.saturating_sub(load.bytes);
     }
 
     /// New id of a document, which names the partition.
     pub(crate) fn new_id(&self) -> String {
-        id_in(self.0.number)
+        id_in(self.partition.number)
     }
 }
 
 impl Drop for PartitionHold {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.partition.state.lock();
         state.writers -= 1;
         if state.writers == 0 {
-            self.0.is_idle.notify_all();
+            self.partition.is_idle.notify_all();
         }
     }
 }
@@ -228,6 +246,12 @@ impl LogPartition {
 
     fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// True if it took documents in the last `within_ms`.
+    fn was_open_in(&self, now_ms: u64, within_ms: u64) -> bool {
+        let closed_ms = self.state.lock().entry.closed_ms;
+        closed_ms.is_none_or(|closed_ms| now_ms.saturating_sub(closed_ms) < within_ms)
     }
 }
 
@@ -315,18 +339,24 @@ impl PartitionTable {
         open.cloned().collect()
     }
 
-    /// The partition before the one that takes the writes of a shard.
-    pub(crate) fn before(&self, hold: &PartitionHold) -> Option<ShelfGroup> {
+    /// Partitions of the shard before the one that takes a write, in which ids of clients are looked for, the
+    /// latest first.
+    pub(crate) fn earlier(&self, hold: &PartitionHold, now_ms: u64) -> Vec<Arc<LogPartition>> {
+        let LogPartition { number, shard, .. } = *hold.partition;
         let all = self.partitions.lock();
-        let mut older = all.iter().rev().skip_while(|partition| partition.number != hold.0.number).skip(1);
-        older.find(|partition| partition.shard == hold.0.shard).map(|partition| partition.group)
+        let older = all.iter().rev().skip_while(|partition| partition.number != number).skip(1);
+        let of_shard = older.filter(|partition| partition.shard == shard).take(EARLIER_MAX).enumerate();
+        let late =
+            of_shard.take_while(|(at, partition)| *at == 0 || partition.was_open_in(now_ms, EARLIER_MS));
+        late.map(|(_, partition)| Arc::clone(partition)).collect()
     }
 
-    /// Begins a write, if the catalog need not be changed for that.
+    /// Begins a write of documents with these ids of clients, if the catalog need not be changed for that.
     fn begin(
         &self,
         shard: u32,
-        load: PartitionLoad,
+        (load, given): (PartitionLoad, &GivenIds),
+        arriving: &Arc<ArrivingIds>,
         limits: &PartitionLimits,
         now_ms: u64,
     ) -> Option<PartitionHold> {
@@ -348,7 +378,9 @@ impl PartitionTable {
             }
             state.held = state.held.with(load);
             state.writers += 1;
-            return Some(PartitionHold(Arc::clone(partition)));
+            // A write to the next partition begins after this one is closed, and so after its ids are noted.
+            let arriving = (!given.is_empty()).then(|| arriving.begin(partition.number, given));
+            return Some(PartitionHold { partition: Arc::clone(partition), arriving });
         }
         None
     }
@@ -408,6 +440,55 @@ mod tests {
         for id in ["", "1", "AAAAAAAAAAAAAAAAAAA", "AAAAA.AAAAAAAAAAAAAA", "______AAAAAAAAAAAAAA"] {
             assert_eq!(number_in(id), None, "{id}");
         }
+    }
+
+    #[test]
+    fn ids_are_looked_for_in_the_partitions_that_were_closed_lately() {
+        let now_ms = 10 * EARLIER_MS;
+        let table = PartitionTable::default();
+        let add = |number: u32, shard: u32, closed_s_ago: Option<u64>| {
+            let closed_ms = closed_s_ago.map(|seconds| now_ms - 1_000 * seconds);
+            let entry = serde_json::json!({
+                "number": number, "place": 1, "area": 0, "index": 1, "shard": shard, "opened_ms": 0,
+                "closed_ms": closed_ms, "documents": 1, "bytes": 1, "times": null, "is_dropped": false,
+            });
+            let entry = serde_json::from_value(entry).expect("the entry is whole");
+            table.add(entry, PartitionLoad::default());
+        };
+        let earlier = |number: u32| -> Vec<u32> {
+            let all = table.all();
+            let partition = all.iter().find(|partition| partition.number == number).expect("it was added");
+            partition.state.lock().writers += 1;
+            let hold = PartitionHold { partition: Arc::clone(partition), arriving: None };
+            table.earlier(&hold, now_ms).iter().map(|partition| partition.number).collect()
+        };
+        for (number, shard, closed_s_ago) in [
+            (1, 0, Some(900)),
+            (2, 0, Some(700)),
+            (3, 0, Some(599)),
+            (4, 1, Some(500)),
+            (5, 0, Some(400)),
+            (6, 0, None),
+            (7, 1, None),
+        ] {
+            add(number, shard, closed_s_ago);
+        }
+        for (number, expected) in [
+            (6, vec![5, 3]),
+            // The one before is looked at in any case.
+            (3, vec![2]),
+            (2, vec![1]),
+            (1, vec![]),
+            (7, vec![4]),
+            (4, vec![]),
+        ] {
+            assert_eq!(earlier(number), expected, "before partition {number}");
+        }
+        for number in 10..30 {
+            add(number, 0, Some(1));
+        }
+        let latest: Vec<u32> = (29 - EARLIER_MAX as u32..29).rev().collect();
+        assert_eq!(earlier(29), latest, "at most so many are looked at");
     }
 
     #[test]

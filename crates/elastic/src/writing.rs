@@ -255,9 +255,10 @@ fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Write
     }
 }
 
-/// Indexes whose deletion waits for writes that are under way. Of one that is gone there is no guard.
+/// Indexes whose deletion waits for writes that are under way. One that is gone has an error in place of the
+/// guard.
 pub(crate) struct HeldIndexes<'a> {
-    held: Result<HashMap<u32, Option<WriteHold<'a>>>, Error>,
+    held: Result<HashMap<u32, Result<WriteHold<'a>, Error>>, Error>,
     /// Version of the cluster state that the catalog was read under.
     version: ClusterVersion,
 }
@@ -275,13 +276,14 @@ impl<'a> HeldIndexes<'a> {
             Ok(entries) => entries,
             Err(error) => return HeldIndexes { held: Err(error), version: ClusterVersion::NONE },
         };
-        let mut held: HashMap<u32, Option<WriteHold<'a>>> = HashMap::new();
+        let mut held: HashMap<u32, Result<WriteHold<'a>, Error>> = HashMap::new();
         for index in placed.iter().map(|placed| &placed.index).filter(|index| index.typed.is_none()) {
             held.entry(index.entry.number).or_insert_with(|| {
-                // An index that was deleted since its place was found may have a successor of its name.
-                let newest = entries.indexes.get(&index.entry.name);
-                newest.filter(|newest| newest.entry.number == index.entry.number)?;
-                Some(index.live.hold_deletion()).filter(|hold| !hold.is_deleted())
+                entries.written(index)?;
+                match index.live.hold_deletion() {
+                    hold if hold.is_deleted() => Err(Error::no_index(&index.entry.name)),
+                    hold => Ok(hold),
+                }
             });
         }
         HeldIndexes { held: Ok(held), version: entries.version() }
@@ -290,12 +292,15 @@ impl<'a> HeldIndexes<'a> {
     /// Refuses a write to an index that was deleted: its documents are dropped by now.
     ///
     /// # Errors
-    /// It is deleted; the catalog cannot be read.
+    /// It is deleted, or was read again ([`CatalogEntries::written`]); the catalog cannot be read.
+    ///
+    /// [`CatalogEntries::written`]: crate::catalog::CatalogEntries::written
     pub(crate) fn check(&self, index: &OpenIndex) -> Result<(), Error> {
         match &self.held {
             Ok(held) => match held.get(&index.entry.number) {
-                Some(Some(_)) => Ok(()),
-                _ => Err(Error::no_index(&index.entry.name)),
+                Some(Ok(_)) => Ok(()),
+                Some(Err(error)) => Err(error.clone()),
+                None => Err(Error::no_index(&index.entry.name)),
             },
             Err(error) => Err(error.clone()),
         }

@@ -272,6 +272,83 @@ fn documents_are_never_changed() {
 }
 
 #[test]
+fn ids_of_clients_are_taken_once_in_all_slots() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (stream, shards, routing_size) in [("logs-a", 1, 1), ("logs-b", 4, 1), ("logs-c", 6, 2)] {
+        let settings =
+            json!({ "index.number_of_shards": shards, "index.number_of_routing_size": routing_size });
+        door.get("PUT /_index_template/logs", &template(settings));
+        for action in [json!({ "_id": "x" }), json!({ "_id": "y", "routing": "r" })] {
+            let body = format!("{}\n{{\"n\":1}}\n", json!({ "create": action }));
+            let statuses: Vec<Value> = (0..8)
+                .map(|_| {
+                    door.get(&format!("POST /{stream}/_bulk"), &body)["items"][0]["create"]["status"].clone()
+                })
+                .collect();
+            let mut expected = vec![json!(409); 8];
+            expected[0] = json!(201);
+            assert_eq!(statuses, expected, "{stream} {action}");
+        }
+        assert_eq!(found(&door, stream, json!({ "match_all": {} }), "n").len(), 2, "{stream}");
+    }
+}
+
+#[test]
+fn ids_of_clients_are_looked_for_in_the_latest_partitions() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 2 })));
+    let create = |id: &str| {
+        let body = format!("{}\n{{\"n\":0}}\n", json!({ "create": { "_id": id } }));
+        door.get("POST /logs-a/_bulk", &body)["items"][0]["create"]["status"].clone()
+    };
+    // So many partitions are filled behind that of the document.
+    for (filled, expected) in [(0, 409), (1, 409), (2, 409), (7, 409), (12, 201)] {
+        let id = format!("after-{filled}");
+        assert_eq!(create(&id), 201);
+        for _ in 0..filled {
+            write(&door, "logs-a/_bulk", &[json!({ "n": 1 }), json!({ "n": 2 })]);
+        }
+        assert_eq!(create(&id), expected, "{filled} partitions later");
+        assert_eq!(create(&format!("other-{filled}")), 201, "another id is free");
+    }
+}
+
+#[test]
+fn a_bulk_that_is_sent_again_at_once_is_written_once() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 12 })));
+    door.get("PUT /_data_stream/logs-a", "");
+    let (rounds, senders) = (80, 4);
+    let barrier = std::sync::Barrier::new(senders);
+    let send = || {
+        let mut created = Vec::new();
+        for round in 0..rounds {
+            let ids = [0, 1].map(|at| format!("{round}-{at}"));
+            let lines = ids.map(|id| format!("{}\n{{\"n\":1}}\n", json!({ "create": { "_id": id } })));
+            // All send the same documents, while partitions are closed behind them.
+            barrier.wait();
+            let answer = door.get("POST /logs-a/_bulk", &lines.concat());
+            for item in answer["items"].as_array().expect("items") {
+                let item = &item["create"];
+                assert!(item["status"] == 201 || item["status"] == 409, "{item}");
+                created.extend((item["status"] == 201).then(|| item["_id"].clone()));
+            }
+        }
+        created
+    };
+    let created: Vec<Value> = std::thread::scope(|scope| {
+        let sending: Vec<_> = (0..senders).map(|_| scope.spawn(send)).collect();
+        sending.into_iter().flat_map(|sender| sender.join().expect("it sends all")).collect()
+    });
+    let unique: BTreeSet<String> = created.iter().map(Value::to_string).collect();
+    assert_eq!((created.len(), unique.len()), (2 * rounds, 2 * rounds), "ids are taken once");
+    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 2 * rounds);
+}
+
+#[test]
 fn searches_pass_over_partitions_by_time() {
     let directory = directory();
     let door = TestDoor::open(&directory);

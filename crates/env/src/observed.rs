@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{AppendFile, Disk, ReadFile};
 
@@ -40,6 +41,17 @@ impl ObservedDisk {
     /// Creates a disk over `inner`.
     pub fn new(inner: Arc<dyn Disk>, observer: Arc<DiskObserver>) -> Self {
         ObservedDisk { inner, observer }
+    }
+
+    /// Creates a disk over `inner` whose syncs take longer, for tests and benchmarks with a slow disk.
+    pub fn with_slow_syncs(inner: Arc<dyn Disk>, delay: Duration) -> Self {
+        let observer = move |operation: DiskOperation, _: &Path| -> io::Result<()> {
+            if matches!(operation, DiskOperation::Sync | DiskOperation::SyncDirectory) {
+                std::thread::sleep(delay);
+            }
+            Ok(())
+        };
+        ObservedDisk::new(inner, Arc::new(observer))
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millrace_env::{BoundedDisk, Disk, DiskFault, FaultyDisk, PowerLossDisk, RealDisk};
+use millrace_env::{BoundedDisk, Disk, DiskFault, FaultyDisk, ObservedDisk, PowerLossDisk, RealDisk};
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = disk.create(path)?;
@@ -109,6 +110,22 @@ fn only_so_many_files_are_open_and_all_can_be_read() {
     assert!(disk.open(&path(0)).is_err());
     drop(files);
     assert_eq!(disk.open_files(), 0);
+}
+
+#[test]
+fn a_disk_with_slow_syncs_has_the_same_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let delay = Duration::from_millis(5);
+    let disk = ObservedDisk::with_slow_syncs(Arc::new(RealDisk), delay);
+    let path = directory.path().join("a");
+    // At least so long: longer is no failure.
+    let began = Instant::now();
+    write(&disk, &path, b"bytes").expect("written");
+    assert!(began.elapsed() >= delay, "the sync was not slow");
+    let began = Instant::now();
+    disk.sync_directory(directory.path()).expect("synced");
+    assert!(began.elapsed() >= delay, "the sync of the directory was not slow");
+    assert_eq!(read(&disk, &path).expect("read"), b"bytes");
 }
 
 #[test]

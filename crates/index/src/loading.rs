@@ -95,14 +95,19 @@ impl LoadedRows {
         (row < self.rows.len() && self.document(row) == document).then(|| self.record(row))
     }
 
-    /// Writes all rows to a run.
+    /// Writes all rows to a run. Their entries are sorted in a thread of its own while the documents are
+    /// written.
     pub fn write(&self, writer: &mut RunWriter<'_>) -> Result<(), Error> {
-        for row in 0..self.rows.len() {
-            let keys = self.key_ends(row).map(|end| self.key(end));
-            writer.document_of(self.document(row), self.rows[row].timestamp, keys)?;
-        }
+        let sorted = std::thread::scope(|scope| {
+            let sorting = scope.spawn(|| self.sorted());
+            for row in 0..self.rows.len() {
+                let keys = self.key_ends(row).map(|end| self.key(end));
+                writer.document_of(self.document(row), self.rows[row].timestamp, keys)?;
+            }
+            sorting.join().map_err(|panic| std::panic::resume_unwind(panic))
+        })?;
         let mut key = Vec::new();
-        for entry in self.sorted() {
+        for entry in sorted {
             let record = self.entry(&entry, &mut key);
             writer.entry(&key, &record)?;
         }

@@ -82,7 +82,7 @@ impl Node {
         options.erase_within = settings.erase_within;
         (options.keep_logs, options.keep_logs_bytes) = (settings.keep_logs, settings.keep_logs_bytes_max);
         options.segment_format = settings.segment_format;
-        options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
+        options.disk = Arc::new(BoundedDisk::new(settings.disk(), settings.open_files_max));
         let models = NodeModels::open(ModelOptions {
             directory: settings.data_dir.join("models"),
             slots: settings.threads,

@@ -1,9 +1,11 @@
 //! Settings that a node is started with.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_column::ExecutionPaths;
+use millrace_env::{Disk, ObservedDisk, RealDisk};
 use millrace_plan::{PlanContext, QUERY_MEMORY_MAX};
 use millrace_remote::{OutboundPolicy, SecretBinding};
 use millrace_store::SegmentFormat;
@@ -49,12 +51,23 @@ pub struct Settings {
     pub model_idle: Duration,
     /// True if requests take the plain paths instead of the fast ones: for tests that compare them.
     pub plain_paths: bool,
+    /// Time that each sync of the store takes longer: for tests and benchmarks with a slow disk.
+    pub sync_delay: Duration,
 }
 
 impl Settings {
     /// Returns the code paths that requests take.
     pub fn paths(&self) -> ExecutionPaths {
         if self.plain_paths { ExecutionPaths::Plain } else { ExecutionPaths::Fast }
+    }
+
+    /// Returns the disk of the store.
+    pub(crate) fn disk(&self) -> Arc<dyn Disk> {
+        let real = Arc::new(RealDisk);
+        match self.sync_delay.is_zero() {
+            true => real,
+            false => Arc::new(ObservedDisk::with_slow_syncs(real, self.sync_delay)),
+        }
     }
 
     /// Creates the default settings.
@@ -79,6 +92,7 @@ impl Settings {
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),
             plain_paths: false,
+            sync_delay: Duration::ZERO,
         }
     }
 }

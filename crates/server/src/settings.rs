@@ -320,6 +320,10 @@ pub struct ServeArguments {
     #[arg(long, hide = true, env = "MILLRACE_PLAIN_PATHS")]
     #[serde(skip)]
     pub plain_paths: bool,
+    /// Milliseconds that each sync takes longer: for benchmarks with a slow disk.
+    #[arg(long, hide = true, env = "MILLRACE_SYNC_DELAY_MS")]
+    #[serde(skip)]
+    pub sync_delay_ms: Option<u64>,
     /// Log level of standard error: error, warn, info, debug, or a filter such as millrace_store=debug
     /// [default: warn].
     #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
@@ -446,6 +450,7 @@ impl ServeArguments {
                 },
                 model_idle: given.model_idle_s.map_or(defaults.node.model_idle, Duration::from_secs),
                 plain_paths: given.plain_paths,
+                sync_delay: given.sync_delay_ms.map_or(defaults.node.sync_delay, Duration::from_millis),
                 data_dir: defaults.node.data_dir,
             },
             limits,

@@ -15,6 +15,8 @@
 //! - no document is there that nodes have written again, for reindexing, and of which a client's version was
 //!   dropped, alone, with its group or with its type;
 //! - no part of a batch, the writes of one bucket, was taken on in part;
+//! - no event of a log is there twice, though it was sent to other partitions after refusals, and none that
+//!   was acknowledged is missing before its partition was to be dropped;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
 //! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
 //!   on any node heard by the owner.
@@ -31,6 +33,7 @@ mod disk;
 mod examined_drops;
 mod faults;
 mod history;
+mod logs;
 mod message;
 mod network;
 mod node;
@@ -91,6 +94,10 @@ pub enum Sabotage {
     RemovedWhileReindexed,
     /// Pages of reindexing count even if the bucket got another owner, or a write failed.
     EveryPageCounts,
+    /// Events of logs are sent to another partition though the first has taken them on.
+    WrittenEventsAreSentAgain,
+    /// Retention drops partitions that take events.
+    OpenPartitionsDropped,
 }
 
 /// Options of a run.
@@ -106,6 +113,8 @@ pub struct SimOptions {
     pub turns: usize,
     /// True if operators have document types reindexed.
     pub reindexing: bool,
+    /// True if clients write logs.
+    pub logs: bool,
     /// True to record events as text.
     pub trace: bool,
     /// Deliberate defect, if any.
@@ -120,6 +129,7 @@ impl Default for SimOptions {
             redundancy: None,
             turns: 60,
             reindexing: false,
+            logs: false,
             trace: false,
             sabotage: None,
         }
@@ -143,6 +153,8 @@ pub struct SimOutcome {
     pub reindexings: u64,
     /// Number of documents that were written again.
     pub rewritten: u64,
+    /// Number of events of logs.
+    pub events: u64,
     /// Virtual time from the end of all faults until the cluster came to rest.
     pub healed_in: Option<Duration>,
 }
@@ -162,6 +174,9 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
         }
         if world.options.reindexing && world.random.permille(300) {
             reindexing::operate(&mut world);
+        }
+        if world.options.logs {
+            logs::operate(&mut world);
         }
         for _ in 0..world.random.below(12) {
             ask(&mut world);
@@ -185,7 +200,7 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
 pub(crate) fn rest(world: &mut SimWorld) -> Option<Duration> {
     faults::heal(world);
     let healed_in = world.come_to_rest(None)?;
-    if let Err(wrong) = checks::nothing_lost(world) {
+    if let Err(wrong) = checks::nothing_lost(world).and_then(|()| logs::check(world)) {
         world.wrong = Some(wrong);
     }
     Some(healed_in)
@@ -199,6 +214,7 @@ pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcom
         happenings: world.happenings,
         reindexings: world.reindexings.ends,
         rewritten: world.reindexings.rewritten,
+        events: world.logs.events(),
         healed_in,
         wrong: world.wrong,
     }

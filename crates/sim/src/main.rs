@@ -1,5 +1,5 @@
 //! `millrace-sim [SEED [COUNT]]`: runs one seed and prints all its events, or many seeds and lists the
-//! failing ones. Each seed is run twice: without and with reindexing.
+//! failing ones. Each seed is run three times: as it is, with reindexing, and with logs.
 
 use std::process::ExitCode;
 
@@ -12,17 +12,21 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let (mut acknowledgements, mut reads, mut ended, mut rewritten, mut failed) = (0, 0, 0, 0, 0);
+    let mut events = 0;
     for seed in seed..seed.saturating_add(count) {
-        for reindexing in [false, true] {
-            let outcome = run(seed, SimOptions { reindexing, trace: count == 1, ..SimOptions::default() });
+        for (name, reindexing, logs) in
+            [("seed", false, false), ("reindexing seed", true, false), ("seed with logs", false, true)]
+        {
+            let options = SimOptions { reindexing, logs, trace: count == 1, ..SimOptions::default() };
+            let outcome = run(seed, options);
             acknowledgements += outcome.acknowledgements;
             reads += outcome.reads;
             ended += outcome.reindexings;
             rewritten += outcome.rewritten;
+            events += outcome.events;
             for line in &outcome.lines {
                 println!("{line}");
             }
-            let name = if reindexing { "reindexing seed" } else { "seed" };
             if let Some(wrong) = outcome.wrong {
                 failed += 1;
                 println!("{name} {seed}: {wrong}");
@@ -33,7 +37,7 @@ fn main() -> ExitCode {
     }
     println!(
         "{count} seeds, {failed} lives wrong; {acknowledgements} writes acknowledged, {reads} reads checked, \
-         {rewritten} documents indexed again in {ended} reindexings"
+         {rewritten} documents indexed again in {ended} reindexings, {events} events of logs"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

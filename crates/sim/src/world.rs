@@ -19,6 +19,7 @@ use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
 use crate::examined_drops::{ExaminationStep, ExaminedDrop};
 use crate::history::ClientHistory;
+use crate::logs::LogEventHistory;
 use crate::message::{SimMessage, bucket_of, describe, show};
 use crate::network::{SimAddress, SimNetwork};
 use crate::node::SimNode;
@@ -60,6 +61,7 @@ pub(crate) struct SimWorld {
     pub coordination: SimCoordination,
     pub history: ClientHistory,
     pub batches: BatchHistory,
+    pub logs: LogEventHistory,
     pub notes: SimNotes,
     pub reindexings: ReindexHistory,
     queue: BTreeMap<(Duration, u64), SimEvent>,
@@ -84,6 +86,7 @@ impl SimWorld {
             coordination: SimCoordination::new(options.bits, redundancy),
             history: ClientHistory::default(),
             batches: BatchHistory::default(),
+            logs: LogEventHistory::default(),
             notes: SimNotes::default(),
             reindexings: ReindexHistory::default(),
             queue: BTreeMap::new(),

@@ -44,7 +44,7 @@ const TEXT_ERRORS: [TextErrors; 3] = [
         reason: "causes of mistakes in a package, which their callers complete with file and line",
     },
     TextErrors { name: "server", count: 1, reason: "an answer that another node has sent as text" },
-    TextErrors { name: "sim", count: 4, reason: "findings of checkers, which are printed with their seed" },
+    TextErrors { name: "sim", count: 5, reason: "findings of checkers, which are printed with their seed" },
 ];
 
 /// The crate that a source file belongs to; `None` for this crate, which names the constructs.

@@ -44,7 +44,7 @@ fn bulks(with_ids: bool) -> Result<Requests, Error> {
 }
 
 /// The fields of a put.
-fn document_of(put: &[u8]) -> Vec<u8> {
+pub(super) fn document_of(put: &[u8]) -> Vec<u8> {
     const BEFORE: &[u8] = b"{\"fields\":";
     put.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(b"}")).unwrap_or(put).to_vec()
 }

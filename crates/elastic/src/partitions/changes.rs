@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 
-use super::{LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
+use super::{GivenIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms};
 use crate::door::ElasticDoor;
@@ -15,27 +15,26 @@ use crate::log_settings::{PartitionLimits, RoutingSlots};
 use crate::shelf::{self, PartitionPlace, ShelfGroup};
 use crate::slot_picking::ReplicaNodes;
 
-/// Begins a write to the partition that takes those of a shard.
+/// Begins a write to the partition that takes those of a shard. `given` are the ids of clients among those of
+/// its documents.
 ///
 /// # Errors
-/// The index is gone, or a partition cannot be made.
+/// The index is gone or was read again, or a partition cannot be made.
 pub(crate) fn begin_write(
     door: &ElasticDoor,
     index: &OpenIndex,
     shard: u32,
     load: PartitionLoad,
+    given: &GivenIds,
 ) -> Result<PartitionHold, Error> {
-    let limits = PartitionLimits::of(index);
+    let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
     loop {
-        if let Some(hold) = index.live.partitions.begin(shard, load, &limits, now_ms()) {
+        if let Some(hold) = table.begin(shard, (load, given), &door.arriving, &limits, now_ms()) {
             return Ok(hold);
         }
         let mut change = door.catalog.change()?;
-        let newest = change.indexes.get(&index.entry.name).cloned();
-        match newest.filter(|newest| Arc::ptr_eq(&newest.live, &index.live)) {
-            Some(newest) => make_ready(&mut change, &newest, shard, load, &limits)?,
-            None => return Err(Error::no_index(&index.entry.name)),
-        }
+        let newest = change.written(index)?.clone();
+        make_ready(&mut change, &newest, shard, load, &limits)?;
     }
 }
 
@@ -245,7 +244,7 @@ fn complete_drop(door: &ElasticDoor, entry: &PartitionEntry, version: ClusterVer
 }
 
 /// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
-/// writes for as long. Returns the number of dropped ones.
+/// writes for as long. Returns the number of dropped ones: none of an index that was deleted or read again.
 pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -> Result<u64, Error> {
     let is_over = |since: u64| now_ms().saturating_sub(since) >= retention_ms;
     let mut dropped = Vec::new();
@@ -257,6 +256,10 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         match closed_ms {
             None if is_due => {
                 let change = door.catalog.change()?;
+                if change.written(index).is_err() {
+                    // Other partitions of this number count now, and are looked at the next time.
+                    return Ok(0);
+                }
                 if !partition.is_closed() {
                     close(change.node, &partition)?;
                 }
@@ -265,15 +268,20 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
             _ => {}
         }
     }
+    let mut count = 0;
     for partition in &dropped {
         let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
         let version = {
             let mut change = door.catalog.change()?;
+            if change.written(index).is_err() {
+                break;
+            }
             entry.keep(change.node)?;
             index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
             change.dropping_mut().push(entry.clone());
             change.version()
         };
+        count += 1;
         // Writes that began before it was closed.
         let mut state = partition.state.lock();
         while state.writers > 0 {
@@ -284,5 +292,5 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
             tracing::debug!(%error, "the drop of a partition waits");
         }
     }
-    Ok(dropped.len() as u64)
+    Ok(count)
 }

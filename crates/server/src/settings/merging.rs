@@ -96,6 +96,7 @@ impl ServeArguments {
             advertise: self.advertise.or(others.advertise),
             transfer_rate_max: self.transfer_rate_max.or(others.transfer_rate_max),
             plain_paths: self.plain_paths || others.plain_paths,
+            sync_delay_ms: self.sync_delay_ms.or(others.sync_delay_ms),
             log: self.log.or(others.log),
         }
     }

@@ -1,0 +1,140 @@
+//! Ids of clients whose documents are on their way to partitions.
+//!
+//! A client that hears nothing sends a request again. If the partition was closed meanwhile, the documents
+//! go to the next one, and their ids are looked for in the earlier ones. As long as the earlier request may
+//! still write them there, that they are not found means nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Time after which a write of unknown outcome is over: its owner has given it up before.
+const UNKNOWN_FOR: Duration = Duration::from_secs(65);
+
+/// Ids that the documents of a write have.
+pub(crate) type GivenIds = Arc<[String]>;
+
+/// Ids on their way to partitions.
+#[derive(Debug, Default)]
+pub(crate) struct ArrivingIds(Mutex<ArrivingState>);
+
+#[derive(Debug, Default)]
+struct ArrivingState {
+    /// Number of the next write.
+    next: u64,
+    writes: BTreeMap<u64, ArrivingWrite>,
+}
+
+#[derive(Debug)]
+struct ArrivingWrite {
+    /// Number of the partition.
+    partition: u32,
+    ids: GivenIds,
+    /// End of a write of unknown outcome. `None`: it is under way.
+    until: Option<Instant>,
+}
+
+impl ArrivingState {
+    fn forget(&mut self, now: Instant) {
+        self.writes.retain(|_, write| write.until.is_none_or(|until| until > now));
+    }
+
+    fn begin(&mut self, partition: u32, ids: &GivenIds, now: Instant) -> u64 {
+        self.forget(now);
+        let number = self.next;
+        self.next += 1;
+        self.writes.insert(number, ArrivingWrite { partition, ids: Arc::clone(ids), until: None });
+        number
+    }
+
+    fn end(&mut self, number: u64, is_unknown: bool, now: Instant) {
+        if !is_unknown {
+            self.writes.remove(&number);
+        } else if let Some(write) = self.writes.get_mut(&number) {
+            write.until = Some(now + UNKNOWN_FOR);
+        }
+    }
+
+    fn ids_at(&mut self, partitions: &[u32], now: Instant) -> Vec<GivenIds> {
+        self.forget(now);
+        let there = self.writes.values().filter(|write| partitions.contains(&write.partition));
+        there.map(|write| Arc::clone(&write.ids)).collect()
+    }
+}
+
+impl ArrivingIds {
+    /// Notes ids that are on their way to a partition. They are until the result is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, partition: u32, ids: &GivenIds) -> ArrivingHold {
+        let number = self.0.lock().begin(partition, ids, Instant::now());
+        ArrivingHold { of: Arc::clone(self), number, is_unknown: false }
+    }
+
+    /// Ids on their way to any of these partitions, by write.
+    pub(crate) fn ids_at(&self, partitions: &[u32]) -> Vec<GivenIds> {
+        self.0.lock().ids_at(partitions, Instant::now())
+    }
+}
+
+/// Ids of a write that is under way.
+#[derive(Debug)]
+pub(crate) struct ArrivingHold {
+    of: Arc<ArrivingIds>,
+    number: u64,
+    is_unknown: bool,
+}
+
+impl ArrivingHold {
+    /// Notes that the outcome is not known: the documents may still be written for a while.
+    pub(crate) fn note_unknown(&mut self) {
+        self.is_unknown = true;
+    }
+}
+
+impl Drop for ArrivingHold {
+    fn drop(&mut self) {
+        self.of.0.lock().end(self.number, self.is_unknown, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_on_their_way_until_their_outcome_is_known_or_they_are_given_up() {
+        let mut state = ArrivingState::default();
+        let now = Instant::now();
+        let ids = |name: &str| -> GivenIds { [name.to_owned()].into() };
+        let first = state.begin(1, &ids("a"), now);
+        let second = state.begin(1, &ids("b"), now);
+        state.begin(2, &ids("c"), now);
+        let names = |state: &mut ArrivingState, partitions: &[u32], after: Duration| -> Vec<String> {
+            let found = state.ids_at(partitions, now + after);
+            found.iter().flat_map(|ids| ids.iter().cloned()).collect()
+        };
+        assert_eq!(names(&mut state, &[1], Duration::ZERO), ["a", "b"]);
+        assert_eq!(names(&mut state, &[2, 3], Duration::ZERO), ["c"]);
+        assert!(names(&mut state, &[], Duration::ZERO).is_empty());
+        state.end(first, false, now);
+        state.end(second, true, now);
+        assert_eq!(names(&mut state, &[1], UNKNOWN_FOR / 2), ["b"], "it may still be written");
+        assert!(names(&mut state, &[1], UNKNOWN_FOR).is_empty());
+        assert_eq!(names(&mut state, &[2], UNKNOWN_FOR), ["c"], "a write under way ends by itself");
+        assert_eq!(state.writes.len(), 1, "the others are forgotten");
+    }
+
+    #[test]
+    fn ids_of_a_write_are_on_their_way_while_it_is_held() {
+        let arriving = Arc::new(ArrivingIds::default());
+        let held = arriving.begin(7, &["a".to_owned()].into());
+        assert_eq!(arriving.ids_at(&[7]).len(), 1);
+        drop(held);
+        assert!(arriving.ids_at(&[7]).is_empty());
+        let mut held = arriving.begin(7, &["a".to_owned()].into());
+        held.note_unknown();
+        drop(held);
+        assert_eq!(arriving.ids_at(&[7]).len(), 1);
+    }
+}
