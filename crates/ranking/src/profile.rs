@@ -202,11 +202,6 @@ impl CompiledProfile {
         &self.name
     }
 
-    /// True if the profile has a global phase, which needs the hits in score order.
-    pub fn has_global_phase(&self) -> bool {
-        self.global.is_some()
-    }
-
     /// True if second-phase hits are selected for diversity. Each node selects among its own hits.
     pub fn is_diverse(&self) -> bool {
         self.diversity.is_some()

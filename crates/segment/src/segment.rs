@@ -118,14 +118,6 @@ impl SegmentFile {
         &self.sections
     }
 
-    /// Reads raw bytes of the file without checking them: for another node, which checks them.
-    ///
-    /// # Errors
-    /// They cannot be read, or the file is too short.
-    pub fn read_raw(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        Ok(self.file.read_at(offset, &mut [bytes])?)
-    }
-
     /// Lowest timestamp of a version in it.
     pub fn oldest(&self) -> u64 {
         self.sections.iter().map(|section| section.oldest).min().unwrap_or(u64::MAX)
