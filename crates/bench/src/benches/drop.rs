@@ -3,7 +3,6 @@
 //! The peer is one bare append with fsync: the drop must be made durable, and nothing else should take time.
 //! Queries are measured alone and during consecutive drops.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -14,10 +13,10 @@ use millrace_document::DocumentGroup;
 use super::{Benchmark, Settings};
 use crate::application::{self, DocumentMaker, TYPE};
 use crate::clients::HttpClients;
-use crate::engine::{RepeatableQuery, SearchEngine};
+use crate::engine::SearchEngine;
 use crate::limit::append_durably;
 use crate::load::load;
-use crate::measure::{self, TimeSamples};
+use crate::measure;
 use crate::node::LocalNode;
 use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit};
 
@@ -64,21 +63,15 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
 
     let mut drops = [const { Vec::new() }; WAYS.len()];
-    let over = AtomicBool::new(false);
-    let meanwhile = std::thread::scope(|scope| {
-        let searching = scope.spawn(|| search_until(&engine, &query, &over));
-        let dropped = (0..ROUNDS).try_for_each(|round| {
+    let meanwhile = engine.run_during(&query, || {
+        (0..ROUNDS).try_for_each(|round| {
             for (way, times) in drops.iter_mut().enumerate() {
                 let group = round * WAYS.len() as u64 + way as u64;
                 times.push(drop_group(way, group, &engine, &clients)?);
                 std::thread::sleep(PAUSE);
             }
             Ok(())
-        });
-        over.store(true, Ordering::Relaxed);
-        let failed = |_| Err(Error::failed("the thread that searches ended before its time"));
-        let meanwhile = searching.join().unwrap_or_else(failed);
-        dropped.and(meanwhile)
+        })
     })?;
 
     let mut report = BenchReport::new(BENCH.name);
@@ -133,19 +126,4 @@ fn drop_group(
     let time = began.elapsed();
     engine.check(&all, 0)?;
     Ok(time)
-}
-
-/// Repeats a query and returns its times.
-fn search_until(
-    engine: &SearchEngine,
-    query: &RepeatableQuery,
-    over: &AtomicBool,
-) -> Result<TimeSamples, Error> {
-    let mut samples = TimeSamples::new();
-    while samples.is_empty() || !over.load(Ordering::Relaxed) {
-        let began = Instant::now();
-        engine.run(query)?;
-        samples.add(began.elapsed());
-    }
-    Ok(samples)
 }
