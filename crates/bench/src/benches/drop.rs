@@ -41,8 +41,29 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Bits of the bucket that is dropped with the group in it.
 const BUCKET_BITS: u8 = 24;
 
-/// Methods of dropping a group.
-const WAYS: [&str; 3] = ["group", "group, over HTTP", "bucket"];
+/// Request by which a group is dropped.
+#[derive(Clone, Copy)]
+enum DropMethod {
+    /// The group, by a call of the store.
+    Group,
+    /// The group, by a request of a client.
+    GroupOverHttp,
+    /// The bucket that has the group alone, by a call of the store.
+    Bucket,
+}
+
+impl DropMethod {
+    const ALL: [DropMethod; 3] = [DropMethod::Group, DropMethod::GroupOverHttp, DropMethod::Bucket];
+
+    /// Its name in the report.
+    fn name(self) -> &'static str {
+        match self {
+            DropMethod::Group => "group",
+            DropMethod::GroupOverHttp => "group, over HTTP",
+            DropMethod::Bucket => "bucket",
+        }
+    }
+}
 
 fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
@@ -51,7 +72,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let clients = HttpClients::new(local.url())?;
     let mut maker = DocumentMaker::new()?;
     let size = settings.sized(DOCUMENTS);
-    for group in 0..ROUNDS * WAYS.len() as u64 {
+    for group in 0..ROUNDS * DropMethod::ALL.len() as u64 {
         load(engine.store(), (0..size).map(|name| maker.mail(group, name, TEXT_BYTES)))?;
     }
     let searched = settings.sized(SEARCHED_DOCUMENTS);
@@ -62,12 +83,13 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let before = measure::repeatedly(settings.time_per_case * 2, 100, || engine.run(&query));
     let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
 
-    let mut drops = [const { Vec::new() }; WAYS.len()];
+    let mut drops = DropMethod::ALL.map(|method| (method, Vec::new()));
+    let mut group = 0;
     let meanwhile = engine.run_during(&query, || {
-        (0..ROUNDS).try_for_each(|round| {
-            for (way, times) in drops.iter_mut().enumerate() {
-                let group = round * WAYS.len() as u64 + way as u64;
-                times.push(drop_group(way, group, &engine, &clients)?);
+        (0..ROUNDS).try_for_each(|_| {
+            for (method, times) in &mut drops {
+                times.push(drop_group(*method, group, &engine, &clients)?);
+                group += 1;
                 std::thread::sleep(PAUSE);
             }
             Ok(())
@@ -75,9 +97,9 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     })?;
 
     let mut report = BenchReport::new(BENCH.name);
-    for (way, times) in WAYS.iter().zip(drops) {
+    for (method, times) in drops {
         let slowest = times.into_iter().max().unwrap_or_default().as_secs_f64();
-        let case = format!("{way} of {size} documents");
+        let case = format!("{} of {size} documents", method.name());
         report.push(
             Figure::new(case, "slowest", slowest, FigureUnit::Seconds)
                 .beside("append with fsync, median", appends.median())
@@ -93,9 +115,9 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     Ok(report)
 }
 
-/// Drops a group by one of the [`WAYS`], and checks that it is gone.
+/// Drops a group, and checks that it is gone.
 fn drop_group(
-    way: usize,
+    method: DropMethod,
     group: u64,
     engine: &SearchEngine,
     clients: &HttpClients,
@@ -105,19 +127,19 @@ fn drop_group(
     let all = engine.prepare(&all)?;
     engine.check(&all, 1)?;
     let began = Instant::now();
-    match way {
-        0 => engine
+    match method {
+        DropMethod::Group => engine
             .store()
             .drop_group(Some(TYPE), &DocumentGroup::Name(name.clone()))
             .map_err(Error::failed)?,
-        1 => {
+        DropMethod::GroupOverHttp => {
             let path = format!("/document/v1/bench/{TYPE}/group/{name}/");
             let request = OutgoingRequest::new(Method::DELETE, path)
                 .parameter("selection", "true")
                 .parameter("cluster", "mail");
             clients.ask(request)?;
         }
-        _ => {
+        DropMethod::Bucket => {
             let bits = application::id(group, 0)?.location().bits();
             let bucket = BucketId::new(BUCKET_BITS, bits);
             engine.store().drop_bucket(bucket).map_err(Error::failed)?;
