@@ -462,7 +462,7 @@ fn store_kind(error: &millrace_store::Error) -> ErrorKind {
 }
 
 /// Category of an error of an embedder.
-fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
+pub(crate) fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
     match error {
