@@ -123,30 +123,11 @@ impl TailChunkCache {
 #[cfg(test)]
 mod tests {
     use millrace_bucket::DocumentSortKey;
-    use millrace_document::{DataType, Document, DocumentId, Timestamp};
+    use millrace_document::{Document, DocumentId, Timestamp};
 
     use super::*;
+    use crate::read::columns::EmptyLayout;
     use crate::tail::row_key;
-
-    struct EmptyLayout;
-
-    impl StoreLayout for EmptyLayout {
-        fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
-            None
-        }
-
-        fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
-            unreachable!("a layout without columns is asked for none")
-        }
-
-        fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
-            None
-        }
-
-        fn data_type(&self, _: &str, _: &str) -> Option<DataType> {
-            None
-        }
-    }
 
     fn row(id: &str, timestamp: u64) -> (Vec<u8>, TailRow) {
         let id = DocumentId::parse(id).expect("the test's id is one");
