@@ -18,17 +18,17 @@ pub struct CacheStatistics {
     pub misses: u64,
 }
 
-/// Identifies a part of a segment.
+/// Identifies a part of a segment. Numbers of sections and of columns have the width that they have in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     pub segment: u64,
-    pub section: u16,
+    pub section: u32,
     pub part: CachedPart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum CachedPart {
-    Column { column: u16, chunk: u32 },
+    Column { column: u32, chunk: u32 },
     ChunkPage(u32),
     GroupPage(u32),
     Fence,
