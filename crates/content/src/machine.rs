@@ -452,12 +452,12 @@ impl MachineDriver {
             }]);
         };
         let inputs = self.inputs.clone();
-        let told = move |outcome| {
+        let report = move |outcome| {
             // The machine may have stopped.
             let _ = inputs.send(MachineInput::Fetched { job, outcome });
         };
         let wanted = WantedReplica { bucket, from, peer, pull };
-        let before = self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(told)));
+        let before = self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(report)));
         assert!(before.is_none(), "a job fetches once; what goes on is not begun again");
     }
 

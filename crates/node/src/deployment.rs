@@ -269,14 +269,14 @@ impl CompiledDocumentType {
     /// Warnings for people about profiles that run a model over every matching document.
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
-        let told = |name: &String| {
+        let warning = |name: &String| {
             let place = self.schema.rank_profiles.get(name).map(|profile| profile.place.to_string());
             format!(
                 "{}: rank profile {name} runs a model in its first phase, over every document that matches; in the second or the global phase it runs over the best only",
                 place.unwrap_or_default()
             )
         };
-        slow.map(|(name, _)| told(name)).collect()
+        slow.map(|(name, _)| warning(name)).collect()
     }
 
     /// Ids of its clusters, for people.

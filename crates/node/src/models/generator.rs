@@ -115,7 +115,7 @@ impl DeployedGenerator {
             Ok(value) => return Ok(value),
             Err(reason) => reason,
         };
-        let told = || {
+        let fault = || {
             const SHOWN: usize = 200;
             let shown: String = answer.chars().take(SHOWN).collect();
             format!(
@@ -126,10 +126,10 @@ impl DeployedGenerator {
         match self.config.on_misfit {
             InvalidAnswerPolicy::Discard => Ok(None),
             InvalidAnswerPolicy::Warn => {
-                tracing::warn!("{}; the field stays empty", told());
+                tracing::warn!("{}; the field stays empty", fault());
                 Ok(None)
             }
-            InvalidAnswerPolicy::Fail => Err(ComponentFailure::Input(told())),
+            InvalidAnswerPolicy::Fail => Err(ComponentFailure::Input(fault())),
         }
     }
 }

@@ -120,17 +120,17 @@ async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput)
         // something to do.
         seen = if left.is_none() { seen + 1 } else { 0 };
         let seconds = began.elapsed().as_secs_f64();
-        let told = |text: String, left: Option<&str>| {
+        let report = |text: String, left: Option<&str>| {
             output.print(|| text, &json!({ "done": left.is_none(), "seconds": seconds, "left": left }));
         };
         if seen == 2 {
             let away = away.map_or_else(String::new, |away| format!("; {away}"));
-            told(format!("done after {seconds:.1} seconds{away}"), None);
+            report(format!("done after {seconds:.1} seconds{away}"), None);
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= end {
             let left = left.unwrap_or_else(|| "it was looked at once only".to_owned());
-            told(format!("not yet after {seconds:.0} seconds: {left}"), Some(&left));
+            report(format!("not yet after {seconds:.0} seconds: {left}"), Some(&left));
             return Ok(ExitCode::FAILURE);
         }
         tokio::time::sleep(PAUSE).await;
