@@ -35,7 +35,7 @@ fn decide(
     modify: millrace_store::Modify,
     current: Option<DocumentVersion>,
 ) -> Result<DecidedModification, WriteRefusal> {
-    let damaged = |error: millrace_document::Error| WriteRefusal { code: 500, reason: error.to_string() };
+    let damaged = |error: millrace_document::Error| WriteRefusal::fault(error.to_string());
     let found: Option<(Document, Timestamp)> = match current {
         None => None,
         Some(version) => {

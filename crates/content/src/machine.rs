@@ -545,11 +545,7 @@ impl MachineDriver {
                 self.parts.runtime.spawn_blocking(move || {
                     // A waiting caller must always get a decision.
                     let decided = catch_unwind(AssertUnwindSafe(|| (modify.0)(current)));
-                    let outcome = decided.unwrap_or_else(|_| {
-                        let reason =
-                            "the modification failed on this document; it was not changed".to_owned();
-                        Err(WriteRefusal { code: 500, reason })
-                    });
+                    let outcome = decided.unwrap_or_else(|_| Err(WriteRefusal::panicked()));
                     // The machine may have stopped.
                     let _ = inputs.send(MachineInput::Decided { decision, outcome });
                 });

@@ -441,6 +441,7 @@ impl Error {
 fn store_kind(error: &millrace_store::Error) -> ErrorKind {
     use millrace_store::Error as Store;
     match error {
+        Store::Refused(refusal) if refusal.code == millrace_store::WriteRefusal::FAULT => ErrorKind::Internal,
         Store::Overloaded => ErrorKind::Overloaded,
         Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
         Store::IdTooLong { .. }

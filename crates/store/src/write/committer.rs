@@ -300,10 +300,8 @@ impl PendingWrites {
     ) -> Result<(Option<RowValue>, Option<Timestamp>), Error> {
         let found = crate::read::get::get(&self.shared, id)?;
         let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
-        let decided = catch_unwind(AssertUnwindSafe(|| modify(found))).unwrap_or_else(|_| {
-            let reason = "the modification failed on this document; it was not changed".to_owned();
-            Err(crate::WriteRefusal { code: 500, reason })
-        });
+        let decided = catch_unwind(AssertUnwindSafe(|| modify(found)))
+            .unwrap_or_else(|_| Err(crate::WriteRefusal::panicked()));
         let value = match decided.map_err(Error::Refused)? {
             StoreModification::Put(document) => {
                 Some(RowValue { bytes: encode_put(&document), removes: false })
