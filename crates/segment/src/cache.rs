@@ -47,6 +47,9 @@ struct CacheWeigher;
 /// Approximate overhead of an entry in addition to its buffer, in bytes.
 const ENTRY_BYTES: u64 = 128;
 
+/// Usual size of an entry, in bytes.
+const ENTRY_BYTES_USUAL: u64 = 32 << 10;
+
 impl Weighter<CacheKey, CacheEntry> for CacheWeigher {
     fn weight(&self, _: &CacheKey, entry: &CacheEntry) -> u64 {
         let bytes = match entry {
@@ -61,8 +64,8 @@ impl Weighter<CacheKey, CacheEntry> for CacheWeigher {
 impl SegmentCache {
     /// Creates a cache of at most this many bytes.
     pub fn new(bytes: u64) -> Self {
-        // The number of entries is only an estimate of the size of its tables, which grow when they must.
-        let entries = (bytes / 32_768).clamp(64, 1 << 16) as usize;
+        // Only an estimate of the size of its tables, which grow when they must.
+        let entries = (bytes / ENTRY_BYTES_USUAL).clamp(64, 1 << 16) as usize;
         SegmentCache { entries: quick_cache::sync::Cache::with_weighter(entries, bytes, CacheWeigher) }
     }
 
