@@ -52,7 +52,7 @@ impl IndexChange {
 /// An entry that a scan found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedEntry {
-    /// Index key.
+    /// Values of the indexed fields, encoded so that their bytes have the order of the values.
     pub key: Vec<u8>,
     /// Key of the document.
     pub document: Vec<u8>,
@@ -72,7 +72,7 @@ pub struct EntryPage {
 pub struct IndexedDocument {
     /// Key of the document.
     pub document: Vec<u8>,
-    /// Its keys.
+    /// Keys of its entries, and the time of the version that has them.
     pub record: DocumentRecord,
 }
 
@@ -98,7 +98,7 @@ pub struct CopyStatus {
     pub memory_bytes: usize,
     /// Bytes of loaded documents that are not in a run yet.
     pub loaded_bytes: usize,
-    /// Time up to which the runs have every change.
+    /// Time up to which the runs have every change, in microseconds since 1970.
     pub complete_until: u64,
     /// True once all documents were taken in.
     pub built: bool,

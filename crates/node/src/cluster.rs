@@ -66,7 +66,7 @@ pub use self::snapshots::{
 };
 pub use crate::metrics::MetricGauge;
 
-/// Address of a node.
+/// Node that a request goes to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeAddress {
     /// This node.

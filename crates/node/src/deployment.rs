@@ -35,7 +35,7 @@ pub const MISFIT: u16 = 400;
 pub struct CompiledApplication {
     /// Number of the deployment, from 1.
     pub generation: u64,
-    /// Package.
+    /// The package that it was compiled from.
     pub application: Application,
     /// Generation that it was compared with; 0 for none.
     pub based_on: u64,

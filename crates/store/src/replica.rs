@@ -32,7 +32,7 @@ pub use versions::{VersionKey, VersionPage};
 /// Contents of a bucket in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredReplica {
-    /// Documents.
+    /// Number of documents, without removals.
     pub documents: u64,
     /// Over the ids and timestamps of documents and remembered removals, and over remembered drops of groups:
     /// equal where those are equal.

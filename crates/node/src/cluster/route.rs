@@ -81,10 +81,10 @@ pub enum RoutingDecision<A> {
     Divided,
 }
 
-/// Subject of a request.
+/// Documents of a request, as far as they decide the node that answers it.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteSubject<'a> {
-    /// Location within its bucket.
+    /// A location of the documents: it selects the bucket.
     pub location: Location,
     /// Group, if the request covers all of it.
     pub group: Option<&'a DocumentGroup>,
