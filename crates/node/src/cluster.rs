@@ -56,9 +56,11 @@ pub use self::group_sizes::{
 pub use self::indexes::{IndexAnswer, IndexName, IndexQuestion, NodeIndexState, indexes_of_all, own_indexes};
 pub use self::members::{MemberNode, MemberNodes, MemberRole};
 pub use self::placement::NO_SUCH_BUCKET;
-pub use self::readers::{own_readers, readers_of_all};
+pub use self::readers::own_readers;
+pub(crate) use self::readers::readers_of_all;
+pub(crate) use self::route::check_held;
 pub use self::route::{
-    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
+    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, hand_on,
 };
 pub use self::snapshots::{
     GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,

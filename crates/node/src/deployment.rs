@@ -201,12 +201,15 @@ impl CompiledApplication {
     ///
     /// # Errors
     /// It uses a name that does not exist.
-    pub fn check_selection(&self, selection: &DocumentSelection) -> Result<(), millrace_selection::Error> {
+    pub(crate) fn check_selection(
+        &self,
+        selection: &DocumentSelection,
+    ) -> Result<(), millrace_selection::Error> {
         check_selection(&self.application, selection)
     }
 
     /// Rule bases for rewriting queries.
-    pub fn rule_bases(&self) -> &RuleBases {
+    pub(crate) fn rule_bases(&self) -> &RuleBases {
         &self.rules
     }
 
@@ -322,7 +325,7 @@ impl CompiledDocumentType {
 
     /// True if a stored document no longer belongs to any cluster. If a selection is neither true nor false,
     /// the document stays.
-    pub fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
+    pub(crate) fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
         let document = self.shown(stored);
         self.clusters.iter().all(|cluster| {
             let belongs = cluster.belongs.as_ref().filter(|_| cluster.collects_garbage);

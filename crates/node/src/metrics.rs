@@ -271,7 +271,7 @@ impl NodeMetrics {
     }
 
     /// Number of requests in flight.
-    pub fn requests_in_flight(&self) -> usize {
+    pub(crate) fn requests_in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
@@ -553,7 +553,7 @@ impl MetricGauge {
     }
 
     /// Assigns it to one model.
-    pub fn of_model(self, model: &str) -> Self {
+    pub(crate) fn of_model(self, model: &str) -> Self {
         MetricGauge { model: Some(model.to_owned()), ..self }
     }
 

@@ -134,7 +134,7 @@ impl ReadFence {
 ///
 /// # Errors
 /// The node does not have them, or no longer has them.
-pub fn check_held(cluster: &dyn ClusterView, buckets: &[BucketId]) -> Result<(), Error> {
+pub(crate) fn check_held(cluster: &dyn ClusterView, buckets: &[BucketId]) -> Result<(), Error> {
     match buckets.iter().all(|bucket| cluster.holds(*bucket)) {
         true => Ok(()),
         false => Err(Error::Unsettled("this node has given the documents up".to_owned())),

@@ -64,7 +64,7 @@ pub async fn query(
 ///
 /// # Errors
 /// The rules cannot be applied to the query.
-pub async fn by_rules(
+pub(crate) async fn by_rules(
     node: &Node,
     deployment: &Arc<CompiledApplication>,
     query: Query,

@@ -56,7 +56,7 @@ impl HighlightStyle {
     }
 
     /// The same style without markup of query words.
-    pub fn without_marks(&self) -> Self {
+    pub(crate) fn without_marks(&self) -> Self {
         HighlightStyle { open: String::new(), close: String::new(), ..self.clone() }
     }
 }
@@ -79,7 +79,7 @@ impl HighlightStyles {
     }
 
     /// The same styles without markup of query words.
-    pub fn without_marks(&self) -> Self {
+    pub(crate) fn without_marks(&self) -> Self {
         let fields = self.fields.iter().map(|(field, style)| (field.clone(), style.without_marks()));
         HighlightStyles { usual: self.usual.without_marks(), fields: fields.collect() }
     }
