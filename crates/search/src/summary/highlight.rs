@@ -267,7 +267,7 @@ impl FieldHighlighter {
             let filter = leaf.term.is_none_or(|term| plan.terms[term.0].annotations.filter);
             match &leaf.predicate {
                 Predicate::Words(patterns) if !filter => {
-                    let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern, false));
+                    let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern));
                     terms.push(HighlightTerm::Phrase(matchers.collect::<Result<_, _>>()?));
                 }
                 Predicate::WordIn(words) if !filter => {
