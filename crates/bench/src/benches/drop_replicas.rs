@@ -62,7 +62,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let names = loaded.iter().flat_map(|(group, documents)| (0..*documents).map(move |name| (*group, name)));
     load(store, names.map(|(group, name)| maker.mail(group, name, TEXT_BYTES)))?;
     let all: Vec<BucketId> = replicas.iter().map(|(_, bucket)| *bucket).collect();
-    store.create_replicas(&all, true).map_err(Error::failed)?;
+    store.create_replicas(&all).map_err(Error::failed)?;
     // The owner does this first: it compares the contents of the replicas.
     let infos = store.replica_infos(&all, Timestamp(0)).map_err(Error::failed)?;
     let yql = format!("select * from mail where text contains \"{}\"", application::word(30));
