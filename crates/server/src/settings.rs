@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use millrace_gateway::{
     CredentialFiles, GroupHeaders, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings,
-    TlsFiles, WebOrigins,
+    WebOrigins,
 };
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
@@ -22,10 +22,16 @@ use millrace_store::SegmentFormat;
 use serde::Deserialize;
 
 use self::listening::ListenSettings;
-use self::tls::{etcd_tls, nodes_tls};
+use self::tls::{etcd_tls, nodes_tls, server_tls};
 use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 use crate::free_memory;
+
+/// Default time in milliseconds from which on a query is in the log of slow queries.
+const SLOW_QUERY_MS: u64 = 1000;
+
+/// Default port for other nodes.
+const PEER_PORT: u16 = 19_100;
 
 /// All settings; missing ones have their defaults. The TOML file uses the same names.
 #[derive(Args, Deserialize, Default, Clone, Debug, PartialEq)]
@@ -351,32 +357,11 @@ impl ServeArguments {
             None => ServeArguments::default(),
         };
         let given = self.clone().or(file);
+        given.check_rates()?;
         let of_clusters = given.of_clusters();
         let limits = given.limits(RequestLimits::default());
         let defaults = Settings::new(given.data_dir.unwrap_or_else(|| PathBuf::from("data")));
-        let tls = match (given.tls_certificate, given.tls_key) {
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
-            (None, None) => None,
-            _ => {
-                return Err(Error::Argument(
-                    "TLS needs both tls-certificate and tls-key; give the other one as well".to_owned(),
-                ));
-            }
-        };
-        let rates = [("group-rate-max", given.group_rate_max), ("address-rate-max", given.address_rate_max)];
-        for (name, rate) in rates {
-            if rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-                return Err(Error::Argument(format!(
-                    "{name} is not a number of requests a second above 0; give one, or leave it out for no limit"
-                )));
-            }
-        }
-        if given.group_fed_bytes_max == Some(0) {
-            return Err(Error::Argument(
-                "group-fed-bytes-max is not a number of bytes a second above 0; give one, or leave it out for no limit"
-                    .to_owned(),
-            ));
-        }
+        let tls = server_tls(given.tls_certificate, given.tls_key)?;
         let credentials = CredentialFiles {
             is_access_required: given.access_file.is_some(),
             of_cluster: defaults.credentials.of_cluster,
@@ -405,19 +390,8 @@ impl ServeArguments {
                 None => defaults.log_details.trusted_proxies,
             },
         };
-        let slow_queries = match given.slow_query_log {
-            Some(log) => Some(SlowQuerySettings {
-                log,
-                threshold: Duration::from_millis(given.slow_query_ms.unwrap_or(1000)),
-                has_parameters: given.slow_query_log_queries.unwrap_or(false),
-            }),
-            None if given.slow_query_ms.is_some() || given.slow_query_log_queries.is_some() => {
-                return Err(Error::Argument(
-                    "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well".to_owned(),
-                ));
-            }
-            None => None,
-        };
+        let slow_queries =
+            slow_queries(given.slow_query_log, given.slow_query_ms, given.slow_query_log_queries)?;
         let name = given.name.clone();
         let spans = tracing::settings(given.otlp_endpoint, given.otlp_sampled, || {
             name.map_or_else(machine_name, Ok)
@@ -503,7 +477,7 @@ impl ServeArguments {
                 nodes_tls,
                 name: given.name.map_or_else(machine_name, Ok)?,
                 roles,
-                peer_port: given.peer_port.unwrap_or(19_100),
+                peer_port: given.peer_port.unwrap_or(PEER_PORT),
                 advertise: given.advertise,
                 listen: settings.listen,
                 transfer_rate_max: given.transfer_rate_max,
@@ -520,6 +494,25 @@ impl ServeArguments {
         })
     }
 
+    /// Checks that rates are above 0: 0 would let no request in.
+    fn check_rates(&self) -> Result<(), Error> {
+        let rates = [("group-rate-max", self.group_rate_max), ("address-rate-max", self.address_rate_max)];
+        for (name, rate) in rates {
+            if rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+                return Err(Error::Argument(format!(
+                    "{name} is not a number of requests a second above 0; give one, or leave it out for no limit"
+                )));
+            }
+        }
+        if self.group_fed_bytes_max == Some(0) {
+            return Err(Error::Argument(
+                "group-fed-bytes-max is not a number of bytes a second above 0; give one, or leave it out for no limit"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Names of the given settings that apply to clusters only.
     fn of_clusters(&self) -> Vec<&'static str> {
         let settings = [
@@ -532,6 +525,26 @@ impl ServeArguments {
             ("transfer-rate-max", self.transfer_rate_max.is_some()),
         ];
         settings.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
+    }
+}
+
+/// The log of slow queries: queries that take this many milliseconds, with their parameters if wanted.
+fn slow_queries(
+    log: Option<PathBuf>,
+    threshold_ms: Option<u64>,
+    has_parameters: Option<bool>,
+) -> Result<Option<SlowQuerySettings>, Error> {
+    match log {
+        Some(log) => Ok(Some(SlowQuerySettings {
+            log,
+            threshold: Duration::from_millis(threshold_ms.unwrap_or(SLOW_QUERY_MS)),
+            has_parameters: has_parameters.unwrap_or(false),
+        })),
+        None if threshold_ms.is_some() || has_parameters.is_some() => Err(Error::Argument(
+            "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well"
+                .to_owned(),
+        )),
+        None => Ok(None),
     }
 }
 
