@@ -1,6 +1,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Default `distance` of `near` and `onear`, in positions.
+pub(crate) const NEAR_DISTANCE: u32 = 2;
+
+/// Default number of hits that `weakAnd` and `wand` expose to ranking: `targetHits`.
+pub(crate) const TARGET_HITS: u32 = 100;
+
 /// A node of the query tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QueryItem {
@@ -240,7 +246,9 @@ impl WordComposite {
         match self {
             WordComposite::And => QueryItem::And(terms),
             WordComposite::Or => QueryItem::Or(terms),
-            WordComposite::WeakAnd => QueryItem::WeakAnd { children: terms, target_hits: 100, annotations },
+            WordComposite::WeakAnd => {
+                QueryItem::WeakAnd { children: terms, target_hits: TARGET_HITS, annotations }
+            }
             WordComposite::Phrase => {
                 let words = terms.into_iter().filter_map(|term| match term {
                     QueryItem::Term { text, matching, .. } => Some(PhraseWord { text, matching }),
@@ -252,8 +260,8 @@ impl WordComposite {
                 field: field.to_owned(),
                 words: terms,
                 excluded: Vec::new(),
-                distance: 2,
-                exclusion_distance: 1,
+                distance: NEAR_DISTANCE,
+                exclusion_distance: NEAR_DISTANCE.div_ceil(2),
                 ordered: self == WordComposite::OrderedNear,
                 annotations,
             },
