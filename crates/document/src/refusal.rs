@@ -10,8 +10,8 @@ pub struct WriteRefusal {
 }
 
 impl WriteRefusal {
-    /// Code of a refusal that is a fault of the server: the stored document is damaged, or the modification
-    /// panicked. Writers have no such code of their own.
+    /// Code of a refusal that is a fault of the server: the stored document is damaged, the modification
+    /// panicked, or it needs something that does not work. Writers have no such code of their own.
     pub const FAULT: u16 = 500;
 
     /// The refusal for a fault of the server.

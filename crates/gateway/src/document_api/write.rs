@@ -279,6 +279,9 @@ fn not_indexed(call: &DocumentCall, error: millrace_indexing::Error) -> Error {
         millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => {
             Error::Timeout(call.timeout)
         }
+        fault @ millrace_indexing::Error::Component { failure: ComponentFailure::Fault(_), .. } => {
+            Error::Internal(fault.to_string())
+        }
         other => Error::BadRequest(other.to_string()),
     }
 }
@@ -320,6 +323,9 @@ pub(super) fn apply(
                 OVERLOADED
             }
             millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => LATE,
+            millrace_indexing::Error::Component { failure: ComponentFailure::Fault(_), .. } => {
+                WriteRefusal::FAULT
+            }
             _ => MISFIT,
         },
         reason: error.to_string(),

@@ -163,7 +163,8 @@ fn chunker(call: &ComponentCall) -> Result<TextChunker, ChunkerFault> {
     TextChunker::named(call.id.as_deref().unwrap_or("sentence"), &call.arguments)
 }
 
-/// Failure of a component by the kind of its error. A client that writes a document can wait, or change it.
+/// Failure of a component by the kind of its error: the client has to wait, or to change the document, or the
+/// operator has to act.
 pub(super) fn failure(kind: ErrorKind, error: &impl std::fmt::Display) -> ComponentFailure {
     let reason = error.to_string();
     match kind {
@@ -176,8 +177,7 @@ pub(super) fn failure(kind: ErrorKind, error: &impl std::fmt::Display) -> Compon
         | ErrorKind::MethodNotAllowed
         | ErrorKind::Conflict
         | ErrorKind::Precondition
-        | ErrorKind::TooLarge
-        | ErrorKind::Storage
-        | ErrorKind::Internal => ComponentFailure::Input(reason),
+        | ErrorKind::TooLarge => ComponentFailure::Input(reason),
+        ErrorKind::Storage | ErrorKind::Internal => ComponentFailure::Fault(reason),
     }
 }
