@@ -7,7 +7,7 @@ use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::json;
 
-use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, WaitArguments};
+use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, WAIT_MAX, WaitArguments};
 use crate::error::Error;
 use crate::output::CommandOutput;
 use crate::overview::ClusterOverview;
@@ -105,7 +105,7 @@ pub async fn cluster(
 /// Waits until nothing is left to do. The exit status is 1 after a timeout.
 async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let began = Instant::now();
-    let end = began + Duration::from_secs(wait.timeout);
+    let end = began + Duration::from_secs(wait.timeout).min(WAIT_MAX);
     let mut seen = 0;
     loop {
         let (left, away) = match ClusterOverview::read(client).await {
