@@ -30,6 +30,9 @@ use crate::free_memory;
 /// Default time in milliseconds from which on a query is in the log of slow queries.
 const SLOW_QUERY_MS: u64 = 1000;
 
+/// Longest time in seconds, three thousand years: as a number of microseconds it fits into 64 bits.
+const SECONDS_MAX: u64 = 100_000_000_000;
+
 /// Default port for other nodes.
 const PEER_PORT: u16 = 19_100;
 
@@ -409,8 +412,8 @@ impl ServeArguments {
                 disk_reserve: given.disk_reserve.unwrap_or(defaults.node.disk_reserve),
                 space_patience: defaults.node.space_patience,
                 deferred_sync: given.async_sync_ms.map_or(defaults.node.deferred_sync, Duration::from_millis),
-                erase_within: given.erase_within_s.map_or(defaults.node.erase_within, Duration::from_secs),
-                keep_logs: given.keep_logs_s.map_or(defaults.node.keep_logs, Duration::from_secs),
+                erase_within: seconds(given.erase_within_s, defaults.node.erase_within),
+                keep_logs: seconds(given.keep_logs_s, defaults.node.keep_logs),
                 keep_logs_bytes_max: given.keep_logs_bytes_max.unwrap_or(defaults.node.keep_logs_bytes_max),
                 open_files_max: defaults.node.open_files_max,
                 segment_format: if given.cluster.is_some() {
@@ -418,7 +421,7 @@ impl ServeArguments {
                 } else {
                     defaults.node.segment_format
                 },
-                model_idle: given.model_idle_s.map_or(defaults.node.model_idle, Duration::from_secs),
+                model_idle: seconds(given.model_idle_s, defaults.node.model_idle),
                 plain_paths: given.plain_paths,
                 data_dir: defaults.node.data_dir,
             },
@@ -449,7 +452,7 @@ impl ServeArguments {
             access_log: given.access_log,
             slow_queries,
             spans,
-            drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
+            drain: seconds(given.drain_s, defaults.drain),
             trust: None,
         };
         let nodes_tls = nodes_tls(given.peer_tls_authority, given.peer_tls_certificate, given.peer_tls_key)?;
@@ -548,6 +551,11 @@ fn slow_queries(
     }
 }
 
+/// A time that is set in seconds; a longer one than [`SECONDS_MAX`] is reduced to it.
+fn seconds(given: Option<u64>, default: Duration) -> Duration {
+    given.map_or(default, |seconds| Duration::from_secs(seconds.min(SECONDS_MAX)))
+}
+
 /// Converts the result of parsing a setting.
 fn parsed<T, E: Display>(name: &str, value: Result<T, E>) -> Result<T, Error> {
     value.map_err(|reason| Error::Argument(format!("{name}: {reason}")))
@@ -606,6 +614,21 @@ mod tests {
         assert_eq!((settings.port, settings.config_port, settings.drain.as_secs()), (1, 3, 4));
         assert_eq!(resolved.log, "info");
         assert_eq!(settings.node.data_dir, PathBuf::from("data"));
+    }
+
+    #[test]
+    fn times_of_any_length_fit_into_the_microseconds_of_the_store() {
+        // The largest number of a TOML file, and the first whose microseconds are above 64 bits.
+        for seconds in [i64::MAX as u64, u64::MAX / 1_000_000 + 1] {
+            let all = "drain-s = S\nmodel-idle-s = S\nerase-within-s = S\nkeep-logs-s = S";
+            let file = all.replace('S', &seconds.to_string());
+            let resolved = resolve(&file, ServeArguments::default()).expect("it is right");
+            let Settings { node, drain, .. } = resolved.settings;
+            for time in [drain, node.model_idle, node.erase_within, node.keep_logs] {
+                assert!(time >= Duration::from_secs(SECONDS_MAX), "{seconds}: {time:?}");
+                assert!(u64::try_from(time.as_micros()).is_ok(), "{seconds}: {time:?}");
+            }
+        }
     }
 
     #[test]
