@@ -31,7 +31,7 @@ mod throttle;
 
 pub use incoming::IncomingTransfer;
 pub use member::ContentMember;
-pub use node::{ContentNode, HandedOn, PeerPort, TransferPace};
+pub use node::{ConnectionHandler, ContentNode, PeerPort, TransferPace};
 pub use source::StoreSource;
 pub use take_over::take_over;
 pub use throttle::TransferThrottle;
