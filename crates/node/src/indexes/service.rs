@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use millrace_bucket::{BucketId, DocumentSortKey, group_prefix, reversed_location};
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
-use millrace_index::{BlockCache, IndexChange};
+use millrace_index::{BlockCache, FlushMark, IndexChange};
 use millrace_store::{DroppingScope, Store, VisitedVersion};
 use parking_lot::{Mutex, RwLock};
 
@@ -467,7 +467,7 @@ impl IndexesInner {
     pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
         let status = index.copy.status();
         if status.memory_bytes >= FLUSH_BYTES || status.loaded_bytes >= LOAD_BYTES {
-            index.copy.flush(0, index.is_ready())?;
+            index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() })?;
             index.copy.merge(self.forgotten(index))?;
         }
         Ok(())
@@ -494,7 +494,7 @@ impl IndexesInner {
         }
         for index in &indexes {
             let until = if index.is_ready() { until.0 } else { 0 };
-            index.copy.flush(until, index.is_ready())?;
+            index.copy.flush(FlushMark { complete_until: until, built: index.is_ready() })?;
             while !self.feed.is_stopped() && index.copy.merge(self.forgotten(index))? {}
         }
         // One that was never built is built from the start after a crash.
