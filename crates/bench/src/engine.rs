@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_column::{Column, ColumnKey};
@@ -18,6 +19,7 @@ use millrace_store::{Store, StoreOptions, ViewScope};
 
 use crate::Error;
 use crate::application::{self, TYPE};
+use crate::measure::TimeSamples;
 
 /// Timeout that no query of a benchmark reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -95,6 +97,34 @@ impl SearchEngine {
     pub fn run(&self, query: &RepeatableQuery) -> Result<PassOutcome, Error> {
         let view = self.store.view(TYPE, &query.scope).map_err(Error::failed)?;
         query.search.run(&*view, &SearchEngine::deadline()).map_err(Error::failed)
+    }
+
+    /// Repeats a query on another thread for as long as `work` takes on this one, and at least once. Returns
+    /// the times of the query.
+    pub fn run_during(
+        &self,
+        query: &RepeatableQuery,
+        work: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<TimeSamples, Error> {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let searching = scope.spawn(|| self.run_until(query, &over));
+            let worked = work();
+            over.store(true, Ordering::Relaxed);
+            let failed = |_| Err(Error::failed("the thread that searches ended before its time"));
+            let meanwhile = searching.join().unwrap_or_else(failed);
+            worked.and(meanwhile)
+        })
+    }
+
+    fn run_until(&self, query: &RepeatableQuery, over: &AtomicBool) -> Result<TimeSamples, Error> {
+        let mut samples = TimeSamples::new();
+        while samples.is_empty() || !over.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            self.run(query)?;
+            samples.add(began.elapsed());
+        }
+        Ok(samples)
     }
 
     /// Session of the query over a part of the store, as on one node of several.

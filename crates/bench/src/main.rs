@@ -53,7 +53,7 @@ fn run(command: &BenchCommand) -> Result<ExitCode, Error> {
         };
         met &= report.is_met();
         if options.json {
-            report.tell(settings.progress);
+            report.publish(settings.progress);
         } else {
             print_all(&format!("{}\n", report.table().trim_end()));
         }

@@ -20,8 +20,8 @@ pub struct BenchReport {
     pub plots: Vec<CurvePlot>,
     /// Additional information for readers: the machine, the sizes.
     pub notes: Vec<String>,
-    /// Number of figures that were reported already.
-    told: usize,
+    /// Number of figures that were published already.
+    published: usize,
 }
 
 /// Callbacks of a running benchmark.
@@ -73,7 +73,7 @@ pub enum FigureGoal {
 impl BenchReport {
     /// Creates an empty report.
     pub fn new(bench: &'static str) -> Self {
-        BenchReport { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new(), told: 0 }
+        BenchReport { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new(), published: 0 }
     }
 
     /// Adds a figure.
@@ -86,12 +86,12 @@ impl BenchReport {
         self.notes.push(note.into());
     }
 
-    /// Reports the figures that were not reported yet.
-    pub fn tell(&mut self, progress: BenchProgress) {
-        for figure in &self.figures[self.told.min(self.figures.len())..] {
+    /// Passes on the figures that were not passed on yet.
+    pub fn publish(&mut self, progress: BenchProgress) {
+        for figure in &self.figures[self.published.min(self.figures.len())..] {
             (progress.figure)(&figure.json(self.bench).to_string());
         }
-        self.told = self.figures.len();
+        self.published = self.figures.len();
     }
 
     /// JSON lines, one object per figure.

@@ -1,4 +1,4 @@
-/// Error in a column.
+/// Error of decoding or of joining columns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The bytes contradict their header.

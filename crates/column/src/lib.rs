@@ -76,7 +76,7 @@ pub enum ColumnForm {
 pub struct ColumnKey {
     /// Name of the field; for [`ColumnForm::Tokens`] it may be a path to members of its values.
     pub field: String,
-    /// The form.
+    /// Form of the field in the column.
     pub form: ColumnForm,
 }
 
@@ -137,7 +137,7 @@ pub enum Column {
     Fixed(FixedColumn),
     /// Text and encoded values.
     Bytes(BytesColumn),
-    /// Words.
+    /// Words of texts, as numbers into a dictionary of the column.
     Tokens(TokensColumn),
 }
 

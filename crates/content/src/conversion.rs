@@ -2,11 +2,11 @@
 
 use millrace_cluster::NodeFailure;
 use millrace_document::{Document, DocumentVersion, Timestamp, WriteRefusal, wire};
-use millrace_node::cluster::{ClusterError, Done};
+use millrace_node::cluster::{ClusterError, WriteCallback};
 use millrace_replication::distributor::{self, DecidedModification, DocumentChange, RequestError};
 use millrace_store::{CommittedWrite, DocumentWrite};
 
-use crate::machine::WriteDone;
+use crate::machine::OwnerWriteCallback;
 
 /// Change of a document for the distributor.
 pub(crate) fn change_of(write: DocumentWrite) -> DocumentChange {
@@ -26,7 +26,7 @@ pub(crate) fn change_of(write: DocumentWrite) -> DocumentChange {
 }
 
 /// Callback for the machine, from one of the gateway.
-pub(crate) fn outcome_callback(done: Done) -> WriteDone {
+pub(crate) fn outcome_callback(done: WriteCallback) -> OwnerWriteCallback {
     Box::new(move |outcome| done(outcome.map(written).map_err(refused)))
 }
 
@@ -35,7 +35,7 @@ fn decide(
     modify: millrace_store::Modify,
     current: Option<DocumentVersion>,
 ) -> Result<DecidedModification, WriteRefusal> {
-    let damaged = |error: millrace_document::Error| WriteRefusal { code: 500, reason: error.to_string() };
+    let damaged = |error: millrace_document::Error| WriteRefusal::fault(error.to_string());
     let found: Option<(Document, Timestamp)> = match current {
         None => None,
         Some(version) => {

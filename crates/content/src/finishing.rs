@@ -9,7 +9,7 @@ use millrace_cluster::{
 };
 use millrace_replication::distributor::{DocumentChange, DurableWrite, RequestError};
 
-use crate::machine::{MachineDriver, MachineInput, MachineWrite, ReplyTo, WriteDone};
+use crate::machine::{MachineDriver, MachineInput, MachineWrite, OwnerWriteCallback, ReplyTo};
 
 /// Delay before a node that does not own the bucket is asked again: it may not have received the state yet.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct HandedOverWrite {
     pub(crate) unfinished: UnfinishedRow,
     pub(crate) deadline: Instant,
-    pub(crate) done: WriteDone,
+    pub(crate) done: OwnerWriteCallback,
 }
 
 impl MachineDriver {

@@ -1,13 +1,13 @@
 //! Content node: keeps a part of a cluster's documents, and owns buckets.
 //!
-//! `millrace_cluster` decides, in state machines without I/O; this crate is the shell that drives two of
+//! `millrace_replication` decides, in state machines without I/O; this crate is the shell that drives two of
 //! them, the distributor and the keeper. One thread (`machine`) receives the events: cluster states from
 //! `millrace_membership`, requests and answers of other nodes from `millrace_peer`, writes from
 //! `millrace_node`. It executes the effects: messages, work on the store (`storage`), transfers (`pull`;
 //! whole replicas in `sessions`, their files in `receive`; at the rate of `throttle`). To the gateway a
 //! [`ContentNode`] is its cluster.
 //!
-//! This crate contains no rule of replication: the invariants are stated, and tested, in `millrace_cluster`.
+//! This crate contains no rule of replication: `millrace_replication` states the invariants, and tests them.
 
 mod conversion;
 mod finishing;
@@ -31,7 +31,7 @@ mod throttle;
 
 pub use incoming::IncomingTransfer;
 pub use member::ContentMember;
-pub use node::{ContentNode, HandedOn, PeerPort, TransferPace};
+pub use node::{ConnectionHandler, ContentNode, PeerPort, TransferPace};
 pub use source::StoreSource;
 pub use take_over::take_over;
 pub use throttle::TransferThrottle;

@@ -34,10 +34,10 @@ use crate::pull::{FetchHandle, FetchedPart, NodeFetches, WantedReplica};
 use crate::storage::StoreReplicas;
 
 /// Callback for the outcome of a write.
-pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::DurableWrite, RequestError>) + Send>;
+pub(crate) type OwnerWriteCallback = Box<dyn FnOnce(Result<distributor::DurableWrite, RequestError>) + Send>;
 
 /// Callback for the outcome of a read.
-pub(crate) type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, RequestError>) + Send>;
+pub(crate) type OwnerReadCallback = Box<dyn FnOnce(Result<Option<DocumentVersion>, RequestError>) + Send>;
 
 /// Callback for the answer to another node.
 pub(crate) type ReplyTo = Box<dyn FnOnce(NodeReply) + Send>;
@@ -45,7 +45,7 @@ pub(crate) type ReplyTo = Box<dyn FnOnce(NodeReply) + Send>;
 /// A change with the callback for its outcome.
 pub(crate) struct MachineWrite {
     pub(crate) change: DocumentChange,
-    pub(crate) done: WriteDone,
+    pub(crate) done: OwnerWriteCallback,
 }
 
 /// Input of the machine.
@@ -67,7 +67,7 @@ pub(crate) enum MachineInput {
     Read {
         id: DocumentId,
         deadline: Instant,
-        done: ReadDone,
+        done: OwnerReadCallback,
     },
     /// Another node sent a request.
     Request {
@@ -243,8 +243,8 @@ pub(crate) struct MachineDriver {
     fetching_state: Arc<AtomicBool>,
     next_ticket: u64,
     /// Callbacks of writes, each with the time at which the client stops waiting.
-    writes: HashMap<RequestTicket, (Instant, WriteDone)>,
-    reads: HashMap<RequestTicket, ReadDone>,
+    writes: HashMap<RequestTicket, (Instant, OwnerWriteCallback)>,
+    reads: HashMap<RequestTicket, OwnerReadCallback>,
     next_call: u64,
     calls: HashMap<KeeperCall, ReplyCaller>,
     fetching: NodeFetches,
@@ -452,12 +452,12 @@ impl MachineDriver {
             }]);
         };
         let inputs = self.inputs.clone();
-        let told = move |outcome| {
+        let report = move |outcome| {
             // The machine may have stopped.
             let _ = inputs.send(MachineInput::Fetched { job, outcome });
         };
         let wanted = WantedReplica { bucket, from, peer, pull };
-        let before = self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(told)));
+        let before = self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(report)));
         assert!(before.is_none(), "a job fetches once; what goes on is not begun again");
     }
 
@@ -545,11 +545,7 @@ impl MachineDriver {
                 self.parts.runtime.spawn_blocking(move || {
                     // A waiting caller must always get a decision.
                     let decided = catch_unwind(AssertUnwindSafe(|| (modify.0)(current)));
-                    let outcome = decided.unwrap_or_else(|_| {
-                        let reason =
-                            "the modification failed on this document; it was not changed".to_owned();
-                        Err(WriteRefusal { code: 500, reason })
-                    });
+                    let outcome = decided.unwrap_or_else(|_| Err(WriteRefusal::panicked()));
                     // The machine may have stopped.
                     let _ = inputs.send(MachineInput::Decided { decision, outcome });
                 });

@@ -5,7 +5,7 @@ use millrace_cluster::NodeEntry;
 use millrace_membership::{ClusterMembership, NodeRole, PackagePublication};
 use millrace_node::cluster::{
     ClusterDeployment, ClusterError, ClusterMember, ListedNode, MemberNode, MemberNodes, MemberRole,
-    MetricGauge, Noted, Published, SharedNote,
+    MetricGauge, NoteCallback, Published, SharedNote,
 };
 use tokio::runtime::Handle;
 
@@ -75,7 +75,7 @@ impl ClusterMember for ContentMember {
         &self,
         (guard, changed): (&str, Option<u64>),
         notes: Vec<(String, Option<Vec<u8>>)>,
-        done: Noted,
+        done: NoteCallback,
     ) {
         let (membership, guard) = (self.membership.clone(), guard.to_owned());
         self.runtime.spawn(async move {

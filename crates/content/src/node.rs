@@ -12,8 +12,8 @@ use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, L
 use millrace_env::LatencyHistogram;
 use millrace_membership::{ClusterMembership, ConfirmedState};
 use millrace_node::cluster::{
-    BatchedWrite, BucketHolders, BucketReaders, ClusterError, ClusterView, Done, GroupDropRequest,
-    MetricGauge, NO_SUCH_BUCKET, NodeAddress, OwnRun, ReadDone, RemoteNode,
+    BatchedWrite, BucketHolders, BucketReaders, ClusterError, ClusterView, GroupDropRequest, MetricGauge,
+    NO_SUCH_BUCKET, NodeAddress, OwnRun, ReadCallback, RemoteNode, WriteCallback,
 };
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
 use millrace_replication::distributor::{self, DocumentChange, NoRoute, RequestError};
@@ -53,11 +53,11 @@ pub struct PeerPort {
     /// The node's certificate. If present, nodes use only encrypted connections, to others with certificates.
     pub trust: Option<Arc<NodeTrust>>,
     /// Handles encrypted connections over which requests of clients are forwarded; others use the data port.
-    pub handed_on: HandedOn,
+    pub handed_on: ConnectionHandler,
 }
 
 /// Serves a connection over which another node forwards requests of clients, as HTTP/2.
-pub type HandedOn = Box<dyn Fn(Connection) + Send + Sync>;
+pub type ConnectionHandler = Box<dyn Fn(Connection) + Send + Sync>;
 
 /// A node's part in its cluster. Dropping it ends the participation; [`ContentNode::stop`] does so in order.
 pub struct ContentNode {
@@ -312,7 +312,7 @@ struct PeerAnswers {
     incarnation: Incarnation,
     machine: Arc<ContentMachine>,
     source: Arc<StoreSource>,
-    handed_on: HandedOn,
+    handed_on: ConnectionHandler,
 }
 
 impl PeerService for PeerAnswers {
@@ -409,7 +409,7 @@ impl ClusterView for ContentNode {
         &self.replication_times
     }
 
-    fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {
+    fn read(&self, id: DocumentId, deadline: Instant, done: ReadCallback) {
         let done = Box::new(move |outcome: Result<Option<DocumentVersion>, RequestError>| {
             // A read has changed nothing, so that every error of it passes.
             done(outcome.map_err(|error| ClusterError::Unavailable(refused(error).to_string())));
@@ -443,7 +443,7 @@ impl ClusterView for ContentNode {
         horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
     }
 
-    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {
+    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: WriteCallback) {
         let GroupDropRequest { document_type, group, part, horizon } = dropped;
         let bucket = match self.dropped_bucket(&group, part) {
             Ok(bucket) => bucket,

@@ -53,13 +53,13 @@ pub(crate) struct FetchedReplica {
 }
 
 /// Callback of a fetch: the next part, or `None` at its end.
-pub(crate) type Told = dyn Fn(Result<Option<FetchedPart>, NodeFailure>) + Send + Sync;
+pub(crate) type FetchCallback = dyn Fn(Result<Option<FetchedPart>, NodeFailure>) + Send + Sync;
 
 /// A running fetch. Dropping it ends it.
 pub(crate) enum FetchHandle {
     /// Everything arrives at once.
     Whole {
-        told: Arc<Told>,
+        callback: Arc<FetchCallback>,
         _wanted: Arc<()>,
     },
     Missing(mpsc::Sender<()>),
@@ -77,7 +77,7 @@ impl FetchHandle {
     /// Fetches the next part, once the last one has been installed.
     pub(crate) fn go_on(&self) {
         match self {
-            FetchHandle::Whole { told, .. } => told(Ok(None)),
+            FetchHandle::Whole { callback, .. } => callback(Ok(None)),
             // A fetch that has ended has reported so.
             FetchHandle::Missing(go_on) => drop(go_on.send(())),
         }
@@ -111,14 +111,14 @@ impl NodeFetches {
     }
 
     /// Begins a fetch; reports when the first part is there.
-    pub(crate) fn begin(&self, wanted: WantedReplica, told: Arc<Told>) -> FetchHandle {
+    pub(crate) fn begin(&self, wanted: WantedReplica, callback: Arc<FetchCallback>) -> FetchHandle {
         if wanted.pull == PullMode::Whole {
             let from = (wanted.from, &wanted.peer);
-            let live = self.sessions.fetch(from, wanted.bucket, Arc::clone(&told));
-            return FetchHandle::Whole { told, _wanted: live };
+            let live = self.sessions.fetch(from, wanted.bucket, Arc::clone(&callback));
+            return FetchHandle::Whole { callback, _wanted: live };
         }
         let (go_on, wait) = mpsc::channel();
-        let telling = Arc::clone(&told);
+        let of_caller = Arc::clone(&callback);
         let missing = MissingVersions {
             bucket: wanted.bucket,
             peer: wanted.peer,
@@ -126,11 +126,11 @@ impl NodeFetches {
             throttle: Arc::clone(&self.throttle),
             trust: self.trust.clone(),
             transfer: self.incoming.begin(wanted.from, "what one replica lacks", 1),
-            told,
+            callback,
             wait,
         };
         if let Err(error) = spawn_fetch(move || missing.run()) {
-            telling(Err(no_thread(&error)));
+            of_caller(Err(no_thread(&error)));
         }
         FetchHandle::Missing(go_on)
     }
@@ -170,7 +170,7 @@ struct MissingVersions {
     throttle: Arc<TransferThrottle>,
     trust: Option<Arc<NodeTrust>>,
     transfer: Arc<IncomingTransfer>,
-    told: Arc<Told>,
+    callback: Arc<FetchCallback>,
     wait: mpsc::Receiver<()>,
 }
 
@@ -197,16 +197,16 @@ impl MissingVersions {
     fn run(self) {
         // A waiting caller must always get an answer.
         match catch_unwind(AssertUnwindSafe(|| self.fetch())) {
-            Ok(Ok(())) => (self.told)(Ok(None)),
-            Ok(Err(FetchEnd::Failed(failure))) => (self.told)(Err(failure)),
+            Ok(Ok(())) => (self.callback)(Ok(None)),
+            Ok(Err(FetchEnd::Failed(failure))) => (self.callback)(Err(failure)),
             Ok(Err(FetchEnd::Cancelled)) => {}
-            Err(_) => (self.told)(Err(broke_off())),
+            Err(_) => (self.callback)(Err(broke_off())),
         }
     }
 
     /// Hands over a part, and waits until it is installed.
     fn lay_aside(&self, part: FetchedPart) -> Result<(), FetchEnd> {
-        (self.told)(Ok(Some(part)));
+        (self.callback)(Ok(Some(part)));
         self.wait.recv().map_err(|_| FetchEnd::Cancelled)
     }
 

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::TransferThrottle;
 use crate::incoming::{IncomingTransfer, IncomingTransfers};
-use crate::pull::{FetchedPart, FetchedReplica, Told, broke_off, no_thread, spawn_fetch};
+use crate::pull::{FetchCallback, FetchedPart, FetchedReplica, broke_off, no_thread, spawn_fetch};
 use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
 use crate::storage::StoreReplicas;
 
@@ -33,7 +33,7 @@ const BUCKETS_MAX: usize = 256;
 /// A requested replica.
 struct SessionReplica {
     bucket: BucketId,
-    told: Arc<Told>,
+    callback: Arc<FetchCallback>,
     /// Dead if it is not wanted any more.
     live: Weak<()>,
 }
@@ -64,10 +64,10 @@ impl FetchSessions {
         self: &Arc<Self>,
         (from, peer): (NodeKey, &PeerAddress),
         bucket: BucketId,
-        told: Arc<Told>,
+        callback: Arc<FetchCallback>,
     ) -> Arc<()> {
         let live = Arc::new(());
-        let wanted = SessionReplica { bucket, told, live: Arc::downgrade(&live) };
+        let wanted = SessionReplica { bucket, callback, live: Arc::downgrade(&live) };
         let mut waiting = self.lock();
         if let Some(others) = waiting.get_mut(peer) {
             others.push(wanted);
@@ -78,7 +78,7 @@ impl FetchSessions {
         let (sessions, to) = (Arc::clone(self), peer.clone());
         if let Err(error) = spawn_fetch(move || sessions.run(from, &to)) {
             let lost = self.lock().remove(peer).unwrap_or_default();
-            lost.iter().for_each(|wanted| (wanted.told)(Err(no_thread(&error))));
+            lost.iter().for_each(|wanted| (wanted.callback)(Err(no_thread(&error))));
         }
         live
     }
@@ -136,7 +136,7 @@ impl FetchSessions {
         let left = session.wanted.into_inner();
         for wanted in left {
             let failure = failure.clone().unwrap_or(NodeFailure::Interrupted);
-            (wanted.told)(Err(failure));
+            (wanted.callback)(Err(failure));
         }
     }
 }
@@ -164,7 +164,7 @@ impl FetchSession<'_> {
     }
 
     /// Answers the requests whose parcels have all arrived.
-    fn tell(&self) {
+    fn answer_whole(&self) {
         let mut parts = self.parts();
         let mut wanted = self.wanted.lock();
         let is_whole = |of: &mut SessionReplica| parts.get(&of.bucket).is_none_or(|parts| parts.missing == 0);
@@ -175,7 +175,7 @@ impl FetchSession<'_> {
             let BucketParcels { drops, arrived, .. } = parts.remove(&of.bucket).unwrap_or_default();
             let files: Vec<Arc<ArrivedSegment>> = arrived.into_iter().map(|(_, parcel)| parcel).collect();
             let some = !drops.is_empty() || !files.is_empty();
-            (of.told)(Ok(some.then_some(FetchedPart::Whole(FetchedReplica {
+            (of.callback)(Ok(some.then_some(FetchedPart::Whole(FetchedReplica {
                 bucket: of.bucket,
                 drops,
                 files,
@@ -200,7 +200,7 @@ impl ReceiveListener for FetchSession<'_> {
             parts.entry(share.bucket).or_default().missing += 1;
         }
         drop(parts);
-        self.tell();
+        self.answer_whole();
     }
 
     fn arrived(&self, identity: Option<u64>, parcel: ArrivedSegment) {
@@ -213,7 +213,7 @@ impl ReceiveListener for FetchSession<'_> {
             of_bucket.arrived.push((identity, Arc::clone(&parcel)));
         }
         drop(parts);
-        self.tell();
+        self.answer_whole();
     }
 
     fn is_cancelled(&self) -> bool {

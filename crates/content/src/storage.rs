@@ -37,7 +37,7 @@ impl StoreReplicas {
         let infos = self.store.replica_infos(&buckets, Timestamp(0))?;
         let found = buckets.into_iter().zip(infos).filter(|(_, info)| info.is_some());
         let found: Vec<BucketId> = found.map(|(bucket, _)| bucket).collect();
-        self.store.create_replicas(&found, true)
+        self.store.create_replicas(&found)
     }
 }
 
@@ -96,7 +96,11 @@ impl ReplicaStorage for StoreReplicas {
     }
 
     fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
-        self.store.create_replicas(&[bucket], birth == ReplicaOrigin::Complete).map_err(failure)
+        let created = match birth {
+            ReplicaOrigin::Complete => self.store.create_replicas(&[bucket]),
+            ReplicaOrigin::Incomplete => self.store.create_incomplete_replicas(&[bucket]),
+        };
+        created.map_err(failure)
     }
 
     fn apply(&self, rows: &[&ReplicatedRow]) -> Vec<Result<(), NodeFailure>> {

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_expressions_of_one_query_or_of_several_together_are_bounded() {
         assert!(query::parse(&regexps(60)).is_ok());
-        let error = query::parse(&regexps(1_000)).err().expect("too many");
+        let error = query::parse(&regexps(1_000)).expect_err("too many");
         assert!(error.to_string().contains("name fewer"), "{error}");
         let many = vec![regexps(60); 10];
         assert!(parse_together(&many[..1]).is_ok());

@@ -174,7 +174,7 @@ mod tests {
             ("(a{1000}){1000}", "repeat less"),
             (too_long.as_str(), "The length of regex [1001]"),
         ] {
-            let error = TermPattern::new(text, false).err().expect("the expression is refused");
+            let error = TermPattern::new(text, false).expect_err("the expression is refused");
             assert_eq!(error.status(), 400);
             assert!(error.to_string().contains(expected), "{text}: {error}");
         }

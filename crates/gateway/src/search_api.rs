@@ -225,7 +225,7 @@ async fn asked(
     by_chain(deployment, &mut parameters);
     let mut rewritten = rewritten_query(node, deployment, parameters, limits).await?;
     rewritten.fill_in_group(&caller);
-    let FederatedQuery { mut query, told, mut apart } =
+    let FederatedQuery { mut query, rule_trace, mut apart } =
         search::federated_query(node, deployment, rewritten, &limits).await?;
     if let Some(group) = &caller.implied_group {
         let parts = apart.iter_mut().flat_map(SourceQueries::queries_mut);
@@ -255,7 +255,7 @@ async fn asked(
         node: Arc::clone(node.node()),
         deployment: Arc::clone(deployment),
         query: Arc::new(query),
-        told,
+        rule_trace,
         apart,
         permit,
         hop,

@@ -24,6 +24,9 @@ struct BlockWeigher;
 /// Approximate overhead of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 96;
 
+/// Usual size of a block in memory, in bytes.
+const BLOCK_BYTES_USUAL: u64 = 16 << 10;
+
 impl Weighter<BlockKey, Arc<RunBytes>> for BlockWeigher {
     fn weight(&self, _: &BlockKey, part: &Arc<RunBytes>) -> u64 {
         part.memory_bytes() as u64 + ENTRY_BYTES
@@ -33,7 +36,7 @@ impl Weighter<BlockKey, Arc<RunBytes>> for BlockWeigher {
 impl BlockCache {
     /// Creates a cache of at most this many bytes.
     pub fn new(bytes: u64) -> Self {
-        let blocks = (bytes / 16_384).clamp(64, 1 << 16) as usize;
+        let blocks = (bytes / BLOCK_BYTES_USUAL).clamp(64, 1 << 16) as usize;
         BlockCache {
             entries: quick_cache::sync::Cache::with_weighter(blocks, bytes, BlockWeigher),
             next_run: AtomicU64::new(0),

@@ -49,10 +49,19 @@ impl IndexChange {
     }
 }
 
+/// Contents of a copy, as its manifest notes them with a flush. What was noted before stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushMark {
+    /// Time up to which the copy has every change, in microseconds since 1970; 0 if that is not known.
+    pub complete_until: u64,
+    /// True if all documents were taken in.
+    pub built: bool,
+}
+
 /// An entry that a scan found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedEntry {
-    /// Index key.
+    /// Values of the indexed fields, encoded so that their bytes have the order of the values.
     pub key: Vec<u8>,
     /// Key of the document.
     pub document: Vec<u8>,
@@ -72,7 +81,7 @@ pub struct EntryPage {
 pub struct IndexedDocument {
     /// Key of the document.
     pub document: Vec<u8>,
-    /// Its keys.
+    /// Keys of its entries, and the time of the version that has them.
     pub record: DocumentRecord,
 }
 
@@ -98,7 +107,7 @@ pub struct CopyStatus {
     pub memory_bytes: usize,
     /// Bytes of loaded documents that are not in a run yet.
     pub loaded_bytes: usize,
-    /// Time up to which the runs have every change.
+    /// Time up to which the runs have every change, in microseconds since 1970.
     pub complete_until: u64,
     /// True once all documents were taken in.
     pub built: bool,
@@ -277,18 +286,17 @@ impl IndexCopy {
         self.state.read().document(document)
     }
 
-    /// Writes what is in memory as a run, and notes the time up to which the copy has every change. `built`:
-    /// all documents were taken in.
+    /// Writes what is in memory as a run, and notes what the copy has then.
     ///
     /// # Errors
     /// The system refuses. What was in memory stays there.
-    pub fn flush(&self, complete_until: u64, built: bool) -> Result<(), Error> {
+    pub fn flush(&self, mark: FlushMark) -> Result<(), Error> {
         let mut manifest = self.manifest.lock();
         let Some(manifest) = manifest.as_mut() else { return Ok(()) };
         while self.flush_loaded(manifest)? {}
         let mut next = manifest.clone();
-        next.complete_until = next.complete_until.max(complete_until);
-        next.built |= built;
+        next.complete_until = next.complete_until.max(mark.complete_until);
+        next.built |= mark.built;
         let frozen = self.freeze();
         let run = match &frozen {
             None => None,

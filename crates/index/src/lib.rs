@@ -38,7 +38,8 @@ mod state;
 
 pub use cache::BlockCache;
 pub use copy::{
-    CopyStatus, DocumentPage, EntryPage, IndexChange, IndexCopy, IndexOptions, IndexedDocument, ScannedEntry,
+    CopyStatus, DocumentPage, EntryPage, FlushMark, IndexChange, IndexCopy, IndexOptions, IndexedDocument,
+    ScannedEntry,
 };
 pub use error::Error;
 pub use fuzz::fuzz;

@@ -12,7 +12,7 @@ pub struct DocumentRecord {
     pub keys: Vec<Vec<u8>>,
 }
 
-/// State of an entry.
+/// Value of an entry: the newest change of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EntryRecord {
     pub timestamp: u64,

@@ -34,6 +34,7 @@ pub(crate) struct RunCatalog {
     /// Entries that are there, and marks of entries that have gone.
     pub live: u64,
     pub gone: u64,
+    /// Lowest and highest time of a record.
     pub oldest: u64,
     pub newest: u64,
 }
@@ -47,7 +48,7 @@ pub(crate) struct RunFence {
     pub pages: Vec<(u64, u64)>,
 }
 
-/// A block.
+/// Place of a block in the file, in bytes, with its first key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RunPart {
     pub first: Vec<u8>,

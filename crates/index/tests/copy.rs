@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_env::{Disk, PowerLossDisk, RealDisk};
-use millrace_index::{BlockCache, Error, IndexChange, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, Error, FlushMark, IndexChange, IndexCopy, IndexOptions};
 use millrace_keys::KeyRange;
 use proptest::prelude::*;
 
@@ -179,7 +179,7 @@ proptest! {
                 }
                 CopyStep::Forget(of) => drop(model.remove(&of)),
                 CopyStep::Flush(built) => {
-                    copy.flush(1, built).expect("the disk takes it");
+                    copy.flush(FlushMark { complete_until: 1, built }).expect("the disk takes it");
                     since.clear();
                 }
                 CopyStep::Remove(documents, until) => remove_from_model(&mut model, &documents, until),
@@ -217,7 +217,7 @@ fn filled(copy: &IndexCopy) -> Vec<(Vec<u8>, Vec<u8>)> {
             copy.apply(vec![change(of, round + 1, &keys)]).expect("it fits");
             apply_to_model(&mut model, of, round + 1, &keys);
         }
-        copy.flush(round + 1, round == 2).expect("the disk takes it");
+        copy.flush(FlushMark { complete_until: round + 1, built: round == 2 }).expect("the disk takes it");
     }
     expected(&model)
 }
@@ -276,7 +276,7 @@ fn a_loss_of_power_leaves_the_copy_of_a_flush() {
             let keys = BTreeSet::from([(round % 6) as u8]);
             copy.apply(vec![change((round % 12) as u8, round, &keys)]).expect("it fits");
             if round % 3 == 0 {
-                copy.flush(round, false).expect("the disk takes it");
+                copy.flush(FlushMark { complete_until: round, built: false }).expect("the disk takes it");
                 flushed = round;
             }
             copy.merge(0).expect("the runs are sound");
@@ -318,7 +318,7 @@ fn merges_forget_what_has_gone() {
     for round in 1..=8_u64 {
         let keys = if round == 8 { BTreeSet::new() } else { BTreeSet::from([round as u8]) };
         copy.apply(vec![change(1, round, &keys)]).expect("it fits");
-        copy.flush(round, true).expect("the disk takes it");
+        copy.flush(FlushMark { complete_until: round, built: true }).expect("the disk takes it");
     }
     while copy.merge(100).expect("the runs are sound") {}
     let status = copy.status();
@@ -337,7 +337,7 @@ fn a_discarded_copy_writes_nothing() {
     discarded.discard();
     let files = || std::fs::read_dir(directory.path()).expect("the directory").count();
     let before = files();
-    discarded.flush(9, true).expect("nothing is written");
+    discarded.flush(FlushMark { complete_until: 9, built: true }).expect("nothing is written");
     assert!(!discarded.merge(0).expect("nothing is merged"));
     discarded.compact(0).expect("nothing is merged");
     assert_eq!(files(), before);

@@ -44,6 +44,9 @@ pub enum ComponentFailure {
     /// The deadline passed.
     #[error("{0}")]
     Timeout(String),
+    /// The component cannot be used: a change of the input does not help.
+    #[error("{0}")]
+    Fault(String),
 }
 
 /// Components of an application that statements refer to by name.

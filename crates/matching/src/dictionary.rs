@@ -88,7 +88,7 @@ mod tests {
             let column = column(&words);
             let fuzzy = WordPattern::Fuzzy { word: part.clone(), max_edits, prefix_length: 0, prefix };
             for pattern in [WordPattern::Suffix(part.clone()), WordPattern::Substring(part), fuzzy] {
-                let matcher = WordMatcher::new("f", &pattern, false).expect("not a regular expression");
+                let matcher = WordMatcher::new("f", &pattern).expect("not a regular expression");
                 let all = 1..column.words() as u32 + 1;
                 for from in all.clone() {
                     let found = numbers_of(&matcher, column.dictionary(), from..all.end);

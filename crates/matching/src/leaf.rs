@@ -82,7 +82,7 @@ impl ReadyLeaf {
         let weighted = is_weighted(&field.data_type);
         let kind = match &leaf.predicate {
             Predicate::Words(patterns) if among_tokens => {
-                let matchers = patterns.iter().map(|p| WordMatcher::new(&leaf.field, p, false));
+                let matchers = patterns.iter().map(|p| WordMatcher::new(&leaf.field, p));
                 let matchers = matchers.collect::<Result<Vec<_>, _>>()?;
                 LeafKind::Words(matchers)
             }

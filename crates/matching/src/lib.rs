@@ -9,7 +9,7 @@
 //! whole group, counted in the same pass.
 //!
 //! The set of nearest documents is known only at the end. Until then a chunk keeps the undecided part of its
-//! tree (`tree::Residual`), for the documents that are near enough so far.
+//! tree (`tree::ResidualTree`), for the documents that are near enough so far.
 //!
 //! This crate is independent of scores and of the source of columns.
 

@@ -160,7 +160,7 @@ mod tests {
             let matchers: Vec<WordMatcher> = wanted
                 .into_iter()
                 .map(|(word, is_prefix)| if is_prefix { WordPattern::Prefix(word) } else { WordPattern::Exact(word) })
-                .map(|pattern| WordMatcher::new("f", &pattern, false).expect("not a regular expression"))
+                .map(|pattern| WordMatcher::new("f", &pattern).expect("not a regular expression"))
                 .collect();
             let all: Vec<&WordMatcher> = matchers.iter().collect();
             let found = find_each(&all, &tokens, &live, &mut |_| Ok(())).expect("there is room");
@@ -178,7 +178,7 @@ mod tests {
         builder.end_document();
         let tokens = builder.finish();
         let prefix = WordPattern::Prefix("a".to_owned());
-        let matcher = WordMatcher::new("f", &prefix, false).expect("not a regular expression");
+        let matcher = WordMatcher::new("f", &prefix).expect("not a regular expression");
         let matchers = vec![&matcher; 2000];
         let table = LeafTable::of_first(&matchers, &tokens);
         let members: usize = table.sets.iter().map(Vec::len).sum();

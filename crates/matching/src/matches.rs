@@ -73,7 +73,7 @@ pub enum LeafMatches {
     Distances(Vec<f64>),
 }
 
-/// Occurrences of words.
+/// Occurrences of the words of a leaf in the matched documents of a chunk.
 #[derive(Debug, Clone, Default)]
 pub struct WordOccurrences {
     /// Number of occurrences in each document; 0 if the leaf does not match.
@@ -84,14 +84,15 @@ pub struct WordOccurrences {
     pub positions: Vec<u32>,
 }
 
-/// Term statistics of the group.
+/// Statistics of the terms of a plan over all documents in scope, for features that rate rare words higher.
+/// Those of several nodes are added up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TermStatistics {
     /// Number of live documents in scope.
     pub documents: u64,
     /// For each leaf, by [`LeafId`], the number of documents that it matches. Only ranked words are counted.
     pub document_frequency: Vec<u64>,
-    /// Statistics by field.
+    /// Lengths of text fields, by the name of the field.
     pub fields: BTreeMap<Arc<str>, FieldStatistics>,
 }
 
@@ -113,7 +114,7 @@ impl TermStatistics {
     }
 }
 
-/// Statistics of a text field.
+/// Length of a text field over all documents in scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FieldStatistics {
     /// Number of live documents with at least one token.

@@ -55,11 +55,19 @@ pub(crate) enum WordShape<'m> {
 const REGEX_BYTES: usize = 1 << 20;
 
 impl WordMatcher {
-    /// Prepares a pattern of `field`.
+    /// Prepares a pattern of `field` for its words, which are folded: a regular expression ignores case.
     ///
     /// # Errors
     /// [`Error::Pattern`] for an invalid regular expression.
-    pub fn new(field: &str, pattern: &WordPattern, cased: bool) -> Result<Self, Error> {
+    pub fn new(field: &str, pattern: &WordPattern) -> Result<Self, Error> {
+        Self::with_case(field, pattern, false)
+    }
+
+    /// Prepares a pattern of `field` for whole values. With `cased`, a regular expression heeds case.
+    ///
+    /// # Errors
+    /// As [`WordMatcher::new`].
+    pub fn with_case(field: &str, pattern: &WordPattern, cased: bool) -> Result<Self, Error> {
         let kind = match pattern {
             WordPattern::Exact(word) => PatternKind::Exact(word.clone()),
             WordPattern::Any(words) => PatternKind::Any(words.clone()),
@@ -272,7 +280,7 @@ mod tests {
             let pattern = pattern.concat();
             let plain = RegexBuilder::new(&pattern).case_insensitive(!cased).build();
             if let (Ok(plain), Ok(matcher)) =
-                (plain, WordMatcher::new("f", &WordPattern::Regex(pattern.clone()), cased))
+                (plain, WordMatcher::with_case("f", &WordPattern::Regex(pattern.clone()), cased))
             {
                 for text in &texts {
                     prop_assert_eq!(matcher.matches(text), plain.is_match(text), "{} in {}", pattern, text);
@@ -310,7 +318,7 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: WordPattern, yes: &[&str], no: &[&str]) {
-        let matcher = WordMatcher::new("f", &pattern, false).unwrap();
+        let matcher = WordMatcher::new("f", &pattern).unwrap();
         yes.iter().for_each(|word| assert!(matcher.matches(word), "{pattern:?} {word}"));
         no.iter().for_each(|word| assert!(!matcher.matches(word), "{pattern:?} {word}"));
     }
@@ -342,9 +350,8 @@ mod tests {
 
     #[test]
     fn a_bad_regular_expression_is_refused() {
-        let error =
-            WordMatcher::new("title", &WordPattern::Regex("(".into()), false).unwrap_err().to_string();
+        let error = WordMatcher::new("title", &WordPattern::Regex("(".into())).unwrap_err().to_string();
         assert!(error.contains("'(' of field 'title'"), "{error}");
-        assert!(WordMatcher::new("title", &WordPattern::Regex("(a{1000}){1000}".into()), false).is_err());
+        assert!(WordMatcher::new("title", &WordPattern::Regex("(a{1000}){1000}".into())).is_err());
     }
 }

@@ -146,8 +146,8 @@ mod tests {
             // Reading one document costs less than the search.
             (true, "tag17", 1, &[0]),
         ] {
-            let matcher =
-                WordMatcher::new("f", &WordPattern::Exact(word.to_owned()), cased).expect("it is a word");
+            let matcher = WordMatcher::with_case("f", &WordPattern::Exact(word.to_owned()), cased)
+                .expect("it is a word");
             let prefilter = TextPrefilter::new(&matcher, cased).expect("it has two bytes");
             let narrowed = prefilter.narrow(&values, &DocumentBits::first(within));
             assert_eq!(narrowed.iter().collect::<Vec<_>>(), expected, "{word} {cased} {within}");

@@ -49,17 +49,14 @@ impl ValueTest {
         let kind = match predicate {
             Predicate::Value { pattern, cased } => {
                 folding = (!cased).then(&analyzer);
-                ValueMatchKind::Pattern(WordMatcher::new(field, pattern, *cased)?)
+                ValueMatchKind::Pattern(WordMatcher::with_case(field, pattern, *cased)?)
             }
             Predicate::ValueIn { values, cased } => {
                 folding = (!cased).then(&analyzer);
                 ValueMatchKind::In(ListedTexts::new(values))
             }
             Predicate::Words(patterns) => ValueMatchKind::Words {
-                matchers: patterns
-                    .iter()
-                    .map(|p| WordMatcher::new(field, p, false))
-                    .collect::<Result<_, _>>()?,
+                matchers: patterns.iter().map(|p| WordMatcher::new(field, p)).collect::<Result<_, _>>()?,
                 analyzer: analyzer(),
             },
             Predicate::WordIn(words) => {

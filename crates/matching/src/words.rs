@@ -405,8 +405,7 @@ mod tests {
 
     /// Occurrences of the words in sequence.
     fn places(tokens: &TokensColumn, words: &str) -> Vec<u32> {
-        let matcher =
-            |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned()), false).unwrap();
+        let matcher = |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned())).unwrap();
         let matchers: Vec<WordMatcher> = words.split_whitespace().map(matcher).collect();
         let fast = find(&matchers, tokens, &DocumentBits::first(1), ExecutionPaths::Fast);
         let plain = find(&matchers, tokens, &DocumentBits::first(1), ExecutionPaths::Plain);

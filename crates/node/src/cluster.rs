@@ -61,9 +61,11 @@ pub use self::group_sizes::{
 pub use self::indexes::{IndexAnswer, IndexName, IndexQuestion, NodeIndexState, indexes_of_all, own_indexes};
 pub use self::members::{MemberNode, MemberNodes, MemberRole};
 pub use self::placement::NO_SUCH_BUCKET;
-pub use self::readers::{own_readers, readers_of_all};
+pub use self::readers::own_readers;
+pub(crate) use self::readers::readers_of_all;
+pub(crate) use self::route::check_held;
 pub use self::route::{
-    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
+    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, hand_on,
 };
 pub use self::snapshots::{
     GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
@@ -71,7 +73,7 @@ pub use self::snapshots::{
 };
 pub use crate::metrics::MetricGauge;
 
-/// Address of a node.
+/// Node that a request goes to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeAddress {
     /// This node.
@@ -99,14 +101,14 @@ impl Display for RemoteNode {
 }
 
 /// Callback for the outcome of a write.
-pub type Done = Box<dyn FnOnce(Result<CommittedWrite, ClusterError>) + Send>;
+pub type WriteCallback = Box<dyn FnOnce(Result<CommittedWrite, ClusterError>) + Send>;
 
 /// A write of a batch.
 pub struct BatchedWrite {
     /// The write.
     pub write: DocumentWrite,
     /// Called with its outcome.
-    pub done: Done,
+    pub done: WriteCallback,
 }
 
 impl BatchedWrite {
@@ -122,7 +124,7 @@ impl BatchedWrite {
 
 /// Callback for the newest version of a document, which may be a removal. The error is the reason for which
 /// it is not known now.
-pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, ClusterError>) + Send>;
+pub type ReadCallback = Box<dyn FnOnce(Result<Option<DocumentVersion>, ClusterError>) + Send>;
 
 /// Errors of a node's cluster.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +179,7 @@ pub struct OwnerNodes {
 
 /// Callback for the writing of notes: true if they were written. The error is the reason for which this is
 /// not known.
-pub type Noted = Box<dyn FnOnce(Result<bool, ClusterError>) + Send>;
+pub type NoteCallback = Box<dyn FnOnce(Result<bool, ClusterError>) + Send>;
 
 /// A node as its cluster has it: its key, and the run of its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,7 +261,7 @@ pub trait ClusterMember: Send + Sync + 'static {
     /// Writes notes (`None` deletes one), if the last change of the note `guard` is the given one (`None`:
     /// there is no such note). When `done` is called, [`ClusterMember::notes`] returns the notes after the
     /// write, if coordination reports them in time. At most 128 notes at a time, of at most 1 MiB together.
-    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted);
+    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: NoteCallback);
 
     /// Makes an application the active one on all nodes, each of which fetches its archive; returns its
     /// generation.
@@ -314,7 +316,7 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// Reads a document at every replica that may have its newest version: at one, if that is enough. This
     /// node is the owner.
-    fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone);
+    fn read(&self, id: DocumentId, deadline: Instant, done: ReadCallback);
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one: one message to each node.
     /// This node is the owner. Puts and removals of one bucket are taken on together or not at all. Each
@@ -334,7 +336,7 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
     /// is the owner. Nothing is dropped if a horizon that it reported no longer holds.
-    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done);
+    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: WriteCallback);
 
     /// Gauges of this node's part in the cluster, for requests for metrics.
     fn gauges(&self) -> Vec<MetricGauge>;

@@ -35,7 +35,7 @@ pub const MISFIT: u16 = 400;
 pub struct CompiledApplication {
     /// Number of the deployment, from 1.
     pub generation: u64,
-    /// Package.
+    /// The package that it was compiled from.
     pub application: Application,
     /// Generation that it was compared with; 0 for none.
     pub based_on: u64,
@@ -201,12 +201,15 @@ impl CompiledApplication {
     ///
     /// # Errors
     /// It uses a name that does not exist.
-    pub fn check_selection(&self, selection: &DocumentSelection) -> Result<(), millrace_selection::Error> {
+    pub(crate) fn check_selection(
+        &self,
+        selection: &DocumentSelection,
+    ) -> Result<(), millrace_selection::Error> {
         check_selection(&self.application, selection)
     }
 
     /// Rule bases for rewriting queries.
-    pub fn rule_bases(&self) -> &RuleBases {
+    pub(crate) fn rule_bases(&self) -> &RuleBases {
         &self.rules
     }
 
@@ -269,14 +272,14 @@ impl CompiledDocumentType {
     /// Warnings for people about profiles that run a model over every matching document.
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
-        let told = |name: &String| {
+        let warning = |name: &String| {
             let place = self.schema.rank_profiles.get(name).map(|profile| profile.place.to_string());
             format!(
                 "{}: rank profile {name} runs a model in its first phase, over every document that matches; in the second or the global phase it runs over the best only",
                 place.unwrap_or_default()
             )
         };
-        slow.map(|(name, _)| told(name)).collect()
+        slow.map(|(name, _)| warning(name)).collect()
     }
 
     /// Ids of its clusters, for people.
@@ -322,7 +325,7 @@ impl CompiledDocumentType {
 
     /// True if a stored document no longer belongs to any cluster. If a selection is neither true nor false,
     /// the document stays.
-    pub fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
+    pub(crate) fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
         let document = self.shown(stored);
         self.clusters.iter().all(|cluster| {
             let belongs = cluster.belongs.as_ref().filter(|_| cluster.collects_garbage);

@@ -145,7 +145,7 @@ impl ActiveDeployment {
     }
 
     /// True if this directory has, or had, an application.
-    pub fn had_application(&self) -> bool {
+    pub(crate) fn had_application(&self) -> bool {
         self.removals().had_application
     }
 
@@ -159,7 +159,7 @@ impl ActiveDeployment {
     ///
     /// # Errors
     /// Errors of `drop` and of the disk. Removals applied until then may be applied again.
-    pub fn apply_drops(
+    pub(crate) fn apply_drops(
         &self,
         dropped: &DroppedTypes,
         drop: impl Fn(&str, Timestamp) -> Result<(), Error>,

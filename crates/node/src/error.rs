@@ -441,6 +441,7 @@ impl Error {
 fn store_kind(error: &millrace_store::Error) -> ErrorKind {
     use millrace_store::Error as Store;
     match error {
+        Store::Refused(refusal) if refusal.code == millrace_store::WriteRefusal::FAULT => ErrorKind::Internal,
         Store::Overloaded => ErrorKind::Overloaded,
         Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
         Store::IdTooLong { .. }
@@ -462,7 +463,7 @@ fn store_kind(error: &millrace_store::Error) -> ErrorKind {
 }
 
 /// Category of an error of an embedder.
-fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
+pub(crate) fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
     match error {

@@ -271,7 +271,7 @@ impl NodeMetrics {
     }
 
     /// Number of requests in flight.
-    pub fn requests_in_flight(&self) -> usize {
+    pub(crate) fn requests_in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
@@ -508,16 +508,16 @@ impl NodeMetrics {
         self.responses.write(&mut text);
         process::write(&mut text);
         let gauges = self.with_vespa_names(gauges);
-        let mut told = "";
+        let mut described = "";
         // Values of one name are adjacent, under one heading.
         let mut gauges: Vec<&MetricGauge> = gauges.iter().collect();
         gauges.sort_by_key(|gauge| gauge.name);
         for gauge in gauges {
             let (end, kind) = if gauge.counted { ("_count", "counter") } else { ("", "gauge") };
             let name = format!("{}{end}", gauge.name.replace(['.', '-'], "_"));
-            if told != gauge.name {
+            if described != gauge.name {
                 let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", gauge.description);
-                told = gauge.name;
+                described = gauge.name;
             }
             let label = match &gauge.model {
                 Some(model) => format!("{{model=\"{}\"}}", model.replace(['\\', '"', '\n'], "_")),
@@ -553,7 +553,7 @@ impl MetricGauge {
     }
 
     /// Assigns it to one model.
-    pub fn of_model(self, model: &str) -> Self {
+    pub(crate) fn of_model(self, model: &str) -> Self {
         MetricGauge { model: Some(model.to_owned()), ..self }
     }
 

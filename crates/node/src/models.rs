@@ -241,7 +241,7 @@ impl NodeModels {
 
     /// Removes the files that no model uses and that were not written recently. Nothing is removed while a
     /// file is being opened for a model.
-    pub fn remove_unused(&self, written_before: Duration) {
+    pub(crate) fn remove_unused(&self, written_before: Duration) {
         let Some(_taken) = self.taking.try_write() else { return };
         let used: Vec<PathBuf> = self
             .lock()

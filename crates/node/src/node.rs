@@ -196,7 +196,7 @@ impl Node {
     ///
     /// # Errors
     /// A directory cannot be used, or the system refuses a thread.
-    pub fn keep_indexes(&self) -> Result<(), Error> {
+    fn keep_indexes(&self) -> Result<(), Error> {
         let current = self.deployments.current().ok();
         let wanted = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
         let tuning = current.as_ref().map(|deployment| self.tuning(&deployment.application));

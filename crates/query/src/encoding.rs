@@ -6,16 +6,6 @@ use crate::{QueryItem, UserText};
 /// The first text in an item or its descendants that looks encoded as UTF-8 twice; `None` if there is none.
 pub fn double_encoded(item: &QueryItem) -> Option<&str> {
     match item {
-        QueryItem::And(items)
-        | QueryItem::Or(items)
-        | QueryItem::Rank(items)
-        | QueryItem::WeakAnd { children: items, .. }
-        | QueryItem::Equiv { words: items, .. }
-        | QueryItem::SameElement { children: items, .. } => items.iter().find_map(double_encoded),
-        QueryItem::Not { positive, negatives } => {
-            double_encoded(positive).or_else(|| negatives.iter().find_map(double_encoded))
-        }
-        QueryItem::Near { words, excluded, .. } => words.iter().chain(excluded).find_map(double_encoded),
         QueryItem::Term { text, .. } => looks_so(&text.text),
         QueryItem::Phrase { words, .. } => words.iter().find_map(|word| looks_so(&word.text.text)),
         QueryItem::Alternatives { words, .. } => words.iter().find_map(|(word, _)| looks_so(word)),
@@ -24,14 +14,7 @@ pub fn double_encoded(item: &QueryItem) -> Option<&str> {
         QueryItem::Text(UserText { text, filter, .. }) => {
             looks_so(text).or_else(|| filter.as_deref().and_then(looks_so))
         }
-        QueryItem::Typed(inner) | QueryItem::Labeled { item: inner, .. } => double_encoded(inner),
-        QueryItem::True
-        | QueryItem::False
-        | QueryItem::Range { .. }
-        | QueryItem::NearestNeighbor(_)
-        | QueryItem::GeoLocation { .. }
-        | QueryItem::GeoBoundingBox { .. }
-        | QueryItem::Predicate { .. } => None,
+        other => other.children().find_map(double_encoded),
     }
 }
 

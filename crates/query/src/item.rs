@@ -1,6 +1,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Default `distance` of `near` and `onear`, in positions.
+pub(crate) const NEAR_DISTANCE: u32 = 2;
+
+/// Default number of hits that `weakAnd` and `wand` expose to ranking: `targetHits`.
+pub(crate) const TARGET_HITS: u32 = 100;
+
 /// A node of the query tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QueryItem {
@@ -240,7 +246,9 @@ impl WordComposite {
         match self {
             WordComposite::And => QueryItem::And(terms),
             WordComposite::Or => QueryItem::Or(terms),
-            WordComposite::WeakAnd => QueryItem::WeakAnd { children: terms, target_hits: 100, annotations },
+            WordComposite::WeakAnd => {
+                QueryItem::WeakAnd { children: terms, target_hits: TARGET_HITS, annotations }
+            }
             WordComposite::Phrase => {
                 let words = terms.into_iter().filter_map(|term| match term {
                     QueryItem::Term { text, matching, .. } => Some(PhraseWord { text, matching }),
@@ -252,8 +260,8 @@ impl WordComposite {
                 field: field.to_owned(),
                 words: terms,
                 excluded: Vec::new(),
-                distance: 2,
-                exclusion_distance: 1,
+                distance: NEAR_DISTANCE,
+                exclusion_distance: NEAR_DISTANCE.div_ceil(2),
                 ordered: self == WordComposite::OrderedNear,
                 annotations,
             },
@@ -481,9 +489,42 @@ impl QueryItem {
         }
     }
 
+    /// The items directly below it, in the order of the query; none for a leaf.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &QueryItem> {
+        let (first, others): (&[QueryItem], &[QueryItem]) = match self {
+            QueryItem::And(children)
+            | QueryItem::Or(children)
+            | QueryItem::Rank(children)
+            | QueryItem::WeakAnd { children, .. }
+            | QueryItem::Equiv { words: children, .. }
+            | QueryItem::SameElement { children, .. } => (children.as_slice(), &[]),
+            QueryItem::Near { words, excluded, .. } => (words.as_slice(), excluded.as_slice()),
+            QueryItem::Not { positive, negatives } => {
+                (std::slice::from_ref(positive.as_ref()), negatives.as_slice())
+            }
+            QueryItem::Typed(inner) | QueryItem::Labeled { item: inner, .. } => {
+                (std::slice::from_ref(inner.as_ref()), &[])
+            }
+            // Leaves are listed, so that a new operator cannot be taken for one.
+            QueryItem::True
+            | QueryItem::False
+            | QueryItem::Term { .. }
+            | QueryItem::Phrase { .. }
+            | QueryItem::Alternatives { .. }
+            | QueryItem::Range { .. }
+            | QueryItem::In { .. }
+            | QueryItem::Weighted { .. }
+            | QueryItem::NearestNeighbor(_)
+            | QueryItem::GeoLocation { .. }
+            | QueryItem::GeoBoundingBox { .. }
+            | QueryItem::Predicate { .. }
+            | QueryItem::Text(_) => (&[], &[]),
+        };
+        first.iter().chain(others)
+    }
+
     /// Description of the first part without text to search for, if any: `a term`, `a phrase`.
     pub(crate) fn find_empty(&self) -> Option<&'static str> {
-        let any = |children: &[QueryItem]| children.iter().find_map(QueryItem::find_empty);
         match self {
             QueryItem::Term { text, .. } => text.text.trim().is_empty().then_some("a term"),
             QueryItem::Phrase { words, .. } => {
@@ -491,14 +532,7 @@ impl QueryItem {
             }
             QueryItem::Text(text) => text.text.trim().is_empty().then_some("user text"),
             QueryItem::In { values, .. } => values.is_empty().then_some("a list"),
-            QueryItem::And(children) | QueryItem::Or(children) | QueryItem::Rank(children) => any(children),
-            QueryItem::Near { words: children, .. }
-            | QueryItem::Equiv { words: children, .. }
-            | QueryItem::SameElement { children, .. }
-            | QueryItem::WeakAnd { children, .. } => any(children),
-            QueryItem::Not { positive, negatives } => positive.find_empty().or_else(|| any(negatives)),
-            QueryItem::Typed(inner) | QueryItem::Labeled { item: inner, .. } => inner.find_empty(),
-            _ => None,
+            other => other.children().find_map(QueryItem::find_empty),
         }
     }
 }

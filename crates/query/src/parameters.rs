@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::build::{self, BuildContext};
+use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::programmatic;
 use crate::select::{WhereConditions, grouping_requests};
 use crate::syntax::SyntaxFault;
@@ -328,8 +329,8 @@ impl<'a> ParameterReader<'a> {
                     grammar: query_grammar,
                     filter: filter.clone(),
                     allow_empty: false,
-                    target_hits: 100,
-                    distance: 2,
+                    target_hits: TARGET_HITS,
+                    distance: NEAR_DISTANCE,
                     annotations: Default::default(),
                 })),
                 None if self.has_wand() || self.has_predicate() => QueryText::of(QueryItem::True),

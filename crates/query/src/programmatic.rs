@@ -8,15 +8,12 @@
 //! The text of a word is used literally: the syntax of typed text has no meaning in it. An item may have an
 //! identifier after `%`, which is ignored.
 
+use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::syntax::SyntaxFault;
 use crate::{Error, ItemAnnotations, PhraseWord, QueryItem, TermMatch};
 
 /// Maximum nesting of items.
 const DEPTH_MAX: usize = 64;
-/// Default distance of `NEAR` and `ONEAR`, in positions.
-const NEAR_DISTANCE: u32 = 2;
-/// Default number of hits that `WEAKAND` exposes to ranking.
-const WEAK_AND_HITS: u32 = 100;
 
 /// Parses the text; terms without an index search `field`.
 pub(crate) fn parse(text: &str, field: &str) -> Result<QueryItem, SyntaxFault> {
@@ -58,7 +55,7 @@ impl<'t> ProgrammaticReader<'t> {
             field: field.to_owned(),
             annotations: ItemAnnotations::default(),
             distance: NEAR_DISTANCE,
-            hits: WEAK_AND_HITS,
+            hits: TARGET_HITS,
             items: Vec::new(),
             texts: Vec::new(),
         };

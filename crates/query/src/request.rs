@@ -23,16 +23,16 @@ pub struct Query {
     /// Grouping requests as text, in order: the part of YQL after `|`, and the `select` parameter. Each is
     /// one `all(…)` or `each(…)`, after its `{ … }` annotation if it has one.
     pub grouping: Vec<String>,
-    /// Defaults of grouping requests.
+    /// Values for what grouping requests leave open.
     pub grouping_defaults: GroupingDefaults,
     /// Terms that every document must (`+`) or must not (`-`) match, hidden from ranking: `recall`, in the
     /// simple query language.
     pub recall: Option<String>,
     /// Removal of hits that are similar to better ones.
     pub collapse: Option<CollapseOptions>,
-    /// Ranking settings.
+    /// Parameters of ranking.
     pub ranking: RankingOptions,
-    /// Presentation settings.
+    /// Fields of the hits, and form of the answer.
     pub presentation: PresentationOptions,
     /// Time limit.
     pub timeout: Duration,
@@ -79,7 +79,7 @@ pub struct StreamingScope {
     pub selection: Option<String>,
 }
 
-/// One sort key.
+/// One key of `order by`. The next key decides between documents that are equal by this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuerySortKey {
     /// A field, or `[relevance]`, `[docid]`, `[source]`.
@@ -101,7 +101,7 @@ pub enum SortOrder {
     Descending,
 }
 
-/// Ranking settings.
+/// Parameters of ranking (`ranking.*`, `input.query(…)`). The rank profile decides what is `None` here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankingOptions {
     /// The rank profile; by default `default`.
@@ -179,7 +179,7 @@ pub enum RankingTime {
     WallClock(Duration),
 }
 
-/// Defaults of grouping requests.
+/// Values for what grouping requests leave open (`grouping.*`, `timezone`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupingDefaults {
     /// `grouping.defaultMaxGroups`; `None` for no limit.
@@ -215,7 +215,7 @@ pub struct CollapseOptions {
     pub summary: Option<String>,
 }
 
-/// Presentation settings.
+/// Fields of the hits, and form of the answer (`presentation.*`, `select`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PresentationOptions {
     /// The document summary; by default `default`.

@@ -21,7 +21,8 @@ pub trait ModelSource {
     fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, Error>;
 }
 
-/// A model file.
+/// A loaded model, with the names of its inputs and outputs. Binding adds the types that a profile gives
+/// them.
 pub trait RankModelFile: Send + Sync {
     /// Names of the inputs.
     fn inputs(&self) -> Vec<String>;
@@ -40,9 +41,9 @@ pub trait RankModelFile: Send + Sync {
     ) -> Result<Arc<dyn RankModelEvaluation>, Error>;
 }
 
-/// A model ready to run.
+/// A model bound to its inputs and to one of its outputs. Requests share it.
 pub trait RankModelEvaluation: Send + Sync {
-    /// Type of the output.
+    /// Type of the output for one row.
     fn tensor_type(&self) -> TensorType;
 
     /// Computes the outputs of all rows: their cells, one row after another. If the model fails on a row, its

@@ -77,7 +77,7 @@ impl<P: Copy + Ord + Hash> PhaseRanking<P> {
 
     /// Begins with all hits, best first, of which the second phase ranks those that are chosen. The others
     /// follow them.
-    pub fn of_chosen(
+    pub(crate) fn of_chosen(
         mut reranking: PhaseReranking,
         hits: Vec<(P, f64)>,
         chosen: &[bool],

@@ -24,7 +24,8 @@ const RERANK_COUNT: usize = 100;
 /// Number of chunks per model run in the first phase.
 const MODELLED_CHUNKS: usize = 16;
 
-/// A compiled rank profile.
+/// A rank profile of a schema as programs over features. A deployment compiles it, and all requests share it:
+/// what can fail, has failed then.
 pub struct CompiledProfile {
     name: String,
     /// Features used by the programs, each once.
@@ -66,12 +67,12 @@ pub struct BestHits {
     pub timed_out: bool,
 }
 
-/// Input of ranking.
+/// The query and the documents that a profile ranks.
 #[derive(Clone, Copy)]
 pub struct RankedDocuments<'q> {
     /// The query.
     pub plan: &'q Plan,
-    /// The documents.
+    /// The documents in scope.
     pub view: &'q dyn View,
     /// The matched documents.
     pub matches: &'q MatchedDocuments,
@@ -200,11 +201,6 @@ impl CompiledProfile {
     /// Name of the profile.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// True if the profile has a global phase, which needs the hits in score order.
-    pub fn has_global_phase(&self) -> bool {
-        self.global.is_some()
     }
 
     /// True if second-phase hits are selected for diversity. Each node selects among its own hits.

@@ -28,13 +28,13 @@ pub(crate) struct BoundPrograms<'q> {
     scratch: EvaluationScratch,
 }
 
-/// Input of a stage.
+/// The query and the documents that the programs of a phase are bound to.
 #[derive(Clone, Copy)]
 pub(crate) struct StageInput<'q> {
     pub plan: &'q Plan,
     pub view: &'q dyn View,
     pub matches: &'q MatchedDocuments,
-    /// Data over all hits, available once the first phase is done.
+    /// Values over all hits, once they are known: after the first phase, or after a run of its models.
     pub earlier: Option<&'q HitsTogether>,
 }
 

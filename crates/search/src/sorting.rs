@@ -76,7 +76,7 @@ impl PreparedOrder {
     }
 
     /// Returns true if the order uses scores.
-    pub fn needs_scores(&self) -> bool {
+    pub(crate) fn needs_scores(&self) -> bool {
         self.keys.iter().any(|key| matches!(key.by, OrderBy::Score))
     }
 

@@ -1,21 +1,21 @@
 use std::time::{Duration, Instant};
 
-/// Timing of a search.
+/// Times of the parts of a search over the documents of one schema, and how many documents they concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SearchTrace {
     /// Evaluation of the selection.
     pub select: Duration,
-    /// Matching.
+    /// Evaluation of the predicates of the query.
     pub matching: Duration,
     /// Ranking, or sorting.
     pub order: Duration,
-    /// Grouping.
+    /// Collection of groups.
     pub group: Duration,
     /// Filling hits, including features.
     pub summary: Duration,
     /// Number of live documents searched.
     pub documents: u64,
-    /// Number of matches.
+    /// Number of those that the query matches.
     pub matched: u64,
 }
 

@@ -18,17 +18,17 @@ pub struct CacheStatistics {
     pub misses: u64,
 }
 
-/// Identifies a part of a segment.
+/// Identifies a part of a segment. Numbers of sections and of columns have the width that they have in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     pub segment: u64,
-    pub section: u16,
+    pub section: u32,
     pub part: CachedPart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum CachedPart {
-    Column { column: u16, chunk: u32 },
+    Column { column: u32, chunk: u32 },
     ChunkPage(u32),
     GroupPage(u32),
     Fence,
@@ -47,6 +47,9 @@ struct CacheWeigher;
 /// Approximate overhead of an entry in addition to its buffer, in bytes.
 const ENTRY_BYTES: u64 = 128;
 
+/// Usual size of an entry, in bytes.
+const ENTRY_BYTES_USUAL: u64 = 32 << 10;
+
 impl Weighter<CacheKey, CacheEntry> for CacheWeigher {
     fn weight(&self, _: &CacheKey, entry: &CacheEntry) -> u64 {
         let bytes = match entry {
@@ -61,8 +64,8 @@ impl Weighter<CacheKey, CacheEntry> for CacheWeigher {
 impl SegmentCache {
     /// Creates a cache of at most this many bytes.
     pub fn new(bytes: u64) -> Self {
-        // The number of entries is only an estimate of the size of its tables, which grow when they must.
-        let entries = (bytes / 32_768).clamp(64, 1 << 16) as usize;
+        // Only an estimate of the size of its tables, which grow when they must.
+        let entries = (bytes / ENTRY_BYTES_USUAL).clamp(64, 1 << 16) as usize;
         SegmentCache { entries: quick_cache::sync::Cache::with_weighter(entries, bytes, CacheWeigher) }
     }
 

@@ -156,7 +156,7 @@ impl SegmentCut {
         &self.shares
     }
 
-    /// Lengths of the consecutive parts of the file, for [`Checksums`](crate::FileChecksums).
+    /// Lengths of the consecutive parts of the file, for [`FileChecksums`](crate::FileChecksums).
     pub fn outline(&self) -> Vec<u32> {
         self.pieces.iter().map(|piece| u32::try_from(piece.length()).unwrap_or(u32::MAX)).collect()
     }

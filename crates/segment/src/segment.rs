@@ -118,14 +118,6 @@ impl SegmentFile {
         &self.sections
     }
 
-    /// Reads raw bytes of the file without checking them: for another node, which checks them.
-    ///
-    /// # Errors
-    /// They cannot be read, or the file is too short.
-    pub fn read_raw(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        Ok(self.file.read_at(offset, &mut [bytes])?)
-    }
-
     /// Lowest timestamp of a version in it.
     pub fn oldest(&self) -> u64 {
         self.sections.iter().map(|section| section.oldest).min().unwrap_or(u64::MAX)
@@ -263,7 +255,7 @@ impl SegmentFile {
         let missing = range.start..last;
         let read = self.read_first_columns(section, column, missing)?;
         for (chunk, column_of) in range.zip(&read) {
-            let name = self.key(section, CachedPart::Column { column: column as u16, chunk });
+            let name = self.key(section, CachedPart::Column { column: column as u32, chunk });
             self.cache.insert(name, CacheEntry::Column(column_of.clone()));
         }
         Ok(read)
@@ -271,7 +263,7 @@ impl SegmentFile {
 
     /// A column of a chunk, if it is in the cache; the inner `None` means that the chunk lacks it.
     pub(crate) fn cached(&self, section: usize, column: usize, chunk: u32) -> Option<Option<Column>> {
-        match self.cache.get(&self.key(section, CachedPart::Column { column: column as u16, chunk })) {
+        match self.cache.get(&self.key(section, CachedPart::Column { column: column as u32, chunk })) {
             Some(CacheEntry::Column(column)) => Some(column),
             _ => None,
         }
@@ -424,7 +416,7 @@ impl SegmentFile {
     }
 
     fn key(&self, section: usize, part: CachedPart) -> CacheKey {
-        CacheKey { segment: self.number, section: section as u16, part }
+        CacheKey { segment: self.number, section: section as u32, part }
     }
 
     pub(crate) fn corrupt(&self, offset: u64, reason: &'static str) -> Error {

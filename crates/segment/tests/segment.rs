@@ -171,6 +171,40 @@ fn what_is_written_is_read_group_by_group() {
     }
 }
 
+/// A number for each column could be cut in the cache, and a column be given for another.
+#[test]
+fn a_column_of_very_many_is_not_taken_for_another() {
+    const COLUMNS: usize = (1 << 16) + 1;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.seg");
+    let keys: Vec<ColumnKey> =
+        (0..COLUMNS).map(|number| ColumnKey::value(&format!("f{number:05}"))).collect();
+    let mut columns = vec![None; COLUMNS];
+    for (number, value) in [(0, 1_i32), (COLUMNS - 1, 2)] {
+        let mut builder = FixedBuilder::new(CellKind::I32, 1);
+        builder.push(&value.to_le_bytes());
+        columns[number] = Some(Column::Fixed(builder.finish()));
+    }
+    let info = ChunkInfo {
+        documents: 1,
+        removed: 0,
+        first_location: ReversedLocation::new(0),
+        oldest: 1,
+        newest: 1,
+    };
+    let mut writer = SegmentWriter::create(&RealDisk, &path, SegmentFormat::Compressed).expect("created");
+    writer.begin_section("mail", keys.iter().map(new_column).collect()).expect("begun");
+    writer.add(NewChunk { location: 0, group: "gann", info, columns }).expect("added");
+    writer.finish().expect("finished");
+
+    let segment = open(&path, 1).expect("opened");
+    for (number, value) in [(0, 1), (COLUMNS - 1, 2)] {
+        let found = segment.columns(0, &keys[number], 0..1).expect("read");
+        let [Some(Column::Fixed(column))] = &found[..] else { panic!("the chunk has column {number}") };
+        assert_eq!(column.integer(0), Some(value), "column {number}");
+    }
+}
+
 #[test]
 fn threads_that_read_the_same_do_not_disturb_each_other() {
     const THREADS: usize = 4;

@@ -137,11 +137,15 @@ enum DurationFault {
     Lifetime(String),
 }
 
-/// A time in seconds, possibly fractional.
+/// Longest time that a command waits: a year, which can be added to any instant.
+pub const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// A time in seconds, possibly fractional; a longer one than [`WAIT_MAX`] is reduced to it.
 fn seconds(text: &str) -> Result<Duration, DurationFault> {
     let wrong = || DurationFault::Seconds(text.to_owned());
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)?;
+    Ok(time.min(WAIT_MAX))
 }
 
 /// Format of results.
@@ -594,6 +598,23 @@ pub struct CompletionsArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_above_zero_and_can_be_added_to_an_instant() {
+        for (text, expected) in [
+            ("0.5", Some(Duration::from_millis(500))),
+            ("3600", Some(Duration::from_secs(3600))),
+            ("10000000000000000000", Some(WAIT_MAX)),
+            ("0", None),
+            ("-1", None),
+            ("nan", None),
+            ("1e400", None),
+            ("soon", None),
+        ] {
+            assert_eq!(seconds(text).ok(), expected, "{text}");
+        }
+        assert!(std::time::Instant::now().checked_add(WAIT_MAX).is_some());
+    }
 
     /// A terminal of 80 columns shows them unwrapped, and they can be copied.
     #[test]

@@ -34,8 +34,8 @@ pub fn figures(node: &Node, membership: &ClusterMembership, part: &JoinedPart) -
         let state = membership.states().borrow().clone();
         figures.divided_groups = state.as_ref().map_or(0, |state| state.spread().groups().count() as u64);
         let incoming = part.incoming();
-        let told = incoming.iter().map(|of| transfer(of, &figures.name, state.as_deref()));
-        figures.transfers = told.collect();
+        let transfers = incoming.iter().map(|of| transfer(of, &figures.name, state.as_deref()));
+        figures.transfers = transfers.collect();
     }
     figures
 }

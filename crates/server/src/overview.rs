@@ -38,7 +38,7 @@ pub struct NodeView {
     reason: String,
     url: Option<String>,
     /// Its own figures, once queried; or the reason why there are none.
-    told: Option<Result<NodeFigures, FiguresFault>>,
+    answer: Option<Result<NodeFigures, FiguresFault>>,
 }
 
 impl ClusterOverview {
@@ -73,7 +73,7 @@ impl ClusterOverview {
                 key: key.parse().ok()?,
                 reason: generated["reason"].as_str().unwrap_or("").to_owned(),
                 url: attributes["url"].as_str().filter(|url| !url.is_empty()).map(str::to_owned),
-                told: None,
+                answer: None,
             })
         });
         let mut nodes: Vec<NodeView> = nodes.collect();
@@ -101,7 +101,7 @@ impl ClusterOverview {
     /// Queries every serving node for its figures.
     pub async fn ask_nodes(&mut self) {
         for node in self.nodes.iter_mut().filter(|node| node.serves()) {
-            node.told = Some(node.figures().await);
+            node.answer = Some(node.figures().await);
         }
     }
 
@@ -120,21 +120,21 @@ impl ClusterOverview {
     /// Absent nodes, and nodes that run though they were removed; `None`: all serve.
     pub fn away(&self) -> Option<String> {
         let away = self.nodes.iter().filter(|node| !node.serves());
-        let told = |node: &NodeView| match (&*node.wished, node.runs) {
+        let absence = |node: &NodeView| match (&*node.wished, node.runs) {
             ("removed", true) => {
                 Some(format!("{} runs, and is not in the cluster: {}", node.name, node.reason))
             }
             ("removed", false) => None,
             _ => Some(format!("{} is not there ({})", node.name, node.state)),
         };
-        let away: Vec<String> = away.filter_map(told).collect();
+        let away: Vec<String> = away.filter_map(absence).collect();
         (!away.is_empty()).then(|| away.join(", "))
     }
 
     /// JSON form.
     pub fn value(&self) -> Value {
         let nodes = self.nodes.iter().map(|node| {
-            let figures = node.told.as_ref().map(|told| match told {
+            let figures = node.answer.as_ref().map(|answer| match answer {
                 Ok(figures) => json!(figures),
                 Err(error) => json!({ "error": error.to_string() }),
             });
@@ -150,7 +150,7 @@ impl ClusterOverview {
 
     /// Number of groups that are divided by the newest state that a node acts by.
     fn divided_groups(&self) -> u64 {
-        let figures = self.nodes.iter().filter_map(|node| node.told.as_ref()?.as_ref().ok());
+        let figures = self.nodes.iter().filter_map(|node| node.answer.as_ref()?.as_ref().ok());
         figures.max_by_key(|figures| figures.version).map_or(0, |figures| figures.divided_groups)
     }
 
@@ -175,8 +175,8 @@ impl ClusterOverview {
         ));
         let mut transfers = Vec::new();
         for node in &self.nodes {
-            lines.push(format!("{:widest$}  {:11}  {}", node.name, node.state, node.told()));
-            let Some(Ok(figures)) = &node.told else { continue };
+            lines.push(format!("{:widest$}  {:11}  {}", node.name, node.state, node.report()));
+            let Some(Ok(figures)) = &node.answer else { continue };
             // Both ends report a transfer.
             transfers.extend(figures.transfers.iter().filter(|transfer| transfer.to == node.name));
         }
@@ -194,7 +194,7 @@ impl ClusterOverview {
             ));
         }
         for node in &self.nodes {
-            let Some(Ok(figures)) = &node.told else { continue };
+            let Some(Ok(figures)) = &node.answer else { continue };
             lines.extend(figures.warnings.iter().map(|warning| format!("{}: warning: {warning}", node.name)));
             if let Some(limit) = figures.pace.limit.filter(|_| figures.pace.bytes_per_second > 0) {
                 lines.push(format!(
@@ -272,7 +272,7 @@ impl NodeView {
 
     fn left(&self, version: ClusterVersion, ideal: bool) -> Option<String> {
         let name = &self.name;
-        let figures = match &self.told {
+        let figures = match &self.answer {
             Some(Ok(figures)) => figures,
             Some(Err(error)) => return Some(format!("{name}: {error}")),
             None => return Some(format!("{name} was not asked")),
@@ -291,8 +291,8 @@ impl NodeView {
     }
 
     /// Its own report, for people.
-    fn told(&self) -> String {
-        match &self.told {
+    fn report(&self) -> String {
+        match &self.answer {
             Some(Ok(figures)) => {
                 let buckets = figures.buckets;
                 format!(

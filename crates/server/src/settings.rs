@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use millrace_gateway::{
     CredentialFiles, GroupHeaders, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings,
-    TlsFiles, WebOrigins,
+    WebOrigins,
 };
 use millrace_membership::NodeRole;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
@@ -22,10 +22,19 @@ use millrace_store::SegmentFormat;
 use serde::Deserialize;
 
 use self::listening::ListenSettings;
-use self::tls::{etcd_tls, nodes_tls};
+use self::tls::{etcd_tls, nodes_tls, server_tls};
 use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 use crate::free_memory;
+
+/// Default time in milliseconds from which on a query is in the log of slow queries.
+const SLOW_QUERY_MS: u64 = 1000;
+
+/// Longest time in seconds, three thousand years: as a number of microseconds it fits into 64 bits.
+const SECONDS_MAX: u64 = 100_000_000_000;
+
+/// Default port for other nodes.
+const PEER_PORT: u16 = 19_100;
 
 /// All settings; missing ones have their defaults. The TOML file uses the same names.
 #[derive(Args, Deserialize, Default, Clone, Debug, PartialEq)]
@@ -355,32 +364,11 @@ impl ServeArguments {
             None => ServeArguments::default(),
         };
         let given = self.clone().or(file);
+        given.check_rates()?;
         let of_clusters = given.of_clusters();
         let limits = given.limits(RequestLimits::default());
         let defaults = Settings::new(given.data_dir.unwrap_or_else(|| PathBuf::from("data")));
-        let tls = match (given.tls_certificate, given.tls_key) {
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
-            (None, None) => None,
-            _ => {
-                return Err(Error::Argument(
-                    "TLS needs both tls-certificate and tls-key; give the other one as well".to_owned(),
-                ));
-            }
-        };
-        let rates = [("group-rate-max", given.group_rate_max), ("address-rate-max", given.address_rate_max)];
-        for (name, rate) in rates {
-            if rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-                return Err(Error::Argument(format!(
-                    "{name} is not a number of requests a second above 0; give one, or leave it out for no limit"
-                )));
-            }
-        }
-        if given.group_fed_bytes_max == Some(0) {
-            return Err(Error::Argument(
-                "group-fed-bytes-max is not a number of bytes a second above 0; give one, or leave it out for no limit"
-                    .to_owned(),
-            ));
-        }
+        let tls = server_tls(given.tls_certificate, given.tls_key)?;
         let credentials = CredentialFiles {
             is_access_required: given.access_file.is_some(),
             of_cluster: defaults.credentials.of_cluster,
@@ -409,19 +397,8 @@ impl ServeArguments {
                 None => defaults.log_details.trusted_proxies,
             },
         };
-        let slow_queries = match given.slow_query_log {
-            Some(log) => Some(SlowQuerySettings {
-                log,
-                threshold: Duration::from_millis(given.slow_query_ms.unwrap_or(1000)),
-                has_parameters: given.slow_query_log_queries.unwrap_or(false),
-            }),
-            None if given.slow_query_ms.is_some() || given.slow_query_log_queries.is_some() => {
-                return Err(Error::Argument(
-                    "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well".to_owned(),
-                ));
-            }
-            None => None,
-        };
+        let slow_queries =
+            slow_queries(given.slow_query_log, given.slow_query_ms, given.slow_query_log_queries)?;
         let name = given.name.clone();
         let spans = tracing::settings(given.otlp_endpoint, given.otlp_sampled, || {
             name.map_or_else(machine_name, Ok)
@@ -439,8 +416,8 @@ impl ServeArguments {
                 disk_reserve: given.disk_reserve.unwrap_or(defaults.node.disk_reserve),
                 space_patience: defaults.node.space_patience,
                 deferred_sync: given.async_sync_ms.map_or(defaults.node.deferred_sync, Duration::from_millis),
-                erase_within: given.erase_within_s.map_or(defaults.node.erase_within, Duration::from_secs),
-                keep_logs: given.keep_logs_s.map_or(defaults.node.keep_logs, Duration::from_secs),
+                erase_within: seconds(given.erase_within_s, defaults.node.erase_within),
+                keep_logs: seconds(given.keep_logs_s, defaults.node.keep_logs),
                 keep_logs_bytes_max: given.keep_logs_bytes_max.unwrap_or(defaults.node.keep_logs_bytes_max),
                 open_files_max: defaults.node.open_files_max,
                 segment_format: if given.cluster.is_some() {
@@ -448,7 +425,7 @@ impl ServeArguments {
                 } else {
                     defaults.node.segment_format
                 },
-                model_idle: given.model_idle_s.map_or(defaults.node.model_idle, Duration::from_secs),
+                model_idle: seconds(given.model_idle_s, defaults.node.model_idle),
                 plain_paths: given.plain_paths,
                 sync_delay: given.sync_delay_ms.map_or(defaults.node.sync_delay, Duration::from_millis),
                 data_dir: defaults.node.data_dir,
@@ -480,7 +457,7 @@ impl ServeArguments {
             access_log: given.access_log,
             slow_queries,
             spans,
-            drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
+            drain: seconds(given.drain_s, defaults.drain),
             trust: None,
         };
         let nodes_tls = nodes_tls(given.peer_tls_authority, given.peer_tls_certificate, given.peer_tls_key)?;
@@ -508,7 +485,7 @@ impl ServeArguments {
                 nodes_tls,
                 name: given.name.map_or_else(machine_name, Ok)?,
                 roles,
-                peer_port: given.peer_port.unwrap_or(19_100),
+                peer_port: given.peer_port.unwrap_or(PEER_PORT),
                 advertise: given.advertise,
                 listen: settings.listen,
                 transfer_rate_max: given.transfer_rate_max,
@@ -525,6 +502,25 @@ impl ServeArguments {
         })
     }
 
+    /// Checks that rates are above 0: 0 would let no request in.
+    fn check_rates(&self) -> Result<(), Error> {
+        let rates = [("group-rate-max", self.group_rate_max), ("address-rate-max", self.address_rate_max)];
+        for (name, rate) in rates {
+            if rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+                return Err(Error::Argument(format!(
+                    "{name} is not a number of requests a second above 0; give one, or leave it out for no limit"
+                )));
+            }
+        }
+        if self.group_fed_bytes_max == Some(0) {
+            return Err(Error::Argument(
+                "group-fed-bytes-max is not a number of bytes a second above 0; give one, or leave it out for no limit"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Names of the given settings that apply to clusters only.
     fn of_clusters(&self) -> Vec<&'static str> {
         let settings = [
@@ -538,6 +534,31 @@ impl ServeArguments {
         ];
         settings.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
     }
+}
+
+/// The log of slow queries: queries that take this many milliseconds, with their parameters if wanted.
+fn slow_queries(
+    log: Option<PathBuf>,
+    threshold_ms: Option<u64>,
+    has_parameters: Option<bool>,
+) -> Result<Option<SlowQuerySettings>, Error> {
+    match log {
+        Some(log) => Ok(Some(SlowQuerySettings {
+            log,
+            threshold: Duration::from_millis(threshold_ms.unwrap_or(SLOW_QUERY_MS)),
+            has_parameters: has_parameters.unwrap_or(false),
+        })),
+        None if threshold_ms.is_some() || has_parameters.is_some() => Err(Error::Argument(
+            "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well"
+                .to_owned(),
+        )),
+        None => Ok(None),
+    }
+}
+
+/// A time that is set in seconds; a longer one than [`SECONDS_MAX`] is reduced to it.
+fn seconds(given: Option<u64>, default: Duration) -> Duration {
+    given.map_or(default, |seconds| Duration::from_secs(seconds.min(SECONDS_MAX)))
 }
 
 /// Converts the result of parsing a setting.
@@ -598,6 +619,21 @@ mod tests {
         assert_eq!((settings.port, settings.config_port, settings.drain.as_secs()), (1, 3, 4));
         assert_eq!(resolved.log, "info");
         assert_eq!(settings.node.data_dir, PathBuf::from("data"));
+    }
+
+    #[test]
+    fn times_of_any_length_fit_into_the_microseconds_of_the_store() {
+        // The largest number of a TOML file, and the first whose microseconds are above 64 bits.
+        for seconds in [i64::MAX as u64, u64::MAX / 1_000_000 + 1] {
+            let all = "drain-s = S\nmodel-idle-s = S\nerase-within-s = S\nkeep-logs-s = S";
+            let file = all.replace('S', &seconds.to_string());
+            let resolved = resolve(&file, ServeArguments::default()).expect("it is right");
+            let Settings { node, drain, .. } = resolved.settings;
+            for time in [drain, node.model_idle, node.erase_within, node.keep_logs] {
+                assert!(time >= Duration::from_secs(SECONDS_MAX), "{seconds}: {time:?}");
+                assert!(u64::try_from(time.as_micros()).is_ok(), "{seconds}: {time:?}");
+            }
+        }
     }
 
     #[test]

@@ -21,14 +21,14 @@ const EXIT_STATUS: i32 = 70;
 
 /// Watches the node until the task is aborted.
 pub async fn watch(node: Arc<Node>, membership: ClusterMembership, part: Arc<JoinedPart>) {
-    let (mut told, mut last) = (None, None);
+    let (mut logged, mut last) = (None, None);
     loop {
         tokio::time::sleep(INTERVAL).await;
         let standing = membership.serves().err().map(|reason| reason.to_string());
         // A state that lasts for one check only is ordinary during a start.
-        if standing == last && standing != told {
-            tell(&membership.settings().name, standing.as_deref());
-            told.clone_from(&standing);
+        if standing == last && standing != logged {
+            log(&membership.settings().name, standing.as_deref());
+            logged.clone_from(&standing);
         }
         last = standing;
         let looking = Arc::clone(&node);
@@ -42,7 +42,7 @@ pub async fn watch(node: Arc<Node>, membership: ClusterMembership, part: Arc<Joi
     }
 }
 
-fn tell(name: &str, standing: Option<&str>) {
+fn log(name: &str, standing: Option<&str>) {
     match standing {
         Some(reason) => tracing::warn!(node = name, "does not serve: {reason}"),
         None => tracing::info!(node = name, "serves"),

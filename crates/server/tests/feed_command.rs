@@ -81,6 +81,16 @@ fn both_ways_of_feeding_report_the_same() {
 }
 
 #[test]
+fn any_number_of_connections_is_one_that_a_machine_has() {
+    let server = TestServer::with_notes();
+    let text = "{\"put\":\"id:n:note:g=a:1\",\"fields\":{\"stars\":1}}\n";
+    let expected = report(&server, text, &[]);
+    for connections in ["0", "18446744073709551615"] {
+        assert_eq!(report(&server, text, &["--connections", connections]), expected, "{connections}");
+    }
+}
+
+#[test]
 fn a_feed_goes_on_after_the_server_was_killed() {
     let mut server = TestServer::with_notes();
     let mut feed = Command::new(MILLRACE)

@@ -9,7 +9,7 @@ mod support;
 use std::fmt::Write as _;
 
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use support::TestServer;
 
 const SERVICES: &str = "<services version='1.0'>
@@ -29,6 +29,10 @@ fn schema(name: &str) -> String {
     format!(
         "schema {name} {{
   document {name} {{
+    struct person {{
+      field name type string {{}}
+      field age type int {{}}
+    }}
     field title type string {{ indexing: summary | index }}
     field body type array<string> {{ indexing: summary | index }}
     field kind type string {{ indexing: summary | attribute }}
@@ -41,6 +45,15 @@ fn schema(name: &str) -> String {
     field place type tensor<float>(x[3]) {{
       indexing: summary | attribute
       attribute {{ distance-metric: euclidean }}
+    }}
+    field views type tensor<float>(view{{}}, x[3]) {{
+      indexing: summary | attribute
+      attribute {{ distance-metric: euclidean }}
+    }}
+    field people type array<person> {{
+      indexing: summary
+      struct-field name {{ indexing: attribute }}
+      struct-field age {{ indexing: attribute }}
     }}
   }}
   fieldset default {{ fields: title, body }}
@@ -59,6 +72,12 @@ fn schema(name: &str) -> String {
   }}
   rank-profile near inherits default {{
     first-phase {{ expression: closeness(field, place) + attribute(number) * 0.000001 }}
+  }}
+  rank-profile views inherits default {{
+    first-phase {{
+      expression: closeness(field, views) + sum(attribute(views)) * 0.01 + attribute(number) * 0.000001
+    }}
+    match-features: closest(views) attribute(views)
   }}
 }}"
     )
@@ -117,6 +136,16 @@ fn fields(chance: &mut RandomChoice, number: u64) -> Value {
         set("marks", json!({ chance.one(&KINDS): chance.below(9) + 1 }));
         let cells: Vec<f64> = (0..3).map(|_| chance.below(8) as f64).collect();
         set("place", json!({ "values": cells }));
+    }
+    if !chance.is(3) {
+        let views: Map<String, Value> = (0..chance.below(4))
+            .map(|view| (format!("v{view}"), json!([chance.below(8), chance.below(8), chance.below(8)])))
+            .collect();
+        set("views", json!({ "blocks": views }));
+        let people: Vec<Value> = (0..chance.below(4))
+            .map(|_| json!({ "name": chance.one(&KINDS), "age": chance.below(9) }))
+            .collect();
+        set("people", json!(people));
     }
     fields
 }
@@ -231,7 +260,7 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
         };
     }
     let field = chance.one(&["title", "body", "default"]);
-    match chance.below(18) {
+    match chance.below(21) {
         0 => "true".to_owned(),
         1 => format!("{field} contains phrase(\"{word}\", \"{other}\")"),
         2 => format!("{field} contains near(\"{word}\", \"{other}\")"),
@@ -249,6 +278,11 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
         14 => format!("weightedSet(marks, {{\"red\": 2, \"{}\": 3}})", chance.one(&KINDS)),
         15 => format!("stars in ({number}, {})", number + 1),
         16 => format!("({{targetHits: {}}}nearestNeighbor(place, q))", chance.below(9) + 1),
+        17 => format!("({{targetHits: {}}}nearestNeighbor(views, q))", chance.below(9) + 1),
+        18 => {
+            format!("people contains sameElement(name contains \"{}\", age > {number})", chance.one(&KINDS))
+        }
+        19 => format!("people.name contains \"{}\"", chance.one(&KINDS)),
         _ => format!("{field} contains \"{word}\""),
     }
 }
@@ -269,7 +303,7 @@ fn query(chance: &mut RandomChoice) -> Vec<(&'static str, String)> {
             sorted = true;
         }
         2 | 3 => {
-            let key = chance.one(&["kind", "stars", "number", "done", "tags", "stars % 3"]);
+            let key = chance.one(&["kind", "stars", "number", "done", "tags", "people.age", "stars % 3"]);
             let key = key.replace("stars % 3", "math.floor(stars / 3)");
             let _ = write!(
                 yql,
@@ -290,7 +324,7 @@ fn query(chance: &mut RandomChoice) -> Vec<(&'static str, String)> {
         ("timeout", "20s".to_owned()),
     ];
     if !sorted {
-        parameters.push(("ranking", chance.one(&["default", "two", "near"]).to_owned()));
+        parameters.push(("ranking", chance.one(&["default", "two", "near", "views"]).to_owned()));
     }
     if chance.is(4) {
         parameters.push(("summary", "short".to_owned()));

@@ -159,6 +159,32 @@ fn another_service_embeds_and_files_are_fetched_once() {
     assert!(text.expect("text").contains("millrace_remote_failed{model=\"far\"} 2"));
 }
 
+/// A feeder gives up after 400, and keeps the document for later after 500.
+#[test]
+fn a_service_that_refuses_its_secret_is_no_fault_of_a_document() {
+    let (url, _) = service();
+    let server = TestServer::start_with(&[
+        ("MILLRACE_SECRET_THE_KEY", "another"),
+        ("MILLRACE_SECRET", "the-key=127.0.0.1"),
+        ("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1"),
+    ]);
+    let (status, answer) = server.deploy(&[("services.xml", &services(&url)), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    let path = "/document/v1/n/note/group/ann/1";
+    let put = json!({ "fields": { "title": "red" } }).to_string();
+    let update = json!({ "fields": { "title": { "assign": "red" } } }).to_string();
+    for (method, path, body) in
+        [(Method::POST, path.to_owned(), put), (Method::PUT, format!("{path}?create=true"), update)]
+    {
+        let (status, answer) = server.call(method.clone(), &path, &body);
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert!(
+            status == 500 && message.contains("check its endpoint, model, dimensions"),
+            "{method}: {answer}"
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
     let (url, _) = service();

@@ -32,14 +32,15 @@ pub use versions::{VersionKey, VersionPage};
 /// Contents of a bucket in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredReplica {
-    /// Documents.
+    /// Number of documents, without removals.
     pub documents: u64,
     /// Over the ids and timestamps of documents and remembered removals, and over remembered drops of groups:
     /// equal where those are equal.
     pub checksum: u64,
     /// No version that the store has seen, of any bucket, has a higher timestamp.
     pub newest: Timestamp,
-    /// True if the replica is complete: [`Store::create_replicas`].
+    /// True if the replica has all that it should: it was created complete ([`Store::create_replicas`]), or
+    /// was completed ([`Store::complete_replicas`]).
     pub complete: bool,
 }
 
@@ -65,15 +66,24 @@ impl Store {
         buckets.iter().map(|bucket| info(shared, &counting, *bucket, removals_since)).collect()
     }
 
-    /// From now on there is a replica of each of these buckets, if only an empty one: complete, or known to
-    /// lack something until [`Store::complete_replicas`]. One that is there stays as it is. Durable when it
-    /// returns.
+    /// From now on there is a replica of each of these buckets, if only an empty one, and it has all that it
+    /// should. One that is there stays as it is. Durable when it returns.
     ///
     /// # Errors
     /// The manifest cannot be written.
-    pub fn create_replicas(&self, buckets: &[BucketId], complete: bool) -> Result<(), Error> {
+    pub fn create_replicas(&self, buckets: &[BucketId]) -> Result<(), Error> {
         self.change_replicas(buckets, |replicas, bucket| {
-            replicas.entry(bucket).or_insert(complete);
+            replicas.entry(bucket).or_insert(true);
+        })
+    }
+
+    /// As [`Store::create_replicas`], of replicas that lack something until [`Store::complete_replicas`].
+    ///
+    /// # Errors
+    /// The manifest cannot be written.
+    pub fn create_incomplete_replicas(&self, buckets: &[BucketId]) -> Result<(), Error> {
+        self.change_replicas(buckets, |replicas, bucket| {
+            replicas.entry(bucket).or_insert(false);
         })
     }
 

@@ -7,19 +7,19 @@ pub struct StoreStatus {
     pub documents: u64,
     /// Bytes of segment files.
     pub segment_bytes: u64,
-    /// Buckets.
+    /// Number of buckets.
     pub buckets: usize,
-    /// Replicas of a cluster's buckets.
+    /// Number of replicas of a cluster's buckets.
     pub replicas: usize,
     /// Those of them that are known to lack something.
     pub incomplete_replicas: usize,
-    /// Segment files.
+    /// Number of segment files.
     pub segments: usize,
-    /// Rows in the tail.
+    /// Number of rows in the tail, removals among them.
     pub tail_rows: u64,
     /// Bytes of rows in the tail.
     pub tail_bytes: u64,
-    /// Bytes in the cache.
+    /// Bytes of columns and directories that the cache holds.
     pub cache_bytes: u64,
     /// Reads that the cache answered.
     pub cache_hits: u64,

@@ -8,6 +8,9 @@
 //! - `cell` reads one value of a column, `tensor` one that is a tensor, `row` a whole document; `arrow` gives
 //!   access to the values of arrays.
 //! - `array` makes a column of values.
+//!
+//! This crate knows neither a store nor a network: its operations go to a feed, and its documents come from a
+//! visit.
 
 mod array;
 mod arrow;

@@ -63,7 +63,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
                 .beside("batches of many groups", spread.times.quantile(0.99))
                 .at_most(RATIO),
         );
-        report.tell(settings.progress);
+        report.publish(settings.progress);
     }
     report.note("all requests go to one node; etcd, nodes and clients share the cores");
     Ok(report)

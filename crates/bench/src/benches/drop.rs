@@ -3,7 +3,6 @@
 //! The peer is one bare append with fsync: the drop must be made durable, and nothing else should take time.
 //! Queries are measured alone and during consecutive drops.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -14,10 +13,10 @@ use millrace_document::DocumentGroup;
 use super::{Benchmark, Settings};
 use crate::application::{self, DocumentMaker, TYPE};
 use crate::clients::HttpClients;
-use crate::engine::{RepeatableQuery, SearchEngine};
+use crate::engine::SearchEngine;
 use crate::limit::append_durably;
 use crate::load::load;
-use crate::measure::{self, TimeSamples};
+use crate::measure;
 use crate::node::LocalNode;
 use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit};
 
@@ -42,8 +41,29 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Bits of the bucket that is dropped with the group in it.
 const BUCKET_BITS: u8 = 24;
 
-/// Methods of dropping a group.
-const WAYS: [&str; 3] = ["group", "group, over HTTP", "bucket"];
+/// Request by which a group is dropped.
+#[derive(Clone, Copy)]
+enum DropMethod {
+    /// The group, by a call of the store.
+    Group,
+    /// The group, by a request of a client.
+    GroupOverHttp,
+    /// The bucket that has the group alone, by a call of the store.
+    Bucket,
+}
+
+impl DropMethod {
+    const ALL: [DropMethod; 3] = [DropMethod::Group, DropMethod::GroupOverHttp, DropMethod::Bucket];
+
+    /// Its name in the report.
+    fn name(self) -> &'static str {
+        match self {
+            DropMethod::Group => "group",
+            DropMethod::GroupOverHttp => "group, over HTTP",
+            DropMethod::Bucket => "bucket",
+        }
+    }
+}
 
 fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
@@ -52,7 +72,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let clients = HttpClients::new(local.url())?;
     let mut maker = DocumentMaker::new()?;
     let size = settings.sized(DOCUMENTS);
-    for group in 0..ROUNDS * WAYS.len() as u64 {
+    for group in 0..ROUNDS * DropMethod::ALL.len() as u64 {
         load(engine.store(), (0..size).map(|name| maker.mail(group, name, TEXT_BYTES)))?;
     }
     let searched = settings.sized(SEARCHED_DOCUMENTS);
@@ -63,28 +83,23 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let before = measure::repeatedly(settings.time_per_case * 2, 100, || engine.run(&query));
     let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
 
-    let mut drops = [const { Vec::new() }; WAYS.len()];
-    let over = AtomicBool::new(false);
-    let meanwhile = std::thread::scope(|scope| {
-        let searching = scope.spawn(|| search_until(&engine, &query, &over));
-        let dropped = (0..ROUNDS).try_for_each(|round| {
-            for (way, times) in drops.iter_mut().enumerate() {
-                let group = round * WAYS.len() as u64 + way as u64;
-                times.push(drop_group(way, group, &engine, &clients)?);
+    let mut drops = DropMethod::ALL.map(|method| (method, Vec::new()));
+    let mut group = 0;
+    let meanwhile = engine.run_during(&query, || {
+        (0..ROUNDS).try_for_each(|_| {
+            for (method, times) in &mut drops {
+                times.push(drop_group(*method, group, &engine, &clients)?);
+                group += 1;
                 std::thread::sleep(PAUSE);
             }
             Ok(())
-        });
-        over.store(true, Ordering::Relaxed);
-        let failed = |_| Err(Error::failed("the thread that searches ended before its time"));
-        let meanwhile = searching.join().unwrap_or_else(failed);
-        dropped.and(meanwhile)
+        })
     })?;
 
     let mut report = BenchReport::new(BENCH.name);
-    for (way, times) in WAYS.iter().zip(drops) {
+    for (method, times) in drops {
         let slowest = times.into_iter().max().unwrap_or_default().as_secs_f64();
-        let case = format!("{way} of {size} documents");
+        let case = format!("{} of {size} documents", method.name());
         report.push(
             Figure::new(case, "slowest", slowest, FigureUnit::Seconds)
                 .beside("append with fsync, median", appends.median())
@@ -100,9 +115,9 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     Ok(report)
 }
 
-/// Drops a group by one of the [`WAYS`], and checks that it is gone.
+/// Drops a group, and checks that it is gone.
 fn drop_group(
-    way: usize,
+    method: DropMethod,
     group: u64,
     engine: &SearchEngine,
     clients: &HttpClients,
@@ -112,19 +127,19 @@ fn drop_group(
     let all = engine.prepare(&all)?;
     engine.check(&all, 1)?;
     let began = Instant::now();
-    match way {
-        0 => engine
+    match method {
+        DropMethod::Group => engine
             .store()
             .drop_group(Some(TYPE), &DocumentGroup::Name(name.clone()))
             .map_err(Error::failed)?,
-        1 => {
+        DropMethod::GroupOverHttp => {
             let path = format!("/document/v1/bench/{TYPE}/group/{name}/");
             let request = OutgoingRequest::new(Method::DELETE, path)
                 .parameter("selection", "true")
                 .parameter("cluster", "mail");
             clients.ask(request)?;
         }
-        _ => {
+        DropMethod::Bucket => {
             let bits = application::id(group, 0)?.location().bits();
             let bucket = BucketId::new(BUCKET_BITS, bits);
             engine.store().drop_bucket(bucket).map_err(Error::failed)?;
@@ -133,19 +148,4 @@ fn drop_group(
     let time = began.elapsed();
     engine.check(&all, 0)?;
     Ok(time)
-}
-
-/// Repeats a query and returns its times.
-fn search_until(
-    engine: &SearchEngine,
-    query: &RepeatableQuery,
-    over: &AtomicBool,
-) -> Result<TimeSamples, Error> {
-    let mut samples = TimeSamples::new();
-    while samples.is_empty() || !over.load(Ordering::Relaxed) {
-        let began = Instant::now();
-        engine.run(query)?;
-        samples.add(began.elapsed());
-    }
-    Ok(samples)
 }

@@ -2,7 +2,6 @@
 //! large ones, since the number of documents in them must not matter, and their effect on queries of another
 //! bucket.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
@@ -11,7 +10,7 @@ use millrace_store::StoreTuning;
 
 use super::{Benchmark, Settings};
 use crate::application::{self, DocumentMaker};
-use crate::engine::{RepeatableQuery, SearchEngine};
+use crate::engine::SearchEngine;
 use crate::limit::append_durably;
 use crate::load::load;
 use crate::measure::{self, TimeSamples};
@@ -63,7 +62,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let names = loaded.iter().flat_map(|(group, documents)| (0..*documents).map(move |name| (*group, name)));
     load(store, names.map(|(group, name)| maker.mail(group, name, TEXT_BYTES)))?;
     let all: Vec<BucketId> = replicas.iter().map(|(_, bucket)| *bucket).collect();
-    store.create_replicas(&all, true).map_err(Error::failed)?;
+    store.create_replicas(&all).map_err(Error::failed)?;
     // The owner does this first: it compares the contents of the replicas.
     let infos = store.replica_infos(&all, Timestamp(0)).map_err(Error::failed)?;
     let yql = format!("select * from mail where text contains \"{}\"", application::word(30));
@@ -73,10 +72,8 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
 
     let mut times = [TimeSamples::new(), TimeSamples::new()];
-    let over = AtomicBool::new(false);
-    let meanwhile = std::thread::scope(|scope| {
-        let searching = scope.spawn(|| search_until(&engine, &query, &over));
-        let deleted = replicas.iter().zip(infos).try_for_each(|((documents, bucket), info)| {
+    let meanwhile = engine.run_during(&query, || {
+        replicas.iter().zip(infos).try_for_each(|((documents, bucket), info)| {
             let info = info.ok_or_else(|| Error::failed("a replica of the benchmark is not there"))?;
             let began = Instant::now();
             let deleted = store.delete_replicas(&[(*bucket, info.checksum)], Timestamp(0));
@@ -87,11 +84,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
             times[usize::from(*documents != SMALL)].add(time);
             std::thread::sleep(PAUSE);
             Ok(())
-        });
-        over.store(true, Ordering::Relaxed);
-        let failed = |_| Err(Error::failed("the thread that searches ended before its time"));
-        let meanwhile = searching.join().unwrap_or_else(failed);
-        deleted.and(meanwhile)
+        })
     })?;
 
     let mut report = BenchReport::new(BENCH.name);
@@ -146,19 +139,4 @@ impl BucketGroups {
             }
         }
     }
-}
-
-/// Repeats a query and returns its times.
-fn search_until(
-    engine: &SearchEngine,
-    query: &RepeatableQuery,
-    over: &AtomicBool,
-) -> Result<TimeSamples, Error> {
-    let mut samples = TimeSamples::new();
-    while samples.is_empty() || !over.load(Ordering::Relaxed) {
-        let began = Instant::now();
-        engine.run(query)?;
-        samples.add(began.elapsed());
-    }
-    Ok(samples)
 }

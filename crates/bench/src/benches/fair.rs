@@ -96,7 +96,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
             Some((without, share)) => rate.beside("alone", without.rate()).at_least(share),
             None => rate,
         });
-        report.tell(settings.progress);
+        report.publish(settings.progress);
     }
     Ok(report)
 }

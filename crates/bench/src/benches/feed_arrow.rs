@@ -110,7 +110,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     for (case, column, groups, documents) in cases {
         let count = (settings.sized(documents) / ROUNDS / ROWS).max(1) * ROWS;
         compare(settings, &mut report, case, &VectorTables::new(column, groups)?, count)?;
-        report.tell(settings.progress);
+        report.publish(settings.progress);
     }
     Ok(report)
 }

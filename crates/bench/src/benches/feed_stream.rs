@@ -51,7 +51,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
                 .beside("single requests", single.per_processor_second())
                 .at_least(gain),
         );
-        report.tell(settings.progress);
+        report.publish(settings.progress);
     }
     Ok(report)
 }

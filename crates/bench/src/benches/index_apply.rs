@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_env::RealDisk;
-use millrace_index::{BlockCache, IndexChange, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, FlushMark, IndexChange, IndexCopy, IndexOptions};
 use millrace_keys::KeyRange;
 
 use super::{Benchmark, Settings};
@@ -77,7 +77,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         Figure::new(&case, "taken for a processor second", for_processor, unit)
             .beside("fjall", of_peer.per_processor_second()),
     );
-    index.flush(0, true).map_err(Error::failed)?;
+    index.flush(FlushMark { complete_until: 0, built: true }).map_err(Error::failed)?;
     peer.flush()?;
     let bytes = index.status().bytes as f64;
     report.push(
@@ -101,7 +101,7 @@ fn open(directory: &Path) -> Result<IndexCopy, Error> {
 fn apply(index: &IndexCopy, changes: Vec<IndexChange>) -> Result<(), Error> {
     index.apply(changes).map_err(Error::failed)?;
     if index.status().memory_bytes >= FLUSH_BYTES {
-        index.flush(0, true).map_err(Error::failed)?;
+        index.flush(FlushMark { complete_until: 0, built: true }).map_err(Error::failed)?;
         index.merge(0).map_err(Error::failed)?;
     }
     Ok(())

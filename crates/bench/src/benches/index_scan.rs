@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_index::{BlockCache, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, FlushMark, IndexCopy, IndexOptions};
 use millrace_keys::KeyRange;
 
 use super::{Benchmark, Settings};
@@ -122,7 +122,7 @@ fn load(rows: &mut IndexRows, documents: u64, index: &IndexCopy, peer: &LsmPeer)
             index.apply(std::mem::take(&mut batch)).map_err(Error::failed)?;
         }
         if number % FLUSH_EVERY == 0 || number == documents {
-            index.flush(number, true).map_err(Error::failed)?;
+            index.flush(FlushMark { complete_until: number, built: true }).map_err(Error::failed)?;
             while index.merge(0).map_err(Error::failed)? {}
         }
     }

@@ -143,7 +143,7 @@ impl<'s> CurveRun<'s> {
                 self.report.figures.extend(batches.map(|rate| figure.beside("batches by hand", rate)));
             }
             rate = seen[ThreadPolicy::OneThread as usize].rate();
-            self.tell(&case, &seen);
+            self.publish(&case, &seen);
         }
         self.report.plots.extend(curves.plots(subject.name, length));
     }
@@ -190,8 +190,8 @@ impl<'s> CurveRun<'s> {
     }
 
     /// Reports the result of a point, and the progress of the run.
-    fn tell(&mut self, case: &str, seen: &[TurnLatencies; 3]) {
-        self.report.tell(self.settings.progress);
+    fn publish(&mut self, case: &str, seen: &[TurnLatencies; 3]) {
+        self.report.publish(self.settings.progress);
         let shown = SETTINGS.iter().zip(seen).map(|((_, name), seen)| {
             let (rate, tail) =
                 (FigureUnit::PerSecond("texts").format(seen.rate()), FigureUnit::Seconds.format(seen.tail()));

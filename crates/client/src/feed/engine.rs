@@ -23,13 +23,17 @@ const READ_AHEAD: usize = 256;
 /// Interval of progress reports and of writing the resume file.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
+/// Maximum number of connections: a client for each is made at the start.
+const CONNECTIONS_MAX: usize = 1024;
+
 /// Timeout of the initial request to the node.
 const GREETING: Duration = Duration::from_secs(20);
 
 /// Options of a feed.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
-    /// Number of connections, each of which carries many operations.
+    /// Number of connections, each of which carries many operations; from 1 to 1,024, others count as the
+    /// nearest of these.
     pub connections: usize,
     /// Maximum number of operations in flight.
     pub in_flight_max: usize,
@@ -70,7 +74,7 @@ pub async fn feed(
     resume: Option<&mut ResumeFile>,
     progress: impl FnMut(&FeedProgress),
 ) -> Result<FeedReport, Error> {
-    let clients: Vec<NodeClient> = (0..options.connections.max(1))
+    let clients: Vec<NodeClient> = (0..options.connections.clamp(1, CONNECTIONS_MAX))
         .map(|_| NodeClient::new(base, HttpProtocol::Http2))
         .collect::<Result<_, _>>()?;
     greet(&clients[0]).await?;

@@ -279,6 +279,9 @@ fn not_indexed(call: &DocumentCall, error: millrace_indexing::Error) -> Error {
         millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => {
             Error::Timeout(call.timeout)
         }
+        fault @ millrace_indexing::Error::Component { failure: ComponentFailure::Fault(_), .. } => {
+            Error::Internal(fault.to_string())
+        }
         other => Error::BadRequest(other.to_string()),
     }
 }
@@ -320,6 +323,9 @@ pub(super) fn apply(
                 OVERLOADED
             }
             millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => LATE,
+            millrace_indexing::Error::Component { failure: ComponentFailure::Fault(_), .. } => {
+                WriteRefusal::FAULT
+            }
             _ => MISFIT,
         },
         reason: error.to_string(),
@@ -438,8 +444,33 @@ pub(super) fn written(outcome: Result<CommittedWrite, ClusterError>) -> Result<C
             CONDITION => Error::Condition(refusal.reason),
             OVERLOADED => Error::Overloaded,
             LATE => Error::Timeout(super::TIMEOUT),
+            WriteRefusal::FAULT => Error::Internal(refusal.reason),
             _ => Error::BadRequest(refusal.reason),
         },
         other => other.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_node::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn refusals_have_the_kind_of_their_cause() {
+        let refusals = [
+            (WriteRefusal { code: CONDITION, reason: "the condition".to_owned() }, ErrorKind::Precondition),
+            (WriteRefusal { code: OVERLOADED, reason: "the model".to_owned() }, ErrorKind::Overloaded),
+            (WriteRefusal { code: LATE, reason: "the model".to_owned() }, ErrorKind::Timeout),
+            (WriteRefusal { code: MISFIT, reason: "the value".to_owned() }, ErrorKind::BadRequest),
+            (WriteRefusal::fault("the stored document is damaged"), ErrorKind::Internal),
+            (WriteRefusal::panicked(), ErrorKind::Internal),
+        ];
+        for (refusal, kind) in refusals {
+            let reason = refusal.to_string();
+            let outcome = written(Err(ClusterError::Store(millrace_store::Error::Refused(refusal))));
+            assert_eq!(outcome.map_err(|error| error.kind()).err(), Some(kind), "{reason}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ const PLANS_LEVEL: u8 = 2;
 
 /// The trace of a finished query; `None` if none is wanted.
 pub(super) fn of(query: &Query, found: &SearchOutcome, started: Instant) -> Option<TraceStep> {
-    let mut children: Vec<TraceStep> = found.told.iter().cloned().map(step).collect();
+    let mut children: Vec<TraceStep> = found.rule_trace.iter().cloned().map(step).collect();
     if let Some(plans) = &found.plans {
         children.extend(of_run(query, found, plans, started));
     }

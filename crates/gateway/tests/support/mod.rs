@@ -21,8 +21,8 @@ use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
     BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterMember, ClusterView,
-    Done, GroupDropRequest, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge, NodeAddress, Noted,
-    OwnRun, Published, ReadDone, RemoteNode, SharedNote,
+    GroupDropRequest, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge, NodeAddress,
+    NoteCallback, OwnRun, Published, ReadCallback, RemoteNode, SharedNote, WriteCallback,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -204,7 +204,7 @@ struct TestMember {
 }
 
 impl TestMember {
-    fn write_one(&self, write: DocumentWrite, deadline: Instant, done: Done) {
+    fn write_one(&self, write: DocumentWrite, deadline: Instant, done: WriteCallback) {
         if matches!(write.change, StoreChange::Modify(_)) {
             // Other modifications wait until these are written.
             let mut meanwhile = self.world.before_modify.lock();
@@ -314,7 +314,7 @@ impl ClusterView for TestMember {
         !self.world.emptied.lock().contains(&self.me)
     }
 
-    fn read(&self, id: DocumentId, _: Instant, done: ReadDone) {
+    fn read(&self, id: DocumentId, _: Instant, done: ReadCallback) {
         let holders = self.world.holders(self.world.bucket(id.location()));
         assert_eq!(holders[0], self.me, "only the owner reads at all");
         let stores = self.stores.lock();
@@ -334,7 +334,7 @@ impl ClusterView for TestMember {
         Ok(DropHorizon { until, claim: 1 })
     }
 
-    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: Done) {
+    fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: WriteCallback) {
         let GroupDropRequest { document_type, group, part, horizon } = dropped;
         let bucket = part.unwrap_or_else(|| self.world.buckets_of(&group)[0]);
         // Each document is written just before the drop of its own part.
@@ -397,7 +397,7 @@ impl ClusterMember for TestMember {
         &self,
         (guard, changed): (&str, Option<u64>),
         written: Vec<(String, Option<Vec<u8>>)>,
-        done: Noted,
+        done: NoteCallback,
     ) {
         let mut notes = self.world.notes.lock();
         let held = notes.get(guard).map(|note| note.changed) == changed;

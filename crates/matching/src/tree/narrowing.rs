@@ -192,10 +192,10 @@ impl ChunkPass<'_, '_> {
             let mut wanted: Vec<Vec<bool>> = vec![Vec::new(); leaves.len()];
             match stored_value(&column, data_type, document, ready.paths) {
                 Some(ColumnValue::InPlace(value)) => {
-                    condition.tell(ready, ValueElement::Value(value, 1), 0, true, &mut wanted);
+                    condition.flag_values(ready, ValueElement::Value(value, 1), 0, true, &mut wanted);
                 }
                 Some(ColumnValue::Decoded(value)) => {
-                    condition.tell(ready, ValueElement::Value(&value, 1), 0, true, &mut wanted);
+                    condition.flag_values(ready, ValueElement::Value(&value, 1), 0, true, &mut wanted);
                 }
                 None => continue,
             }
@@ -264,13 +264,13 @@ impl<'n> ElementCondition<'n> {
 
     /// Appends for each value of each leaf, in document order, if the elements around it match. The first
     /// `depth` steps of the path lead to `from`, whose enclosing elements match if `outer` is true.
-    fn tell(
+    fn flag_values(
         &self,
         ready: &ReadyPlan<'_>,
         from: ValueElement<impl NestedValue>,
         depth: usize,
         outer: bool,
-        told: &mut [Vec<bool>],
+        flags: &mut [Vec<bool>],
     ) {
         from.wholes(self.path.get(depth..).unwrap_or_default(), &mut |collection| {
             elements(collection, &mut |index, element| {
@@ -279,11 +279,11 @@ impl<'n> ElementCondition<'n> {
                 for LeafValues { at, path, are_values } in &self.leaves {
                     element.at(path, &mut |value, _| {
                         if *are_values || matches!(value.single(), Some(ValueRef::String(_))) {
-                            told[*at].push(matches);
+                            flags[*at].push(matches);
                         }
                     });
                 }
-                self.inner.iter().for_each(|inner| inner.tell(ready, element, depth, matches, told));
+                self.inner.iter().for_each(|inner| inner.flag_values(ready, element, depth, matches, flags));
             });
         });
     }

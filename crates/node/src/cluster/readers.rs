@@ -28,7 +28,7 @@ pub struct ReaderAssignment {
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
-pub async fn readers_of_all(
+pub(crate) async fn readers_of_all(
     node: &Arc<Node>,
     cluster: &dyn ClusterView,
     groups: Option<&[DocumentGroup]>,

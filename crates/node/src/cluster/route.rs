@@ -81,10 +81,10 @@ pub enum RoutingDecision<A> {
     Divided,
 }
 
-/// Subject of a request.
+/// Documents of a request, as far as they decide the node that answers it.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteSubject<'a> {
-    /// Location within its bucket.
+    /// A location of the documents: it selects the bucket.
     pub location: Location,
     /// Group, if the request covers all of it.
     pub group: Option<&'a DocumentGroup>,
@@ -134,7 +134,7 @@ impl ReadFence {
 ///
 /// # Errors
 /// The node does not have them, or no longer has them.
-pub fn check_held(cluster: &dyn ClusterView, buckets: &[BucketId]) -> Result<(), Error> {
+pub(crate) fn check_held(cluster: &dyn ClusterView, buckets: &[BucketId]) -> Result<(), Error> {
     match buckets.iter().all(|bucket| cluster.holds(*bucket)) {
         true => Ok(()),
         false => Err(Error::Unsettled("this node has given the documents up".to_owned())),

@@ -18,6 +18,9 @@ use super::stale::StaleBuckets;
 const BYTES_MAX: usize = 64 << 20;
 const ROWS_MAX: usize = 262_144;
 
+/// Bytes that a drop counts as: about those of its scope.
+const DROP_BYTES: usize = 256;
+
 /// Change that waits.
 pub(super) enum FedChange {
     Row(CommittedRow),
@@ -161,7 +164,7 @@ impl CommitFollower for IndexFeed {
     }
 
     fn dropped(&self, scope: &DroppingScope, until: Timestamp) {
-        self.push(FedChange::Drop(scope.clone(), until), 256);
+        self.push(FedChange::Drop(scope.clone(), until), DROP_BYTES);
     }
 
     fn changing(&self, buckets: &[BucketId]) -> Result<(), StoreError> {

@@ -18,6 +18,9 @@ use super::IndexDefinition;
 const BUILD_PAGE: usize = 8192;
 const PAGE: usize = 1024;
 
+/// Progress of reading, as a counter, that has read everything.
+const READ_WHOLE: f64 = 1e6;
+
 /// An open index.
 pub(super) struct OpenedIndex {
     pub definition: Arc<IndexDefinition>,
@@ -26,7 +29,7 @@ pub(super) struct OpenedIndex {
     /// Position in the documents that it still has to read; `None` once it has everything.
     reading: Mutex<Option<ReadPosition>>,
     ready: AtomicBool,
-    /// Progress of reading, in millionths.
+    /// Progress of reading, up to [`READ_WHOLE`].
     progress: AtomicU64,
     pub began: Instant,
     pub error: Mutex<Option<String>>,
@@ -110,7 +113,7 @@ impl OpenedIndex {
 
     /// Share of the reading that is done, from 0 to 1.
     pub fn progress(&self) -> f64 {
-        self.progress.load(Ordering::Relaxed) as f64 / 1e6
+        self.progress.load(Ordering::Relaxed) as f64 / READ_WHOLE
     }
 
     fn position(&self) -> parking_lot::MutexGuard<'_, Option<ReadPosition>> {
@@ -168,7 +171,7 @@ impl OpenedIndex {
             true => self.copy.load(changes)?,
             false => self.copy.replace(changes)?,
         };
-        self.progress.store((page.progress * 1e6) as u64, Ordering::Relaxed);
+        self.progress.store((page.progress * READ_WHOLE) as u64, Ordering::Relaxed);
         let goes_on = page.continuation.is_some();
         *self.position() = goes_on.then_some(ReadPosition { continuation: page.continuation, ..position });
         Ok(goes_on)
@@ -178,7 +181,7 @@ impl OpenedIndex {
     pub fn finish_reading(&self) -> bool {
         let is_done = self.position().is_none();
         if is_done && !self.is_ready() {
-            self.progress.store(1_000_000, Ordering::Relaxed);
+            self.progress.store(READ_WHOLE as u64, Ordering::Relaxed);
             self.ready.store(true, Ordering::SeqCst);
             return true;
         }

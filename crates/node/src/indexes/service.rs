@@ -1,6 +1,7 @@
 //! The indexes that a node keeps, and the thread that feeds them.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use millrace_bucket::{BucketId, DocumentSortKey, group_prefix, reversed_location};
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
-use millrace_index::{BlockCache, IndexChange};
+use millrace_index::{BlockCache, FlushMark, IndexChange};
 use millrace_store::{DroppingScope, Store, VisitedVersion};
 use parking_lot::{Mutex, RwLock};
 
@@ -32,6 +33,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Bytes of blocks that all indexes keep in memory.
 const CACHE_BYTES: u64 = 32 << 20;
+
+/// Number of records of documents that are read at a time.
+const RECORD_PAGE: usize = 1024;
 
 /// Interval at which the thread looks for work without being woken.
 const TICK: Duration = Duration::from_secs(1);
@@ -61,6 +65,9 @@ pub(super) struct IndexesInner {
 
 /// Callback for the key and time of each document that has a record.
 type RecordVisitor<'a> = dyn FnMut(&[u8], u64) -> Result<(), Error> + 'a;
+
+/// The same, which can break off.
+type RecordWalk<'a> = dyn FnMut(&[u8], u64) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// Progress of taking changes in.
 #[derive(Default)]
@@ -283,15 +290,9 @@ impl IndexesInner {
 
     /// Calls `each` with the key and time of each document that has a record.
     fn each(&self, index: &OpenedIndex, each: &mut RecordVisitor<'_>) -> Result<(), Error> {
-        let mut from = Vec::new();
-        loop {
-            let page = index.copy.documents(&from, 1024)?;
-            for indexed in &page.documents {
-                each(&indexed.document, indexed.record.timestamp)?;
-            }
-            let Some(last) = page.documents.last().filter(|_| !page.is_last) else { return Ok(()) };
-            from = [&last.document[..], &[0]].concat();
-        }
+        self.each_after(index, Vec::new(), &mut |document, timestamp| {
+            each(document, timestamp).map(ControlFlow::Continue)
+        })
     }
 
     /// Calls `each` with the key and time of each document of a group that has a record.
@@ -301,16 +302,32 @@ impl IndexesInner {
         group: &str,
         each: &mut RecordVisitor<'_>,
     ) -> Result<(), Error> {
+        // Documents without a group are in all places, and have no prefix in common.
         let prefix = DocumentGroup::from_key(group).as_ref().and_then(group_prefix).unwrap_or_default();
-        let mut from = prefix.clone();
+        self.each_after(index, prefix.clone(), &mut |document, timestamp| {
+            if !document.starts_with(&prefix) {
+                return Ok(ControlFlow::Break(()));
+            }
+            if group_key(document) == Some(group.as_bytes()) {
+                each(document, timestamp)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Calls `each` with the key and time of each document that has a record, from a key on and in the order
+    /// of keys, until it breaks off. Pages are read as they are needed, so that `each` may change the index.
+    fn each_after(
+        &self,
+        index: &OpenedIndex,
+        mut from: Vec<u8>,
+        each: &mut RecordWalk<'_>,
+    ) -> Result<(), Error> {
         loop {
-            let page = index.copy.documents(&from, 1024)?;
+            let page = index.copy.documents(&from, RECORD_PAGE)?;
             for indexed in &page.documents {
-                if !indexed.document.starts_with(&prefix) {
+                if each(&indexed.document, indexed.record.timestamp)?.is_break() {
                     return Ok(());
-                }
-                if group_key(&indexed.document) == Some(group.as_bytes()) {
-                    each(&indexed.document, indexed.record.timestamp)?;
                 }
             }
             let Some(last) = page.documents.last().filter(|_| !page.is_last) else { return Ok(()) };
@@ -450,7 +467,7 @@ impl IndexesInner {
     pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
         let status = index.copy.status();
         if status.memory_bytes >= FLUSH_BYTES || status.loaded_bytes >= LOAD_BYTES {
-            index.copy.flush(0, index.is_ready())?;
+            index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() })?;
             index.copy.merge(self.forgotten(index))?;
         }
         Ok(())
@@ -477,7 +494,7 @@ impl IndexesInner {
         }
         for index in &indexes {
             let until = if index.is_ready() { until.0 } else { 0 };
-            index.copy.flush(until, index.is_ready())?;
+            index.copy.flush(FlushMark { complete_until: until, built: index.is_ready() })?;
             while !self.feed.is_stopped() && index.copy.merge(self.forgotten(index))? {}
         }
         // One that was never built is built from the start after a crash.

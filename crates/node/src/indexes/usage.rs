@@ -40,9 +40,9 @@ const STREAMED_SHARE: u64 = 5;
 pub enum IndexChoice {
     /// The index with the fewest candidates, where one helps.
     Automatic,
-    /// None.
+    /// No index: the documents of all groups in scope are read.
     None,
-    /// This one.
+    /// The index of this name. If it cannot serve the query, that is an error.
     Named(String),
 }
 

@@ -10,6 +10,8 @@ use millrace_model::SequencePurpose;
 use millrace_tensor::{Tensor, TensorType};
 
 use super::{ComponentFault, DeployedGenerator};
+use crate::ErrorKind;
+use crate::error::embedding_kind;
 
 /// Embedders and field generators of an application, and the chunkers of every application.
 pub struct ApplicationComponents {
@@ -102,7 +104,9 @@ impl IndexingComponents for ApplicationComponents {
             }
             _ => return Err(wrong()),
         };
-        embedder.embed(text, target, &call.arguments, &feeding(caller)).map_err(failure)
+        embedder
+            .embed(text, target, &call.arguments, &feeding(caller))
+            .map_err(|error| failure(embedding_kind(&error), &error))
     }
 
     fn check_chunk(&self, call: &ComponentCall) -> Result<(), ComponentFailure> {
@@ -159,42 +163,21 @@ fn chunker(call: &ComponentCall) -> Result<TextChunker, ChunkerFault> {
     TextChunker::named(call.id.as_deref().unwrap_or("sentence"), &call.arguments)
 }
 
-/// Classifies an error of an embedder by its cause.
-fn failure(error: millrace_embedding::Error) -> ComponentFailure {
-    use millrace_embedding::Error as Embedding;
-    use millrace_model::Error as Model;
+/// Failure of a component by the kind of its error: the client has to wait, or to change the document, or the
+/// operator has to act.
+pub(super) fn failure(kind: ErrorKind, error: &impl std::fmt::Display) -> ComponentFailure {
     let reason = error.to_string();
-    match error {
-        Embedding::Model(Model::Overloaded { .. } | Model::Closed) => ComponentFailure::Overloaded(reason),
-        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => {
-            ComponentFailure::Timeout(reason)
-        }
-        Embedding::Remote(error) => of_service(&error),
-        Embedding::Model(
-            Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. } | Model::Run { .. },
-        )
-        | Embedding::Setup(_)
-        | Embedding::TokenizerFile { .. }
-        | Embedding::Tokenizer(_)
-        | Embedding::Shape { .. } => ComponentFailure::Input(reason),
-    }
-}
-
-/// Classifies an error of another service by its cause.
-pub(super) fn of_service(error: &millrace_remote::Error) -> ComponentFailure {
-    use millrace_remote::Error as Remote;
-    let reason = error.to_string();
-    match error {
-        Remote::Retry { .. } | Remote::Overloaded { .. } => ComponentFailure::Overloaded(reason),
-        Remote::Deadline { .. } => ComponentFailure::Timeout(reason),
-        Remote::Fix { .. }
-        | Remote::GiveUp { .. }
-        | Remote::Download { .. }
-        | Remote::Setting { .. }
-        | Remote::NoRules
-        | Remote::Destination { .. }
-        | Remote::Forbidden(_)
-        | Remote::NoSecret { .. }
-        | Remote::SecretHost { .. } => ComponentFailure::Input(reason),
+    match kind {
+        ErrorKind::Overloaded | ErrorKind::Unavailable => ComponentFailure::Overloaded(reason),
+        ErrorKind::Timeout => ComponentFailure::Timeout(reason),
+        ErrorKind::BadRequest
+        | ErrorKind::Unauthenticated
+        | ErrorKind::Forbidden
+        | ErrorKind::NotFound
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::Conflict
+        | ErrorKind::Precondition
+        | ErrorKind::TooLarge => ComponentFailure::Input(reason),
+        ErrorKind::Storage | ErrorKind::Internal => ComponentFailure::Fault(reason),
     }
 }

@@ -11,7 +11,9 @@ use millrace_schema::{FieldGenerator, InvalidAnswerPolicy};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::components::failure;
 use super::{ComponentFault, DeployedLanguageModel};
+use crate::remote_kind;
 
 /// A field generator of an application, with its model.
 pub struct DeployedGenerator {
@@ -96,7 +98,7 @@ impl DeployedGenerator {
         let model = self.language.model();
         let answers = model
             .answers(prompts, &inference, self.language.secret(), caller)
-            .map_err(|error| super::components::of_service(&error))?;
+            .map_err(|error| failure(remote_kind(&error), &error))?;
         answers.iter().map(|answer| self.value(answer, wanted)).collect()
     }
 
@@ -113,7 +115,7 @@ impl DeployedGenerator {
             Ok(value) => return Ok(value),
             Err(reason) => reason,
         };
-        let told = || {
+        let fault = || {
             const SHOWN: usize = 200;
             let shown: String = answer.chars().take(SHOWN).collect();
             format!(
@@ -124,10 +126,10 @@ impl DeployedGenerator {
         match self.config.on_misfit {
             InvalidAnswerPolicy::Discard => Ok(None),
             InvalidAnswerPolicy::Warn => {
-                tracing::warn!("{}; the field stays empty", told());
+                tracing::warn!("{}; the field stays empty", fault());
                 Ok(None)
             }
-            InvalidAnswerPolicy::Fail => Err(ComponentFailure::Input(told())),
+            InvalidAnswerPolicy::Fail => Err(ComponentFailure::Input(fault())),
         }
     }
 }

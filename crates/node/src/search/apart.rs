@@ -134,7 +134,7 @@ impl SourceQueries {
                 node: Arc::clone(node),
                 deployment: Arc::clone(deployment),
                 query: of_it,
-                told: made.told,
+                rule_trace: made.rule_trace,
                 embeddings: Arc::default(),
                 permit: permit.clone(),
                 started,
@@ -248,7 +248,7 @@ fn put_together(
 
 /// Adds the result of one source.
 fn add(all: &mut SearchOutcome, name: Arc<str>, found: SearchOutcome) {
-    let SearchOutcome { mut result, hits, traces, planned, plans, told, notices, .. } = found;
+    let SearchOutcome { mut result, hits, traces, planned, plans, rule_trace, notices, .. } = found;
     let whole = &mut all.result;
     let (first_hit, first_grouping) = (whole.hits.len(), whole.groupings.len());
     // The nodes are the same for all sources.
@@ -262,7 +262,7 @@ fn add(all: &mut SearchOutcome, name: Arc<str>, found: SearchOutcome) {
     let of_it = |schema: Arc<str>| Arc::from(format!("{schema} of source {name}"));
     all.traces.extend(traces.into_iter().map(|(schema, trace)| (of_it(schema), trace)));
     all.planned = all.planned.max(planned);
-    all.told = all.told.iter().cloned().chain(told.iter().cloned()).collect();
+    all.rule_trace = all.rule_trace.iter().cloned().chain(rule_trace.iter().cloned()).collect();
     match (&mut all.plans, plans) {
         (Some(all), Some(plans)) => all.plans.extend(plans.plans),
         (all, plans) => *all = all.take().or(plans),
@@ -299,14 +299,14 @@ fn keep_unshown(asked: &mut [SourceOutcome]) {
             shown.push((field.clone(), is_shown));
         }
     }
-    let mut told: Vec<String> =
+    let mut known: Vec<String> =
         shown.into_iter().filter(|(_, shown)| *shown).map(|(field, _)| field).collect();
     for of in asked {
         let Some(Ok(found)) = &mut of.outcome else { continue };
         found.notices.unshown.retain(|unshown| {
-            let is_told = told.contains(&unshown.field);
-            told.push(unshown.field.clone());
-            !is_told
+            let is_known = known.contains(&unshown.field);
+            known.push(unshown.field.clone());
+            !is_known
         });
     }
 }

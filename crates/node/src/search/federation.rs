@@ -27,7 +27,7 @@ pub struct FederatedQuery {
     /// The query, over all sources.
     pub query: Query,
     /// Trace of the rules that have rewritten it.
-    pub told: Arc<[String]>,
+    pub rule_trace: Arc<[String]>,
     /// Sources with their queries, if they are searched separately.
     pub apart: Option<SourceQueries>,
 }
@@ -43,7 +43,7 @@ pub async fn federated_query(
     limits: &QueryLimits,
 ) -> Result<FederatedQuery, Error> {
     let mode = FederationMode::of(deployment, &rewritten.query)?;
-    let (RewrittenQuery { query, told, .. }, apart) = match mode {
+    let (RewrittenQuery { query, rule_trace, .. }, apart) = match mode {
         FederationMode::Together => (rewritten, None),
         FederationMode::TogetherAs(part) => {
             (part.query(node, deployment, rewritten.parsed(), limits).await?, None)
@@ -53,7 +53,7 @@ pub async fn federated_query(
             (rewritten, Some(apart))
         }
     };
-    Ok(FederatedQuery { query, told, apart })
+    Ok(FederatedQuery { query, rule_trace, apart })
 }
 
 /// Kind of search of a query.

@@ -24,12 +24,12 @@ pub struct RewrittenQuery {
     /// The query before its rules, if they have changed it.
     before: Option<Box<Query>>,
     /// Trace of the rules that have rewritten it.
-    pub told: Arc<[String]>,
+    pub rule_trace: Arc<[String]>,
 }
 
 impl RewrittenQuery {
     fn unchanged(query: Query) -> Self {
-        RewrittenQuery { query, before: None, told: Arc::default() }
+        RewrittenQuery { query, before: None, rule_trace: Arc::default() }
     }
 
     /// The query as it was parsed, before its rules.
@@ -64,7 +64,7 @@ pub async fn query(
 ///
 /// # Errors
 /// The rules cannot be applied to the query.
-pub async fn by_rules(
+pub(crate) async fn by_rules(
     node: &Node,
     deployment: &Arc<CompiledApplication>,
     query: Query,
@@ -111,12 +111,12 @@ fn rewritten(
         return Ok(RewrittenQuery::unchanged(query));
     };
     let before = Some(Box::new(query.clone()));
-    let told = trace(base, &query, &rewriting, level).into();
+    let rule_trace = trace(base, &query, &rewriting, level).into();
     let query = match rewriting.set.is_empty() {
         true => query,
         false => with_scope(with_parameters(query, &rewriting.set, limits)?, deployment),
     };
-    Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, before, told })
+    Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, before, rule_trace })
 }
 
 /// Returns the rule base for rewriting a query.
@@ -182,10 +182,10 @@ fn trace(base: &RuleBase, query: &Query, rewriting: &QueryRewriting, level: u64)
         }
         RewriteStep::Stopped { reason } => Some(format!("the rules after this are left out: {reason}")),
     };
-    let mut told: Vec<String> = rewriting.steps.iter().filter_map(step).collect();
+    let mut rule_trace: Vec<String> = rewriting.steps.iter().filter_map(step).collect();
     let set: Vec<String> =
         rewriting.set.iter().map(|(name, value)| format!(" {name}={}", shown(value.clone()))).collect();
     let root = shown(BriefItem(&rewriting.root).to_string());
-    told.push(format!("rewritten by rule base '{}': query=[{root}]{}", base.name(), set.concat()));
-    told
+    rule_trace.push(format!("rewritten by rule base '{}': query=[{root}]{}", base.name(), set.concat()));
+    rule_trace
 }

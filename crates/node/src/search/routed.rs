@@ -29,7 +29,7 @@ pub struct RoutedQuery {
     /// The query.
     pub query: Arc<Query>,
     /// Trace of the rules that have rewritten it.
-    pub told: Arc<[String]>,
+    pub rule_trace: Arc<[String]>,
     /// Sources with their queries, if they are searched separately.
     pub apart: Option<SourceQueries>,
     /// Permission of its caller to read the documents.
@@ -148,13 +148,13 @@ impl RoutedQuery {
         deadline: Instant,
         finish: impl FnOnce(SearchOutcome) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let RoutedQuery { node, deployment, query, told, permit, started, observer, room, .. } = self;
+        let RoutedQuery { node, deployment, query, rule_trace, permit, started, observer, room, .. } = self;
         let embeddings = embed(node, deployment, query, deadline, &caller.gone).await?;
         let request = QueryRequest {
             node: Arc::clone(node),
             deployment: Arc::clone(deployment),
             query: Arc::clone(query),
-            told: Arc::clone(told),
+            rule_trace: Arc::clone(rule_trace),
             embeddings: Arc::new(embeddings),
             permit: permit.clone(),
             started: *started,

@@ -53,7 +53,7 @@ pub struct SearchOutcome {
     /// For traces: a summary of the search, and the plan for each schema.
     pub plans: Option<PlanTrace>,
     /// For traces: the rules that have rewritten the query; empty if not requested.
-    pub told: Arc<[String]>,
+    pub rule_trace: Arc<[String]>,
     /// Notices that accompany the hits.
     pub notices: SearchNotices,
     /// Time limit: that of the query, or a shorter one from services.xml.
@@ -139,7 +139,7 @@ pub struct QueryRequest {
     /// The query.
     pub query: Arc<Query>,
     /// Trace of the rules that have rewritten it.
-    pub told: Arc<[String]>,
+    pub rule_trace: Arc<[String]>,
     /// Tensors of its texts.
     pub embeddings: Arc<QueryEmbeddings>,
     /// Permission to read the documents.
@@ -311,7 +311,7 @@ impl PreparedQuery {
     /// Merges the outcomes of all kinds to one result of this number of nodes. `indexes`: those in use, for
     /// the trace.
     pub fn found(&self, outcomes: Vec<PassOutcome>, nodes: u32, indexes: Vec<String>) -> SearchOutcome {
-        let QueryRequest { deployment, query, told, .. } = &self.request;
+        let QueryRequest { deployment, query, rule_trace, .. } = &self.request;
         let MergedOutcome { mut result, page, traces } = MergedOutcome::of(outcomes, self.searches[0].plan());
         result.coverage.nodes = nodes;
         let named = self.kinds.iter().map(|kind| Arc::clone(&kind.schema.name));
@@ -330,7 +330,7 @@ impl PreparedQuery {
             timeout: self.timeout,
             plans: (query.tracing.level > 0)
                 .then(|| PlanTrace { indexes, ..PlanTrace::of(deployment, query, &self.searches) }),
-            told: Arc::clone(told),
+            rule_trace: Arc::clone(rule_trace),
             notices,
             sources: Vec::new(),
             grouped: false,

@@ -129,7 +129,8 @@ pub async fn start(
         values_max: usize::MAX,
         ..QueryLimits::default()
     };
-    let RewrittenQuery { query, told, .. } = rewrite::query(node, &deployment, parameters, limits).await?;
+    let RewrittenQuery { query, rule_trace, .. } =
+        rewrite::query(node, &deployment, parameters, limits).await?;
     let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
@@ -140,7 +141,7 @@ pub async fn start(
         node: asked,
         deployment,
         query,
-        told,
+        rule_trace,
         embeddings,
         permit,
         started,

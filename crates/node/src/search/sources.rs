@@ -25,7 +25,7 @@ impl SearchedSchema<'_> {
     }
 
     /// Maximum time of a query in them, if a cluster limits it.
-    pub fn query_time_max(&self) -> Option<Duration> {
+    pub(crate) fn query_time_max(&self) -> Option<Duration> {
         self.clusters.iter().filter_map(|at| self.kind.clusters[*at].limits.query_time_max).min()
     }
 
@@ -52,7 +52,7 @@ pub struct ResolvedSources<'d> {
 
 impl ResolvedSources<'_> {
     /// True if a query that names no group searches all documents of these sources.
-    pub fn are_indexed(&self) -> bool {
+    pub(crate) fn are_indexed(&self) -> bool {
         let clusters =
             self.kinds.iter().flat_map(|asked| asked.clusters.iter().map(|at| &asked.kind.clusters[*at]));
         clusters.map(|cluster| cluster.mode).all(|mode| mode == DocumentMode::Index)

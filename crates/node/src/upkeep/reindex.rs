@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::reindexing::{ReindexStep, ReindexTask};
 use millrace_document::{Document, Timestamp};
-use millrace_indexing::IndexingCaller;
+use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal};
 
 use self::shared::ClusterReindexing;
@@ -96,9 +96,18 @@ fn page(
 /// New version of a document; it stays as it is if the statements change nothing.
 fn reindexed(kind: &CompiledDocumentType, document: Document) -> Result<StoreModification, WriteRefusal> {
     let id = document.id.clone();
-    let refuse = |error: millrace_indexing::Error| WriteRefusal {
-        code: MISFIT,
-        reason: format!("{id}: {error}; correct the document, or the indexing statements"),
+    let refuse = |error: millrace_indexing::Error| {
+        use ComponentFailure::{Fault, Overloaded, Timeout};
+        match &error {
+            // Nothing is wrong with the document: the next attempt finds the component again.
+            millrace_indexing::Error::Component {
+                failure: Overloaded(_) | Timeout(_) | Fault(_), ..
+            } => WriteRefusal::fault(format!("{id}: {error}")),
+            _ => WriteRefusal {
+                code: MISFIT,
+                reason: format!("{id}: {error}; correct the document, or the indexing statements"),
+            },
+        }
     };
     let run = |shown| kind.scripts.run(shown, &IndexingCaller::default());
     let indexed = kind.change_shown(document.clone(), run).map_err(refuse)?;

@@ -9,15 +9,12 @@ pub(crate) use conditions::{kilometres, predicate_subqueries};
 
 use super::annotations::TextReading;
 use super::{AnnotationScope, Built, ItemBuilder};
+use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{
     ItemAnnotations, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite,
 };
 
-/// Default distance of `near`, in positions.
-const NEAR_DISTANCE: u32 = 2;
-/// Default number of hits that `weakAnd` and `wand` expose to ranking.
-const TARGET_HITS: u32 = 100;
 /// Length of one degree along a meridian.
 pub(crate) const KILOMETRES_PER_DEGREE: f64 = std::f64::consts::PI * 6356.752 / 180.0;
 /// Maximum number of arguments of operators that accept any number.

@@ -3,10 +3,8 @@
 
 use super::{ParameterReader, parameter};
 use crate::build::weights;
+use crate::item::TARGET_HITS;
 use crate::{Error, ItemAnnotations, QueryItem, TermMatch, WeightedOperator};
-
-/// Default number of hits that a weakAnd or wand exposes to ranking.
-const TARGET_HITS: u32 = 100;
 
 impl ParameterReader<'_> {
     /// True if the request has a wand, which is a query by itself.

@@ -8,12 +8,8 @@
 
 use super::pieces::sole_word;
 use super::reader::SimpleReader;
+use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::{ItemAnnotations, PhraseWord, QueryItem, TermMatch};
-
-/// Default distance of `NEAR`, in positions.
-const NEAR_DISTANCE: u32 = 2;
-/// Number of hits that `WEAKAND` exposes to ranking.
-const WEAK_AND_HITS: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum AdvancedOperator {
@@ -86,7 +82,7 @@ fn operator(reader: &mut SimpleReader<'_>, item: &QueryItem) -> Option<AdvancedO
         "EQUIV" => AdvancedOperator::Equiv,
         "NEAR" => AdvancedOperator::Near { ordered: false, distance: argument(reader, NEAR_DISTANCE) },
         "ONEAR" => AdvancedOperator::Near { ordered: true, distance: argument(reader, NEAR_DISTANCE) },
-        "WEAKAND" | "WAND" => AdvancedOperator::WeakAnd { target_hits: argument(reader, WEAK_AND_HITS) },
+        "WEAKAND" | "WAND" => AdvancedOperator::WeakAnd { target_hits: argument(reader, TARGET_HITS) },
         _ => return None,
     })
 }

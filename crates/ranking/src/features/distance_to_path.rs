@@ -5,14 +5,12 @@ use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::{SingleValue, SingleValueReader, SingleValueRef};
 
+use super::nearest_place::NOWHERE;
 use super::path::WHOLE;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
 use crate::Error;
-
-/// Distance of a document without a position, or of any document if the query has no path.
-const NOWHERE: f64 = 6.4e9;
 
 #[derive(Debug, Clone, Copy)]
 enum PathOutput {
@@ -74,6 +72,7 @@ struct NearestPathPoint {
     product: f64,
 }
 
+/// Of a document without a position, and of all documents if the query has no path.
 const NO_PATH: NearestPathPoint = NearestPathPoint { distance: NOWHERE, traveled: 1.0, product: 0.0 };
 
 impl RankFeature for DistanceToPath {

@@ -20,7 +20,7 @@ const MICRODEGREES_PER_KM: f64 = 180e6 / (std::f64::consts::PI * 6371.0088);
 /// Distance of a document without a position, in kilometres.
 const NOWHERE_KM: f64 = 40_000.0;
 /// Distance of a document without a position, in microdegrees.
-const NOWHERE: f64 = 6.4e9;
+pub(super) const NOWHERE: f64 = 6.4e9;
 
 /// Property of the pair of positions that are nearest to each other.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{
-    DropHorizon, NodeFailure, NodeKey, NodeResponse, ReplicaOrigin, ReplicatedRow, ReportedReplica,
-    RowContent, UnfinishedRow,
+    ClusterState, DropHorizon, NodeFailure, NodeKey, NodeResponse, ReplicaOrigin, ReplicatedRow,
+    ReportedReplica, RowContent, UnfinishedRow,
 };
 use millrace_document::{DocumentVersion, Timestamp, WriteRefusal};
 
@@ -30,6 +30,61 @@ impl ClientRequests {
             request.bucket == bucket
                 && matches!(&request.stage, RequestStage::Flying(flight) if flight.waiting_for.contains(&node))
         })
+    }
+}
+
+/// A change as a request of its bucket, by a cluster state.
+struct RequestedWrite {
+    bucket: BucketId,
+    /// The document; `None` for a drop.
+    id: Option<DocumentId>,
+    kind: ClientRequestKind,
+    /// Row of an earlier owner, with its timestamp.
+    row: Option<Arc<RowContent>>,
+}
+
+impl RequestedWrite {
+    fn of(change: DocumentChange, state: &ClusterState) -> Self {
+        let of_document = |id: DocumentId, kind| RequestedWrite {
+            bucket: state.bucket(id.location()),
+            id: Some(id),
+            kind,
+            row: None,
+        };
+        match change {
+            DocumentChange::Put { id, body } => {
+                of_document(id, ClientRequestKind::Blind(UnconditionalRow::Put(body)))
+            }
+            DocumentChange::Remove(id) => of_document(id, ClientRequestKind::Blind(UnconditionalRow::Remove)),
+            DocumentChange::Modify { id, modify } => {
+                let kind = ClientRequestKind::Modify { modify: Some(modify), found: None, decided: None };
+                of_document(id, kind)
+            }
+            DocumentChange::Rewrite { id, base, until, body } => {
+                let rewrite = PendingRewrite { base, until, body, is_checked: false };
+                of_document(id, ClientRequestKind::Rewrite(rewrite))
+            }
+            DocumentChange::Drop { bucket, scope, until } => {
+                let kind = ClientRequestKind::Blind(UnconditionalRow::Drop { scope, until });
+                RequestedWrite { bucket, id: None, kind, row: None }
+            }
+            DocumentChange::Finish(UnfinishedRow { bucket, content, base }) => {
+                let id = match &*content {
+                    RowContent::Version(version) => Some(version.id.clone()),
+                    RowContent::Drop(_) => None,
+                };
+                // The bucket may have been divided since.
+                let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
+                let kind = match base {
+                    None => ClientRequestKind::Blind(UnconditionalRow::Finish),
+                    Some(timestamp) => {
+                        let found = ModificationInput { exists: timestamp > Timestamp::default(), timestamp };
+                        ClientRequestKind::Modify { modify: None, found: Some(found), decided: None }
+                    }
+                };
+                RequestedWrite { bucket, id, kind, row: Some(content) }
+            }
+        }
     }
 }
 
@@ -65,46 +120,9 @@ impl Distributor {
             let error = RequestError::Moved { owner: None, version: self.version, unfinished };
             return effects.push(DistributorEffect::Written { ticket, outcome: Err(error) });
         };
-        let mut row = None;
-        let (bucket, id, kind) = match change {
-            DocumentChange::Put { id, body } => {
-                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(UnconditionalRow::Put(body)))
-            }
-            DocumentChange::Remove(id) => {
-                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(UnconditionalRow::Remove))
-            }
-            DocumentChange::Modify { id, modify } => {
-                let kind = ClientRequestKind::Modify { modify: Some(modify), found: None, decided: None };
-                (state.bucket(id.location()), Some(id), kind)
-            }
-            DocumentChange::Rewrite { id, base, until, body } => {
-                let rewrite = PendingRewrite { base, until, body, is_checked: false };
-                let kind = ClientRequestKind::Rewrite(rewrite);
-                (state.bucket(id.location()), Some(id), kind)
-            }
-            DocumentChange::Drop { bucket, scope, until } => {
-                (bucket, None, ClientRequestKind::Blind(UnconditionalRow::Drop { scope, until }))
-            }
-            DocumentChange::Finish(UnfinishedRow { bucket, content, base }) => {
-                let id = match &*content {
-                    RowContent::Version(version) => Some(version.id.clone()),
-                    RowContent::Drop(_) => None,
-                };
-                // The bucket may have been divided since.
-                let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
-                let kind = match base {
-                    None => ClientRequestKind::Blind(UnconditionalRow::Finish),
-                    Some(timestamp) => {
-                        let found = ModificationInput { exists: timestamp > Timestamp::default(), timestamp };
-                        ClientRequestKind::Modify { modify: None, found: Some(found), decided: None }
-                    }
-                };
-                row = Some(content);
-                (bucket, id, kind)
-            }
-        };
+        let RequestedWrite { bucket, id, kind, row } = RequestedWrite::of(change, state);
         let alone = !kind.is_blind();
-        let row_bytes = row.as_ref().map_or(0, |row: &Arc<RowContent>| row.bytes());
+        let row_bytes = row.as_ref().map_or(0, |row| row.bytes());
         let bytes = kind.bytes() + row_bytes + id.as_ref().map_or(0, |id| id.as_str().len());
         let lane = id.clone();
         let outdated = row.is_some();

@@ -8,7 +8,7 @@ use millrace_document::{DocumentId, Timestamp};
 
 use super::ReplicaStorage;
 
-/// Storage work that a [`Keeper`](super::ReplicaKeeper) requests.
+/// Storage work that a [`ReplicaKeeper`](super::ReplicaKeeper) requests.
 #[derive(Debug, Clone)]
 pub enum StorageWork {
     /// Divide the buckets that the state divides, and report the replicas of the buckets that a node owns.

@@ -56,7 +56,7 @@ impl HighlightStyle {
     }
 
     /// The same style without markup of query words.
-    pub fn without_marks(&self) -> Self {
+    pub(crate) fn without_marks(&self) -> Self {
         HighlightStyle { open: String::new(), close: String::new(), ..self.clone() }
     }
 }
@@ -79,7 +79,7 @@ impl HighlightStyles {
     }
 
     /// The same styles without markup of query words.
-    pub fn without_marks(&self) -> Self {
+    pub(crate) fn without_marks(&self) -> Self {
         let fields = self.fields.iter().map(|(field, style)| (field.clone(), style.without_marks()));
         HighlightStyles { usual: self.usual.without_marks(), fields: fields.collect() }
     }
@@ -267,7 +267,7 @@ impl FieldHighlighter {
             let filter = leaf.term.is_none_or(|term| plan.terms[term.0].annotations.filter);
             match &leaf.predicate {
                 Predicate::Words(patterns) if !filter => {
-                    let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern, false));
+                    let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern));
                     terms.push(HighlightTerm::Phrase(matchers.collect::<Result<_, _>>()?));
                 }
                 Predicate::WordIn(words) if !filter => {

@@ -7,7 +7,7 @@ use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::json;
 
-use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, WaitArguments};
+use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, WAIT_MAX, WaitArguments};
 use crate::error::Error;
 use crate::output::CommandOutput;
 use crate::overview::ClusterOverview;
@@ -105,7 +105,7 @@ pub async fn cluster(
 /// Waits until nothing is left to do. The exit status is 1 after a timeout.
 async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let began = Instant::now();
-    let end = began + Duration::from_secs(wait.timeout);
+    let end = began + Duration::from_secs(wait.timeout).min(WAIT_MAX);
     let mut seen = 0;
     loop {
         let (left, away) = match ClusterOverview::read(client).await {
@@ -120,17 +120,17 @@ async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput)
         // something to do.
         seen = if left.is_none() { seen + 1 } else { 0 };
         let seconds = began.elapsed().as_secs_f64();
-        let told = |text: String, left: Option<&str>| {
+        let report = |text: String, left: Option<&str>| {
             output.print(|| text, &json!({ "done": left.is_none(), "seconds": seconds, "left": left }));
         };
         if seen == 2 {
             let away = away.map_or_else(String::new, |away| format!("; {away}"));
-            told(format!("done after {seconds:.1} seconds{away}"), None);
+            report(format!("done after {seconds:.1} seconds{away}"), None);
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= end {
             let left = left.unwrap_or_else(|| "it was looked at once only".to_owned());
-            told(format!("not yet after {seconds:.0} seconds: {left}"), Some(&left));
+            report(format!("not yet after {seconds:.0} seconds: {left}"), Some(&left));
             return Ok(ExitCode::FAILURE);
         }
         tokio::time::sleep(PAUSE).await;

@@ -179,12 +179,12 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
     };
     let progress = &report.progress;
     let mut alike: HashMap<&str, usize> = HashMap::new();
-    let told = report.failures.iter().filter(|failure| {
+    let shown = report.failures.iter().filter(|failure| {
         let of_message = alike.entry(&failure.message).or_default();
         *of_message += 1;
         *of_message <= ALIKE_MAX
     });
-    let mut lines: Vec<String> = told
+    let mut lines: Vec<String> = shown
         .map(|failure| {
             let id = if failure.id.is_empty() { String::new() } else { format!("{}: ", failure.id) };
             format!("failed: {}: {id}{}", place_in(failure.place), failure.message)

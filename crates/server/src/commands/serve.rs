@@ -163,12 +163,12 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
 fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, Router), Error> {
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
-    let (named, told) = (Arc::clone(node), Arc::clone(node));
+    let (of_clusters, of_figures) = (Arc::clone(node), Arc::clone(node));
     let operated: Arc<dyn OperatedCluster> = Arc::new(SingleNodeStatus {
         url: format!("{scheme}://{data}"),
-        clusters: move || named.content_clusters(),
+        clusters: move || of_clusters.content_clusters(),
         figures: move || {
-            let status = told.store().status();
+            let status = of_figures.store().status();
             let replicas = status.buckets as u64;
             NodeFigures {
                 buckets: BucketFigures { owned: replicas, replicas, incomplete: 0 },

@@ -61,7 +61,7 @@ pub async fn run(
         let health = down(health).map_or_else(String::new, |reason| format!("health       {reason}\n"));
         format!(
             "application  generation {generation}\n{health}{}{cluster}",
-            told(&values, documents.as_ref(), &reindexing)
+            metrics_text(&values, documents.as_ref(), &reindexing)
         )
     };
     let mut value = json!({ "generation": generation, "health": health, "documents": documents, "metrics": values, "reindexing": reindexing["clusters"] });
@@ -79,7 +79,7 @@ fn down(health: &Value) -> Option<String> {
 }
 
 /// Formats the metrics of a node's state, for people.
-fn told(
+fn metrics_text(
     metrics: &Map<String, Value>,
     documents: Option<&BTreeMap<String, u64>>,
     reindexing: &Value,
@@ -134,7 +134,7 @@ fn told(
         format!(
             "background   {} documents collected as garbage; {}",
             count("vds.idealstate.garbage_collection.documents_removed"),
-            reindexing_told(reindexing),
+            reindexing_text(reindexing),
         ),
         "All metrics: millrace --format json status".to_owned(),
     ]
@@ -142,7 +142,7 @@ fn told(
 }
 
 /// Formats pending reindexing with its progress.
-fn reindexing_told(answer: &Value) -> String {
+fn reindexing_text(answer: &Value) -> String {
     let of_types = |clusters: &'static str| {
         let clusters_of = answer["clusters"].as_object().into_iter().flatten();
         clusters_of.flat_map(move |(_, cluster)| cluster[clusters].as_object().into_iter().flatten())
@@ -161,9 +161,9 @@ fn reindexing_told(answer: &Value) -> String {
         )),
         _ => None,
     });
-    let told: Vec<String> = pending.chain(asked).collect();
-    match told.is_empty() {
+    let types: Vec<String> = pending.chain(asked).collect();
+    match types.is_empty() {
         true => "nothing is to be reindexed".to_owned(),
-        false => format!("reindexing: {}", told.join("; ")),
+        false => format!("reindexing: {}", types.join("; ")),
     }
 }

@@ -1,10 +1,25 @@
-//! Certificates for connections to other nodes and to etcd.
+//! Certificates of the server's ports, and for connections to other nodes and to etcd.
 
 use std::path::PathBuf;
 
+use millrace_gateway::TlsFiles;
 use millrace_trust::{ClientIdentity, ServiceFiles, TrustFiles};
 
 use crate::error::Error;
+
+/// Certificate of the ports for clients.
+pub(super) fn server_tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, Error> {
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        _ => Err(Error::Argument(
+            "TLS needs both tls-certificate and tls-key; give the other one as well".to_owned(),
+        )),
+    }
+}
 
 /// Trust between nodes.
 pub(super) fn nodes_tls(

@@ -9,11 +9,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey};
-use millrace_document::{DataType, Document};
 use millrace_env::{Disk as _, RealDisk};
 use millrace_segment::SegmentCache;
 
+use crate::read::columns::EmptyLayout;
 use crate::read::found::GroupSources;
 use crate::read::masks::GroupOfBucket;
 use crate::read::pieces::RowOrder;
@@ -23,7 +22,7 @@ use crate::state::StoredBucket;
 use crate::state::manifest::Manifest;
 use crate::state::open::open;
 use crate::tail::{FjallTails, RowKey, copy_directory};
-use crate::{Error, StoreLayout, StoreOptions};
+use crate::{Error, StoreOptions};
 
 /// Bytes of the cache for directories and keys.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -50,7 +49,7 @@ pub(super) fn count(data_dir: &Path, manifest: &Manifest) -> Result<BTreeMap<Str
     }
     let cache = Arc::new(SegmentCache::new(CACHE_BYTES));
     let opened = open(&here, &FjallTails, &cache)?;
-    count_in(&StoreContext::new(here, Box::new(FjallTails), Arc::new(KeysOnly), cache, opened))
+    count_in(&StoreContext::new(here, Box::new(FjallTails), Arc::new(EmptyLayout), cache, opened))
 }
 
 fn count_in(shared: &StoreContext) -> Result<BTreeMap<String, u64>, Error> {
@@ -95,25 +94,4 @@ fn count_of(
     let ungrouped = GroupOfBucket { document_type, location, group: "", places };
     let _ = add(&ungrouped, reading.find_ungrouped(document_type, bucket)?)?;
     Ok(documents)
-}
-
-/// Layout of a store of which only keys are read.
-struct KeysOnly;
-
-impl StoreLayout for KeysOnly {
-    fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
-        None
-    }
-
-    fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
-        unreachable!("a layout without columns is asked for none")
-    }
-
-    fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
-        None
-    }
-
-    fn data_type(&self, _: &str, _: &str) -> Option<DataType> {
-        None
-    }
 }

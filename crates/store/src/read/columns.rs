@@ -6,10 +6,31 @@ use millrace_column::{
     BytesBuilder, BytesColumn, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder,
     StoredValues, TokenIds, ValueLayout, layout as column_layout,
 };
-use millrace_document::{Document, DocumentId, DocumentValue, wire};
+use millrace_document::{DataType, Document, DocumentId, DocumentValue, wire};
 
 use crate::StoreLayout;
 use crate::tail::TailRow;
+
+/// Layout that knows no document type: documents are kept whole, and of stored ones only keys are read.
+pub(crate) struct EmptyLayout;
+
+impl StoreLayout for EmptyLayout {
+    fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
+        None
+    }
+
+    fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
+        unreachable!("a layout without columns is asked for none")
+    }
+
+    fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
+        None
+    }
+
+    fn data_type(&self, _: &str, _: &str) -> Option<DataType> {
+        None
+    }
+}
 
 /// The columns of a type in files: the layout's, and those of no field.
 pub(crate) fn stored_columns(layout: &dyn StoreLayout, document_type: &str) -> Vec<ColumnKey> {

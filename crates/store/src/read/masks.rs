@@ -87,6 +87,13 @@ pub(crate) struct MaskCache {
     hash: KeyedHash,
 }
 
+/// Overhead of an entry of the cache, in bytes, about.
+const ENTRY_BYTES: usize = 192;
+/// Overhead of the masks of each source in an entry, in bytes, about.
+const SOURCE_BYTES: usize = 48;
+/// Number of entries for which the tables of the cache are made at first; they grow when they must.
+const ENTRIES_FIRST: usize = 1024;
+
 #[derive(Clone)]
 struct MaskWeigher;
 
@@ -94,13 +101,13 @@ impl Weighter<u128, Arc<MadeMasks>> for MaskWeigher {
     fn weight(&self, _: &u128, made: &Arc<MadeMasks>) -> u64 {
         let (identity, masks) = &**made;
         let words = masks.newest.iter().chain(&masks.live).flatten().map(Vec::len).sum::<usize>();
-        (words * 8 + masks.newest.len() * 48 + identity.len() + 192) as u64
+        (words * 8 + masks.newest.len() * SOURCE_BYTES + identity.len() + ENTRY_BYTES) as u64
     }
 }
 
 impl MaskCache {
     pub fn new(bytes: u64) -> Self {
-        let masks = quick_cache::sync::Cache::with_weighter(1024, bytes, MaskWeigher);
+        let masks = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, MaskWeigher);
         MaskCache { masks, hash: KeyedHash::new() }
     }
 

@@ -122,22 +122,33 @@ struct RecentChunk {
 /// Groups that were viewed lately, up to a number of bytes.
 pub(crate) struct RecentRowCache(quick_cache::sync::Cache<RecentGroup, Arc<RecentRows>, RecentRowWeigher>);
 
+/// Overhead of an entry of the cache, in bytes, about.
+const ENTRY_BYTES: u64 = 256;
+/// Overhead of the masks of a segment in an entry, in bytes, about.
+const SEGMENT_BYTES: usize = 48;
+/// Overhead of a chunk of the tail in an entry, in bytes, about; the chunk itself belongs to another cache.
+const TAIL_CHUNK_BYTES: usize = 96;
+/// Number of entries for which the tables of the cache are made at first; they grow when they must.
+const ENTRIES_FIRST: usize = 256;
+
 #[derive(Clone)]
 struct RecentRowWeigher;
 
 impl Weighter<RecentGroup, Arc<RecentRows>> for RecentRowWeigher {
     fn weight(&self, name: &RecentGroup, rows: &Arc<RecentRows>) -> u64 {
         let of_mask = |mask: &Mask| mask.as_ref().map_or(0, |words| words.len() * 8);
-        let segments = rows.segments.iter().map(|(newest, live)| 48 + of_mask(newest) + of_mask(live));
-        let tail = rows.tail.iter().map(|chunk| 96 + of_mask(&chunk.newest) + of_mask(&chunk.live));
+        let segments =
+            rows.segments.iter().map(|(newest, live)| SEGMENT_BYTES + of_mask(newest) + of_mask(live));
+        let tail =
+            rows.tail.iter().map(|chunk| TAIL_CHUNK_BYTES + of_mask(&chunk.newest) + of_mask(&chunk.live));
         let bytes = segments.chain(tail).sum::<usize>() + name.document_type.len() + name.group.len();
-        bytes as u64 + 256
+        bytes as u64 + ENTRY_BYTES
     }
 }
 
 impl RecentRowCache {
     pub fn new(bytes: u64) -> Self {
-        RecentRowCache(quick_cache::sync::Cache::with_weighter(256, bytes, RecentRowWeigher))
+        RecentRowCache(quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, RecentRowWeigher))
     }
 }
 

@@ -16,20 +16,25 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{Error, StoreLayout};
 
 /// Joined columns that were made lately, up to a number of bytes.
-pub(crate) struct JoinedColumnCache(quick_cache::sync::Cache<u128, Option<Column>, ByBytes>);
+pub(crate) struct JoinedColumnCache(quick_cache::sync::Cache<u128, Option<Column>, JoinedColumnWeigher>);
+
+/// Overhead of an entry of the cache, in bytes, about.
+const ENTRY_BYTES: u64 = 64;
+/// Number of entries for which the tables of the cache are made at first; they grow when they must.
+const ENTRIES_FIRST: usize = 256;
 
 #[derive(Clone)]
-struct ByBytes;
+struct JoinedColumnWeigher;
 
-impl Weighter<u128, Option<Column>> for ByBytes {
+impl Weighter<u128, Option<Column>> for JoinedColumnWeigher {
     fn weight(&self, _: &u128, column: &Option<Column>) -> u64 {
-        column.as_ref().map_or(0, |column| column.encoded().len() as u64) + 64
+        column.as_ref().map_or(0, |column| column.encoded().len() as u64) + ENTRY_BYTES
     }
 }
 
 impl JoinedColumnCache {
     pub fn new(bytes: u64) -> Self {
-        JoinedColumnCache(quick_cache::sync::Cache::with_weighter(256, bytes, ByBytes))
+        JoinedColumnCache(quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, JoinedColumnWeigher))
     }
 }
 

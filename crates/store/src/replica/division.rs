@@ -44,7 +44,7 @@ impl Store {
         })
     }
 
-    /// Groups that are too large for their buckets, by the [`Tuning`](crate::StoreTuning), though no bucket
+    /// Groups that are too large for their buckets, by [`StoreTuning`](crate::StoreTuning), though no bucket
     /// can be split any more for them, with the number of bits that the bucket uses; 32 if the group is not
     /// divided. Returns at most `most` groups, of the `wanted` buckets. Unsealed documents are not counted.
     ///

@@ -5,16 +5,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use millrace_column::{Column, ColumnKey};
-use millrace_document::{DataType, Document, DocumentGroup, DocumentId, DocumentValue};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
 
 use super::Store;
+use crate::read::columns::EmptyLayout;
 use crate::tail::{
     AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, TailFactory, TailRows, TailSnapshot,
 };
 use crate::{
-    CommittedWrite, DocumentWrite, Error, StoreChange, StoreLayout, StoreOptions, StoreVisit, ViewScope,
-    WriteDurability,
+    CommittedWrite, DocumentWrite, Error, StoreChange, StoreOptions, StoreVisit, ViewScope, WriteDurability,
 };
 
 /// Behaviour of appends: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4,
@@ -89,34 +88,13 @@ impl MoodyTail {
     }
 }
 
-/// Knows no type, so that documents are kept as they are.
-struct NoLayout;
-
-impl StoreLayout for NoLayout {
-    fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
-        None
-    }
-
-    fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
-        unreachable!("a layout without columns is asked for none")
-    }
-
-    fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
-        None
-    }
-
-    fn data_type(&self, _: &str, _: &str) -> Option<DataType> {
-        None
-    }
-}
-
 fn open(directory: &Path, mood: &Mood) -> Store {
     open_with(StoreOptions::new(directory), mood)
 }
 
 fn open_with(options: StoreOptions, mood: &Mood) -> Store {
     let options = StoreOptions { disk_reserve: 0, maintenance: false, ..options };
-    Store::open_with(options, Arc::new(NoLayout), Box::new(MoodyTails(Arc::clone(mood))))
+    Store::open_with(options, Arc::new(EmptyLayout), Box::new(MoodyTails(Arc::clone(mood))))
         .expect("the store opens")
 }
 
@@ -378,7 +356,7 @@ fn a_page_reads_no_more_of_the_tail_than_it_has_documents() {
         let options =
             StoreOptions { disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory.path()) };
         let store =
-            Store::open_with(options, Arc::new(NoLayout), Box::new(tails.clone())).expect("the store opens");
+            Store::open_with(options, Arc::new(EmptyLayout), Box::new(tails.clone())).expect("the store opens");
         let write = |number: u32| {
             let id = DocumentId::parse(&format!("id:n:mail:{of}:{number}")).expect("the test's id is one");
             let fields = vec![("a".into(), DocumentValue::Int(1))];

@@ -78,19 +78,25 @@ pub(crate) struct TailChunkCache {
     hash: KeyedHash,
 }
 
+/// Bytes in memory for each byte of the rows: the rows as values, and the columns built from them.
+const MEMORY_FACTOR: u64 = 4;
+/// Overhead of an entry of the cache, in bytes, about.
+const ENTRY_BYTES: u64 = 256;
+/// Number of entries for which the tables of the cache are made at first; they grow when they must.
+const ENTRIES_FIRST: usize = 256;
+
 #[derive(Clone)]
 struct TailChunkWeigher;
 
 impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
     fn weight(&self, _: &u128, chunk: &Arc<TailChunk>) -> u64 {
-        // The rows as values, and the columns built from them: about 4 times the size of the rows.
-        chunk.bytes as u64 * 4 + 256
+        chunk.bytes as u64 * MEMORY_FACTOR + ENTRY_BYTES
     }
 }
 
 impl TailChunkCache {
     pub fn new(bytes: u64) -> Self {
-        let chunks = quick_cache::sync::Cache::with_weighter(256, bytes, TailChunkWeigher);
+        let chunks = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, TailChunkWeigher);
         TailChunkCache { chunks, hash: KeyedHash::new() }
     }
 
@@ -123,30 +129,11 @@ impl TailChunkCache {
 #[cfg(test)]
 mod tests {
     use millrace_bucket::DocumentSortKey;
-    use millrace_document::{DataType, Document, DocumentId, Timestamp};
+    use millrace_document::{Document, DocumentId, Timestamp};
 
     use super::*;
+    use crate::read::columns::EmptyLayout;
     use crate::tail::row_key;
-
-    struct EmptyLayout;
-
-    impl StoreLayout for EmptyLayout {
-        fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
-            None
-        }
-
-        fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
-            unreachable!("a layout without columns is asked for none")
-        }
-
-        fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
-            None
-        }
-
-        fn data_type(&self, _: &str, _: &str) -> Option<DataType> {
-            None
-        }
-    }
 
     fn row(id: &str, timestamp: u64) -> (Vec<u8>, TailRow) {
         let id = DocumentId::parse(id).expect("the test's id is one");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::write::committer::Done;
+use crate::write::committer::CommitCallback;
 use crate::{CommittedWrite, DocumentWrite, Error};
 
 /// A batch that was not taken on. Nothing of it was written, so that it can be sent again as it is.
@@ -17,7 +17,7 @@ pub struct RefusedBatch {
 }
 
 /// Callback for the outcomes of a batch, in the order of its writes.
-pub(crate) type BatchDone = Box<dyn FnOnce(Vec<Result<CommittedWrite, Error>>) + Send>;
+pub(crate) type BatchCallback = Box<dyn FnOnce(Vec<Result<CommittedWrite, Error>>) + Send>;
 
 /// Outcomes of the writes of a batch, which come in any order.
 pub(crate) struct BatchOutcomes(Mutex<OpenOutcomes>);
@@ -26,19 +26,19 @@ struct OpenOutcomes {
     outcomes: Vec<Result<CommittedWrite, Error>>,
     /// Number of outcomes that have not come yet.
     missing: usize,
-    done: Option<BatchDone>,
+    done: Option<BatchCallback>,
 }
 
 impl BatchOutcomes {
     /// Waits for `count` outcomes, at least one.
-    pub fn new(count: usize, done: BatchDone) -> Arc<Self> {
+    pub fn new(count: usize, done: BatchCallback) -> Arc<Self> {
         assert!(count > 0, "a batch without writes is answered at once");
         let outcomes = vec![Err(Error::Closed); count];
         Arc::new(BatchOutcomes(Mutex::new(OpenOutcomes { outcomes, missing: count, done: Some(done) })))
     }
 
     /// Returns the callback of the write at `index`. The last one to be called answers the batch.
-    pub fn of(self: &Arc<Self>, index: usize) -> Done {
+    pub fn of(self: &Arc<Self>, index: usize) -> CommitCallback {
         let batch = Arc::clone(self);
         Box::new(move |outcome| batch.set(index, outcome))
     }

@@ -29,7 +29,7 @@ use crate::shared::StoreContext;
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, KeyValue, RowDurability, RowKey, encode_put, encode_removed, row_key};
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
-use crate::write::batch::{BatchDone, BatchOutcomes, RefusedBatch};
+use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::deferred::DeferredRows;
 use crate::write::if_unchanged;
@@ -41,7 +41,7 @@ use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
 
 /// Callback for the outcome of a write.
-pub(crate) type Done = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
+pub(crate) type CommitCallback = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
 
 /// All writes that are under way.
 pub(crate) struct PendingWrites {
@@ -79,7 +79,7 @@ impl AcceptedWrite {
         shared: &Arc<StoreContext>,
         write: DocumentWrite,
         durability: WriteDurability,
-        done: Done,
+        done: CommitCallback,
     ) -> Self {
         let key = DocumentSortKey::new(&write.id);
         let (work, bytes) = match write.change {
@@ -137,7 +137,7 @@ impl PendingWrites {
     }
 
     /// Takes a write on, or answers at once why not.
-    pub fn accept(&self, write: DocumentWrite, done: Done) {
+    pub fn accept(&self, write: DocumentWrite, done: CommitCallback) {
         let accepted = AcceptedWrite::new(&self.shared, write, WriteDurability::Synced, done);
         if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes(), LIMIT)) {
             return accepted.reply.send(Err(error));
@@ -157,7 +157,7 @@ impl PendingWrites {
         writes: Vec<DocumentWrite>,
         writer: WriterId,
         durability: WriteDurability,
-        done: BatchDone,
+        done: BatchCallback,
     ) -> Result<Duration, RefusedBatch> {
         let removes = writes.iter().all(|write| matches!(write.change, StoreChange::Remove));
         let limit = if writes.len() > 1 { BATCH_LIMIT } else { LIMIT };
@@ -194,7 +194,7 @@ impl PendingWrites {
     }
 
     /// Takes on versions that have their timestamps, or answers at once why not.
-    pub fn apply(&self, versions: Vec<DocumentVersion>, done: Done) {
+    pub fn apply(&self, versions: Vec<DocumentVersion>, done: CommitCallback) {
         let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
         let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
@@ -300,10 +300,8 @@ impl PendingWrites {
     ) -> Result<(Option<RowValue>, Option<Timestamp>), Error> {
         let found = crate::read::get::get(&self.shared, id)?;
         let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
-        let decided = catch_unwind(AssertUnwindSafe(|| modify(found))).unwrap_or_else(|_| {
-            let reason = "the modification failed on this document; it was not changed".to_owned();
-            Err(crate::WriteRefusal { code: 500, reason })
-        });
+        let decided = catch_unwind(AssertUnwindSafe(|| modify(found)))
+            .unwrap_or_else(|_| Err(crate::WriteRefusal::panicked()));
         let value = match decided.map_err(Error::Refused)? {
             StoreModification::Put(document) => {
                 Some(RowValue { bytes: encode_put(&document), removes: false })
@@ -530,11 +528,11 @@ struct WriterReply {
     bytes: usize,
     /// When the write was taken on.
     began: Instant,
-    done: Option<Done>,
+    done: Option<CommitCallback>,
 }
 
 impl WriterReply {
-    fn new(shared: Arc<StoreContext>, bytes: usize, done: Done) -> Self {
+    fn new(shared: Arc<StoreContext>, bytes: usize, done: CommitCallback) -> Self {
         shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
         shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
         shared.note_use();

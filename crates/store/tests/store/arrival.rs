@@ -62,7 +62,7 @@ type MoveStep<'a> = Box<dyn Fn(&Store) -> Result<(), Error> + 'a>;
 fn steps(parcels: &[SentParcel]) -> Vec<MoveStep<'_>> {
     let both = [bucket(0), bucket(1)];
     let mut steps: Vec<MoveStep<'_>> =
-        vec![Box::new(move |store: &Store| store.create_replicas(&both, false))];
+        vec![Box::new(move |store: &Store| store.create_incomplete_replicas(&both))];
     for sent in parcels {
         steps.push(Box::new(move |store: &Store| import(store, &sent.parcel, &sent.bytes)));
     }

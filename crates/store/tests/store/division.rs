@@ -113,7 +113,7 @@ fn a_divided_group_is_what_it_was_in_parts() {
     for merged in [false, true] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut store = open(small(directory.path()));
-        store.create_replicas(&[whole(), BucketId::new(BITS, 6)], true).expect("made");
+        store.create_replicas(&[whole(), BucketId::new(BITS, 6)]).expect("made");
         for round in 0..3 {
             fill(&store, round * 500, 900);
             store.seal().expect("sealed");
@@ -178,7 +178,7 @@ fn a_part_moves_and_goes_by_itself() {
         fill(&source, round * 500, 900);
         source.seal().expect("sealed");
     }
-    source.create_replicas(&[whole()], true).expect("made");
+    source.create_replicas(&[whole()]).expect("made");
     for store in [&source, &target] {
         store.divide(BITS, &[(LOW, 34).into()]).expect("divided");
     }

@@ -206,7 +206,7 @@ impl NodeStores {
             return;
         };
         let (source, target, id) = (&self.stores[from], &self.stores[to], NodeStores::bucket(bucket));
-        target.create_replicas(&[id], false).expect("made");
+        target.create_incomplete_replicas(&[id]).expect("made");
         for drop in source.drops(id).expect("listed") {
             target.apply_drop(id, &drop).expect("dropped");
         }
@@ -260,7 +260,7 @@ fn nodes_have_all_writes_of_a_time_together_though_buckets_move() {
         let mut nodes = NodeStores { stores, holders: [vec![0, 1], vec![1, 2]], random: seed };
         for bucket in 0..2 {
             for node in &nodes.holders[bucket] {
-                nodes.stores[*node].create_replicas(&[NodeStores::bucket(bucket)], true).expect("made");
+                nodes.stores[*node].create_replicas(&[NodeStores::bucket(bucket)]).expect("made");
             }
         }
         let mut model: BTreeMap<String, i64> = BTreeMap::new();

@@ -182,8 +182,8 @@ fn that_a_replica_is_not_complete_is_remembered() {
         infos(store, &[a, b]).into_iter().map(|info| info.map(|info| info.complete)).collect::<Vec<_>>()
     };
     assert_eq!(complete(&store), [None, None]);
-    store.create_replicas(&[a, b], false).expect("created");
-    store.create_replicas(&[a], true).expect("it stays as it is");
+    store.create_incomplete_replicas(&[a, b]).expect("created");
+    store.create_replicas(&[a]).expect("it stays as it is");
     assert_eq!(complete(&store), [Some(false), Some(false)]);
     assert!(store.has_replica(a) && !store.has_replica(buckets()[2]));
     store.complete_replicas(&[a]).expect("completed");
@@ -233,7 +233,7 @@ fn a_file_goes_with_the_last_replica_that_has_documents_in_it() {
     replicas.sort_unstable();
     replicas.dedup();
     assert!((2..16).contains(&replicas.len()), "some buckets have documents, and some have none");
-    store.create_replicas(&replicas, true).expect("created");
+    store.create_replicas(&replicas).expect("created");
     for (number, replica) in replicas.iter().enumerate() {
         assert_eq!(store.status().segments, 1, "{number} of {} are gone", replicas.len());
         let info = infos(&store, &[*replica])[0].expect("it has documents");

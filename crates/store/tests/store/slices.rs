@@ -104,7 +104,7 @@ fn slices_of_a_visit_make_up_the_whole_and_cut_every_group() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(small(directory.path()));
     let whole = BucketId::new(BITS, u64::from(LOW));
-    store.create_replicas(&[whole, BucketId::new(BITS, 6)], true).expect("made");
+    store.create_replicas(&[whole, BucketId::new(BITS, 6)]).expect("made");
     fill(&store, 0, 900);
     check(&store, &[whole]);
     store.seal().expect("sealed");

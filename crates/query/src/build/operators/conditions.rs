@@ -1,7 +1,8 @@
 //! Operators that are conditions.
 
-use super::{KILOMETRES_PER_DEGREE, NEAR_DISTANCE, OperatorCall, TARGET_HITS};
+use super::{KILOMETRES_PER_DEGREE, OperatorCall};
 use crate::build::{Built, ItemBuilder};
+use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{
     NearestNeighbor, PredicateAttribute, QueryItem, QueryNumber, RangeBound, UserText, WeightedOperator,

@@ -1,7 +1,8 @@
 //! Operators that follow `contains`, or replace a term.
 
-use super::{NEAR_DISTANCE, OperatorCall};
+use super::OperatorCall;
 use crate::build::{AnnotationScope, Built, ItemBuilder};
+use crate::item::NEAR_DISTANCE;
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{PhraseWord, QueryItem, QueryNumber, TermMatch, TextSyntax};
 
