@@ -355,8 +355,8 @@ fn a_page_reads_no_more_of_the_tail_than_it_has_documents() {
         let tails = CountedTails::default();
         let options =
             StoreOptions { disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory.path()) };
-        let store =
-            Store::open_with(options, Arc::new(EmptyLayout), Box::new(tails.clone())).expect("the store opens");
+        let store = Store::open_with(options, Arc::new(EmptyLayout), Box::new(tails.clone()))
+            .expect("the store opens");
         let write = |number: u32| {
             let id = DocumentId::parse(&format!("id:n:mail:{of}:{number}")).expect("the test's id is one");
             let fields = vec![("a".into(), DocumentValue::Int(1))];
