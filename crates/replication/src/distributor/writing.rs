@@ -7,7 +7,7 @@ use millrace_cluster::{
     ClusterState, DropHorizon, NodeFailure, NodeKey, NodeResponse, ReplicaOrigin, ReplicatedRow,
     ReportedReplica, RowContent, UnfinishedRow,
 };
-use millrace_document::{DocumentVersion, Timestamp, WriteRefusal};
+use millrace_document::{DocumentId, DocumentVersion, Timestamp, WriteRefusal};
 
 use super::batches::PartId;
 use super::buckets::TrackedReplica;
