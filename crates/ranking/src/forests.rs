@@ -117,8 +117,15 @@ pub(crate) fn read(
     if kind == "xgboost" && file.ends_with(SAVED) {
         return saved::read(bytes, names.and_then(|names| std::str::from_utf8(names).ok()));
     }
-    let json: Value =
-        serde_json::from_slice(bytes).map_err(|error| Error::setup(format!("it is not JSON: {error}")))?;
+    let json: Value = serde_json::from_slice(bytes).map_err(|error| {
+        // Files of LightGBM's save_model begin so.
+        Error::setup(match bytes.starts_with(b"tree\n") {
+            true => {
+                "it is a model as save_model writes it: write the JSON of dump_model() to the file".to_owned()
+            }
+            false => format!("it is not JSON: {error}"),
+        })
+    })?;
     match kind {
         "xgboost" => xgboost(&json),
         _ => lightgbm(&json),
@@ -478,6 +485,7 @@ mod tests {
             "none of its children",
         );
         check("lightgbm", "{}", "no 'feature_names'");
+        check("lightgbm", "tree\nversion=v4\n", "write the JSON of dump_model()");
         check(
             "lightgbm",
             r#"{"feature_names":["a"],"tree_info":[{"tree_structure":{"leaf_value":1}}],"objective":"multiclass"}"#,

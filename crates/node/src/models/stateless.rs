@@ -93,6 +93,13 @@ impl StatelessModels {
                         .map(|trees| StatelessModel::Trees(name.clone(), trees))
                         .map_err(|error| error.to_string())
                 }
+                "model" => {
+                    findings.warnings.push(format!(
+                        "{path}: models in Vespa's own form are not evaluated: write the functions into a rank \
+                         profile"
+                    ));
+                    continue;
+                }
                 _ => continue,
             };
             let model = model.map_err(|reason| PackageMistake::in_file(path, format!("{path}: {reason}")));
