@@ -44,8 +44,8 @@ impl TreeModel {
         Some(forest.and_then(|forest| TreeModel::of(forest, named)))
     }
 
-    /// Reads a model that XGBoost has saved as `.ubj`. `names` are the lines of the file with the names of its
-    /// features, if there is one.
+    /// Reads a model that XGBoost has saved as `.ubj`. `names` are the lines of the file with the names of
+    /// its features, if there is one.
     ///
     /// # Errors
     /// The bytes are not such a model.

@@ -153,11 +153,12 @@ impl TensorCells {
         true
     }
 
-    /// Reads `count` cells from `digits`: the bits of each cell as hexadecimal digits, most significant first.
+    /// Reads `count` cells from `digits`: the bits of each cell as hexadecimal digits, most significant
+    /// first.
     ///
     /// The number of digits says of which type the cells are. They are rounded to type `cell`, but cells of
-    /// int8 are read from digits of their own type alone. `None` if these are not the digits of `count` cells,
-    /// or a number is out of the range of the type.
+    /// int8 are read from digits of their own type alone. `None` if these are not the digits of `count`
+    /// cells, or a number is out of the range of the type.
     pub(crate) fn from_hex(cell: CellType, count: usize, digits: &str) -> Option<TensorCells> {
         let written = match digits.len().checked_div(count)? {
             2 => CellType::Int8,
