@@ -254,6 +254,11 @@ fn wrong_values_are_refused_with_place_and_example() {
     check(r#"{"place": {"lat": 2148, "lng": 0}}"#, "!expected position");
     check(r#"{"place": "63;10E"}"#, "!is not a position");
     check(r#"{"place": "nowhere"}"#, "!'nowhere' is not a position");
+    check(r#"{"place": {"lat": 1, "lng": 2, "z": 3}}"#, "!field 'place': unknown field `z`");
+    check(r#"{"names": [{"key": 5}]}"#, "!field 'names[0]': missing field `value`");
+    check(r#"{"names": [{"key": 5, "valeu": "x"}]}"#, "!field 'names[0]': unknown field `valeu`");
+    check(r#"{"who": 1}"#, "!field 'who': ");
+    check(r#"{"title": 123456789012345678901234567890}"#, "!write the text in quotes");
     check(r#"{"parent": "id:mine:music::x"}"#, "!reference<artist>, for example \"id:ns:artist::name\"");
     check(r#"{"raw": "§"}"#, "!expected raw as base64");
     check(
@@ -453,6 +458,8 @@ fn wrong_updates_are_refused() {
     check_update("{}", r#"{"lead.last":{"assign":1}}"#, "!struct person has no field 'last'");
     check_update("{}", r#"{"colour":{"assign":1}}"#, "!Field 'colour' is not defined");
     check_update("{}", r#"{"year":{"assign":"x"}}"#, "!field 'year': 'x' is not an int");
+    check_update("{}", r#"{"sparse":{"modify":{"operation":"add"}}}"#, "!missing field `cells`");
+    check_update("{}", r#"{"sparse":{"remove":{}}}"#, "!missing field `addresses`");
 }
 
 #[test]

@@ -67,6 +67,12 @@ impl ExpressionParser<'_> {
                 .map(|pair| format!("({}=={})", pair[0], pair[1]))
                 .collect::<Vec<_>>()
                 .join("*"),
+            TypedGenerator::Random => {
+                let index = tensor_type
+                    .indexed()
+                    .fold("0".to_owned(), |index, (name, size)| format!("({index})*{size}+{name}"));
+                format!("fmod(random*9176263*sqrt(2+{index}),1)")
+            }
         };
         let body = parser::parse(&body)?.root;
         Ok(ExpressionNode { at, kind: ExpressionKind::Generate(tensor_type, Box::new(body)) })
@@ -80,6 +86,9 @@ pub(crate) enum TypedGenerator {
     Range,
     /// 1 where all indexes are equal, and 0 elsewhere.
     Diag,
+    /// Numbers from 0 to 1. The feature `random` is one number for each document: each cell has the fraction
+    /// of another large multiple of it. Roots have few whole ratios, so that no cell tells of another.
+    Random,
 }
 
 impl TypedGenerator {
@@ -87,6 +96,7 @@ impl TypedGenerator {
         match name {
             "range" => Some(TypedGenerator::Range),
             "diag" => Some(TypedGenerator::Diag),
+            "random" => Some(TypedGenerator::Random),
             _ => None,
         }
     }

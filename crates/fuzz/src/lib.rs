@@ -19,6 +19,7 @@ mod rules;
 mod schemas;
 mod sentences;
 mod tensors;
+mod trees;
 mod world;
 
 pub use mutator::InputMutator;
@@ -62,6 +63,7 @@ pub const TARGETS: [FuzzTarget; 28] = [
     FuzzTarget { name: "keys", run: keys::keys },
     FuzzTarget { name: "otlp", run: millrace_elastic::fuzz_otlp },
     FuzzTarget { name: "bulk", run: millrace_elastic::fuzz_bulk },
+    FuzzTarget { name: "trees", run: trees::trees },
 ];
 
 /// Runs the target with this name.

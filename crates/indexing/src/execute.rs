@@ -255,10 +255,10 @@ impl ScriptExecution<'_> {
             DocumentValue::WeightedSet(elements) => {
                 let mut results: Vec<(DocumentValue, i32)> = Vec::with_capacity(elements.len());
                 for (element, weight) in elements {
-                    if let Some(element) = self.script(script, &Some(element))?
-                        && !results.iter().any(|(there, _)| *there == element)
-                    {
-                        results.push((element, weight));
+                    let Some(element) = self.script(script, &Some(element))? else { continue };
+                    match results.iter_mut().find(|(there, _)| *there == element) {
+                        Some((_, there)) => *there = weight,
+                        None => results.push((element, weight)),
                     }
                 }
                 DocumentValue::WeightedSet(results)

@@ -330,7 +330,7 @@ impl StatementResolver<'_> {
 
     fn want_text(&self, what: &str, input: &Known, place: &SourcePosition) -> Result<(), Error> {
         match input {
-            Some(DataType::String) | None => Ok(()),
+            Some(DataType::String | DataType::Uri) | None => Ok(()),
             Some(other) => {
                 self.fail(place, format!("{what} needs a string, not a {other}; convert it with to_string"))
             }
@@ -463,7 +463,8 @@ impl ValueFunction {
                 None | Some(DataType::Array(_)) => Ok(Some(DataType::String)),
                 Some(other) => Err(StatementFailure::value(format!("join needs an array, not a {other}"))),
             },
-            ValueFunction::Base64Decode | ValueFunction::HexDecode => Ok(Some(DataType::Long)),
+            ValueFunction::Base64Decode => one_text("base64decode", input).map(|()| Some(DataType::Long)),
+            ValueFunction::HexDecode => one_text("hex_decode", input).map(|()| Some(DataType::Long)),
             ValueFunction::Base64Encode => long("base64encode"),
             ValueFunction::HexEncode => long("hex_encode"),
             ValueFunction::Binarize(_) => match input {
@@ -484,6 +485,17 @@ impl ValueFunction {
             ValueFunction::Annotate => Ok(input.clone()),
         }
     }
+}
+
+/// Checks that a value is a single text.
+fn one_text(name: &str, input: &Known) -> Result<(), StatementFailure> {
+    let cure = match input {
+        None | Some(DataType::String | DataType::Uri) => return Ok(()),
+        Some(DataType::Array(_) | DataType::WeightedSet { .. }) => "use it within for_each",
+        Some(_) => "convert it with to_string",
+    };
+    let found = input.as_ref().map_or_else(String::new, ToString::to_string);
+    Err(StatementFailure::value(format!("{name} needs a string, not a {found}; {cure}")))
 }
 
 /// Element type of nested collections.

@@ -37,6 +37,11 @@ fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line:
     }
 }
 
+fn set_of_strings() -> DataType {
+    let element = Box::new(DataType::String);
+    DataType::WeightedSet { element, create_if_nonexistent: false, remove_if_zero: false }
+}
+
 /// A schema whose document has one field of each of these types, and outside of it the field `made` with a
 /// type and statements.
 fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
@@ -56,6 +61,7 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
         ("person", person, ""),
         ("names", DataType::Map(Box::new(DataType::String), Box::new(DataType::String)), ""),
         ("bits", DataType::Tensor(TensorType::parse("tensor<float>(x[10])").unwrap()), ""),
+        ("marks", set_of_strings(), ""),
     ];
     let fields = fields
         .into_iter()
@@ -165,7 +171,8 @@ fn render(document: &Document) -> String {
 }
 
 const FIELDS: &str = r#"{"title":"Best  of Bob","lang":"de","year":1999,"big":5,"price":1.5,"tags":["Rock","folk"],
-    "numbers":[1,2],"person":{"name":"Ann"},"names":{"a":"x"},"bits":[1,0,1,0,0,0,0,0,2,-1]}"#;
+    "numbers":[1,2],"person":{"name":"Ann"},"names":{"a":"x"},"bits":[1,0,1,0,0,0,0,0,2,-1],
+    "marks":{"x":2,"y":3}}"#;
 
 /// Runs `statements` of the field `made` of a type on a document with every field, and expects its value; or,
 /// after `!`, an error that contains the text. `-` means no value.
@@ -180,11 +187,7 @@ fn check(made: &str, statements: &str, expected: &str) {
         "position" => DataType::Position,
         "strings" => DataType::Array(Box::new(DataType::String)),
         "ints" => DataType::Array(Box::new(DataType::Int)),
-        "set" => DataType::WeightedSet {
-            element: Box::new(DataType::String),
-            create_if_nonexistent: false,
-            remove_if_zero: false,
-        },
+        "set" => set_of_strings(),
         spec => DataType::Tensor(TensorType::parse(spec).unwrap()),
     };
     let schema = schema("index | summary", data_type, statements);
@@ -216,11 +219,10 @@ fn values_go_through_pipes() {
     check("strings", "(input title | to_array) . input tags | index", r#"["Best  of Bob","Rock","folk"]"#);
     check("string", r#"input tags | join ", " | index"#, r#""Rock, folk""#);
     check("strings", r#"input tags | for_each { lowercase . "!" } | index"#, r#"["rock!","folk!"]"#);
-    check(
-        "strings",
-        r#"input tags | for_each { input title . _ } | index"#,
-        r#"["Best  of BobRock","Best  of Bobfolk"]"#,
-    );
+    let both = r#"["Best  of BobRock","Best  of Bobfolk"]"#;
+    check("strings", "input tags | for_each { input title . _ } | index", both);
+    // Of elements that become equal the last counts.
+    check("set", r#"input marks | for_each { "k" } | attribute"#, r#"{"k":3}"#);
     check("ints", r#"input numbers | for_each { _ * 2 + 1 } | attribute"#, "[3,5]");
     check("string", r#"" áé " | trim | normalize | index"#, r#""ae""#);
     check("int", "input year + 1 - 2 * 3 | attribute", "1994");
@@ -230,21 +232,15 @@ fn values_go_through_pipes() {
     check("long", "now | attribute", "1700000000");
     check("string", "hostname | index", r#""box""#);
     check("string", "documentid | index", r#""id:a:music::1""#);
-    check(
-        "string",
-        "documentid namespace . documentid documenttype . documentid specific | index",
-        r#""amusic1""#,
-    );
+    let parts = "documentid namespace . documentid documenttype . documentid specific | index";
+    check("string", parts, r#""amusic1""#);
     check("string", r#"documentid group . documentid number . "-" | index"#, r#""-""#);
     check("int", "+3 - -4 + 0x10 | attribute", "23");
     check("double", "1.5f + 2L + 1e1 | attribute", "13.5");
     check("string", "input lang | set_language | get_language | index", r#""de""#);
     check("string", "input title | set_var t; get_var t | index", r#""Best  of Bob""#);
-    check(
-        "string",
-        "input title | tokenize normalize stem:\"BEST\" | ngram 3 | echo | index",
-        r#""Best  of Bob""#,
-    );
+    let annotated = "input title | tokenize normalize stem:\"BEST\" | ngram 3 | echo | index";
+    check("string", annotated, r#""Best  of Bob""#);
     check("int", "random 1 | attribute", "0");
 }
 
@@ -284,15 +280,14 @@ fn values_are_converted() {
     check("double", r#""2.5" | to_float | to_double | attribute"#, "2.5");
     check("long", r#""-3" | to_long | attribute"#, "-3");
     check("long", r#""ff" | hex_decode | attribute"#, "255");
+    check("long", r#""ff" | to_uri | hex_decode | attribute"#, "255");
     // The reference vector of SipHash-2-4 with the keys 00 to 0f: the bytes 00 to 0e.
     let bytes: String = (0..15).map(|byte| format!("\\x{byte:02x}")).collect();
     check("long", &format!("\"{bytes}\" | hash | attribute"), "-6833708440360172059");
-    check("int", &format!("\"{bytes}\" | hash | attribute"), "1237206501");
-    check(
-        "tensor<float>(x[10])",
-        "input bits | binarize | attribute",
-        "[1.0,0.0,1.0,0.0,0.0,0.0,0.0,0.0,1.0,0.0]",
-    );
+    check("int", &format!("\"{bytes}\" | to_uri | hash | attribute"), "1237206501");
+    let (bits, ones) = ("[1.0,0.0,1.0,0.0,0.0,0.0,0.0,0.0,1.0,0.0]", format!("[1.0{}]", ",1.0".repeat(9)));
+    check("tensor<float>(x[10])", "input bits | binarize | attribute", bits);
+    check("tensor<float>(x[10])", "input bits | binarize -5 | attribute", &ones);
     check("tensor<int8>(x[2])", "input bits | pack_bits | attribute", "[-96.0,-128.0]");
     check("tensor<float>(x[1])", "input title | embed lengths | attribute", "[12.0]");
     // The embedder is asked for as many numbers as the packed bits stand for.
@@ -415,6 +410,11 @@ fn wrong_statements_are_refused_with_their_place() {
         ("input title | split \"(\" | index", "is not a regular expression: unclosed group"),
         ("input title | substring 1 | index", "expected where the substring ends, got '|'"),
         ("input year | for_each { _ } | index", "for_each needs an array"),
+        (
+            "input year | hex_decode | index",
+            "hex_decode needs a string, not a int; convert it with to_string",
+        ),
+        ("input tags | base64decode | index", "needs a string, not a array<string>; use it within for_each"),
         ("input title | embed other | index", "embed makes a tensor"),
         ("input title | generate x | index", "no field generator 'x'"),
         ("input title | \"open", "the \" is not closed"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_query::{EmbedCall, Query};
+use millrace_query::{EmbedCall, Query, read_tensor};
 use millrace_schema::{InputDef, InputType, RankProfile, Schema};
 use millrace_tensor::{TENSOR_BYTES_MAX, Tensor, TensorType};
 
@@ -41,7 +41,7 @@ impl QueryInputs {
                         inputs.values.insert(name.clone(), FeatureInput::Tensor(tensor));
                         continue;
                     }
-                    let tensor = Tensor::parse(text, Some(tensor_type))
+                    let tensor = read_tensor(text, tensor_type)
                         .map_err(|error| Error::Input { name: name.clone(), reason: error.to_string() })?;
                     room.take(name, &tensor)?;
                     FeatureInput::Tensor(Arc::new(tensor))

@@ -22,6 +22,7 @@ mod shape;
 pub mod simple;
 pub mod sorting;
 mod syntax;
+mod tensor_text;
 mod text_size;
 mod yql;
 
@@ -44,3 +45,4 @@ pub use request::{
     RankingOptions, RankingTime, SortOrder, StreamingScope, TracingOptions,
 };
 pub use shape::ItemShape;
+pub use tensor_text::read_tensor;

@@ -349,7 +349,7 @@ impl<'a> ProfileCompiler<'a> {
             return Ok(Arc::clone(known));
         }
         let models = &self.setup.schema.models;
-        let Some(text) = models.get(file) else {
+        let Some(bytes) = models.get(file) else {
             let known: Vec<&str> = models.keys().map(String::as_str).collect();
             return Err(Error::setup(match known.is_empty() {
                 true => format!("{name}: the package has no text files in models/"),
@@ -358,7 +358,8 @@ impl<'a> ProfileCompiler<'a> {
         };
         let path = format!("models/{file}");
         let wrong = |error| self.blame(path.clone(), Error::setup(format!("{path}: {error}")));
-        let forest = forests::read(&name.name, text).map_err(wrong)?;
+        let names = forests::TreeModel::names_path(file).and_then(|names| models.get(&names));
+        let forest = forests::read(&name.name, file, bytes, names.map(Vec::as_slice)).map_err(wrong)?;
         let forest = Arc::new(forest);
         self.forests.borrow_mut().insert(key, Arc::clone(&forest));
         Ok(forest)

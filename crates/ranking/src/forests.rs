@@ -1,5 +1,8 @@
 //! Gradient boosting models as dumped by their libraries: JSON to decision trees.
 
+mod saved;
+mod ubjson;
+
 use std::sync::Arc;
 
 use millrace_expression::{
@@ -14,6 +17,9 @@ use crate::Error;
 
 /// Maximum depth of a tree.
 const DEPTH: usize = 100;
+
+/// The end of the names of files with saved models of XGBoost.
+const SAVED: &str = ".ubj";
 
 /// A decision-tree model that is evaluated on its own.
 pub struct TreeModel {
@@ -35,15 +41,27 @@ impl TreeModel {
             Value::Object(fields) if fields.contains_key("tree_info") => (lightgbm(&json), named(&json)),
             _ => return None,
         };
-        Some(forest.and_then(|forest| {
-            let expression =
-                ParsedExpression::parse("model").map_err(|error| Error::setup(error.to_string()))?;
-            let program = ExpressionProgram::compile(&expression, &LoneForest(Arc::new(forest)));
-            Ok(TreeModel {
-                program: program.map_err(|error| Error::setup(error.reason().to_owned()))?,
-                named,
-            })
-        }))
+        Some(forest.and_then(|forest| TreeModel::of(forest, named)))
+    }
+
+    /// Reads a model that XGBoost has saved as `.ubj`. `names` are the lines of the file with the names of
+    /// its features, if there is one.
+    ///
+    /// # Errors
+    /// The bytes are not such a model.
+    pub fn read_saved(bytes: &[u8], names: Option<&str>) -> Result<Self, Error> {
+        saved::read(bytes, names).and_then(|forest| TreeModel::of(forest, Vec::new()))
+    }
+
+    fn of(forest: DecisionForest, named: Vec<String>) -> Result<Self, Error> {
+        let expression = ParsedExpression::parse("model").map_err(|error| Error::setup(error.to_string()))?;
+        let program = ExpressionProgram::compile(&expression, &LoneForest(Arc::new(forest)));
+        Ok(TreeModel { program: program.map_err(|error| Error::setup(error.reason().to_owned()))?, named })
+    }
+
+    /// Path of the file with the names of the features of a model saved as `.ubj`.
+    pub fn names_path(model: &str) -> Option<String> {
+        model.strip_suffix(SAVED).map(|name| format!("{name}-features.txt"))
     }
 
     /// Features used by the model's splits.
@@ -89,10 +107,25 @@ impl ExpressionScope for LoneForest {
     }
 }
 
-/// Reads the model of `xgboost(file)` or `lightgbm(file)`.
-pub(crate) fn read(kind: &str, text: &str) -> Result<DecisionForest, Error> {
-    let json: Value =
-        serde_json::from_str(text).map_err(|error| Error::setup(format!("it is not JSON: {error}")))?;
+/// Reads the model of `xgboost(file)` or `lightgbm(file)` from the files in `models/`.
+pub(crate) fn read(
+    kind: &str,
+    file: &str,
+    bytes: &[u8],
+    names: Option<&[u8]>,
+) -> Result<DecisionForest, Error> {
+    if kind == "xgboost" && file.ends_with(SAVED) {
+        return saved::read(bytes, names.and_then(|names| std::str::from_utf8(names).ok()));
+    }
+    let json: Value = serde_json::from_slice(bytes).map_err(|error| {
+        // Files of LightGBM's save_model begin so.
+        Error::setup(match bytes.starts_with(b"tree\n") {
+            true => {
+                "it is a model as save_model writes it: write the JSON of dump_model() to the file".to_owned()
+            }
+            false => format!("it is not JSON: {error}"),
+        })
+    })?;
     match kind {
         "xgboost" => xgboost(&json),
         _ => lightgbm(&json),
@@ -103,7 +136,8 @@ pub(crate) fn read(kind: &str, text: &str) -> Result<DecisionForest, Error> {
 fn xgboost(json: &Value) -> Result<DecisionForest, Error> {
     let trees = json.as_array().ok_or_else(|| {
         Error::setup(
-            "expected a list of trees, as dump_model(…, dump_format='json') writes it; save_model writes another form",
+            "expected a list of trees, as dump_model(…, dump_format='json') writes it; save_model writes another form, \
+             which is read from files that end in .ubj",
         )
     })?;
     let mut names = Vec::new();
@@ -158,7 +192,9 @@ fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Re
         Some(condition) => {
             let goes_yes = node.get("missing") == node.get("yes");
             let missing = if goes_yes { MissingDirection::Holds } else { MissingDirection::Fails };
-            (SplitRule::Below(number(condition, "split_condition")?), missing)
+            // XGBoost has floats of 32 bits, whose digits are written.
+            let bound = number(condition, "split_condition")? as f32;
+            (SplitRule::Below(f64::from(bound)), missing)
         }
         None => (SplitRule::OneOf(vec![1.0]), MissingDirection::Fails),
     };
@@ -374,9 +410,13 @@ mod tests {
         }
     }
 
-    /// Twice the model's value, for each pair of features.
     fn values(kind: &str, json: &str, pairs: &[(f64, f64)]) -> Vec<f64> {
-        let model = TestForest(std::sync::Arc::new(read(kind, json).expect("the model is right")));
+        values_of(read(kind, "m.json", json.as_bytes(), None).expect("the model is right"), pairs)
+    }
+
+    /// Twice the model's value, for each pair of features.
+    pub(super) fn values_of(model: DecisionForest, pairs: &[(f64, f64)]) -> Vec<f64> {
+        let model = TestForest(std::sync::Arc::new(model));
         let expression = ParsedExpression::parse("2 * model").expect("an expression");
         let program = ExpressionProgram::compile(&expression, &model).expect("its features are there");
         let of = |name: &FeatureName| -> Vec<f64> {
@@ -432,7 +472,8 @@ mod tests {
     fn what_is_no_model_is_refused() {
         #[track_caller]
         fn check(kind: &str, json: &str, part: &str) {
-            let error = read(kind, json).map(|_| ()).expect_err("it is not a model");
+            let error =
+                read(kind, "m.json", json.as_bytes(), None).map(|_| ()).expect_err("it is not a model");
             assert!(error.to_string().contains(part), "{json}: {error}");
         }
         check("xgboost", "{", "not JSON");
@@ -444,6 +485,7 @@ mod tests {
             "none of its children",
         );
         check("lightgbm", "{}", "no 'feature_names'");
+        check("lightgbm", "tree\nversion=v4\n", "write the JSON of dump_model()");
         check(
             "lightgbm",
             r#"{"feature_names":["a"],"tree_info":[{"tree_structure":{"leaf_value":1}}],"objective":"multiclass"}"#,

@@ -362,6 +362,29 @@ fn numbers_that_are_drawn() {
 }
 
 #[test]
+fn tensors_of_numbers_that_are_drawn() {
+    for (dimensions, cells) in [("x[1]", 1.0), ("x[2],y[3]", 6.0), ("a[2],b[3],c[4]", 24.0)] {
+        for cell in ["", "<float>"] {
+            let tensor = format!("random{cell}({dimensions})");
+            check(&format!("reduce({tensor}, count)"), [cells; 3]);
+            check(&format!("reduce({tensor}, min) >= 0 && reduce({tensor}, max) <= 1"), [1.0; 3]);
+        }
+        // No two cells are equal: every cell is equal to itself alone.
+        let (tensor, other) = (names(dimensions, ""), names(dimensions, "2"));
+        let renamed = format!("rename(random({dimensions}), ({tensor}), ({other}))");
+        check(&format!("reduce(random({dimensions}) == {renamed}, sum)"), [cells; 3]);
+    }
+    check("random(x) == random(x)", [1.0; 3]);
+    refused("random(x[2]) + random(x[3])", "x[");
+}
+
+/// The names of `dimensions` such as `x[2],y[3]`, with an ending.
+fn names(dimensions: &str, ending: &str) -> String {
+    let name = |dimension: &str| dimension.split('[').next().map(|name| format!("{name}{ending}"));
+    dimensions.split(',').filter_map(name).collect::<Vec<_>>().join(",")
+}
+
+#[test]
 fn all_searched_fields_together() {
     // title, notes and tags are searched, each by weight 100.
     check("match.totalWeight", [300.0; 3]);

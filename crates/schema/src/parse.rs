@@ -20,8 +20,8 @@ mod documentation_tests;
 #[cfg(test)]
 mod keyword_tests;
 
-pub(crate) use cursor::Name;
 use cursor::SchemaCursor;
+pub(crate) use cursor::{Name, closing_quote};
 pub use keyword::{SchemaBlock, SchemaKeyword};
 use syntax::{ProfileDecl, SchemaDecl};
 

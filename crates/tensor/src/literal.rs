@@ -203,9 +203,11 @@ impl<'t> LiteralParser<'t> {
             self.list(&sizes, &mut cells)?;
         } else {
             let digits = self.word();
-            if !cells.extend_from_hex(digits) {
+            let Some(read) = TensorCells::from_hex(tensor_type.cell(), tensor_type.dense_size(), digits)
+            else {
                 return Err(self.fail("expected '[' or hexadecimal digits"));
-            }
+            };
+            cells = read;
         }
         Ok(if order.keeps_cells() { cells } else { in_type_order(&cells, order) })
     }

@@ -153,15 +153,39 @@ impl TensorCells {
         true
     }
 
-    /// Adds the cells given as `digits`: the bits of each cell as hexadecimal digits, most significant first.
+    /// Reads `count` cells from `digits`: the bits of each cell as hexadecimal digits, most significant
+    /// first.
     ///
-    /// Returns false, possibly after adding some cells, if they are not a whole number of cells or not
-    /// hexadecimal digits.
-    pub(crate) fn extend_from_hex(&mut self, digits: &str) -> bool {
-        let width = self.cell_type().size() * 2;
-        if !digits.len().is_multiple_of(width) || !digits.is_ascii() {
-            return false;
+    /// The number of digits says of which type the cells are. They are rounded to type `cell`, but cells of
+    /// int8 are read from digits of their own type alone. `None` if these are not the digits of `count`
+    /// cells, or a number is out of the range of the type.
+    pub(crate) fn from_hex(cell: CellType, count: usize, digits: &str) -> Option<TensorCells> {
+        let written = match digits.len().checked_div(count)? {
+            2 => CellType::Int8,
+            4 => CellType::BFloat16,
+            8 => CellType::Float,
+            16 => CellType::Double,
+            _ => return None,
+        };
+        if !digits.len().is_multiple_of(count) || cell == CellType::Int8 && written != cell {
+            return None;
         }
+        let mut read = TensorCells::with_capacity(written, count);
+        if !read.extend_from_hex(digits) {
+            return None;
+        }
+        if written == cell {
+            return Some(read);
+        }
+        let mut cells = TensorCells::with_capacity(cell, count);
+        (0..count).all(|index| cells.try_push(read.get(index))).then_some(cells)
+    }
+
+    /// Adds the cells given as `digits`, whose number is a multiple of the digits of a cell.
+    ///
+    /// Returns false, possibly after adding some cells, if they are not hexadecimal digits.
+    fn extend_from_hex(&mut self, digits: &str) -> bool {
+        let width = self.cell_type().size() * 2;
         for cell in digits.as_bytes().chunks_exact(width) {
             let (mut bits, mut all) = (0_u64, 0);
             for digit in cell {

@@ -38,6 +38,46 @@ fn hexadecimal_digits_are_those_of_all_bytes() {
     }
 }
 
+/// Expects digits of each type of cells to be read as cells of each other type, but int8.
+#[test]
+fn hexadecimal_digits_may_have_the_width_of_another_type() {
+    let widths = [
+        ("int8", "01FE", "[1.0,-2.0]"),
+        ("bfloat16", "3F80C000", "[1.0,-2.0]"),
+        ("float", "3F800000C0000000", "[1.0,-2.0]"),
+        ("double", "3FF0000000000000C000000000000000", "[1.0,-2.0]"),
+    ];
+    for (written, digits, expected) in widths {
+        for cell in ["int8", "bfloat16", "float", "double"] {
+            let refused = cell == "int8" && written != cell;
+            let (dense, mixed) = if refused {
+                let reason = "!2 hexadecimal digits a int8 cell, 2 cells";
+                (reason.to_owned(), reason.to_owned())
+            } else {
+                (expected.to_owned(), format!(r#"{{"a":{expected}}}"#))
+            };
+            let (dense_type, mixed_type) =
+                (format!("tensor<{cell}>(x[2])"), format!("tensor<{cell}>(k{{}},x[2])"));
+            for json in [format!("\"{digits}\""), format!(r#"{{"values":"{digits}"}}"#)] {
+                check(&dense_type, &json, "short-value", &dense);
+            }
+            for json in [
+                format!(r#"{{"a":"{digits}"}}"#),
+                format!(r#"{{"blocks":{{"a":"{digits}"}}}}"#),
+                format!(r#"{{"blocks":[{{"address":{{"k":"a"}},"values":"{digits}"}}]}}"#),
+            ] {
+                check(&mixed_type, &json, "short-value", &mixed);
+            }
+        }
+    }
+    // Neither too many digits, nor too few, nor a text without any, is a value.
+    for digits in ["", "01", "010", "010203", "010203040506070809"] {
+        check("tensor(x[2])", &format!("\"{digits}\""), "short", "!16 hexadecimal digits a double cell");
+    }
+    check("tensor(x{})", "\"\"", "short", "!16 hexadecimal digits a double cell");
+    check("tensor<float>(x[1])", "\"7FE0000000000000\"", "short", "!8 hexadecimal digits a float cell");
+}
+
 #[test]
 fn every_json_form_is_read() {
     for json in [

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_tensor::Tensor;
-use millrace_tensor::json::{SkippedValue, TensorSeed};
+use millrace_tensor::json::TensorSeed;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::failure::{FieldFailure, reason};
@@ -29,6 +29,9 @@ pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentVal
     value.map_err(|error| Error::value(reason(&error)))
 }
 
+/// The size from which whole numbers may be read as floats.
+const WHOLE_NUMBERS_END: f64 = 9_223_372_036_854_775_808.0;
+
 /// Reader of a value of a data type; null is not a value.
 #[derive(Clone, Copy)]
 pub(super) struct ValueSeed<'a> {
@@ -45,13 +48,21 @@ impl ValueSeed<'_> {
         scalar::parse(text, self.data_type).map(Some).map_err(E::custom)
     }
 
+    /// Reads the digits of a number, or a truth value, for a type whose values are text.
+    fn text<E: serde::de::Error>(self, text: String) -> Result<Option<DocumentValue>, E> {
+        match self.data_type {
+            DataType::String => Ok(Some(DocumentValue::String(text))),
+            _ => self.parse(&text),
+        }
+    }
+
     fn integer<E: serde::de::Error>(self, number: i64) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
             DataType::Byte | DataType::Int | DataType::Long => scalar::integer(number, self.data_type)
                 .map(Some)
                 .ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self)),
             DataType::Float16 | DataType::Float | DataType::Double => self.visit_f64(number as f64),
-            data_type if is_text(data_type) => Ok(Some(DocumentValue::String(number.to_string()))),
+            data_type if is_text(data_type) => self.text(number.to_string()),
             _ => Err(E::invalid_type(Unexpected::Signed(number), &self)),
         }
     }
@@ -79,7 +90,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
             DataType::Bool => Ok(Some(DocumentValue::Bool(value))),
-            data_type if is_text(data_type) => Ok(Some(DocumentValue::String(value.to_string()))),
+            data_type if is_text(data_type) => self.text(value.to_string()),
             _ => Err(E::invalid_type(Unexpected::Bool(value), &self)),
         }
     }
@@ -92,7 +103,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         match (i64::try_from(number), self.data_type) {
             (Ok(number), _) => self.integer(number),
             (Err(_), DataType::Float16 | DataType::Float | DataType::Double) => self.visit_f64(number as f64),
-            (Err(_), data_type) if is_text(data_type) => Ok(Some(DocumentValue::String(number.to_string()))),
+            (Err(_), data_type) if is_text(data_type) => self.text(number.to_string()),
             (Err(_), _) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
         }
     }
@@ -107,7 +118,11 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             {
                 self.integer(number as i64)
             }
-            data_type if is_text(data_type) => Ok(Some(DocumentValue::String(format!("{number:?}")))),
+            // The digits of so large a number are lost before they come here.
+            data_type if is_text(data_type) && number.abs() >= WHOLE_NUMBERS_END => {
+                Err(E::custom(format!("{number:e} has more digits than are kept; write the text in quotes")))
+            }
+            data_type if is_text(data_type) => self.text(format!("{number:?}")),
             _ => Err(E::invalid_type(Unexpected::Float(number), &self)),
         }
     }
@@ -248,9 +263,9 @@ impl<'a> ValueSeed<'a> {
                 "lng" | "longitude" => (&mut longitude, 1e6),
                 "x" => (&mut longitude, 1.0),
                 "y" => (&mut latitude, 1.0),
-                _ => {
-                    map.next_value::<SkippedValue>()?;
-                    continue;
+                other => {
+                    let known = &["lat", "lng", "latitude", "longitude", "x", "y"];
+                    return Err(A::Error::unknown_field(other, known));
                 }
             };
             let seed = ValueSeed { data_type: &DataType::Double, failure: self.failure };
@@ -294,19 +309,24 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut key, mut value) = (None, None);
+        let (mut key, mut value, mut has_value) = (None, None, false);
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
                 "key" => {
                     key = map.next_value_seed(ValueSeed { data_type: self.key, failure: self.failure })?
                 }
                 "value" => {
-                    value = map.next_value_seed(ValueSeed { data_type: self.value, failure: self.failure })?
+                    value =
+                        map.next_value_seed(ValueSeed { data_type: self.value, failure: self.failure })?;
+                    has_value = true;
                 }
-                _ => drop(map.next_value::<SkippedValue>()?),
+                other => return Err(A::Error::unknown_field(other, &["key", "value"])),
             }
         }
         let key = key.ok_or_else(|| A::Error::missing_field("key"))?;
+        if !has_value {
+            return Err(A::Error::missing_field("value"));
+        }
         Ok(value.map(|value| (key, value)))
     }
 }

@@ -293,14 +293,16 @@ fn split(parser: &mut IndexingParser<'_>) -> Result<IndexingExpression, Error> {
 }
 
 fn binarize(parser: &mut IndexingParser<'_>) -> Result<IndexingExpression, Error> {
+    let sign = if parser.eat("-") { -1.0 } else { 1.0 };
     let threshold = match parser.peek().kind {
         IndexingTokenKind::Integer(value) => value as f64,
         IndexingTokenKind::Double(value) => value,
         IndexingTokenKind::Float(value) => f64::from(value),
+        _ if sign < 0.0 => return Err(parser.unexpected("a number")),
         _ => return apply(ValueFunction::Binarize(0.0)),
     };
     parser.at += 1;
-    apply(ValueFunction::Binarize(threshold))
+    apply(ValueFunction::Binarize(sign * threshold))
 }
 
 fn ngram(parser: &mut IndexingParser<'_>) -> Result<IndexingExpression, Error> {

@@ -86,6 +86,20 @@ impl StatelessModels {
                     // Another file that models need, such as a tokenizer.
                     None => continue,
                 },
+                "ubj" => {
+                    let names = TreeModel::names_path(path).and_then(|names| application.files.get(&names));
+                    let names = names.and_then(|names| std::str::from_utf8(names).ok());
+                    TreeModel::read_saved(content, names)
+                        .map(|trees| StatelessModel::Trees(name.clone(), trees))
+                        .map_err(|error| error.to_string())
+                }
+                "model" => {
+                    findings.warnings.push(format!(
+                        "{path}: models in Vespa's own form are not evaluated: write the functions into a rank \
+                         profile"
+                    ));
+                    continue;
+                }
                 _ => continue,
             };
             let model = model.map_err(|reason| PackageMistake::in_file(path, format!("{path}: {reason}")));

@@ -82,7 +82,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "queryCompleteness", "queryCompleteness(field,begin,end).hit|miss", "How many terms match a field, or do not, from one position to another; everywhere without positions.", comparison::query_completeness;
     "queryTermCount", "queryTermCount", "How many terms the query has.", query::query_term_count;
     "queryTermDocumentFrequency", "queryTermDocumentFrequency(field)", "For each term that searches a field how many documents of the group have it.", bm25_tensors::document_frequency;
-    "random", "random, random(name), random.match", "A number from 0 to 1, drawn for each document; with match the same for every query.", random::setup;
+    "random", "random, random(name), random.match", "A number from 0 to 1, drawn for each document; with match the same for every query. random(x[n],…) is a tensor of such numbers.", random::setup;
     "randomNormal", "randomNormal(mean,stddev)", "A number drawn for each document, spread as a bell around the mean.", random::normal;
     "randomNormalStable", "randomNormalStable(mean,stddev)", "As randomNormal, the same for every query.", random::normal_stable;
     "rawScore", "rawScore(field)", "The sum of the raw scores of the operators on a field.", distance::raw_score;

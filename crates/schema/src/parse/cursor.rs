@@ -413,7 +413,7 @@ fn is_word(c: char) -> bool {
 }
 
 /// Length of the quoted text at the start of `rest`; 1 if the quote is not closed in its line.
-fn closing_quote(rest: &str, quote: char) -> usize {
+pub(crate) fn closing_quote(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
         match c {

@@ -96,7 +96,7 @@ fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
     let mut features: Vec<SourcedText<String>> = Vec::new();
     let mut place = text.place.clone();
     let mut open = 0_usize;
-    let mut quoted = false;
+    let (mut quoted, mut escaped) = (false, false);
     let mut within = false;
     for c in text.value.chars() {
         let separates = c.is_whitespace() && open == 0 && !quoted;
@@ -112,11 +112,13 @@ fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
         }
         within = !separates;
         match c {
+            _ if escaped => {}
             '"' => quoted = !quoted,
             '(' if !quoted => open += 1,
             ')' if !quoted => open = open.saturating_sub(1),
             _ => {}
         }
+        escaped = quoted && c == '\\' && !escaped;
         if c == '\n' {
             place.line += 1;
             place.column = 1;

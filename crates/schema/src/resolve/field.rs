@@ -4,6 +4,7 @@ use millrace_document::DataType;
 
 use super::types::{self, StructTypes};
 use crate::field::holds_text;
+use crate::parse::closing_quote;
 use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl};
 use crate::{
     AttributeSettings, DefaultTerm, DistanceMetric, Error, FieldMatching, FieldStemming, IndexSettings,
@@ -321,19 +322,35 @@ struct StatementOutputs {
 }
 
 impl StatementOutputs {
-    /// Scans the words of the statements, except quoted text.
+    /// Scans the words of the statements, except texts in quotes, and names after words that read a value.
     fn of(indexing: &str) -> Self {
         let mut outputs = StatementOutputs { index: false, attribute: false, summary: false };
-        let unquoted = indexing.split('"').step_by(2);
-        for word in
-            unquoted.flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')))
-        {
-            match word {
-                "index" => outputs.index = true,
-                "attribute" => outputs.attribute = true,
-                "summary" => outputs.summary = true,
-                _ => {}
-            }
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let mut reads = false;
+        let mut rest = indexing;
+        while let Some(first) = rest.chars().next() {
+            let length = match first {
+                '"' | '\'' => closing_quote(rest, first),
+                c if is_part(c) => {
+                    let is_name = |c: char| is_part(c) || reads && c == '.';
+                    let length = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
+                    match &rest[..length] {
+                        _ if reads => {}
+                        "index" => outputs.index = true,
+                        "attribute" => outputs.attribute = true,
+                        "summary" => outputs.summary = true,
+                        _ => {}
+                    }
+                    let reader = matches!(&rest[..length], "input" | "get_field" | "get_var" | "set_var");
+                    reads = reader && !reads;
+                    length
+                }
+                c => {
+                    reads &= c.is_whitespace();
+                    c.len_utf8()
+                }
+            };
+            rest = &rest[length..];
         }
         outputs
     }
@@ -341,4 +358,39 @@ impl StatementOutputs {
 
 fn invalid<T>(place: &SourcePosition, reason: String) -> Result<T, Error> {
     Err(Error::Invalid { place: place.clone(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_words_outside_of_quotes_and_names() {
+        for (statements, expected) in [
+            ("index", "index"),
+            ("input title | index | summary", "index summary"),
+            ("summary|attribute", "attribute summary"),
+            (r#""a\"b" . "c" | summary"#, "summary"),
+            (r#""a\"summary\"b" | index"#, "index"),
+            (r#""a\\" . "index" | attribute"#, "attribute"),
+            (r#"switch { case 'index': "it's" | summary; default: _; }"#, "summary"),
+            (r#"'say "attribute"' | index"#, "index"),
+            ("input summary | index", "index"),
+            ("input summary.index | attribute", "attribute"),
+            ("input index | set_var attribute | summary; get_var attribute | index", "index summary"),
+            ("input input | index", "index"),
+            ("for_each { get_field index } | attribute", "attribute"),
+            ("{ summary; index }", "index summary"),
+            ("clear_state | guard { input title | index; }", "index"),
+            ("to_index | index_it | attribute-x", ""),
+            ("\"open | index", "index"),
+        ] {
+            let StatementOutputs { index, attribute, summary } = StatementOutputs::of(statements);
+            let found: Vec<&str> = [(index, "index"), (attribute, "attribute"), (summary, "summary")]
+                .into_iter()
+                .filter_map(|(is_there, name)| is_there.then_some(name))
+                .collect();
+            assert_eq!(found.join(" "), expected, "{statements}");
+        }
+    }
 }

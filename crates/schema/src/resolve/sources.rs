@@ -12,15 +12,18 @@ use crate::{Error, ModelFile, Schema, SourcePosition, SourcedText, unpack};
 /// Reader of schema parts in files of the package.
 pub(super) struct PackageSources<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
-    pub(super) models: Arc<BTreeMap<String, String>>,
+    pub(super) models: Arc<BTreeMap<String, Vec<u8>>>,
 }
 
 impl<'a> PackageSources<'a> {
     pub(super) fn new(files: &'a BTreeMap<String, Vec<u8>>) -> Self {
-        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-        let models = files
-            .iter()
-            .filter_map(|(path, bytes)| Some((path.strip_prefix("models/")?.to_owned(), text(bytes)?)));
+        // Others are large, and read by their own readers.
+        let of_trees =
+            |path: &str, bytes: &[u8]| path.ends_with(".ubj") || std::str::from_utf8(bytes).is_ok();
+        let models = files.iter().filter_map(|(path, bytes)| {
+            let name = path.strip_prefix("models/").filter(|name| of_trees(name, bytes))?;
+            Some((name.to_owned(), bytes.clone()))
+        });
         PackageSources { models: Arc::new(models.collect()), files }
     }
 

@@ -7,7 +7,8 @@ use crate::{Tensor, TensorAddress, TensorBuilder, TensorCells, TensorType};
 
 /// Reader of a tensor of a type from any of its JSON forms:
 ///
-/// - dense: `[1, 2]`, nested or flat, or hexadecimal digits; either may be the value of `values`;
+/// - dense: `[1, 2]`, nested or flat, or hexadecimal digits of any type of cells; either may be the value of
+///   `values`;
 /// - one mapped dimension: `{"a": 1}`, with a block instead of the number if other dimensions are indexed;
 ///   either may be the value of `cells` or `blocks`;
 /// - any: a list of `{"address": {"x": "a"}, "value": 1}`, which may be the value of `cells`;
@@ -33,10 +34,7 @@ impl<'de> Visitor<'de> for TensorSeed<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, digits: &str) -> Result<Tensor, E> {
-        let mut cells = TensorCells::with_capacity(self.0.cell(), self.0.dense_size());
-        if !cells.extend_from_hex(digits) {
-            return Err(not_hex(digits, self.0));
-        }
+        let cells = hex_cells(digits, self.0)?;
         Tensor::new(self.0.clone(), Vec::new(), cells).map_err(E::custom)
     }
 
@@ -73,12 +71,14 @@ fn expect_tensor(f: &mut fmt::Formatter<'_>, tensor_type: &TensorType) -> fmt::R
     write!(f, "{tensor_type}, for example {example}")
 }
 
-fn not_hex<E: serde::de::Error>(digits: &str, tensor_type: &TensorType) -> E {
-    E::invalid_value(
-        serde::de::Unexpected::Str(digits),
-        &format!("{} hexadecimal digits a {} cell", tensor_type.cell().size() * 2, tensor_type.cell().name())
-            .as_str(),
-    )
+/// Reads the cells of one subspace from hexadecimal digits.
+fn hex_cells<E: serde::de::Error>(digits: &str, tensor_type: &TensorType) -> Result<TensorCells, E> {
+    TensorCells::from_hex(tensor_type.cell(), tensor_type.dense_size(), digits).ok_or_else(|| {
+        let (cell, count) = (tensor_type.cell(), tensor_type.dense_size());
+        let expected =
+            format!("{} hexadecimal digits a {} cell, {count} cells", cell.size() * 2, cell.name());
+        E::invalid_value(serde::de::Unexpected::Str(digits), &expected.as_str())
+    })
 }
 
 /// Content of a list: plain numbers in order, or addressed cells.
@@ -361,10 +361,7 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
         match cell_number(text, tensor_type) {
             Some(value) if tensor_type.indexed().next().is_none() => self.cell(value),
             _ => {
-                let mut cells = TensorCells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
-                if !cells.extend_from_hex(text) {
-                    return Err(not_hex(text, tensor_type));
-                }
+                let cells = hex_cells(text, tensor_type)?;
                 self.builder.block(vec![self.key], &cells).map_err(E::custom)?;
                 Ok(None)
             }
@@ -453,8 +450,7 @@ impl<'de> Visitor<'de> for BlockSeed<'_> {
         if let Some(value) = cell_number(text, self.tensor_type) {
             return self.number(value);
         }
-        let mut cells = TensorCells::with_capacity(self.tensor_type.cell(), self.tensor_type.dense_size());
-        if cells.extend_from_hex(text) { Ok(cells) } else { Err(not_hex(text, self.tensor_type)) }
+        hex_cells(text, self.tensor_type)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<TensorCells, A::Error> {

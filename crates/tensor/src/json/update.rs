@@ -27,7 +27,7 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TensorModify, A::Error> {
-        let (mut operation, mut create, mut cells) = (None, false, Vec::new());
+        let (mut operation, mut create, mut cells, mut has_cells) = (None, false, Vec::new(), false);
         let mut size = TensorSize::default();
         while let Some(key) = map.next_key_seed(LabelSeed)? {
             match key.as_str() {
@@ -47,6 +47,7 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
                         cells: &mut cells,
                         size: &mut size,
                     })?;
+                    has_cells = true;
                 }
                 other => {
                     let known = &["operation", "create", "cells", "addresses", "blocks"];
@@ -55,6 +56,9 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
             }
         }
         let operation = operation.ok_or_else(|| A::Error::missing_field("operation"))?;
+        if !has_cells {
+            return Err(A::Error::missing_field("cells"));
+        }
         Ok(TensorModify { operation, create, cells })
     }
 }
@@ -166,7 +170,7 @@ impl<'de> Visitor<'de> for RemoveSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TensorRemove, A::Error> {
-        let mut patterns = Vec::new();
+        let (mut patterns, mut has_addresses) = (Vec::new(), false);
         while let Some(key) = map.next_key_seed(LabelSeed)? {
             if key != "addresses" {
                 return Err(A::Error::unknown_field(&key, &["addresses"]));
@@ -176,6 +180,10 @@ impl<'de> Visitor<'de> for RemoveSeed<'_> {
                 patterns: &mut patterns,
                 size: TensorSize::default(),
             })?;
+            has_addresses = true;
+        }
+        if !has_addresses {
+            return Err(A::Error::missing_field("addresses"));
         }
         Ok(TensorRemove { patterns })
     }
