@@ -214,7 +214,11 @@ fn no_parameter_in_any_place_shows_another_group() {
             }
         }
     }
-    eprintln!("{requests} requests: {own} show documents of the group, {refused} are 403");
+    eprintln!(
+        "{} names in {} places, {requests} requests: {own} show documents of the group, {refused} are 403",
+        names.len(),
+        PLACES.len()
+    );
     assert!(own > 100 && refused > 20, "the requests do not reach documents: {own}, {refused} of {requests}");
     // The same requests show other groups to a caller that may see them.
     for place in ["query string", "form", "dotted", "nested", "mcp"] {
