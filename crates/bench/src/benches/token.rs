@@ -103,7 +103,7 @@ fn run_get(settings: &Settings) -> Result<BenchReport, Error> {
         server.load((0..size).map(|name| maker.mail(0, name, TEXT_BYTES)))
     };
     let requests: Requests =
-        Arc::new(move |number| OutgoingRequest::new(Method::GET, path(0, number % size)));
+        Arc::new(move |number: u64| OutgoingRequest::new(Method::GET, path(0, number % size)));
     compare(settings, GET.name, &format!("{size} documents"), &requests, fill)
 }
 
