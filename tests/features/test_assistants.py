@@ -226,8 +226,8 @@ MESSAGES = [
 
 @pytest.mark.parametrize("message, status, code", MESSAGES)
 def test_messages(node, message, status, code):
-    told, answer = call("POST", f"{node.data}/mcp/", message)
-    assert told == status, answer
+    answered, answer = call("POST", f"{node.data}/mcp/", message)
+    assert answered == status, answer
     if code is None:
         assert answer is None
     else:

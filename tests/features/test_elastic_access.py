@@ -122,7 +122,7 @@ def door(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def unchanged(door):
-    """Whatever a test does, the documents of others stay as they were."""
+    """Checks after each test that the documents of others are as they were."""
     yield
     for place in ["group/bob", "number/7", "group/Ann"]:
         status, answer = door.ask(door.all, "GET", f"document/v1/note/note/{place}/1")
