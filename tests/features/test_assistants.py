@@ -70,7 +70,10 @@ def test_it_is_met(node):
     for version in VERSIONS:
         assert ask(node, "initialize", {"protocolVersion": version})["protocolVersion"] == version
     assert ask(node, "ping") == {}
-    tools = {tool["name"]: tool["inputSchema"]["type"] for tool in ask(node, "tools/list")["tools"]}
+    listed = ask(node, "tools/list")["tools"]
+    # Hosts need not ask their users before each call.
+    assert all(tool["annotations"] == {"readOnlyHint": True, "openWorldHint": False} for tool in listed)
+    tools = {tool["name"]: tool["inputSchema"]["type"] for tool in listed}
     assert tools == {"getSchemas": "object", "executeQuery": "object", "readQueryExamples": "object"}
 
 

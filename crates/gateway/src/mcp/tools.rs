@@ -35,6 +35,7 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
     let mut tools = json!([
         {
             "name": "getSchemas",
+            "annotations": { "readOnlyHint": true, "openWorldHint": false },
             "description": "The schemas that can be searched: their fields with types and what can be done with them, rank profiles with their inputs, and document summaries.",
             "inputSchema": {
                 "type": "object",
@@ -50,6 +51,7 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
         },
         {
             "name": "executeQuery",
+            "annotations": { "readOnlyHint": true, "openWorldHint": false },
             "description": "Searches the documents of one group, best first. Give the conditions in YQL, such as: select * from sources * where title contains \"fox\" and year > 2000 limit 5",
             "inputSchema": {
                 "type": "object",
@@ -69,6 +71,7 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
         },
         {
             "name": "readQueryExamples",
+            "annotations": { "readOnlyHint": true, "openWorldHint": false },
             "description": "Examples of queries in YQL, and how to call executeQuery with them.",
             "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
         },
