@@ -101,7 +101,8 @@ fn groups_are_listed_and_shown() {
     assert_eq!(server.get("/person/ann/group/v1/").1["groups"].as_array().map(Vec::len), Some(1));
     let list = ran(server.millrace(&["groups"]));
     assert!(list.lines().count() == 4 && list.contains("g=a/b c") && list.contains("n=7"), "{list}");
-    assert!(ran(server.millrace(&["group", "show", "ann"])).contains("documents   3"));
+    let shown = ran(server.millrace(&["group", "show", "ann"]));
+    assert!(shown.contains("documents   3") && shown.contains("files       "), "{shown}");
     assert!(!server.millrace(&["group", "show", "nobody"]).status.success());
 }
 

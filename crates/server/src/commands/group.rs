@@ -65,12 +65,12 @@ async fn show(node: &NodeArguments, named: &NamedGroup, output: &CommandOutput) 
     }
     let group = answer.checked()?.json();
     let text = || {
-        let (documents, bytes, files) = (&group["documents"], &group["bytes"], &group["files"]);
+        let (documents, bytes) = (&group["documents"], &group["bytes"]);
+        // A cluster does not count them.
+        let files = group["files"].as_u64().map(|files| format!("files       {files}\n")).unwrap_or_default();
         let written = time(&group["lastWrite"]);
         let erasure = receipt(&group["erasure"]);
-        format!(
-            "documents   {documents}\nbytes       {bytes}\nfiles       {files}\nlast write  {written}{erasure}"
-        )
+        format!("documents   {documents}\nbytes       {bytes}\n{files}last write  {written}{erasure}")
     };
     output.print(text, &group);
     Ok(ExitCode::SUCCESS)
