@@ -24,6 +24,10 @@ HANDLER = """<component id="com.yahoo.search.mcp.McpSearchSpecProvider" bundle="
 <handler id="ai.vespa.mcp.McpRequestHandler" bundle="container-disc"><binding>http://*/mcp/*</binding></handler>"""
 
 
+# Of the protocol, the newest first.
+VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+
+
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     node = Node(tmp_path_factory.mktemp("assistants") / "data", *free_ports(2))
@@ -51,26 +55,30 @@ def ask(node, method: str, parameters=None, **message):
 
 
 def tool(node, name: str, **arguments):
-    """Whether a call is an error, and what its text says."""
+    """Whether a call is an error, and what its text says: JSON, unless the arguments are wrong."""
     result = ask(node, "tools/call", {"name": name, "arguments": arguments})
-    if isinstance(result, tuple):
-        return result
     [content] = result["content"]
     assert content["type"] == "text"
-    return result["isError"], json.loads(content["text"])
+    text = content["text"]
+    return result["isError"], text if result["isError"] and not text.startswith("{") else json.loads(text)
 
 
 def test_it_is_met(node):
     met = ask(node, "initialize", {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test"}})
     assert (met["protocolVersion"], met["capabilities"]) == ("2025-03-26", {"tools": {}, "resources": {}, "prompts": {}})
-    assert ask(node, "initialize", {"protocolVersion": "1999-01-01"})["protocolVersion"] == "2025-06-18"
+    assert ask(node, "initialize", {"protocolVersion": "1999-01-01"})["protocolVersion"] == "2025-11-25"
+    for version in VERSIONS:
+        assert ask(node, "initialize", {"protocolVersion": version})["protocolVersion"] == version
     assert ask(node, "ping") == {}
-    tools = {tool["name"]: tool["inputSchema"]["type"] for tool in ask(node, "tools/list")["tools"]}
+    listed = ask(node, "tools/list")["tools"]
+    # Hosts need not ask their users before each call.
+    assert all(tool["annotations"] == {"readOnlyHint": True, "openWorldHint": False} for tool in listed)
+    tools = {tool["name"]: tool["inputSchema"]["type"] for tool in listed}
     assert tools == {"getSchemas": "object", "executeQuery": "object", "readQueryExamples": "object"}
 
 
 @pytest.mark.parametrize("version, expected", [
-    (None, 200), ("2024-11-05", 200), ("2025-03-26", 200), ("2025-06-18", 200), ("1999-01-01", 400), ("", 400), ("2025-06-18, 2025-03-26", 400),
+    (None, 200), *((version, 200) for version in VERSIONS), ("1999-01-01", 400), ("", 400), ("2025-06-18, 2025-03-26", 400),
 ])
 @pytest.mark.parametrize("message", [{"id": 1, "method": "ping"}, {"method": "notifications/initialized"}])
 def test_versions_that_are_not_spoken_are_refused(node, version, expected, message):
@@ -78,7 +86,7 @@ def test_versions_that_are_not_spoken_are_refused(node, version, expected, messa
     status, answer = call("POST", f"{node.data}/mcp/", {"jsonrpc": "2.0"} | message, headers=headers)
     assert status == (202 if expected == 200 and "id" not in message else expected)
     if expected == 400:
-        assert "2025-06-18, 2025-03-26, 2024-11-05" in answer["message"]
+        assert ", ".join(VERSIONS) in answer["message"]
 
 
 def test_schemas(node):
@@ -96,16 +104,23 @@ def test_schemas(node):
     assert schema["documentSummaries"]["short"]["isDynamic"] and not schema["documentSummaries"]["default"]["isDynamic"]
     assert tool(node, "getSchemas", schemaNames=["page", "other"]) == (False, schemas | {"other": "Schema not found"})
     assert tool(node, "getSchemas", schemaNames=[]) == (False, {})
-    assert tool(node, "getSchemas", schemaNames="page")[0] == -32602
-    assert "unknown field `names`" in tool(node, "getSchemas", names=["page"])[1]
+    is_error, reason = tool(node, "getSchemas", schemaNames="page")
+    assert is_error and "expected a sequence" in reason
+    is_error, reason = tool(node, "getSchemas", names=["page"])
+    assert is_error and "unknown field `names`" in reason
 
 
 def test_examples(node):
     is_error, text = tool(node, "readQueryExamples")
     [listed] = ask(node, "resources/list")["resources"]
     [read] = ask(node, "resources/read", {"uri": listed["uri"]})["contents"]
-    assert not is_error and text.startswith("# Examples") and read == {"uri": "/resources/queryExamples", "mimeType": "text/plain", "text": text}
-    assert ask(node, "resources/read", {"uri": "/x"}) == (-32002, "no resource '/x'; there is /resources/queryExamples")
+    assert not is_error and text.startswith("# Examples")
+    assert read == {"uri": "millrace:///resources/queryExamples", "mimeType": "text/plain", "text": text}
+    of_vespa = "/resources/queryExamples"
+    assert ask(node, "resources/read", {"uri": of_vespa})["contents"] == [read | {"uri": of_vespa}]
+    assert ask(node, "resources/read", {"uri": "/x"}) == (-32002, "no resource '/x'; there is millrace:///resources/queryExamples")
+    is_error, reason = tool(node, "readQueryExamples", x=1)
+    assert is_error and "unknown field `x`" in reason
     assert ask(node, "resources/templates/list") == {"resourceTemplates": []}
 
 
@@ -156,8 +171,11 @@ def test_queries(node):
 REFUSED = [
     ("nosuch/list", {}, (-32601, "no method 'nosuch/list'; there are initialize, ping, tools/list, tools/call, resources/list, resources/templates/list, resources/read, prompts/list, prompts/get")),
     ("tools/call", {"name": "nosuch"}, (-32602, "no tool 'nosuch'; there are getSchemas, executeQuery and readQueryExamples")),
-    ("tools/call", {"name": "executeQuery", "arguments": {"sql": "x"}}, (-32602, "executeQuery has no argument 'sql'; there are yql, groupname, queryProfileName and parameters")),
-    ("tools/call", {"name": "executeQuery", "arguments": {"parameters": 5}}, (-32602, "'parameters' is an object, as in {\"hits\": 5}")),
+    ("tools/call", {}, (-32602, "a call has the name of a tool and its arguments: missing field `name` at line 1 column 2")),
+    ("prompts/get", {}, (-32602, "no prompt ''; there is listTools")),
+    ("resources/read", {"uri": 5}, (-32602, "wrong parameters: invalid type: integer `5`, expected a string at line 1 column 9")),
+    *((f"{things}/list", {"cursor": "x"}, (-32602, "cursor 'x' is unknown; leave it out: the list is on one page"))
+      for things in ["tools", "prompts", "resources", "resources/templates"]),
 ]
 
 
@@ -166,11 +184,65 @@ def test_what_is_wrong_is_told(node, method, parameters, expected):
     assert ask(node, method, parameters) == expected
 
 
-def test_what_is_no_request(node):
-    url = f"{node.data}/mcp/"
-    assert ask(node, "ping", jsonrpc="1.0")[0] == -32600
-    assert call("POST", url, b"{")[1]["error"]["code"] == -32700
-    assert call("POST", url, {"id": 1})[1]["error"]["code"] == -32600
-    assert call("GET", url)[0] == 405
-    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert call("POST", url, notification) == (202, None), "a notification has no answer"
+# Of executeQuery, with the error that the assistant gets as a result.
+WRONG_ARGUMENTS = [
+    ({"sql": "x"}, "executeQuery has no argument 'sql'; there are yql, groupname, queryProfileName and parameters"),
+    ({"parameters": 5}, "'parameters' is an object, as in {\"hits\": 5}"),
+    ([], "'arguments' is an object, as in {\"yql\": \"select * from sources * where true\"}"),
+    ("x", "'arguments' is an object, as in {\"yql\": \"select * from sources * where true\"}"),
+    ({"yql": "select * from page where true", "groupname": "me", "parameters": {"presentation.format": "cbor"}},
+     "the result is not JSON: leave out presentation.format"),
+]
+
+
+@pytest.mark.parametrize("arguments, expected", WRONG_ARGUMENTS)
+def test_wrong_arguments_are_results(node, arguments, expected):
+    result = ask(node, "tools/call", {"name": "executeQuery", "arguments": arguments})
+    assert result == {"content": [{"type": "text", "text": expected}], "isError": True}
+
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+# Bodies with the status and the error code of their answers; without a code the answer is empty.
+MESSAGES = [
+    ({"jsonrpc": "2.0", "method": "notifications/initialized"}, 202, None),
+    ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, 202, None),
+    ({"jsonrpc": "2.0", "id": 1, "result": {}}, 202, None),
+    ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, 202, None),
+    (b"", 400, -32700),
+    (b"{", 400, -32700),
+    (b"null", 400, -32600),
+    ([], 400, -32600),
+    ([PING, PING], 400, -32600),
+    (["2.0", 1, "ping", {}, None, None], 400, -32600),
+    ({"id": 1, "method": "ping"}, 400, -32600),
+    (PING | {"method": 5}, 400, -32600),
+    *((PING | {"id": wrong}, 400, -32600) for wrong in [None, True, 1.5, 1e3, [1], {}]),
+    ({"jsonrpc": "1.0", "method": "notifications/initialized"}, 400, -32600),
+    ({"jsonrpc": "2.0"}, 400, -32600),
+    # A request with an id gets an answer to it.
+    (PING | {"jsonrpc": "1.0"}, 200, -32600),
+    ({"jsonrpc": "2.0", "id": 1}, 200, -32600),
+    *((PING | {"params": wrong}, 200, -32602) for wrong in [[], [1], "x", 5, True]),
+]
+
+
+@pytest.mark.parametrize("message, status, code", MESSAGES)
+def test_messages(node, message, status, code):
+    answered, answer = call("POST", f"{node.data}/mcp/", message)
+    assert answered == status, answer
+    if code is None:
+        assert answer is None
+    else:
+        assert answer["error"]["code"] == code and answer["id"] == (None if status == 400 else 1), answer
+
+
+@pytest.mark.parametrize("identity", [0, -1, 9007199254740993, "", "x"])
+def test_ids_come_back(node, identity):
+    assert call("POST", f"{node.data}/mcp/", PING | {"id": identity}) == (200, {"jsonrpc": "2.0", "id": identity, "result": {}})
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+def test_other_methods_are_refused(node, method):
+    status, answer = call(method, f"{node.data}/mcp/")
+    assert status == 405 and "POST" in answer["message"], "neither streams of events nor sessions are offered"

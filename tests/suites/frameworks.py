@@ -173,6 +173,9 @@ def test_assistants(node):
             async with ClientSession(reader, writer) as session:
                 await session.initialize()
                 tools = {tool.name for tool in (await session.list_tools()).tools}
+                [resource] = (await session.list_resources()).resources
+                [examples] = (await session.read_resource(resource.uri)).contents
+                assert examples.text.startswith("# Examples of queries")
                 arguments = {"yql": 'select * from mail where body contains "ferry"'}
                 answer = await session.call_tool("executeQuery", arguments)
                 return tools, answer

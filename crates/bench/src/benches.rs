@@ -41,6 +41,7 @@ mod scan_large;
 mod text;
 mod text_cold;
 mod text_stemmed;
+mod token;
 mod users;
 mod visible;
 mod write_replicas;
@@ -134,6 +135,8 @@ pub const BENCHES: &[Benchmark] = &[
     query::BENCH,
     nn::BENCH,
     nn_http::BENCH,
+    token::NEAREST,
+    token::GET,
     nn_cold::BENCH,
     users::NEAREST,
     text::BENCH,

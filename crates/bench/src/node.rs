@@ -41,7 +41,11 @@ impl LocalNode {
 
     /// Starts one with another application.
     pub fn start_with(directory: &Path, application: Application) -> Result<Self, Error> {
-        let settings = settings(directory);
+        Self::start_as(settings(directory), application)
+    }
+
+    /// Starts one with these settings.
+    pub fn start_as(settings: Settings, application: Application) -> Result<Self, Error> {
         let node = Node::open(settings.node.clone()).map_err(Error::failed)?;
         node.deploy(application).map_err(Error::failed)?;
         let runtime = millrace_gateway::runtime(cores(), "node").map_err(Error::failed)?;

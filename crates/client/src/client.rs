@@ -18,7 +18,7 @@ use crate::Error;
 use crate::id::PercentEncoded;
 use crate::outgoing::StreamedBody;
 
-/// Environment variable with the token that every client sends.
+/// Environment variable with the token that every client of a node sends.
 const TOKEN_VARIABLE: &str = "MILLRACE_TOKEN";
 /// Environment variables with the files of the certificate that every client shows, and of its key.
 const IDENTITY_VARIABLES: [&str; 2] = ["MILLRACE_CLIENT_CERTIFICATE", "MILLRACE_CLIENT_KEY"];
@@ -171,7 +171,7 @@ impl NodeClient {
     /// # Errors
     /// [`Error::Address`] for an invalid address; [`Error::Identity`] for a certificate that cannot be used.
     pub fn new(base: &str, protocol: HttpProtocol) -> Result<Self, Error> {
-        NodeClient::trusting(base, protocol, None)
+        NodeClient::connecting(base, protocol, None, None)?.with_token()
     }
 
     /// Like [`NodeClient::new`], with connections from this address of the machine.
@@ -179,11 +179,11 @@ impl NodeClient {
     /// # Errors
     /// [`Error::Address`] for an invalid address of the node.
     pub fn from_address(base: &str, protocol: HttpProtocol, from: IpAddr) -> Result<Self, Error> {
-        NodeClient::connecting(base, protocol, None, Some(from))
+        NodeClient::connecting(base, protocol, None, Some(from))?.with_token()
     }
 
-    /// Like [`NodeClient::new`], with the certificates of a TLS configuration; without one, it trusts the
-    /// system's.
+    /// Creates a client of another service, with the certificates of a TLS configuration; without one, it
+    /// trusts the system's. It sends no token: the one of the environment is for nodes.
     ///
     /// # Errors
     /// [`Error::Address`] for an invalid address.
@@ -237,17 +237,20 @@ impl NodeClient {
             .http2_initial_stream_window_size(1 << 20)
             .http2_initial_connection_window_size(16 << 20);
         let base = with_scheme.trim_end_matches('/').to_owned();
-        let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
-        let authorization = match token {
-            None => None,
-            Some(token) => {
-                let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
-                    .map_err(|_| fail(format!("{TOKEN_VARIABLE} has a token with control characters")))?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-        };
-        Ok(NodeClient { base, patience: PATIENCE, authorization, http: builder.build(connector) })
+        Ok(NodeClient { base, patience: PATIENCE, authorization: None, http: builder.build(connector) })
+    }
+
+    /// Sends the token of the environment, if there is one.
+    fn with_token(mut self) -> Result<Self, Error> {
+        if let Some(token) = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()) {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| {
+                let reason = format!("{TOKEN_VARIABLE} has a token with control characters");
+                Error::Address { text: self.base.clone(), reason }
+            })?;
+            value.set_sensitive(true);
+            self.authorization = Some(value);
+        }
+        Ok(self)
     }
 
     /// Sets the default timeout, instead of 200 seconds.

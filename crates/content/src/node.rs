@@ -419,7 +419,8 @@ impl ClusterView for ContentNode {
 
     fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
         let began = Instant::now();
-        let begin = |BatchedWrite { write, done }| {
+        let begin = |batched: BatchedWrite| {
+            let (write, done) = batched.into_parts();
             let (done, times) = (outcome_callback(done), Arc::clone(&self.replication_times));
             let done = Box::new(move |outcome: Result<_, _>| {
                 if outcome.is_ok() {

@@ -80,6 +80,14 @@ impl DoorCaller {
         self.caller.permit(WantedGroups::All).map(drop).map_err(refused)
     }
 
+    /// Permits access to documents of several groups, or of all.
+    ///
+    /// # Errors
+    /// The caller may not use one of them.
+    pub(crate) fn permit_wanted(&self, wanted: WantedGroups<'_>) -> Result<Permit, Error> {
+        self.caller.permit(wanted).map_err(refused)
+    }
+
     /// Permits access to documents of a group.
     ///
     /// # Errors

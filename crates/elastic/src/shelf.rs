@@ -9,6 +9,9 @@
 //! In a cluster, documents are read where all of them are, by one cluster state before and after. Documents
 //! of partitions are written by their owners only for a node that acts by the same state: another one may
 //! have taken the catalog over, and dropped the partition.
+//!
+//! Groups of the door ([`ShelfGroup`]) are read and written with the permit of the server: the door has
+//! checked that the caller may use all groups. Where any group can be named, the caller's permit is taken.
 
 mod areas;
 mod scans;
@@ -18,6 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterVersion, NodeState};
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Location, Timestamp};
@@ -182,7 +186,11 @@ type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
 /// Writes documents together, and waits until all are durable or refused; the outcomes have their order. The
 /// writes of one document are done in their order. The store of a node that runs alone takes all of them on,
 /// or none.
-pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<CommittedWrite, Error>> {
+pub(crate) fn write_all(
+    node: &Node,
+    permit: &Permit,
+    writes: Vec<DocumentWrite>,
+) -> Vec<Result<CommittedWrite, Error>> {
     if writes.is_empty() {
         return Vec::new();
     }
@@ -200,7 +208,9 @@ pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<C
             // The caller may have left; the writes stand all the same.
             let _ = sender.send(outcomes);
         };
-        return match node.store().write_batch(writes, WriterId::default(), WriteDurability::Synced, told) {
+        let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
+        let store = node.permitted_store(permit, WantedGroups::These(&groups));
+        return match store.write_batch(writes, WriterId::default(), WriteDurability::Synced, told) {
             Err(refused) => vec![Err(refused.error.into()); count],
             Ok(wait) => {
                 let until = Instant::now() + wait;
@@ -221,20 +231,22 @@ pub(crate) fn write_all(node: &Node, writes: Vec<DocumentWrite>) -> Vec<Result<C
             // As above.
             let _ = sender.send(outcome);
         });
-        BatchedWrite { write, done }
+        BatchedWrite::new(permit, write, done)
     };
     let batch = writes.into_iter().map(batched).collect();
     cluster.write(batch, Instant::now() + PATIENCE);
     receivers.iter().map(finish).collect()
 }
 
-/// Begins a write. Writes of one document are done in the order in which they begin; many share a sync.
+/// Begins a write of a document of the door. Writes of one document are done in the order in which they
+/// begin; many share a sync.
 fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
     let (sender, receiver) = channel();
+    let permit = Permit::of_server();
     match node.cluster().view() {
         // The receiver is below.
         Err(error) => drop(sender.send(Err(error))),
-        Ok(None) => node.store().write(write, move |outcome| {
+        Ok(None) => node.permitted_store(&permit, WantedGroups::All).write(write, move |outcome| {
             // The caller may have left; the write stands all the same.
             let _ = sender.send(outcome.map_err(ClusterError::Store));
         }),
@@ -243,7 +255,8 @@ fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
                 // As above.
                 let _ = sender.send(outcome);
             });
-            cluster.write(vec![BatchedWrite { write, done }], Instant::now() + PATIENCE);
+            let write = BatchedWrite::new(&permit, write, done);
+            cluster.write(vec![write], Instant::now() + PATIENCE);
         }
     }
     receiver
@@ -287,7 +300,7 @@ pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&st
 /// # Errors
 /// No node has all of the group now; the store cannot be read.
 pub(crate) fn get(node: &Arc<Node>, group: ShelfGroup, name: &str) -> Result<Option<StoredSource>, Error> {
-    let found = get_document(node, &group.id(name)?)?;
+    let found = get_document(node, &Permit::of_server(), &group.id(name)?)?;
     Ok(found.map(|(document, _)| StoredSource::of(&document)))
 }
 
@@ -297,11 +310,13 @@ pub(crate) fn get(node: &Arc<Node>, group: ShelfGroup, name: &str) -> Result<Opt
 /// As for [`get`].
 pub(crate) fn get_document(
     node: &Arc<Node>,
+    permit: &Permit,
     id: &DocumentId,
 ) -> Result<Option<(Document, Timestamp)>, Error> {
-    let Some(cluster) = node.cluster().view()? else { return Ok(node.store().get(id)?) };
+    let store = node.permitted_store(permit, WantedGroups::These(std::slice::from_ref(id.group())));
+    let Some(cluster) = node.cluster().view()? else { return Ok(store.get(id)?) };
     if *id.group() == DocumentGroup::None {
-        return Ok(wait_for(stored_version(node, id, Instant::now() + READ_PATIENCE))?);
+        return Ok(wait_for(stored_version(node, permit, id, Instant::now() + READ_PATIENCE))?);
     }
     let bucket = cluster.bucket(id.location())?;
     match read(node, (id.group(), bucket), |held| DocumentsQuestion::Get { held, id: id.clone() })? {
@@ -323,7 +338,8 @@ pub(crate) fn existing(
     let ids = names.iter().map(|name| group.id(name)).collect::<Result<Vec<_>, _>>()?;
     let exist = match node.cluster().view()? {
         None => {
-            let exists = |id| Ok(node.store().get(id)?.is_some());
+            let store = node.permitted_store(&Permit::of_server(), WantedGroups::All);
+            let exists = |id| Ok(store.get(id)?.is_some());
             ids.iter().map(exists).collect::<Result<Vec<bool>, Error>>()?
         }
         Some(cluster) => {
@@ -388,10 +404,11 @@ fn misunderstood(answer: &DocumentsAnswer) -> Error {
 /// are durable or refused; the outcomes have the order of the changes, which are of different documents.
 pub(crate) fn change_all(
     node: &Arc<Node>,
+    permit: &Permit,
     changes: Vec<ConditionalChange>,
     limits: ChangeLimits,
 ) -> Vec<Result<SettledChange, Error>> {
-    let outcomes = wait_for(change_documents(node, changes, limits, Instant::now() + PATIENCE));
+    let outcomes = wait_for(change_documents(node, permit, changes, limits, Instant::now() + PATIENCE));
     outcomes.into_iter().map(|outcome| outcome.map_err(Error::from)).collect()
 }
 
@@ -449,7 +466,7 @@ fn add_here(node: &Arc<Node>, added: Vec<AddedDocuments>) -> Vec<Vec<AddOutcome>
         DocumentWrite { id, change }
     };
     let writes = added.into_iter().flat_map(|added| added.documents).map(write).collect();
-    let mut outcomes = write_all(node, writes).into_iter();
+    let mut outcomes = write_all(node, &Permit::of_server(), writes).into_iter();
     let of_group = |count| outcomes.by_ref().take(count).map(|outcome| Ok(outcome?.changed)).collect();
     counts.into_iter().map(of_group).collect()
 }
@@ -473,7 +490,8 @@ pub(crate) fn drop_group_by(
     version: ClusterVersion,
 ) -> Result<(), Error> {
     if node.cluster().is_alone() {
-        return Ok(node.store().drop_group(Some(DOOR_TYPE), &group.group())?);
+        let store = node.permitted_store(&Permit::of_server(), WantedGroups::All);
+        return Ok(store.drop_group(Some(DOOR_TYPE), &group.group())?);
     }
     let question = DocumentsQuestion::Drop {
         version,

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_access::WantedGroups;
 use millrace_cluster::ClusterVersion;
+use millrace_document::DocumentGroup;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -232,7 +234,12 @@ fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Write
             }
         }
         let tried = slots.len();
-        let committed = shelf::write_all(&door.node, writes);
+        let groups: Vec<DocumentGroup> =
+            writes.iter().map(|write: &DocumentWrite| write.id.group().clone()).collect();
+        let committed = match door.caller.permit_wanted(WantedGroups::These(&groups)) {
+            Ok(permit) => shelf::write_all(&door.node, &permit, writes),
+            Err(error) => vec![Err(error); tried],
+        };
         drop(held);
         let refused = committed.iter().filter(|outcome| is_refused(outcome)).count();
         if refused < tried {

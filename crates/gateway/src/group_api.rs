@@ -278,7 +278,10 @@ async fn show(call: &GroupCall, group: &DocumentGroup) -> Result<Response, Error
     let measured = call.one(group).await?;
     let erasure = erasure::of_group(call, group).await?.map(|erasure| ("erasure".to_owned(), erasure));
     if measured.is_complete && measured.size.documents + measured.size.bytes + measured.files() == 0 {
-        let missing = Error::NotFound(format!("there is nothing of the group '{}'", shown(group)));
+        let missing = Error::NotFound(format!(
+            "there is nothing of the group '{}' ({group}); GET /group/v1/ (millrace groups) lists the groups",
+            shown(group)
+        ));
         let Some(erasure) = erasure else { return Err(missing) };
         let answer = Map::from_iter([("message".to_owned(), json!(missing.message())), erasure]);
         return Ok(http::json(missing.status(), &Value::Object(answer)));

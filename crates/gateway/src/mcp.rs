@@ -1,7 +1,8 @@
 //! `/mcp/`: search for assistants, by the Model Context Protocol, where services.xml has its handler.
 //!
 //! Messages are JSON-RPC 2.0, one in the body of each `POST`; the answer is in the body of the response.
-//! There are no sessions, and no messages except answers. The available tools are in [`tools`].
+//! There are no sessions, and no messages except answers. A body that is no message gets the status 400 and
+//! an error in the form of JSON-RPC, without an id. The available tools are in [`tools`].
 
 mod examples;
 mod tools;
@@ -15,7 +16,8 @@ use hyper::body::Bytes;
 use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::RequestCaller;
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -28,7 +30,7 @@ use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 
 /// Supported versions of the protocol, the newest first.
-const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
+const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// Header with the version on which client and server have agreed.
 const VERSION: &str = "mcp-protocol-version";
@@ -60,16 +62,28 @@ const METHODS: [(&str, RpcMethod); 9] = [
     ("prompts/get", RpcMethod::GetPrompt),
 ];
 
-/// A message: a request, or without an `id` a notification.
+/// A message: a request, without an `id` a notification, or without a `method` the response to a request.
 #[derive(Deserialize)]
 struct RpcMessage<'m> {
     jsonrpc: String,
-    #[serde(borrow)]
-    id: Option<&'m RawValue>,
-    method: String,
+    #[serde(borrow, default)]
+    id: MessageId<'m>,
+    method: Option<String>,
     /// Unparsed parameters: a list of millions of numbers is not converted to values here.
     #[serde(borrow)]
     params: Option<&'m RawValue>,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
+/// The unparsed `id` of a message, if it has one. `null` is a value, which no message may have.
+#[derive(Default)]
+struct MessageId<'m>(Option<&'m RawValue>);
+
+impl<'de: 'm, 'm> Deserialize<'de> for MessageId<'m> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&'m RawValue>::deserialize(deserializer).map(|id| MessageId(Some(id)))
+    }
 }
 
 /// A request, whose unparsed parts are parts of the body.
@@ -80,23 +94,46 @@ struct RpcRequest {
 }
 
 impl RpcRequest {
-    /// Reads the message in a body; `None` if it is a notification.
+    /// Reads the message in a body; `None` if it wants no answer: a notification, or a response, which is
+    /// ignored since the server sends no requests.
     fn read(body: &Bytes) -> Result<Option<Self>, (Option<Bytes>, RpcRefusal)> {
+        let wrong = |reason: String| (None, RpcRefusal::new(RpcRefusal::NO_REQUEST, reason));
+        if body.trim_ascii_start().starts_with(b"[") {
+            return Err(wrong(
+                "a list of messages is not supported; send each in a request of its own".to_owned(),
+            ));
+        }
         let message: RpcMessage<'_> = serde_json::from_slice(body).map_err(|error| {
             let code = if error.is_data() { RpcRefusal::NO_REQUEST } else { RpcRefusal::NOT_JSON };
             (None, RpcRefusal::new(code, format!("no JSON-RPC request: {error}")))
         })?;
         let part = |value: &RawValue| body.slice_ref(value.get().as_bytes());
-        let Some(id) = message.id else { return Ok(None) };
-        if id.get().starts_with(['{', '[']) {
-            return Err((None, RpcRefusal::new(RpcRefusal::NO_REQUEST, "'id' is a text or a number")));
+        let id = message.id.0;
+        if id.is_some_and(|id| !is_id(id.get())) {
+            return Err(wrong("'id' is a text or a whole number".to_owned()));
         }
+        let id = id.map(part);
+        let refused = |code: i32, reason: &str| (id.clone(), RpcRefusal::new(code, reason));
         if message.jsonrpc != "2.0" {
-            let refusal = RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\"");
-            return Err((Some(part(id)), refusal));
+            return Err(refused(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
         }
-        Ok(Some(RpcRequest { id: part(id), method: message.method, params: message.params.map(part) }))
+        let Some(method) = message.method else {
+            return match (message.result, message.error) {
+                (None, None) => Err(refused(RpcRefusal::NO_REQUEST, "'method' is missing; name one")),
+                _ => Ok(None),
+            };
+        };
+        if message.params.is_some_and(|params| !params.get().starts_with('{')) {
+            return Err(refused(RpcRefusal::WRONG_PARAMETERS, "'params' is an object"));
+        }
+        Ok(id.map(|id| RpcRequest { id, method, params: message.params.map(part) }))
     }
+}
+
+/// True for the JSON of a text or a whole number.
+fn is_id(id: &str) -> bool {
+    let digits = id.strip_prefix('-').unwrap_or(id);
+    id.starts_with('"') || digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Relevant part of a client's description of itself.
@@ -104,6 +141,12 @@ impl RpcRequest {
 struct McpRequest {
     #[serde(rename = "protocolVersion")]
     version: String,
+}
+
+/// Place in a list of several pages.
+#[derive(Deserialize)]
+struct ListPage {
+    cursor: Option<String>,
 }
 
 /// Name of the requested prompt, or URI of the requested resource.
@@ -171,10 +214,12 @@ fn unparsed(id: &Bytes) -> &RawValue {
     serde_json::from_slice(id).expect("it was a value in the JSON of the message")
 }
 
+/// Answer to a request that is refused, or without an id to a body that is no message.
 fn refused(id: Option<&Bytes>, RpcRefusal { code, message }: &RpcRefusal) -> Response {
+    let status = if id.is_some() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
     let id = id.map(unparsed);
     let error = json!({ "code": code, "message": message });
-    http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+    http::json(status, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
 }
 
 /// Reads the body of a permitted request, and reserves the memory for it and for the query in it.
@@ -213,9 +258,20 @@ fn check_version(headers: &HeaderMap) -> Result<(), Error> {
     }
 }
 
-fn subject_of(message: &RpcRequest) -> Result<RequestSubject, RpcRefusal> {
+fn parameters_of<'m, P: Deserialize<'m>>(message: &'m RpcRequest) -> Result<P, RpcRefusal> {
     serde_json::from_slice(message.params.as_deref().unwrap_or(b"{}"))
         .map_err(|error| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, format!("wrong parameters: {error}")))
+}
+
+/// Refuses a place in a list. Each list is on one page, so no answer has named a place.
+fn check_page(message: &RpcRequest) -> Result<(), RpcRefusal> {
+    match parameters_of::<ListPage>(message)?.cursor {
+        None => Ok(()),
+        Some(cursor) => {
+            let reason = format!("cursor '{cursor}' is unknown; leave it out: the list is on one page");
+            Err(RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, reason))
+        }
+    }
 }
 
 async fn answer(
@@ -229,6 +285,7 @@ async fn answer(
         let reason = format!("no method '{}'; there are {}", message.method, known.join(", "));
         return Err(RpcRefusal::new(RpcRefusal::NO_SUCH_METHOD, reason));
     };
+    let subject = || parameters_of::<RequestSubject>(message);
     match method {
         RpcMethod::Initialize => {
             let params = message.params.as_ref();
@@ -243,12 +300,24 @@ async fn answer(
             }))
         }
         RpcMethod::Ping => Ok(json!({})),
-        RpcMethod::ListTools => Ok(json!({ "tools": tools::all(caller) })),
+        RpcMethod::ListTools => {
+            check_page(message)?;
+            Ok(json!({ "tools": tools::all(caller) }))
+        }
         RpcMethod::CallTool => tools::call(node, message.params.clone(), room, caller).await,
-        RpcMethod::ListResources => Ok(json!({ "resources": [examples::resource()] })),
-        RpcMethod::ListResourceTemplates => Ok(json!({ "resourceTemplates": [] })),
-        RpcMethod::ReadResource => examples::read(&subject_of(message)?.uri.unwrap_or_default()),
-        RpcMethod::ListPrompts => Ok(json!({ "prompts": [tools::prompt()] })),
-        RpcMethod::GetPrompt => tools::prompted(&subject_of(message)?.name.unwrap_or_default(), caller),
+        RpcMethod::ListResources => {
+            check_page(message)?;
+            Ok(json!({ "resources": [examples::resource()] }))
+        }
+        RpcMethod::ListResourceTemplates => {
+            check_page(message)?;
+            Ok(json!({ "resourceTemplates": [] }))
+        }
+        RpcMethod::ReadResource => examples::read(&subject()?.uri.unwrap_or_default()),
+        RpcMethod::ListPrompts => {
+            check_page(message)?;
+            Ok(json!({ "prompts": [tools::prompt()] }))
+        }
+        RpcMethod::GetPrompt => tools::prompted(&subject()?.name.unwrap_or_default(), caller),
     }
 }

@@ -112,8 +112,7 @@ impl GatewayState {
     /// # Panics
     /// The permit does not cover them: a request was not checked when it was parsed.
     pub(crate) fn store(&self, permit: &Permit, wanted: WantedGroups<'_>) -> &Store {
-        assert!(permit.covers(wanted), "a request uses documents that its permit does not cover");
-        self.node.store()
+        self.node.permitted_store(permit, wanted)
     }
 
     /// Admits the write of a document of `bytes` bytes by a caller with these limits, by the size of its

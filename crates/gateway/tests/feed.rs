@@ -120,3 +120,24 @@ fn what_an_owner_refuses_is_tried_again() {
     assert_eq!((failures.len(), &total["ok"]), (0, &json!(40)), "{total}");
     assert_eq!(nodes.world.refusals.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
+
+/// The owner lists the failures of all operations that another node has sent to it, however many there are:
+/// an operation without a line would be unknown, and end the stream.
+#[test]
+fn each_failure_at_an_owner_is_known() {
+    let nodes = TestNodes::start(3, NOTE);
+    let put = |number: usize| {
+        // One of a hundred has a field that exists.
+        let field = if number % 100 == 0 { "stars" } else { "nosuch" };
+        let id = format!("id:n:note:g=even:{number}{}", "x".repeat(120));
+        format!("{{\"put\":\"{id}\",\"fields\":{{\"{field}\":1}}}}\n")
+    };
+    let body: String = (0..2000).map(put).collect();
+    // Two of the three nodes send them to the owner.
+    for node in 0..3 {
+        let (failures, total) = feed(&nodes, node, &body);
+        assert_eq!((&total["complete"], &total["operations"]), (&json!(true), &json!(2000)), "{total}");
+        assert_eq!((&total["ok"], &total["failed"]), (&json!(20), &json!(1980)), "{total}");
+        assert!(failures.iter().all(|line| line["status"] == 400), "{:?}", failures.first());
+    }
+}

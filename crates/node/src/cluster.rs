@@ -31,6 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
 pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
 use millrace_cluster::{ClusterState, ClusterVersion, DropHorizon, DroppedTypes, Incarnation, NodeKey};
@@ -103,22 +104,41 @@ impl Display for RemoteNode {
 /// Callback for the outcome of a write.
 pub type WriteCallback = Box<dyn FnOnce(Result<CommittedWrite, ClusterError>) + Send>;
 
-/// A write of a batch.
+/// A write of a batch, which a permit covers.
 pub struct BatchedWrite {
-    /// The write.
-    pub write: DocumentWrite,
-    /// Called with its outcome.
-    pub done: WriteCallback,
+    write: DocumentWrite,
+    done: WriteCallback,
 }
 
 impl BatchedWrite {
+    /// A write, and the callback for its outcome.
+    ///
+    /// # Panics
+    /// The permit does not cover the document: a request was not checked when it was parsed.
+    pub fn new(permit: &Permit, write: DocumentWrite, done: WriteCallback) -> Self {
+        let wanted = WantedGroups::These(std::slice::from_ref(write.id.group()));
+        assert!(permit.covers(wanted), "a request writes a document that its permit does not cover");
+        BatchedWrite { write, done }
+    }
+
     /// A write, and the receiver of its outcome. Who waits may leave; the write stands all the same.
-    pub fn awaited(write: DocumentWrite) -> (Self, oneshot::Receiver<Result<CommittedWrite, ClusterError>>) {
+    ///
+    /// # Panics
+    /// As [`BatchedWrite::new`].
+    pub fn awaited(
+        permit: &Permit,
+        write: DocumentWrite,
+    ) -> (Self, oneshot::Receiver<Result<CommittedWrite, ClusterError>>) {
         let (sender, receiver) = oneshot::channel();
         let done = Box::new(move |outcome| {
             let _ = sender.send(outcome);
         });
-        (BatchedWrite { write, done }, receiver)
+        (BatchedWrite::new(permit, write, done), receiver)
+    }
+
+    /// The write, and the callback for its outcome.
+    pub fn into_parts(self) -> (DocumentWrite, WriteCallback) {
+        (self.write, self.done)
     }
 }
 

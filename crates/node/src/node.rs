@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
 use millrace_column::ExecutionPaths;
@@ -154,8 +155,17 @@ impl Node {
         QueryMemory::new(self.settings.query_memory_max, Arc::clone(&self.query_memory))
     }
 
-    /// Store of the node.
+    /// Store of the node, for work that no request has caused. Requests take [`Node::permitted_store`].
     pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Store of the node, for a request about these documents.
+    ///
+    /// # Panics
+    /// The permit does not cover them: a request was not checked when it was parsed.
+    pub fn permitted_store(&self, permit: &Permit, wanted: WantedGroups<'_>) -> &Store {
+        assert!(permit.covers(wanted), "a request uses documents that its permit does not cover");
         &self.store
     }
 

@@ -33,6 +33,12 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
+    /// A file that is to be made exists.
+    #[error("{}: the file exists, and is not overwritten; name another one, or remove it", path.display())]
+    ExistingFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// Something else than a regular file in the place of the file of keys, or of its lock.
     #[error("{}: it is a link, or not a regular file, and is not followed here; {cure}", path.display())]
     Irregular {

@@ -218,7 +218,7 @@ fn queries(all: &mut Vec<HostileRequest>) {
         push("a list of an assistant", post("/mcp/", JSON, message("executeQuery", &arguments)), &[200]);
         push("arguments of no tool", post("/mcp/", JSON, message("nothing", &list)), &[200]);
         let message = format!("{{\"jsonrpc\":\"2.0\",\"id\":{list},\"method\":\"ping\"}}");
-        push("an id of an assistant", post("/mcp/", JSON, message), &[200]);
+        push("an id of an assistant", post("/mcp/", JSON, message), &[400]);
     }
     // YQL and its compiled form.
     push(

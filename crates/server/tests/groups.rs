@@ -81,7 +81,8 @@ fn groups_are_listed_and_shown() {
     assert_eq!(server.get("/group/v1/a%2Fb%20c").1["documents"], 1);
     assert_eq!(server.get("/group/v1/7?kind=number").1["number"], 7);
     for (method, path, status, message) in [
-        (Method::GET, "/group/v1/7", 404, "there is nothing of the group '7'"),
+        (Method::GET, "/group/v1/7", 404, "there is nothing of the group '7' (g=7)"),
+        (Method::GET, "/group/v1/8?kind=number", 404, "there is nothing of the group '8' (n=8)"),
         (Method::GET, "/group/v1/ann/dance", 404, "/group/v1/NAME/export"),
         (Method::GET, "/group/v1/x?kind=number", 400, "not a number"),
         (Method::GET, "/group/v1/x?kind=person", 400, "name or number"),
@@ -100,7 +101,8 @@ fn groups_are_listed_and_shown() {
     assert_eq!(server.get("/person/ann/group/v1/").1["groups"].as_array().map(Vec::len), Some(1));
     let list = ran(server.millrace(&["groups"]));
     assert!(list.lines().count() == 4 && list.contains("g=a/b c") && list.contains("n=7"), "{list}");
-    assert!(ran(server.millrace(&["group", "show", "ann"])).contains("documents   3"));
+    let shown = ran(server.millrace(&["group", "show", "ann"]));
+    assert!(shown.contains("documents   3") && shown.contains("files       "), "{shown}");
     assert!(!server.millrace(&["group", "show", "nobody"]).status.success());
 }
 
@@ -128,6 +130,16 @@ fn a_group_is_exported_deleted_and_restored() {
     // The same from the command line, for a group with another name and without groups in ids.
     let file = server.data_dir().join("../export.jsonl").display().to_string();
     ran(server.millrace(&["group", "export", "a/b c", "--to", &file]));
+    let again = server.millrace(&["group", "export", "a/b c", "--to", &file]);
+    let reason = text_of(&again.stderr);
+    assert!(
+        !again.status.success() && reason.contains("the file exists, and is not overwritten"),
+        "{reason}"
+    );
+    let nothing = server.millrace(&["group", "export", "nosuch"]);
+    let note = text_of(&nothing.stderr);
+    assert!(nothing.status.success() && note.contains("the group 'nosuch' has no documents"), "{note}");
+    assert!(nothing.stdout.is_empty());
     assert!(ran(server.millrace(&["group", "delete", "a/b c"])).contains("deleted 1 documents"));
     ran(server.millrace(&["feed", "--quiet", &file, "--group", "a/b c"]));
     assert!(!server.millrace(&["feed", "--quiet", &file, "--group", "bob"]).status.success());

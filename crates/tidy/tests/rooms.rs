@@ -18,7 +18,7 @@ struct OwnedCall {
 /// Crates that are not part of the product.
 const TOOLS: [&str; 5] = ["bench/", "fixtures/", "fuzz/", "sim/", "tidy/"];
 
-const OWNED_CALLS: [OwnedCall; 6] = [
+const OWNED_CALLS: [OwnedCall; 8] = [
     OwnedCall {
         texts: &["Instant::now()", "Instant::now)"],
         rooms: &[
@@ -129,6 +129,23 @@ const OWNED_CALLS: [OwnedCall; 6] = [
             "search/src/summary/fill.rs",
         ],
         instead: "read values of many documents in place, by `column::read_value`",
+    },
+    OwnedCall {
+        texts: &["node.store()", "node().store()"],
+        rooms: &[
+            "node/",
+            "gateway/src/config_api/snapshots.rs",
+            "gateway/src/group_api/snapshot",
+            "gateway/src/status_api.rs",
+            "elastic/src/shelf/areas.rs",
+            "server/",
+        ],
+        instead: "take the `access::Permit` of the request, and `node::Node::permitted_store`",
+    },
+    OwnedCall {
+        texts: &["Permit::of_server()"],
+        rooms: &["node/", "elastic/src/shelf"],
+        instead: "let the caller of the request permit it, by `access::RequestCaller::permit`",
     },
 ];
 

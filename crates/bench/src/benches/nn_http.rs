@@ -104,7 +104,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
 }
 
 /// The same query repeatedly, as a POST.
-fn requests(vector: &[f32]) -> Result<Requests, Error> {
+pub(super) fn requests(vector: &[f32]) -> Result<Requests, Error> {
     let body: serde_json::Map<String, serde_json::Value> =
         parameters(0, vector).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
     let body = hyper::body::Bytes::from(serde_json::to_vec(&body).map_err(Error::failed)?);

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use millrace_access::{Permit, WantedGroups};
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion};
-use millrace_node::{Node, pool};
+use millrace_node::{Node, pool, search};
 use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 
 use super::{DOOR_TYPE, ShelfGroup, StoredSource, misunderstood, read};
@@ -29,7 +30,8 @@ pub(crate) fn scan(
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let each = |document: Document, _| visit(StoredSource::of(&document));
-    scan_by(ReaderPlace::Kept, node, DOOR_TYPE, vec![group.group()], None, each)
+    let reader = ScanReader { place: ReaderPlace::Kept, node, permit: &Permit::of_server() };
+    scan_by(reader, DOOR_TYPE, vec![group.group()], None, each)
 }
 
 /// [`scan`] for a search, of the documents after a place ([`place_of`]). `visit` gets the id in the store,
@@ -43,7 +45,7 @@ pub(crate) fn scan_after(
     after: Option<&str>,
     mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_documents(node, DOOR_TYPE, vec![group.group()], after, |document, _| {
+    scan_documents(node, &Permit::of_server(), DOOR_TYPE, vec![group.group()], after, |document, _| {
         visit(StoredSource::of(&document), &document.id)
     })
 }
@@ -60,14 +62,18 @@ pub(crate) fn place_of(id: &DocumentId) -> Option<String> {
 ///
 /// # Errors
 /// As for [`super::get`], and those of `visit`.
+///
+/// # Panics
+/// The permit does not cover the groups.
 pub(crate) fn scan_documents(
     node: &Arc<Node>,
+    permit: &Permit,
     document_type: &str,
     groups: Vec<DocumentGroup>,
     after: Option<&str>,
     visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_by(ReaderPlace::Lent, node, document_type, groups, after, visit)
+    scan_by(ScanReader { place: ReaderPlace::Lent, node, permit }, document_type, groups, after, visit)
 }
 
 /// Place of a thread of the pool while it waits for other nodes.
@@ -77,16 +83,26 @@ enum ReaderPlace {
     Lent,
 }
 
-fn scan_by(
+/// Reader of documents for a scan.
+#[derive(Clone, Copy)]
+struct ScanReader<'r> {
     place: ReaderPlace,
-    node: &Arc<Node>,
+    node: &'r Arc<Node>,
+    permit: &'r Permit,
+}
+
+fn scan_by(
+    reader: ScanReader<'_>,
     document_type: &str,
     mut groups: Vec<DocumentGroup>,
     after: Option<&str>,
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
+    let ScanReader { place, node, permit } = reader;
+    // Checked here, since other nodes take the question for permitted.
+    node.permitted_store(permit, WantedGroups::These(&groups));
     let Some(cluster) = node.cluster().view()? else {
-        return scan_here(node, document_type, ViewScope::Groups(groups), after, visit);
+        return scan_here(node, permit, document_type, ViewScope::Groups(groups), after, visit);
     };
     // A place is one among all groups and buckets: those before it have nothing after it.
     groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
@@ -130,16 +146,18 @@ fn scan_by(
 /// [`scan_documents`] of this node's own store.
 pub(crate) fn scan_here(
     node: &Node,
+    permit: &Permit,
     document_type: &str,
     scope: ViewScope,
     after: Option<&str>,
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
+    let store = node.permitted_store(permit, search::wanted_groups(&scope));
     let continuation = after.map(str::to_owned);
     let mut pass =
         StoreVisit { scope, continuation, wanted: FIRST_PAGE, ..StoreVisit::all(&[document_type]) };
     loop {
-        let page = node.store().visit(&pass)?;
+        let page = store.visit(&pass)?;
         let (mut documents, mut bytes) = (0, 0);
         for visited in page.visited {
             if let VisitedVersion::Document(document, timestamp) = visited {

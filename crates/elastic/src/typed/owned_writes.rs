@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_access::WantedGroups;
 use millrace_document::{Document, DocumentId, Timestamp};
 use millrace_node::cluster::{
     ConditionalChange, ConditionalEffect, ConflictingState, SettledChange, StoredCondition,
@@ -58,7 +59,11 @@ pub(crate) fn write_at_owners(
             }
         }
         let tried = asked.len();
-        let outcomes = shelf::change_all(&door.node, changes, limits);
+        let groups: Vec<_> = changes.iter().map(|change| change.id.group().clone()).collect();
+        let outcomes = match door.caller.permit_wanted(WantedGroups::These(&groups)) {
+            Ok(permit) => shelf::change_all(&door.node, &permit, changes, limits),
+            Err(error) => vec![Err(error); tried],
+        };
         let is_over = Instant::now() >= deadline;
         let (mut left, mut refused) = (Vec::new(), 0);
         for ((mut write, planned), outcome) in asked.into_iter().zip(outcomes) {

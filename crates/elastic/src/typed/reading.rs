@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use millrace_access::WantedGroups;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::DocumentMode;
 use millrace_store::ViewScope;
@@ -22,9 +23,9 @@ pub(crate) fn find(
     routing: Option<&str>,
 ) -> Result<Option<StoredSource>, Error> {
     let id = binding.document_id(id, routing_for(door, binding, Some(id), routing).as_deref())?;
-    door.caller.permit(id.group())?;
+    let permit = door.caller.permit(id.group())?;
     door.caller.admit_group(id.group())?;
-    let found = shelf::get_document(&door.node, &id)?;
+    let found = shelf::get_document(&door.node, &permit, &id)?;
     found.map(|(document, timestamp)| binding.source(document, timestamp)).transpose()
 }
 
@@ -45,10 +46,14 @@ pub(crate) fn scan(
         visit(binding.source(document, timestamp)?, &id)
     };
     match scope_of(door, binding, routing)? {
-        Some(groups) => shelf::scan_documents(&door.node, binding.name(), groups, after, each),
+        Some(groups) => {
+            let permit = door.caller.permit_wanted(WantedGroups::These(&groups))?;
+            shelf::scan_documents(&door.node, &permit, binding.name(), groups, after, each)
+        }
         None => {
             check_alone(door, binding)?;
-            shelf::scan_here(&door.node, binding.name(), ViewScope::All, after, each)
+            let permit = door.caller.permit_wanted(WantedGroups::All)?;
+            shelf::scan_here(&door.node, &permit, binding.name(), ViewScope::All, after, each)
         }
     }
 }

@@ -39,7 +39,7 @@ use hyper::{Method, StatusCode};
 use millrace_access::{AccessRight, WantedGroups};
 use tokio::sync::{mpsc, oneshot};
 
-use self::answer::FeedAnswer;
+use self::answer::{AnswerReader, FeedAnswer};
 use self::answer_log::AnsweredStream;
 pub(crate) use self::answered::{AnsweredKeys, KeptKeyBounds};
 use self::answered::{KeyState, KeyUnderWay};
@@ -300,7 +300,11 @@ impl FeedStart {
     fn run(self, call: DocumentCall) -> Response {
         let FeedStart { reader, first, form, format, key, place, room } = self;
         let durability = call.parameters.get("durability").map(|_| call.durability);
-        let (answer, body) = FeedAnswer::new(durability, call.implied_group().cloned());
+        let reader = match call.hop {
+            ForwardKind::Client => AnswerReader::Client,
+            _ => AnswerReader::Node,
+        };
+        let (answer, body) = FeedAnswer::new(reader, durability, call.implied_group().cloned());
         let (frames, received) = mpsc::channel(2);
         let (pieces, split) = mpsc::channel(1);
         let (prepared, to_commit) = mpsc::channel(1);

@@ -382,7 +382,7 @@ pub(super) async fn commit(
         let mut outcomes = commit_batch(node, permit, vec![write], writer, durability, deadline).await?;
         return outcomes.pop().expect("a batch has an outcome for each of its writes");
     };
-    let (write, receiver) = BatchedWrite::awaited(write);
+    let (write, receiver) = BatchedWrite::awaited(permit, write);
     cluster.write(vec![write], deadline);
     match receiver.await {
         Ok(outcome) => written(outcome),

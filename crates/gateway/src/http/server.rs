@@ -227,6 +227,7 @@ async fn connection<S>(
         async move {
             let mut answer = answer.await?;
             reception.announce_close(&mut answer);
+            reception.receive_rest(answer.status()).await;
             let answer = match &budget {
                 Some(budget) => counted(budget, answer).await,
                 None => answer,

@@ -7,7 +7,12 @@ use super::RpcRefusal;
 /// The examples, as Markdown.
 pub(super) const TEXT: &str = include_str!("examples.md");
 
-const URI: &str = "/resources/queryExamples";
+/// Address of the resource. Clients check that it is absolute.
+const URI: &str = "millrace:///resources/queryExamples";
+
+/// Address that Vespa gives to the resource.
+const RELATIVE_URI: &str = "/resources/queryExamples";
+
 const MEDIA_TYPE: &str = "text/plain";
 
 /// Description of the resource.
@@ -22,9 +27,9 @@ pub(super) fn resource() -> Value {
 
 /// Contents of the resource at `uri`.
 pub(super) fn read(uri: &str) -> Result<Value, RpcRefusal> {
-    if uri != URI {
+    if uri != URI && uri != RELATIVE_URI {
         let message = format!("no resource '{uri}'; there is {URI}");
         return Err(RpcRefusal::new(RpcRefusal::NO_SUCH_RESOURCE, message));
     }
-    Ok(json!({ "contents": [{ "uri": URI, "mimeType": MEDIA_TYPE, "text": TEXT }] }))
+    Ok(json!({ "contents": [{ "uri": uri, "mimeType": MEDIA_TYPE, "text": TEXT }] }))
 }

@@ -35,6 +35,7 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
     let mut tools = json!([
         {
             "name": "getSchemas",
+            "annotations": { "readOnlyHint": true, "openWorldHint": false },
             "description": "The schemas that can be searched: their fields with types and what can be done with them, rank profiles with their inputs, and document summaries.",
             "inputSchema": {
                 "type": "object",
@@ -50,6 +51,7 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
         },
         {
             "name": "executeQuery",
+            "annotations": { "readOnlyHint": true, "openWorldHint": false },
             "description": "Searches the documents of one group, best first. Give the conditions in YQL, such as: select * from sources * where title contains \"fox\" and year > 2000 limit 5",
             "inputSchema": {
                 "type": "object",
@@ -69,6 +71,7 @@ pub(super) fn all(caller: &RequestCaller) -> Value {
         },
         {
             "name": "readQueryExamples",
+            "annotations": { "readOnlyHint": true, "openWorldHint": false },
             "description": "Examples of queries in YQL, and how to call executeQuery with them.",
             "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
         },
@@ -121,11 +124,12 @@ pub(super) async fn call(
             Ok(content(&schemas.to_string(), false))
         }
         ReadCall::Examples => Ok(content(&json!(examples::TEXT).to_string(), false)),
-        ReadCall::Query(body) => {
-            let (answer, is_error) =
-                query(node, body, room, caller).await.map_err(|fault| wrong(fault.to_string()))?;
-            Ok(content(&answer, is_error))
-        }
+        ReadCall::Faulty(fault) => Ok(content(&fault, true)),
+        ReadCall::Query(body) => match query(node, body, room, caller).await {
+            Ok((answer, is_error)) => Ok(content(&answer, is_error)),
+            Err(fault @ ToolFault::NoJson) => Ok(content(&fault.to_string(), true)),
+            Err(fault) => Err(RpcRefusal::new(RpcRefusal::INTERNAL, fault.to_string())),
+        },
     }
 }
 
@@ -136,6 +140,9 @@ enum ReadCall {
     Examples,
     /// Body of the request to `/search/`.
     Query(Vec<u8>),
+    /// Fault of the arguments of a tool. It is a result, which hosts show to the assistant, so that it can
+    /// call the tool again. They do not show errors of the protocol.
+    Faulty(String),
 }
 
 impl ReadCall {
@@ -143,21 +150,27 @@ impl ReadCall {
         let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
         let ToolCall { name, arguments } = serde_json::from_slice(parameters)
             .map_err(|error| wrong(format!("a call has the name of a tool and its arguments: {error}")))?;
-        match name.as_str() {
+        let read = match name.as_str() {
             "getSchemas" => {
-                let arguments = arguments.map_or("{}", RawValue::get);
-                let wanted: SchemaArguments =
-                    serde_json::from_str(arguments).map_err(|error| wrong(error.to_string()))?;
-                Ok(ReadCall::Schemas(wanted.names))
+                read_arguments::<SchemaArguments>(arguments).map(|wanted| ReadCall::Schemas(wanted.names))
             }
-            "readQueryExamples" => Ok(ReadCall::Examples),
-            "executeQuery" => {
-                let body = query_body(arguments, most).map_err(|fault| wrong(fault.to_string()))?;
-                Ok(ReadCall::Query(body))
+            "readQueryExamples" => {
+                read_arguments::<NoArguments>(arguments).map(|NoArguments {}| ReadCall::Examples)
             }
-            other => Err(wrong(format!("no tool '{other}'; there are {NAMES}"))),
-        }
+            "executeQuery" => query_body(arguments, most).map(ReadCall::Query),
+            other => return Err(wrong(format!("no tool '{other}'; there are {NAMES}"))),
+        };
+        Ok(read.unwrap_or_else(|fault| ReadCall::Faulty(fault.to_string())))
     }
+}
+
+/// Arguments of a tool, which may be omitted as a whole.
+fn read_arguments<'a, A: Deserialize<'a>>(arguments: Option<&'a RawValue>) -> Result<A, ToolFault> {
+    let arguments = arguments.map_or("{}", RawValue::get);
+    if !arguments.starts_with('{') {
+        return Err(ToolFault::NoArguments);
+    }
+    Ok(serde_json::from_str(arguments)?)
 }
 
 fn content(answer: &str, is_error: bool) -> Value {
@@ -171,6 +184,8 @@ enum ToolFault {
     Parameters(#[from] millrace_query::Error),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    #[error("'arguments' is an object, as in {{\"yql\": \"select * from sources * where true\"}}")]
+    NoArguments,
     #[error("'parameters' is an object, as in {{\"hits\": 5}}")]
     NoObject,
     #[error("executeQuery has no argument '{0}'; there are yql, groupname, queryProfileName and parameters")]
@@ -190,6 +205,11 @@ struct SchemaArguments {
     #[serde(rename = "schemaNames")]
     names: Option<BTreeSet<String>>,
 }
+
+/// Arguments of a tool without any.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoArguments {}
 
 /// Details of the wanted schemas by name. In place of an unknown one, a text says so.
 fn schemas(schemas: &BTreeMap<Arc<str>, Arc<Schema>>, wanted: Option<BTreeSet<String>>) -> Value {
@@ -219,7 +239,11 @@ fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, ToolFault>
 
 /// Body of the request to `/search/` with these arguments of executeQuery.
 fn query_body(arguments: Option<&RawValue>, most: usize) -> Result<Vec<u8>, ToolFault> {
-    let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;
+    let arguments = arguments.map_or("{}", RawValue::get);
+    if !arguments.starts_with('{') {
+        return Err(ToolFault::NoArguments);
+    }
+    let mut arguments = entries(arguments, most)?;
     let mut asked = match arguments.remove("parameters").map(RawValue::get) {
         None => Arguments::new(),
         Some(parameters) if parameters.starts_with('{') => entries(parameters, most)?,

@@ -325,7 +325,9 @@ impl ClusterView for TestMember {
     fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
         self.world.enter("write");
         self.world.batches.fetch_add(usize::from(writes.len() > 1), Ordering::SeqCst);
-        writes.into_iter().for_each(|BatchedWrite { write, done }| self.write_one(write, deadline, done));
+        for (write, done) in writes.into_iter().map(BatchedWrite::into_parts) {
+            self.write_one(write, deadline, done);
+        }
     }
 
     fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use millrace_access::{Permit, WantedGroups};
 use millrace_cluster::CONDITIONAL_CHANGES;
 use millrace_document::{Document, DocumentId, Timestamp, wire};
 use millrace_store::{DocumentWrite, StoreChange, StoreModification};
@@ -260,9 +261,11 @@ pub(super) async fn change_here(
 ) -> Result<Vec<Result<SettledChange, FailedChange>>, Error> {
     let room = Arc::new(AtomicUsize::new(SHOWN_BYTES));
     let writes = changes.into_iter().map(|change| change.write(&room)).collect::<Result<Vec<_>, _>>()?;
+    // The node that asks has checked the request.
+    let permit = Permit::of_server();
     let (mut batch, mut begun) = (Vec::with_capacity(writes.len()), Vec::with_capacity(writes.len()));
     for (write, place) in writes {
-        let (write, receiver) = BatchedWrite::awaited(write);
+        let (write, receiver) = BatchedWrite::awaited(&permit, write);
         batch.push(write);
         begun.push((receiver, place));
     }
@@ -301,12 +304,20 @@ struct ChangeShare {
 ///
 /// [`Error::Unsettled`] means that nothing was begun: the change can be sent again. After [`Error::Unknown`]
 /// it may have been made.
+///
+/// # Panics
+/// The permit does not cover a document: a request was not checked when it was parsed.
 pub async fn change_documents(
     node: &Arc<Node>,
+    permit: &Permit,
     changes: Vec<ConditionalChange>,
     limits: ChangeLimits,
     deadline: Instant,
 ) -> Vec<Result<SettledChange, Error>> {
+    let is_covered = |change: &ConditionalChange| {
+        permit.covers(WantedGroups::These(std::slice::from_ref(change.id.group())))
+    };
+    assert!(changes.iter().all(is_covered), "a request changes a document that its permit does not cover");
     // A change without effect can be sent again, also if the owner has made it.
     let is_look: Vec<bool> =
         changes.iter().map(|change| change.effect == ConditionalEffect::Nothing).collect();
@@ -436,15 +447,19 @@ async fn ask_remote(
 ///
 /// # Errors
 /// The owner cannot be reached, or cannot read the document, until the deadline.
+///
+/// # Panics
+/// As [`change_documents`].
 pub async fn stored_version(
     node: &Arc<Node>,
+    permit: &Permit,
     id: &DocumentId,
     deadline: Instant,
 ) -> Result<Option<(Document, Timestamp)>, Error> {
     let mut looks = RouteBackoff::until(deadline);
     loop {
         let look = vec![ConditionalChange::look(id.clone())];
-        let outcome = change_documents(node, look, ChangeLimits::default(), deadline).await.pop();
+        let outcome = change_documents(node, permit, look, ChangeLimits::default(), deadline).await.pop();
         let error = match outcome {
             Some(Ok(SettledChange::Done { .. })) => return Ok(None),
             Some(Ok(SettledChange::Conflict(ConflictingState::Document(sent)))) => {

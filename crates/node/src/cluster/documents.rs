@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_access::Permit;
 use millrace_bucket::BucketId;
 use millrace_cluster::ClusterVersion;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp, wire};
@@ -303,7 +304,10 @@ async fn write_here(
 ) -> Result<Vec<SentOutcome>, Error> {
     let only_new: Vec<bool> = documents.iter().map(|document| document.is_only_new).collect();
     let writes = documents.into_iter().map(SentDocument::write).collect::<Result<Vec<_>, _>>()?;
-    let (batch, receivers): (_, Vec<_>) = writes.into_iter().map(BatchedWrite::awaited).unzip();
+    // The other node has checked the request.
+    let permit = Permit::of_server();
+    let (batch, receivers): (_, Vec<_>) =
+        writes.into_iter().map(|write| BatchedWrite::awaited(&permit, write)).unzip();
     cluster.write(batch, deadline);
     let mut outcomes = Vec::with_capacity(receivers.len());
     for (receiver, is_only_new) in receivers.into_iter().zip(only_new) {

@@ -4,6 +4,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use millrace_access::Permit;
 use millrace_document::{Document, Timestamp, WriteRefusal};
 use millrace_store::{DocumentWrite, StoreChange, StoreModification, StoreVisit, SweptPage, VisitedVersion};
 
@@ -38,6 +39,7 @@ fn sweep_owned(
     let page = node.store().visit(visit)?;
     let deadline = Instant::now() + PATIENCE;
     let (sender, answers) = mpsc::channel();
+    let permit = Permit::of_server();
     let mut seen = 0;
     for visited in page.visited {
         let VisitedVersion::Document(document, timestamp) = visited else { continue };
@@ -53,7 +55,7 @@ fn sweep_owned(
             // The receiver waits for all answers, unless it has failed by then.
             let _ = sender.send(outcome);
         });
-        let write = BatchedWrite { write: DocumentWrite { id, change }, done };
+        let write = BatchedWrite::new(&permit, DocumentWrite { id, change }, done);
         cluster.write(vec![write], deadline);
     }
     drop(sender);

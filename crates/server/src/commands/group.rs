@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use hyper::{Method, StatusCode};
@@ -13,7 +13,7 @@ use crate::cli::{
     GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup, NodeArguments, PatienceArguments,
 };
 use crate::error::Error;
-use crate::output::{CommandOutput, OutputStream};
+use crate::output::{CommandOutput, OutputStream, note};
 
 /// Lists all groups, page by page.
 pub async fn list(
@@ -65,12 +65,12 @@ async fn show(node: &NodeArguments, named: &NamedGroup, output: &CommandOutput) 
     }
     let group = answer.checked()?.json();
     let text = || {
-        let (documents, bytes, files) = (&group["documents"], &group["bytes"], &group["files"]);
+        let (documents, bytes) = (&group["documents"], &group["bytes"]);
+        // A cluster does not count them.
+        let files = group["files"].as_u64().map(|files| format!("files       {files}\n")).unwrap_or_default();
         let written = time(&group["lastWrite"]);
         let erasure = receipt(&group["erasure"]);
-        format!(
-            "documents   {documents}\nbytes       {bytes}\nfiles       {files}\nlast write  {written}{erasure}"
-        )
+        format!("documents   {documents}\nbytes       {bytes}\n{files}last write  {written}{erasure}")
     };
     output.print(text, &group);
     Ok(ExitCode::SUCCESS)
@@ -79,21 +79,34 @@ async fn show(node: &NodeArguments, named: &NamedGroup, output: &CommandOutput) 
 async fn export(node: &NodeArguments, arguments: &GroupExportArguments) -> Result<ExitCode, Error> {
     let client = client(node, &arguments.named.patience)?;
     let request = request(Method::POST, &arguments.named, "/export");
-    let Some(path) = &arguments.to else {
+    let mut is_empty = true;
+    if let Some(path) = &arguments.to {
+        let fail = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::ExistingFile { path: path.clone() },
+            _ => Error::File { path: path.clone(), source },
+        };
+        let mut file = File::create_new(path).map_err(fail)?;
+        let mut written = Ok(());
+        let write = |bytes: &[u8]| {
+            is_empty &= bytes.is_empty();
+            if written.is_ok() {
+                written = file.write_all(bytes);
+            }
+        };
+        client.stream(request, write).await?;
+        written.and_then(|()| file.sync_all()).map_err(fail)?;
+    } else {
         let mut output = OutputStream::open();
-        client.stream(request, |bytes| output.write(bytes)).await?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    let fail = |source| Error::File { path: path.clone(), source };
-    let mut file = File::create_new(path).map_err(fail)?;
-    let mut written = Ok(());
-    let write = |bytes: &[u8]| {
-        if written.is_ok() {
-            written = file.write_all(bytes);
-        }
-    };
-    client.stream(request, write).await?;
-    written.and_then(|()| file.sync_all()).map_err(fail)?;
+        let write = |bytes: &[u8]| {
+            is_empty &= bytes.is_empty();
+            output.write(bytes);
+        };
+        client.stream(request, write).await?;
+    }
+    if is_empty {
+        let name = &arguments.named.name;
+        note(format_args!("note: the group '{name}' has no documents; millrace groups lists the groups"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -41,6 +41,10 @@ fn every_node_erases_a_deleted_group_by_itself() {
     for node in &nodes {
         until("all are there", &Some(45), || count(node));
     }
+    // A cluster does not count the files of a group.
+    let shown = nodes[0].millrace(&["group", "show", "ann"]).stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("documents   5") && !shown.contains("files"), "{shown}");
     let with_word = |nodes: &[TestServer]| -> Vec<usize> {
         (0..nodes.len()).filter(|at| has_word(&nodes[*at].data_dir())).collect()
     };

@@ -13,6 +13,8 @@ use millrace_store::WriteDurability;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
+use super::PIECE_OPERATIONS;
+
 /// Maximum size in bytes of the lines that the client has not read. Further failures are only counted.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
@@ -21,6 +23,22 @@ const LAST_LINES_BYTES: usize = 8 << 10;
 
 /// Maximum size in bytes of the failures in an answer that is kept for its key.
 const KEPT_LINES_BYTES_MAX: usize = 4 << 10;
+
+/// Maximum size in bytes of the line of a failure for another node.
+const RELAYED_LINE_BYTES: usize = 2 << 10;
+
+/// Number of characters that the message of a longer line is cut to. Each takes at most 6 bytes in JSON.
+const RELAYED_MESSAGE_CHARS: usize = 256;
+
+/// Reader of an answer, which decides how much of it is kept unread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnswerReader {
+    /// A client. Failures beyond [`UNREAD_BYTES_MAX`] are only counted.
+    Client,
+    /// The node that has sent operations here, at most as many as a piece has. It answers for each of them,
+    /// so each failure is listed.
+    Node,
+}
 
 /// An operation that failed, for the client.
 #[derive(Debug)]
@@ -67,9 +85,10 @@ pub(super) struct FeedBreak {
 }
 
 /// The lines that the client has not read yet.
-#[derive(Default)]
 struct UnreadLines {
     lines: Vec<u8>,
+    /// Maximum size in bytes of the lines, but for the last.
+    bytes_max: usize,
     /// Newest progress that is not in a line.
     progress: Option<Value>,
     is_ended: bool,
@@ -91,6 +110,7 @@ struct KeptLines {
 #[derive(Clone)]
 pub(super) struct FeedAnswer {
     written: Arc<WrittenAnswer>,
+    reader: AnswerReader,
     /// Durability of what is acknowledged, if the client has asked for one.
     durability: Option<&'static str>,
     /// Group that ids leave out.
@@ -107,21 +127,32 @@ fn lock(unread: &Mutex<UnreadLines>) -> MutexGuard<'_, UnreadLines> {
     unread.lock()
 }
 
+impl AnswerReader {
+    /// Maximum size in bytes of the lines that are kept unread, but for the last.
+    const fn bytes_max(self) -> usize {
+        match self {
+            AnswerReader::Client => UNREAD_BYTES_MAX,
+            AnswerReader::Node => PIECE_OPERATIONS * RELAYED_LINE_BYTES,
+        }
+    }
+}
+
 impl FeedAnswer {
-    /// Creates an answer and the body that sends it. Lines that acknowledge operations say their durability,
-    /// if one is given, and ids leave out the implied group.
+    /// Creates an answer to a reader and the body that sends it. Lines that acknowledge operations say their
+    /// durability, if one is given, and ids leave out the implied group.
     pub(super) fn new(
+        reader: AnswerReader,
         durability: Option<WriteDurability>,
         implied_group: Option<DocumentGroup>,
     ) -> (Self, FeedAnswerBody) {
-        let unread = Arc::new(Mutex::new(UnreadLines::default()));
+        let unread = Arc::new(Mutex::new(UnreadLines::new(reader.bytes_max())));
         let written = Arc::new(WrittenAnswer(Arc::clone(&unread)));
         let durability = durability.map(|durability| match durability {
             WriteDurability::Synced => "sync",
             WriteDurability::Deferred => "async",
         });
         let implied_group = implied_group.map(Arc::new);
-        (FeedAnswer { written, durability, implied_group }, FeedAnswerBody(unread))
+        (FeedAnswer { written, reader, durability, implied_group }, FeedAnswerBody(unread))
     }
 
     /// Text of an id for the client.
@@ -152,7 +183,7 @@ impl FeedAnswer {
 
     /// Lists a failure. Returns false if there is no room for the line.
     pub(super) fn fail(&self, failed: &FailedOperation) -> bool {
-        let line = json!({
+        let mut line = json!({
             "operation": failed.number,
             "line": failed.place.line,
             "column": failed.place.column,
@@ -160,11 +191,16 @@ impl FeedAnswer {
             "status": failed.status,
             "message": failed.message,
         });
+        if self.reader == AnswerReader::Node && line.to_string().len() >= RELAYED_LINE_BYTES {
+            // The other node knows the id by the number.
+            line["id"] = Value::from("");
+            line["message"] = Value::from(cut_message(&failed.message));
+        }
         let mut unread = self.unread();
         if let Some(kept) = &mut unread.kept {
             kept.add(&line);
         }
-        unread.line(&line, UNREAD_BYTES_MAX)
+        unread.line(&line, 0)
     }
 
     /// Lists an ignored operation, if there is room for the line.
@@ -176,7 +212,7 @@ impl FeedAnswer {
             "id": self.shown_id(&ignored.id),
             "ignored": true,
         });
-        self.unread().line(&line, UNREAD_BYTES_MAX);
+        self.unread().line(&line, 0);
     }
 
     /// Reports that all operations counted in the totals are acknowledged or have failed. A later report
@@ -213,7 +249,7 @@ impl FeedAnswer {
         self.add_durability(&mut line);
         let mut unread = self.unread();
         unread.settle_progress();
-        let has_room = unread.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
+        let has_room = unread.line(&line, LAST_LINES_BYTES);
         assert!(has_room, "there is always room for the last lines");
     }
 
@@ -276,11 +312,31 @@ impl Drop for WrittenAnswer {
     }
 }
 
+/// Beginning of a message that is too long for its line.
+fn cut_message(message: &str) -> String {
+    match message.char_indices().nth(RELAYED_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
 impl UnreadLines {
-    /// Appends a line, unless all would take more than `most` bytes.
-    fn line(&mut self, line: &Value, most: usize) -> bool {
+    fn new(bytes_max: usize) -> Self {
+        UnreadLines {
+            lines: Vec::new(),
+            bytes_max,
+            progress: None,
+            is_ended: false,
+            is_gone: false,
+            reader: None,
+            kept: None,
+        }
+    }
+
+    /// Appends a line, unless there is no room for it: the maximum, and the bytes `beyond` it.
+    fn line(&mut self, line: &Value, beyond: usize) -> bool {
         let line = line.to_string();
-        if self.lines.len() + line.len() >= most {
+        if self.lines.len() + line.len() >= self.bytes_max + beyond {
             return false;
         }
         self.lines.extend_from_slice(line.as_bytes());
@@ -292,7 +348,7 @@ impl UnreadLines {
     /// Makes a line of the newest progress.
     fn settle_progress(&mut self) {
         if let Some(line) = self.progress.take() {
-            let has_room = self.line(&line, UNREAD_BYTES_MAX + LAST_LINES_BYTES);
+            let has_room = self.line(&line, LAST_LINES_BYTES);
             assert!(has_room, "there is always room for a line of progress");
         }
     }
@@ -345,7 +401,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unread_answer_is_bounded_and_still_ends_with_its_totals() {
-        let (answer, mut body) = FeedAnswer::new(None, None);
+        let (answer, mut body) = FeedAnswer::new(AnswerReader::Client, None, None);
         let listed = (1..=1000).filter(|number| answer.fail(&failure(*number))).count();
         assert!((100..1000).contains(&listed), "{listed}");
         for number in 1..=1000 {
@@ -368,9 +424,41 @@ mod tests {
         assert_eq!((&last["complete"], &last["bytes"]), (&json!(true), &json!(0)), "{last}");
     }
 
+    /// As many failures as a piece has operations, each with the longest line.
+    #[tokio::test]
+    async fn another_node_gets_a_line_for_each_failure() {
+        let (answer, mut body) = FeedAnswer::new(AnswerReader::Node, None, None);
+        let place = FeedPosition { line: u64::MAX, column: u64::MAX, ..FeedPosition::default() };
+        for number in 1..=PIECE_OPERATIONS as u64 {
+            // Each of these characters takes six bytes in JSON.
+            let (id, message) = ("\u{1}".repeat(500), "\u{1}".repeat(5000));
+            let failed = FailedOperation { number: u64::MAX - number, place, id, status: 507, message };
+            assert!(answer.fail(&failed), "{number}");
+        }
+        answer.progress(&FeedTotals { operations: 1, bytes: 1, ..FeedTotals::default() });
+        answer.total(&FeedTotals::default(), None);
+        answer.end();
+        let frame = body.frame().await.expect("it has lines").expect("it does not fail");
+        let data = frame.data_ref().expect("it has no trailers");
+        let lines: Vec<Value> = data
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).expect("it is JSON"))
+            .collect();
+        assert_eq!(lines.len(), PIECE_OPERATIONS + 2);
+        assert_eq!(lines[0]["message"], format!("{}…", "\u{1}".repeat(RELAYED_MESSAGE_CHARS)));
+    }
+
+    #[test]
+    fn messages_are_cut_between_characters() {
+        let short = "ü".repeat(RELAYED_MESSAGE_CHARS);
+        assert_eq!(cut_message(&short), short);
+        assert_eq!(cut_message(&format!("{short}ü")), format!("{short}…"));
+    }
+
     #[test]
     fn a_kept_answer_has_the_first_failures_and_counts_the_others() {
-        let (answer, _body) = FeedAnswer::new(None, None);
+        let (answer, _body) = FeedAnswer::new(AnswerReader::Client, None, None);
         answer.keep_lines();
         assert!((1..=10).all(|number| answer.fail(&failure(number))));
         let totals = FeedTotals { operations: 12, ok: 2, failed: 10, ..FeedTotals::default() };
@@ -389,7 +477,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_that_were_read_make_room() {
-        let (answer, mut body) = FeedAnswer::new(None, None);
+        let (answer, mut body) = FeedAnswer::new(AnswerReader::Client, None, None);
         for number in 1..=2000 {
             assert!(answer.fail(&failure(number)), "{number}");
             assert!(body.frame().await.is_some());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_access::Permit;
 use millrace_document::json::FeedPosition;
 use millrace_document::{DocumentId, OperationKind};
 use millrace_store::{CommittedWrite, DocumentWrite};
@@ -307,7 +308,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
             write::commit_batch(&call.node, &call.permit, writes, call.writer, call.durability, deadline)
                 .await
         }
-        Ok(Some(cluster)) => replicate_batch(cluster, writes, call.timeout).await,
+        Ok(Some(cluster)) => replicate_batch(cluster, &call.permit, writes, call.timeout).await,
     };
     let outcomes = match outcomes {
         Ok(outcomes) => outcomes,
@@ -364,10 +365,12 @@ fn is_not_executed(error: &Error) -> bool {
 /// A part of the cluster's code has dropped a write.
 async fn replicate_batch(
     cluster: &dyn ClusterView,
+    permit: &Permit,
     writes: Vec<DocumentWrite>,
     timeout: Duration,
 ) -> Result<Vec<Result<CommittedWrite, Error>>, Error> {
-    let (batch, receivers): (_, Vec<_>) = writes.into_iter().map(BatchedWrite::awaited).unzip();
+    let (batch, receivers): (_, Vec<_>) =
+        writes.into_iter().map(|write| BatchedWrite::awaited(permit, write)).unzip();
     cluster.write(batch, Instant::now() + timeout);
     let mut outcomes = Vec::with_capacity(receivers.len());
     for receiver in receivers {
