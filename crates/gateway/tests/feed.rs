@@ -128,7 +128,7 @@ fn each_failure_at_an_owner_is_known() {
     let nodes = TestNodes::start(3, NOTE);
     let put = |number: usize| {
         // One of a hundred has a field that exists.
-        let field = if number % 100 == 0 { "stars" } else { "nosuch" };
+        let field = if number.is_multiple_of(100) { "stars" } else { "nosuch" };
         let id = format!("id:n:note:g=even:{number}{}", "x".repeat(120));
         format!("{{\"put\":\"{id}\",\"fields\":{{\"{field}\":1}}}}\n")
     };

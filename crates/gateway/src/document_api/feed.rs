@@ -300,11 +300,11 @@ impl FeedStart {
     fn run(self, call: DocumentCall) -> Response {
         let FeedStart { reader, first, form, format, key, place, room } = self;
         let durability = call.parameters.get("durability").map(|_| call.durability);
-        let reader = match call.hop {
+        let answer_reader = match call.hop {
             ForwardKind::Client => AnswerReader::Client,
             _ => AnswerReader::Node,
         };
-        let (answer, body) = FeedAnswer::new(reader, durability, call.implied_group().cloned());
+        let (answer, body) = FeedAnswer::new(answer_reader, durability, call.implied_group().cloned());
         let (frames, received) = mpsc::channel(2);
         let (pieces, split) = mpsc::channel(1);
         let (prepared, to_commit) = mpsc::channel(1);
