@@ -18,10 +18,12 @@ pub(super) fn read(bytes: &[u8], names: Option<&str>) -> Result<DecisionForest, 
             let booster = member(learner, "gradient_booster")?;
             let model = member(booster, "model")?;
             let trees = member(model, "trees")?;
-            let trees = trees.list().ok_or_else(|| Error::setup("its 'trees' are no list"))?;
+            let trees = trees.list().ok_or_else(|| Error::setup("its 'trees' are not a list"))?;
             let groups = model.get("tree_info").and_then(UbjsonValue::numbers).unwrap_or_default();
             if groups.iter().any(|group| *group != 0.0) {
-                return Err(Error::setup("models of several classes have no one score"));
+                return Err(Error::setup(
+                    "a model of several classes has several scores: save one of two classes, or of numbers",
+                ));
             }
             let own_names = learner.get("feature_names").and_then(UbjsonValue::list).unwrap_or_default();
             (trees, base_score(learner)?, own_names.iter().filter_map(UbjsonValue::text).collect())
@@ -135,7 +137,9 @@ impl SavedTree {
             return Err(Error::setup(format!("a tree is deeper than {DEPTH}")));
         }
         let (Some(next), Some(rest)) = (self.left.get(at), left.checked_sub(1)) else {
-            return Err(Error::setup("the nodes of a tree are no tree"));
+            return Err(Error::setup(
+                "the nodes of a tree do not form one: a node is reached twice, or is missing",
+            ));
         };
         *left = rest;
         let condition = self.conditions[at];
@@ -261,9 +265,21 @@ mod tests {
         };
         let json = |text: &str| serde_json::from_str::<Value>(text).expect("it is JSON");
         for (list, value, part) in [
-            ("right_children", "[2,-1,0,-1,-1]", "the nodes of a tree are no tree"),
-            ("right_children", "[2,-1,2,-1,-1]", "the nodes of a tree are no tree"),
-            ("right_children", "[9,-1,4,-1,-1]", "the nodes of a tree are no tree"),
+            (
+                "right_children",
+                "[2,-1,0,-1,-1]",
+                "the nodes of a tree do not form one: a node is reached twice, or is missing",
+            ),
+            (
+                "right_children",
+                "[2,-1,2,-1,-1]",
+                "the nodes of a tree do not form one: a node is reached twice, or is missing",
+            ),
+            (
+                "right_children",
+                "[9,-1,4,-1,-1]",
+                "the nodes of a tree do not form one: a node is reached twice, or is missing",
+            ),
             ("right_children", "[2]", "not of one length"),
             ("default_left", "null", "no list of numbers 'default_left'"),
             ("split_type", "[0,0,1,0,0]", "splits by category"),

@@ -189,7 +189,7 @@ impl UbjsonReader<'_> {
 }
 
 fn cut_off() -> Error {
-    Error::setup("it ends within a value, or is no model that XGBoost has saved as .ubj")
+    Error::setup("it ends within a value, or is not a model that XGBoost has saved as .ubj")
 }
 
 fn unknown(marker: u8) -> Error {
