@@ -31,5 +31,5 @@ pub(crate) use definition::definitions;
 pub use definition::IndexDefinition;
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};
-pub use usage::{IndexChoice, IndexUse, NarrowedScope};
+pub use usage::{IndexChoice, IndexUse, NarrowedPart, NarrowedScope};
 pub use verify::IndexDifferences;

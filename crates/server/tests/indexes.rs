@@ -106,6 +106,59 @@ fn same_as_streaming(server: &TestServer, when: &str) {
     assert_eq!(ids(server, "stars < 9", &selection), ids(server, "stars < 9", &streamed), "{when}: open");
 }
 
+/// Takes the scores of groups out, which follow from statistics of the documents that were read.
+fn without_relevance(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.remove("relevance");
+            members.values_mut().for_each(without_relevance);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_relevance),
+        _ => {}
+    }
+}
+
+/// The ids of the hits in order, the total count and the groups of an answer.
+fn answered(server: &TestServer, yql: &str, index: &str) -> (Vec<String>, Value, Value) {
+    let parameters =
+        [("yql", yql), ("hits", "7"), ("offset", "2"), ("streaming.selection", "true"), ("index.use", index)];
+    let (status, answer) = server.query(&parameters);
+    assert_eq!(status, 200, "{yql}: {answer}");
+    let children = answer.pointer("/root/children").and_then(Value::as_array).cloned().unwrap_or_default();
+    let (groups, hits): (Vec<Value>, Vec<Value>) = children
+        .into_iter()
+        .partition(|child| child["id"].as_str().is_some_and(|id| id.starts_with("group:")));
+    let ids = hits.iter().filter_map(|hit| hit["id"].as_str().map(str::to_owned)).collect();
+    let mut groups = Value::Array(groups);
+    without_relevance(&mut groups);
+    (ids, answer["root"]["fields"]["totalCount"].clone(), groups)
+}
+
+#[test]
+fn only_the_candidates_are_read() {
+    let server = filled(300);
+    verify_all(&server, "fed");
+    for (index, condition) in TABLE {
+        for order in ["stars desc, weight", "weight desc", "code, weight"] {
+            let groups = "all(group(owner) order(min(weight)) each(output(count(), sum(stars))))";
+            let yql = format!("select * from note where {condition} order by {order} | {groups}");
+            assert_eq!(answered(&server, &yql, index), answered(&server, &yql, "none"), "{index}: {yql}");
+        }
+    }
+    // Each of the ten groups has thirty documents, and two or one of them are candidates.
+    let (status, answer) = server.query(&[
+        ("yql", "select * from note where stars = 7 and weight > 10"),
+        ("streaming.selection", "true"),
+        ("index.use", "by-stars"),
+        ("trace.level", "1"),
+    ]);
+    assert_eq!(status, 200, "{answer}");
+    let candidates = (0..300).filter(|number| number * 13 % 23 == 7).count();
+    assert_eq!(answer["root"]["coverage"]["documents"], json!(candidates), "{answer}");
+    let traced = format!("index by-stars: {candidates} candidates in 10 groups, read by id");
+    assert!(answer.to_string().contains(&traced), "{answer}");
+}
+
 fn verify_all(server: &TestServer, when: &str) {
     let waited = server.millrace(&["index", "wait", "--timeout", "60"]);
     assert!(waited.status.success(), "{when}: {}", String::from_utf8_lossy(&waited.stdout));
