@@ -63,6 +63,20 @@ pub(crate) struct BestOfPass {
     pub max: Option<f64>,
 }
 
+impl PreparedSearch {
+    /// Number of documents of a view that match; `None` if the deadline has passed before all were looked at.
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn matched(&self, view: &dyn View, deadline: &SearchDeadline) -> Result<Option<u64>, Error> {
+        let pass = SearchPass::new(self, view, deadline)?;
+        let is_selected = pass.narrowed.as_ref().is_none_or(|narrowed| narrowed.is_complete());
+        let matches = &pass.matches;
+        let count = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
+        Ok((is_selected && !matches.timed_out).then_some(count))
+    }
+}
+
 impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
     /// Matches the documents of a view.
     pub fn new(search: S, view: V, deadline: &SearchDeadline) -> Result<Self, Error> {

@@ -42,8 +42,15 @@ fn deploy(server: &TestServer, indexes: &str) {
     assert_eq!(status, 200, "{answer}");
 }
 
+const GROUPS: [&str; 10] = ["ann", "bob", "cleo", "dan", "eve", "finn", "gus", "hal", "ida", "jon"];
+
 fn put(server: &TestServer, number: usize) {
-    let group = ["ann", "bob", "cleo", "dan", "eve", "finn", "gus", "hal", "ida", "jon"][number % 10];
+    put_as(server, number, number);
+}
+
+/// Puts a document with the fields of another number.
+fn put_as(server: &TestServer, id: usize, number: usize) {
+    let group = GROUPS[id % 10];
     let fields = json!({
         "title": format!("note {number}"),
         "owner": format!("Öwner {}", number % 7),
@@ -52,7 +59,7 @@ fn put(server: &TestServer, number: usize) {
         "tags": [format!("t{}", number % 5), format!("t{}", number % 3)],
         "code": format!("C{}", number % 11),
     });
-    server.put(&format!("/document/v1/n/note/group/{group}/{number}"), &fields.to_string());
+    server.put(&format!("/document/v1/n/note/group/{group}/{id}"), &fields.to_string());
 }
 
 fn filled(count: usize) -> TestServer {
@@ -120,8 +127,24 @@ fn without_relevance(value: &mut Value) {
 
 /// The ids of the hits in order, the total count and the groups of an answer.
 fn answered(server: &TestServer, yql: &str, index: &str) -> (Vec<String>, Value, Value) {
-    let parameters =
-        [("yql", yql), ("hits", "7"), ("offset", "2"), ("streaming.selection", "true"), ("index.use", index)];
+    answered_with(server, yql, index, "100000")
+}
+
+/// The same with a maximum number of candidates.
+fn answered_with(
+    server: &TestServer,
+    yql: &str,
+    index: &str,
+    candidates_max: &str,
+) -> (Vec<String>, Value, Value) {
+    let parameters = [
+        ("yql", yql),
+        ("hits", "7"),
+        ("offset", "2"),
+        ("streaming.selection", "true"),
+        ("index.use", index),
+        ("index.candidates-max", candidates_max),
+    ];
     let (status, answer) = server.query(&parameters);
     assert_eq!(status, 200, "{yql}: {answer}");
     let children = answer.pointer("/root/children").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -157,6 +180,78 @@ fn only_the_candidates_are_read() {
     assert_eq!(answer["root"]["coverage"]["documents"], json!(candidates), "{answer}");
     let traced = format!("index by-stars: {candidates} candidates in 10 groups, read by id");
     assert!(answer.to_string().contains(&traced), "{answer}");
+}
+
+/// Indexes, and conditions and orders of which they have too many candidates to look at all. None of the orders
+/// has equal places.
+const ORDERS: [(&str, &str, &str); 9] = [
+    ("by-owner", "owner contains 'öwner 3'", "stars desc, weight"),
+    ("by-stars", "stars >= 0", "stars, weight"),
+    ("by-stars", "stars > 3 and title contains 'note'", "stars asc, weight desc"),
+    ("by-stars", "stars >= 0 and weight > 150", "stars, weight"),
+    ("by-stars", "stars >= 0 and weight > 1000", "stars, weight"),
+    ("by-stars", "stars in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)", "stars, code, weight"),
+    ("by-weight", "weight >= 0.5", "weight desc"),
+    ("by-weight", "weight < 140 and owner contains 'öwner 2'", "weight desc, stars"),
+    ("by-code", "code in ('C1', 'C3', 'C4')", "raw(code), weight"),
+];
+
+#[test]
+fn the_first_hits_in_the_order_of_an_index_are_read_alone() {
+    let server = filled(700);
+    verify_all(&server, "fed");
+    let same = |when: &str| {
+        for (index, condition, order) in ORDERS {
+            let yql = format!("select * from note where {condition} order by {order}");
+            let (found, ..) = answered_with(&server, &yql, index, "20");
+            let (streamed, ..) = answered(&server, &yql, "none");
+            assert_eq!(found, streamed, "{when}: {index}: {yql}");
+        }
+    };
+    same("fed");
+    // Documents leave their places, and go.
+    for number in (0..700).step_by(3) {
+        put_as(&server, number, number + 1000 + number % 5);
+    }
+    for number in (0..700).step_by(7) {
+        let path = format!("/document/v1/n/note/group/{}/{number}", GROUPS[number % 10]);
+        assert_eq!(server.call(Method::DELETE, &path, "").0, 200);
+    }
+    same("changed");
+    verify_all(&server, "changed");
+
+    let ask = |index: &str, rest: &str| {
+        let yql = format!("select * from note where {rest}");
+        server.query(&[
+            ("yql", yql.as_str()),
+            ("streaming.selection", "true"),
+            ("index.use", index),
+            ("index.candidates-max", "20"),
+            ("trace.level", "1"),
+        ])
+    };
+    let (status, answer) = ask("by-weight", "weight >= 0 order by weight desc");
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer.to_string().contains("the first in the order of the hits, read by id"), "{answer}");
+    let read = answer["root"]["coverage"]["documents"].as_u64();
+    assert!(read.is_some_and(|read| (10..300).contains(&read)), "{answer}");
+    // Other orders, and what needs more than the first hits.
+    for (index, rest) in [
+        ("by-weight", "weight >= 0"),
+        ("by-weight", "weight >= 0 order by weight"),
+        ("by-weight", "weight >= 0 order by stars"),
+        ("by-weight", "weight >= 0 order by weight desc | all(group(owner) each(output(count())))"),
+        ("by-stars", "stars >= 0 order by stars desc"),
+        ("by-stars", "stars >= 0 order by missing(stars, last)"),
+        ("by-owner", "owner contains ({prefix:true}'öw') order by stars desc"),
+        ("by-owner", "owner contains ({prefix:true}'öw') order by raw(owner)"),
+        ("by-owner", "owner in ('öwner 1', 'öwner 2') order by stars desc"),
+        ("note.tags", "tags contains ({prefix:true}'t') order by tags"),
+    ] {
+        let (status, answer) = ask(index, rest);
+        assert_eq!(status, 400, "{index}: {rest}: {answer}");
+        assert!(answer.to_string().contains("finds more than 20 candidates"), "{index}: {rest}: {answer}");
+    }
 }
 
 fn verify_all(server: &TestServer, when: &str) {

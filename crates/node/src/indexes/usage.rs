@@ -18,6 +18,7 @@ use millrace_plan::{NumberRange, Plan, PlanLeaf, PlanNode, Predicate, StreamedSc
 use millrace_schema::IndexKeyConfig;
 use millrace_store::ViewScope;
 
+use super::in_order::{self, OrderedEntries};
 use super::opened::OpenedIndex;
 use super::service::{document_id, group_key};
 use super::stale::overlap;
@@ -28,7 +29,7 @@ use crate::Error;
 const CANDIDATES_MAX: u64 = 100_000;
 
 /// Number of candidates above which whole groups are read, so that few ids are in memory.
-const SOUGHT_MAX: usize = 100_000;
+pub(super) const SOUGHT_MAX: usize = 100_000;
 
 /// Entries that are read together above that.
 const PAGE: usize = 4096;
@@ -59,15 +60,30 @@ pub struct IndexUse {
     pub candidates: u64,
     /// Groups that they are in.
     pub groups: usize,
-    /// True if only the candidates are read of these groups.
-    pub by_id: bool,
+    /// Documents that are read.
+    pub reading: CandidateReading,
     /// Stale buckets that the query reads as a whole.
     pub stale: usize,
 }
 
+/// Documents that a query reads of the groups of candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CandidateReading {
+    /// All candidates.
+    ById,
+    /// The first candidates in the order of the hits.
+    InOrder,
+    /// All documents of the groups.
+    ByGroup,
+}
+
 impl fmt::Display for IndexUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let read = if self.by_id { "read by id" } else { "read by group" };
+        let read = match self.reading {
+            CandidateReading::ById => "read by id",
+            CandidateReading::InOrder => "the first in the order of the hits, read by id",
+            CandidateReading::ByGroup => "read by group",
+        };
         write!(f, "index {}: {} candidates in {} groups, {read}", self.name, self.candidates, self.groups)?;
         if self.stale > 0 {
             write!(f, ", and {} buckets that have just changed are read whole", self.stale)?;
@@ -77,12 +93,13 @@ impl fmt::Display for IndexUse {
 }
 
 /// Part of the documents of a query that can have hits, by an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NarrowedScope {
     /// Parts without a common document.
     pub parts: Vec<NarrowedPart>,
     /// Use of the index.
     pub index_use: IndexUse,
+    /// Entries that the first part is of, if later entries were not read. Then it must have enough hits.
+    pub ordered: Option<OrderedEntries>,
 }
 
 /// Documents that can be hits.
@@ -95,17 +112,19 @@ pub enum NarrowedPart {
 }
 
 /// An index with the ranges of a query.
-struct IndexAccess {
-    index: Arc<OpenedIndex>,
-    ranges: Vec<KeyRange>,
+pub(super) struct IndexAccess {
+    pub index: Arc<OpenedIndex>,
+    pub ranges: Vec<KeyRange>,
+    conditions: Vec<ComponentCondition>,
     candidates: u64,
 }
 
 /// Buckets in which a query reads documents.
-struct QueriedBuckets {
+pub(super) struct QueriedBuckets {
     /// Buckets whose entries are those of their documents; `None`: all locations.
-    fresh: Option<Vec<BucketId>>,
-    stale: Vec<BucketId>,
+    pub fresh: Option<Vec<BucketId>>,
+    /// The others.
+    pub stale: Vec<BucketId>,
     /// Ranges of reversed locations of the fresh buckets, sorted; those of parts lie in those of wholes.
     ranges: Vec<LocationRange>,
 }
@@ -130,7 +149,7 @@ impl QueriedBuckets {
     }
 
     /// True if a document, by its key, can be in a fresh bucket.
-    fn has(&self, document: &[u8]) -> bool {
+    pub fn has(&self, document: &[u8]) -> bool {
         if self.fresh.is_none() {
             return true;
         }
@@ -182,12 +201,18 @@ impl NodeIndexes {
 
     /// Narrows the scope of a query over all groups to the candidates that an index finds; in a cluster,
     /// within the buckets of a share of it. Sees every write that was acknowledged before the call. `None`:
-    /// the query reads all documents of its type.
+    /// the query reads all documents of its type. `first`: the number of entries that are read in the order
+    /// of the hits, if there are too many candidates ([`first_entries`](super::first_entries)).
     ///
     /// # Errors
     /// Those of [`NodeIndexes::check`]; the request names an index that is not ready; there are too many
     /// candidates; a file cannot be read.
-    pub fn narrow(&self, plan: &Plan, within: Option<&[BucketId]>) -> Result<Option<NarrowedScope>, Error> {
+    pub fn narrow(
+        &self,
+        plan: &Plan,
+        within: Option<&[BucketId]>,
+        first: Option<usize>,
+    ) -> Result<Option<NarrowedScope>, Error> {
         let choice = self.check(plan)?;
         let is_over_all = matches!(plan.scope, StreamedScope::All { .. });
         if !is_over_all || choice == IndexChoice::None || self.inner().all().is_empty() {
@@ -200,7 +225,7 @@ impl NodeIndexes {
                 // Groups of the whole store can have documents in any bucket.
                 return Ok(None);
             }
-            let narrowed = self.narrow_once(plan, &choice, &QueriedBuckets::new(within, &buckets))?;
+            let narrowed = self.narrow_once(plan, &choice, &QueriedBuckets::new(within, &buckets), first)?;
             // Buckets that became stale meanwhile may have been read while their entries changed.
             if stale.turn() == turn {
                 return Ok(narrowed);
@@ -215,6 +240,7 @@ impl NodeIndexes {
         plan: &Plan,
         choice: &IndexChoice,
         buckets: &QueriedBuckets,
+        first: Option<usize>,
     ) -> Result<Option<NarrowedScope>, Error> {
         self.inner().settle()?;
         let limit = candidates_max(plan)?;
@@ -234,9 +260,15 @@ impl NodeIndexes {
             if !is_named {
                 return Ok(None);
             }
+            let definition = &access.index.definition;
+            if let Some(first) = first
+                && let Some(components) = in_order::ordered_components(definition, plan, &access.conditions)
+            {
+                return in_order::narrow(&access, buckets, components, first).map(Some);
+            }
             return Err(Error::BadRequest(format!(
-                "index '{}' finds more than {limit} candidates: add a condition, raise index.candidates-max, or let the query stream with index.use=none",
-                access.index.definition.name()
+                "index '{}' finds more than {limit} candidates: add a condition, order the hits as the index does, raise index.candidates-max, or let the query stream with index.use=none",
+                definition.name()
             )));
         }
         if !is_named && access.candidates > self.documents(buckets) / STREAMED_SHARE {
@@ -315,7 +347,7 @@ impl NodeIndexes {
         ranges.push(overflow_range());
         let candidates =
             index.copy.count(&ranges, limit.saturating_add(1), &|document| buckets.has(document))?;
-        Ok(IndexAccess { index: Arc::clone(index), ranges, candidates })
+        Ok(IndexAccess { index: Arc::clone(index), ranges, conditions, candidates })
     }
 }
 
@@ -340,7 +372,8 @@ fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<Narrowed
     }
     let name = access.index.definition.name().to_owned();
     let (groups_count, stale) = (groups.len(), buckets.stale.len());
-    let index_use = IndexUse { name, candidates, groups: groups_count, by_id, stale };
+    let reading = if by_id { CandidateReading::ById } else { CandidateReading::ByGroup };
+    let index_use = IndexUse { name, candidates, groups: groups_count, reading, stale };
     let mut parts = vec![match (by_id, &buckets.fresh) {
         (true, fresh) => NarrowedPart::Documents(documents.into_iter().collect(), fresh.clone()),
         (false, None) => NarrowedPart::Scope(ViewScope::Groups(groups.into_iter().collect())),
@@ -351,7 +384,7 @@ fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<Narrowed
     if !buckets.stale.is_empty() {
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(buckets.stale.clone())));
     }
-    Ok(NarrowedScope { parts, index_use })
+    Ok(NarrowedScope { parts, index_use, ordered: None })
 }
 
 fn parameter<'p>(plan: &'p Plan, name: &str) -> Option<&'p str> {

@@ -28,7 +28,7 @@ use super::observer::QueryObserver;
 use super::sources::{ResolvedSources, SearchedSchema, beside};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
-use crate::indexes::{IndexUse, NarrowedPart, NarrowedScope};
+use crate::indexes::{IndexUse, NarrowedPart, first_entries};
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
@@ -275,30 +275,53 @@ impl PreparedQuery {
     fn views(&self, within: Option<&[BucketId]>) -> Result<NarrowedViews, Error> {
         let scope = within.map_or_else(|| self.scope.clone(), |buckets| within_buckets(&self.scope, buckets));
         self.assert_permitted(&scope);
-        let node = &self.request.node;
         let mut found = NarrowedViews { views: Vec::with_capacity(self.kinds.len()), used: Vec::new() };
         for (kind, search) in self.kinds.iter().zip(&self.searches) {
-            let narrowed = node.indexes().narrow(search.plan(), within);
+            let (view, used) = self.view(kind, search, &scope, within)?;
+            found.views.push(view);
+            found.used.extend(used);
+        }
+        Ok(found)
+    }
+
+    /// The same of one kind.
+    fn view(
+        &self,
+        kind: &CompiledDocumentType,
+        search: &PreparedSearch,
+        scope: &ViewScope,
+        within: Option<&[BucketId]>,
+    ) -> Result<(Arc<dyn View>, Option<IndexUse>), Error> {
+        let node = &self.request.node;
+        let plan = search.plan();
+        let view = |part: &NarrowedPart| match part {
+            NarrowedPart::Scope(scope) => node.store().view(&kind.schema.name, scope),
+            NarrowedPart::Documents(documents, within) => {
+                node.store().view_of(&kind.schema.name, documents, within.as_deref())
+            }
+        };
+        let mut first = first_entries(plan).filter(|_| !search.drops_matches());
+        loop {
+            let narrowed = node.indexes().narrow(plan, within, first);
             let narrowed = match node.cluster().view()? {
                 Some(cluster) => narrowed.map_err(|error| named(error, cluster))?,
                 None => narrowed?,
             };
-            let parts = match narrowed.filter(|_| node.paths().is_fast()) {
-                None => vec![NarrowedPart::Scope(scope.clone())],
-                Some(NarrowedScope { parts, index_use }) => {
-                    found.used.push(index_use);
-                    parts.into_iter().map(|part| common(part, &self.scope)).collect()
-                }
+            let Some(narrowed) = narrowed.filter(|_| node.paths().is_fast()) else {
+                return Ok((view(&NarrowedPart::Scope(scope.clone()))?, None));
             };
-            let view = |part: &NarrowedPart| match part {
-                NarrowedPart::Scope(scope) => node.store().view(&kind.schema.name, scope),
-                NarrowedPart::Documents(documents, within) => {
-                    node.store().view_of(&kind.schema.name, documents, within.as_deref())
-                }
-            };
-            found.views.push(JoinedView::of(parts.iter().map(view).collect::<Result<_, _>>()?));
+            let parts = narrowed.parts.into_iter().map(|part| common(part, &self.scope));
+            let views = parts.map(|part| Ok(view(&part)?)).collect::<Result<Vec<_>, Error>>()?;
+            if let (Some(ordered), Some(sought)) = (&narrowed.ordered, views.first())
+                && let Some(matched) = search.matched(sought.as_ref(), &self.deadline)?
+                && matched.saturating_sub(ordered.changed(sought.as_ref())?)
+                    < plan.offset.saturating_add(plan.hits) as u64
+            {
+                first = Some(ordered.more()?);
+                continue;
+            }
+            return Ok((JoinedView::of(views), Some(narrowed.index_use)));
         }
-        Ok(found)
     }
 
     fn assert_permitted(&self, scope: &ViewScope) {
