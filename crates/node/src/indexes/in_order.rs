@@ -220,3 +220,41 @@ pub(super) fn narrow(
     let ordered = OrderedEntries { name: definition.name().to_owned(), first, versions };
     Ok(NarrowedScope { parts, index_use, ordered: (!is_whole).then_some(ordered) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_order_of_a_column_of_the_same_values() {
+        let number = || SortColumn { by: SortBy::Number("stars".into()), descending: false, missing: None };
+        let text = |order| SortColumn { by: SortBy::Text("stars".into(), order), ..number() };
+        let of = |key_type| KeyComponent { key_type, analyzer: None, descending: false, several: false };
+        let [bool_key, integer, float, text_key] =
+            [KeyType::Bool, KeyType::Integer, KeyType::Float, KeyType::Text].map(of);
+        let descending = SortColumn { descending: true, ..number() };
+        let last = SortColumn { missing: Some(millrace_plan::MissingOrder::Last), ..number() };
+        let other = SortColumn { by: SortBy::Number("age".into()), ..number() };
+        let (some, range) = (ComponentCondition::Present, ComponentCondition::IntegerRange(1, 5));
+        for (column, component, condition, expected) in [
+            (number(), integer.clone(), None, true),
+            (number(), integer.clone(), Some(&some), true),
+            (number(), KeyComponent { several: true, ..integer.clone() }, None, false),
+            (number(), KeyComponent { descending: true, ..integer.clone() }, None, false),
+            (descending.clone(), KeyComponent { descending: true, ..integer.clone() }, None, true),
+            (descending, integer.clone(), None, false),
+            (last, integer.clone(), None, false),
+            (other, integer.clone(), None, false),
+            (text(TextOrder::Raw), integer, None, false),
+            (number(), bool_key, None, false),
+            (number(), float.clone(), Some(&range), true),
+            (number(), float.clone(), Some(&some), false),
+            (number(), float, None, false),
+            (text(TextOrder::Raw), text_key.clone(), None, true),
+            (text(TextOrder::Lowercase), text_key, None, false),
+        ] {
+            let found = is_order_of(&column, "stars", &component, condition);
+            assert_eq!(found, expected, "{column:?} {:?} {condition:?}", component.key_type);
+        }
+    }
+}
