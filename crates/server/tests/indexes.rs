@@ -182,8 +182,8 @@ fn only_the_candidates_are_read() {
     assert!(answer.to_string().contains(&traced), "{answer}");
 }
 
-/// Indexes, and conditions and orders of which they have too many candidates to look at all. None of the orders
-/// has equal places.
+/// Indexes, and conditions and orders of which they have too many candidates to look at all. None of the
+/// orders has equal places.
 const ORDERS: [(&str, &str, &str); 9] = [
     ("by-owner", "owner contains 'öwner 3'", "stars desc, weight"),
     ("by-stars", "stars >= 0", "stars, weight"),

@@ -11,7 +11,7 @@ use millrace_column::{Column, ColumnKey, ReadError, View};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_index::ScannedEntry;
 use millrace_keys::{ComponentCondition, KeyComponent, KeyRange, KeyType, overflow_range};
-use millrace_plan::{Plan, SortBy, SortColumn, TextOrder};
+use millrace_plan::{Plan, Predicate, SortBy, SortColumn, TextOrder};
 use millrace_store::ViewScope;
 
 use super::IndexDefinition;
@@ -30,7 +30,8 @@ const GROWTH: usize = 4;
 /// Number of entries to begin with; `None` if the query needs more than its first hits in an order.
 pub fn first_entries(plan: &Plan) -> Option<usize> {
     let is_first = plan.hits > 0 && !plan.sorting.is_empty();
-    let is_all = !plan.groupings.is_empty() || plan.collapse.is_some();
+    let is_nearest = plan.leaves.iter().any(|leaf| matches!(leaf.predicate, Predicate::Nearest { .. }));
+    let is_all = is_nearest || !plan.groupings.is_empty() || plan.collapse.is_some();
     let wanted = plan.offset.saturating_add(plan.hits);
     (is_first && !is_all).then(|| wanted.saturating_mul(2).clamp(FIRST_MIN, SOUGHT_MAX))
 }
