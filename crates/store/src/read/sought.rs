@@ -9,17 +9,22 @@ use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{DocumentId, ReversedLocation};
 
 use crate::Error;
-use crate::read::found::{COMPARED_PER_LOOKUP, GroupSources, rows_of_document};
+use crate::read::found::{COMPARED_PER_LOOKUP, GroupSources, TailKey, rows_of_document};
 use crate::read::masks::{GroupOfBucket, SegmentChunks, has_all, keep_rows, lacks_keys};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, StoreSnapshot, once_each};
 use crate::read::view::StoreView;
 use crate::shared::StoreContext;
 use crate::state::StoredBucket;
+use crate::tail::RowKey;
 
 /// Number of a group's chunks, for each that can have a sought document, above which the masks of all are not
 /// made: they are kept for the next view, but cost a look at all ids.
 const CHUNKS_PER_REACHED: usize = 4;
+
+/// Number of documents of a group above which all of its rows in the tail are passed over, from the first
+/// document to the last, in place of a look for each.
+const SEEKS_MAX: usize = 8;
 
 /// Documents of one group, or without a group, that one bucket can have.
 struct SoughtGroup {
@@ -77,11 +82,7 @@ impl StoreSnapshot<'_> {
             true => self.ungrouped_segments(group.document_type, &sought.bucket)?,
             false => self.find_segments(group.document_type, &sought.bucket, group.location, group.group)?,
         };
-        let mut tail = Vec::new();
-        for key in &sought.documents {
-            let [from, to] = [0, 1].map(|end| [key.as_bytes(), &[end]].concat());
-            tail.extend(self.tail_keys(&from, Some(&to), |_| true)?);
-        }
+        let tail = self.sought_tail(&sought.documents)?;
         let mut documents_of: Vec<Vec<&DocumentSortKey>> =
             segments.iter().flat_map(|source| documents_of_chunks(source, &sought.documents)).collect();
         let reached = documents_of.iter().filter(|documents| !documents.is_empty()).count();
@@ -106,6 +107,21 @@ impl StoreSnapshot<'_> {
             found.extend(self.tail_parts(group, &tail)?);
         }
         Ok(found)
+    }
+
+    /// The keys of the tail rows of documents of one group, given in order.
+    fn sought_tail(&self, documents: &[DocumentSortKey]) -> Result<Vec<TailKey>, Error> {
+        let at_once = if documents.len() > SEEKS_MAX { documents.len() } else { 1 };
+        let mut tail = Vec::new();
+        for documents in documents.chunks(at_once) {
+            let (Some(first), Some(last)) = (documents.first(), documents.last()) else { continue };
+            let (from, to) = ([first.as_bytes(), &[0]].concat(), [last.as_bytes(), &[1]].concat());
+            let is_sought = |row: &RowKey<'_>| {
+                documents.binary_search_by(|document| document.as_bytes().cmp(row.sort_key)).is_ok()
+            };
+            tail.extend(self.tail_keys(&from, Some(&to), is_sought)?);
+        }
+        Ok(tail)
     }
 }
 
