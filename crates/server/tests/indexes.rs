@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -252,6 +253,32 @@ fn the_first_hits_in_the_order_of_an_index_are_read_alone() {
         assert_eq!(status, 400, "{index}: {rest}: {answer}");
         assert!(answer.to_string().contains("finds more than 20 candidates"), "{index}: {rest}: {answer}");
     }
+}
+
+#[test]
+fn documents_that_change_take_no_other_out_of_its_place() {
+    let server = filled(300);
+    verify_all(&server, "fed");
+    let yql = "select * from note where weight >= 0 and !(code contains 'X') order by weight desc";
+    let expected = answered(&server, yql, "none").0;
+    assert_eq!(expected.len(), 7);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Twenty documents go up and down among the others.
+            for round in (0..20_000_usize).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                let fields = json!({ "weight": (round * 37 % 400) as f64 / 4.0 - 10.0, "code": "X" });
+                server.put(&format!("/document/v1/n/note/group/zoe/{}", round % 20), &fields.to_string());
+            }
+        });
+        for round in 0..60 {
+            let found = answered_with(&server, yql, "by-weight", "20").0;
+            if round == 59 || found != expected {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(found, expected, "round {round}");
+        }
+    });
 }
 
 fn verify_all(server: &TestServer, when: &str) {
