@@ -65,6 +65,8 @@ pub struct ScannedEntry {
     pub key: Vec<u8>,
     /// Key of the document.
     pub document: Vec<u8>,
+    /// Time of the version of the document that has the entry.
+    pub timestamp: u64,
 }
 
 /// A page of a scan.
@@ -466,7 +468,8 @@ impl IndexCopy {
             last.clear();
             last.extend_from_slice(key);
             let (key, document) = key.split_at(record.key_length.min(key.len()));
-            page.entries.push(ScannedEntry { key: key.to_vec(), document: document.to_vec() });
+            let timestamp = record.timestamp;
+            page.entries.push(ScannedEntry { key: key.to_vec(), document: document.to_vec(), timestamp });
             true
         })?;
         Ok(page)

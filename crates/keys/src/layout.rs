@@ -4,7 +4,7 @@ use millrace_document::DocumentValue;
 use millrace_linguistics::FieldAnalyzer;
 
 use crate::Error;
-use crate::value::{MISSING, write_value};
+use crate::value::{ESCAPE, ESCAPED, MISSING, PRESENT, write_value};
 
 /// Number of bytes of a folded text that a key has.
 pub const CUT_LENGTH: usize = 1024;
@@ -123,6 +123,21 @@ impl KeyLayout {
     }
 }
 
+impl KeyLayout {
+    /// Length of the part of a key that has its leading components. Keys with equal parts have equal values
+    /// of these, apart from texts that were cut. `None` if the key has no such part.
+    pub fn length_of(&self, key: &[u8], components: usize) -> Option<usize> {
+        let mut length = 1;
+        if key.first() != Some(&VALUES) {
+            return None;
+        }
+        for component in self.components.get(..components)? {
+            length += component.encoded_length(key.get(length..)?)?;
+        }
+        Some(length)
+    }
+}
+
 fn joined(key: &[u8], part: &[u8]) -> Vec<u8> {
     [key, part].concat()
 }
@@ -143,6 +158,28 @@ impl KeyComponent {
         parts.sort_unstable();
         parts.dedup();
         parts
+    }
+
+    /// Length of the encoded value at the start of these bytes; `None` if they do not begin with one.
+    fn encoded_length(&self, bytes: &[u8]) -> Option<usize> {
+        let byte = |place: usize| bytes.get(place).map(|byte| if self.descending { !*byte } else { *byte });
+        let length = match (byte(0)?, self.key_type) {
+            (MISSING, _) => 1,
+            (PRESENT, KeyType::Bool) => 2,
+            (PRESENT, KeyType::Integer | KeyType::Float) => 9,
+            (PRESENT, KeyType::Text) => {
+                let mut end = 1;
+                loop {
+                    match (byte(end)?, byte(end + 1)) {
+                        (ESCAPE, Some(ESCAPED)) => end += 2,
+                        (ESCAPE, _) => break end + 2,
+                        _ => end += 1,
+                    }
+                }
+            }
+            _ => return None,
+        };
+        (length <= bytes.len()).then_some(length)
     }
 
     /// Inverts the bytes of a component that orders from high to low.

@@ -10,8 +10,8 @@ use crate::layout::CUT_LENGTH;
 pub(crate) const MISSING: u8 = 1;
 pub(crate) const PRESENT: u8 = 2;
 /// Byte after which a text is escaped or ends, and the bytes that follow it.
-const ESCAPE: u8 = 0;
-const ESCAPED: u8 = 0xff;
+pub(crate) const ESCAPE: u8 = 0;
+pub(crate) const ESCAPED: u8 = 0xff;
 const WHOLE: u8 = 1;
 const CUT: u8 = 2;
 

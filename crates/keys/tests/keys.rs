@@ -85,6 +85,26 @@ proptest! {
     }
 
     #[test]
+    fn the_leading_part_of_a_key_is_that_of_its_first_values((types, descending, one, _) in two_pairs()) {
+        let components = types.iter().zip(descending);
+        let components = components.map(|(key_type, descending)| KeyComponent { descending, ..component(*key_type) });
+        let components: Vec<KeyComponent> = components.collect();
+        let (both, first) = (layout(components.clone()), layout(components[..1].to_vec()));
+        let key = only(&both, &[&one[0], &one[1]]);
+        let missing = both.entries(&[vec![&one[0]], Vec::new()]).keys.remove(0);
+        let leading = only(&first, &[&one[0]]);
+        for key in [&key, &missing] {
+            prop_assert_eq!(both.length_of(key, 0), Some(1));
+            prop_assert_eq!(both.length_of(key, 1), Some(leading.len()));
+            prop_assert_eq!(&key[..leading.len()], &leading[..]);
+            prop_assert_eq!(both.length_of(key, 2), Some(key.len()));
+            prop_assert_eq!(both.length_of(key, 3), None);
+        }
+        prop_assert_eq!(both.length_of(&key[..key.len() - 1], 2), None);
+        prop_assert_eq!(both.length_of(&overflow_range().low, 1), None);
+    }
+
+    #[test]
     fn a_range_has_exactly_the_numbers_between_its_bounds(
         numbers in prop::collection::vec(prop_oneof![-5..5_i64, any::<i64>()], 1..20),
         low in prop_oneof![-5..5_i64, any::<i64>()],

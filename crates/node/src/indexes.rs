@@ -14,6 +14,7 @@
 mod definition;
 mod erasing;
 mod feed;
+mod in_order;
 mod mend;
 mod notes;
 mod opened;
@@ -29,7 +30,8 @@ mod tests;
 pub(crate) use definition::definitions;
 
 pub use definition::IndexDefinition;
+pub use in_order::{OrderedEntries, first_entries};
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};
-pub use usage::{IndexChoice, IndexUse, NarrowedScope};
+pub use usage::{CandidateReading, IndexChoice, IndexUse, NarrowedPart, NarrowedScope};
 pub use verify::IndexDifferences;

@@ -2,7 +2,7 @@ use std::ops::Deref;
 
 use millrace_column::{ColumnKey, View};
 use millrace_grouping::GroupingExecution;
-use millrace_matching::{MatchedDocuments, match_plan};
+use millrace_matching::{MatchedDocuments, RankingDemands, match_plan};
 use millrace_ranking::{GlobalHitValues, RankedDocuments};
 use millrace_result::{PartialResult, ResultHit, SearchCoverage};
 use millrace_selection::DocumentSelection;
@@ -63,9 +63,34 @@ pub(crate) struct BestOfPass {
     pub max: Option<f64>,
 }
 
+impl PreparedSearch {
+    /// Number of documents of a view that match; `None` if the deadline has passed before all were looked at.
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn matched(&self, view: &dyn View, deadline: &SearchDeadline) -> Result<Option<u64>, Error> {
+        let pass = SearchPass::demanding(self, view, RankingDemands::default(), deadline)?;
+        let is_selected = pass.narrowed.as_ref().is_none_or(|narrowed| narrowed.is_complete());
+        let matches = &pass.matches;
+        let count = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
+        Ok((is_selected && !matches.timed_out).then_some(count))
+    }
+}
+
 impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
     /// Matches the documents of a view.
     pub fn new(search: S, view: V, deadline: &SearchDeadline) -> Result<Self, Error> {
+        let demands = search.profile.demands(&search.plan);
+        SearchPass::demanding(search, view, demands, deadline)
+    }
+
+    /// The same with other data for ranking.
+    fn demanding(
+        search: S,
+        view: V,
+        demands: RankingDemands,
+        deadline: &SearchDeadline,
+    ) -> Result<Self, Error> {
         let mut trace = SearchTrace::default();
         let mut watch = StepStopwatch::start();
         let plan = &*search.plan;
@@ -80,7 +105,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         trace.select = watch.lap();
         let documents: &dyn View = narrowed.as_ref().map_or(&view, |narrowed| narrowed);
         let step = if narrowed.is_some() { SearchStep::Match } else { SearchStep::Look };
-        let matches = match_plan(plan, documents, search.profile.demands(plan), &|| deadline.ends(step))?;
+        let matches = match_plan(plan, documents, demands, &|| deadline.ends(step))?;
         trace.matching = watch.lap();
         Ok(SearchPass { search, view, narrowed, matches, trace })
     }

@@ -106,6 +106,11 @@ impl PreparedSearch {
         SHOWN_FEATURES.contains(&field) || summary::shows(&self.plan, field)
     }
 
+    /// Returns true if the first phase drops documents that match.
+    pub fn drops_matches(&self) -> bool {
+        self.profile.first_drop_limit(&self.plan).is_some()
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan

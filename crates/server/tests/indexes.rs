@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -42,8 +43,15 @@ fn deploy(server: &TestServer, indexes: &str) {
     assert_eq!(status, 200, "{answer}");
 }
 
+const GROUPS: [&str; 10] = ["ann", "bob", "cleo", "dan", "eve", "finn", "gus", "hal", "ida", "jon"];
+
 fn put(server: &TestServer, number: usize) {
-    let group = ["ann", "bob", "cleo", "dan", "eve", "finn", "gus", "hal", "ida", "jon"][number % 10];
+    put_as(server, number, number);
+}
+
+/// Puts a document with the fields of another number.
+fn put_as(server: &TestServer, id: usize, number: usize) {
+    let group = GROUPS[id % 10];
     let fields = json!({
         "title": format!("note {number}"),
         "owner": format!("Öwner {}", number % 7),
@@ -52,7 +60,7 @@ fn put(server: &TestServer, number: usize) {
         "tags": [format!("t{}", number % 5), format!("t{}", number % 3)],
         "code": format!("C{}", number % 11),
     });
-    server.put(&format!("/document/v1/n/note/group/{group}/{number}"), &fields.to_string());
+    server.put(&format!("/document/v1/n/note/group/{group}/{id}"), &fields.to_string());
 }
 
 fn filled(count: usize) -> TestServer {
@@ -104,6 +112,173 @@ fn same_as_streaming(server: &TestServer, when: &str) {
     let selection = [("streaming.selection", "note.stars > 3"), ("index.use", "open")];
     let streamed = [selection[0], ("index.use", "none")];
     assert_eq!(ids(server, "stars < 9", &selection), ids(server, "stars < 9", &streamed), "{when}: open");
+}
+
+/// Takes the scores of groups out, which follow from statistics of the documents that were read.
+fn without_relevance(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.remove("relevance");
+            members.values_mut().for_each(without_relevance);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_relevance),
+        _ => {}
+    }
+}
+
+/// The ids of the hits in order, the total count and the groups of an answer.
+fn answered(server: &TestServer, yql: &str, index: &str) -> (Vec<String>, Value, Value) {
+    answered_with(server, yql, index, "100000")
+}
+
+/// The same with a maximum number of candidates.
+fn answered_with(
+    server: &TestServer,
+    yql: &str,
+    index: &str,
+    candidates_max: &str,
+) -> (Vec<String>, Value, Value) {
+    let parameters = [
+        ("yql", yql),
+        ("hits", "7"),
+        ("offset", "2"),
+        ("streaming.selection", "true"),
+        ("index.use", index),
+        ("index.candidates-max", candidates_max),
+    ];
+    let (status, answer) = server.query(&parameters);
+    assert_eq!(status, 200, "{yql}: {answer}");
+    let children = answer.pointer("/root/children").and_then(Value::as_array).cloned().unwrap_or_default();
+    let (groups, hits): (Vec<Value>, Vec<Value>) = children
+        .into_iter()
+        .partition(|child| child["id"].as_str().is_some_and(|id| id.starts_with("group:")));
+    let ids = hits.iter().filter_map(|hit| hit["id"].as_str().map(str::to_owned)).collect();
+    let mut groups = Value::Array(groups);
+    without_relevance(&mut groups);
+    (ids, answer["root"]["fields"]["totalCount"].clone(), groups)
+}
+
+#[test]
+fn only_the_candidates_are_read() {
+    let server = filled(300);
+    verify_all(&server, "fed");
+    for (index, condition) in TABLE {
+        for order in ["stars desc, weight", "weight desc", "code, weight"] {
+            let groups = "all(group(owner) order(min(weight)) each(output(count(), sum(stars))))";
+            let yql = format!("select * from note where {condition} order by {order} | {groups}");
+            assert_eq!(answered(&server, &yql, index), answered(&server, &yql, "none"), "{index}: {yql}");
+        }
+    }
+    // Each of the ten groups has thirty documents, and two or one of them are candidates.
+    let (status, answer) = server.query(&[
+        ("yql", "select * from note where stars = 7 and weight > 10"),
+        ("streaming.selection", "true"),
+        ("index.use", "by-stars"),
+        ("trace.level", "1"),
+    ]);
+    assert_eq!(status, 200, "{answer}");
+    let candidates = (0..300).filter(|number| number * 13 % 23 == 7).count();
+    assert_eq!(answer["root"]["coverage"]["documents"], json!(candidates), "{answer}");
+    let traced = format!("index by-stars: {candidates} candidates in 10 groups, read by id");
+    assert!(answer.to_string().contains(&traced), "{answer}");
+}
+
+/// Indexes, and conditions and orders of which they have too many candidates to look at all. None of the
+/// orders has equal places.
+const ORDERS: [(&str, &str, &str); 9] = [
+    ("by-owner", "owner contains 'öwner 3'", "stars desc, weight"),
+    ("by-stars", "stars >= 0", "stars, weight"),
+    ("by-stars", "stars > 3 and title contains 'note'", "stars asc, weight desc"),
+    ("by-stars", "stars >= 0 and weight > 150", "stars, weight"),
+    ("by-stars", "stars >= 0 and weight > 1000", "stars, weight"),
+    ("by-stars", "stars in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)", "stars, code, weight"),
+    ("by-weight", "weight >= 0.5", "weight desc"),
+    ("by-weight", "weight < 140 and owner contains 'öwner 2'", "weight desc, stars"),
+    ("by-code", "code in ('C1', 'C3', 'C4')", "raw(code), weight"),
+];
+
+#[test]
+fn the_first_hits_in_the_order_of_an_index_are_read_alone() {
+    let server = filled(700);
+    verify_all(&server, "fed");
+    let same = |when: &str| {
+        for (index, condition, order) in ORDERS {
+            let yql = format!("select * from note where {condition} order by {order}");
+            let (found, ..) = answered_with(&server, &yql, index, "20");
+            let (streamed, ..) = answered(&server, &yql, "none");
+            assert_eq!(found, streamed, "{when}: {index}: {yql}");
+        }
+    };
+    same("fed");
+    // Documents leave their places, and go.
+    for number in (0..700).step_by(3) {
+        put_as(&server, number, number + 1000 + number % 5);
+    }
+    for number in (0..700).step_by(7) {
+        let path = format!("/document/v1/n/note/group/{}/{number}", GROUPS[number % 10]);
+        assert_eq!(server.call(Method::DELETE, &path, "").0, 200);
+    }
+    same("changed");
+    verify_all(&server, "changed");
+
+    let ask = |index: &str, rest: &str| {
+        let yql = format!("select * from note where {rest}");
+        server.query(&[
+            ("yql", yql.as_str()),
+            ("streaming.selection", "true"),
+            ("index.use", index),
+            ("index.candidates-max", "20"),
+            ("trace.level", "1"),
+        ])
+    };
+    let (status, answer) = ask("by-weight", "weight >= 0 order by weight desc");
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer.to_string().contains("the first in the order of the hits, read by id"), "{answer}");
+    let read = answer["root"]["coverage"]["documents"].as_u64();
+    assert!(read.is_some_and(|read| (10..300).contains(&read)), "{answer}");
+    // Other orders, and what needs more than the first hits.
+    for (index, rest) in [
+        ("by-weight", "weight >= 0"),
+        ("by-weight", "weight >= 0 order by weight"),
+        ("by-weight", "weight >= 0 order by stars"),
+        ("by-weight", "weight >= 0 order by weight desc | all(group(owner) each(output(count())))"),
+        ("by-stars", "stars >= 0 order by stars desc"),
+        ("by-stars", "stars >= 0 order by missing(stars, last)"),
+        ("by-owner", "owner contains ({prefix:true}'öw') order by stars desc"),
+        ("by-owner", "owner contains ({prefix:true}'öw') order by raw(owner)"),
+        ("by-owner", "owner in ('öwner 1', 'öwner 2') order by stars desc"),
+        ("note.tags", "tags contains 't0' order by tags"),
+    ] {
+        let (status, answer) = ask(index, rest);
+        assert_eq!(status, 400, "{index}: {rest}: {answer}");
+        assert!(answer.to_string().contains("finds more than 20 candidates"), "{index}: {rest}: {answer}");
+    }
+}
+
+#[test]
+fn documents_that_change_take_no_other_out_of_its_place() {
+    let server = filled(300);
+    verify_all(&server, "fed");
+    let yql = "select * from note where weight >= 0 and !(code contains 'X') order by weight desc";
+    let expected = answered(&server, yql, "none").0;
+    assert_eq!(expected.len(), 7);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Twenty documents go up and down among the others.
+            for round in (0..20_000_usize).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                let fields = json!({ "weight": (round * 37 % 400) as f64 / 4.0 - 10.0, "code": "X" });
+                server.put(&format!("/document/v1/n/note/group/zoe/{}", round % 20), &fields.to_string());
+            }
+        });
+        for round in 0..60 {
+            let found = answered_with(&server, yql, "by-weight", "20").0;
+            if round == 59 || found != expected {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(found, expected, "round {round}");
+        }
+    });
 }
 
 fn verify_all(server: &TestServer, when: &str) {

@@ -6,7 +6,7 @@
 //! keeps the tail's share between views. On top of it are `view` (columns for a search, `settled` if they
 //! were written under another layout), `visiting` (pages, of which `windows` finds the documents) and `sweep`
 //! (pages that are changed); `groups` measures groups, and `stored` the columns of all; `get` is the shortcut
-//! to one document.
+//! to one document, and `sought` the view of some.
 
 pub(crate) mod columns;
 pub(crate) mod found;
@@ -20,6 +20,7 @@ pub(crate) mod rows;
 pub(crate) mod secret;
 pub(crate) mod settled;
 pub(crate) mod slice;
+pub(crate) mod sought;
 pub(crate) mod stored;
 pub(crate) mod sweep;
 pub(crate) mod tail_rows;

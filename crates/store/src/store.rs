@@ -12,7 +12,7 @@ use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
 
 use crate::read::stored::StoredColumn;
-use crate::read::{get, groups, stored, sweep, view, visiting};
+use crate::read::{get, groups, sought, stored, sweep, view, visiting};
 use crate::shared::StoreContext;
 use crate::state::is_of_divided;
 use crate::state::locations;
@@ -188,6 +188,22 @@ impl Store {
         self.inner.shared.check_open()?;
         self.inner.shared.note_use();
         view::view(&self.inner.shared, document_type, scope)
+    }
+
+    /// The documents with these ids, if they are of this type, as they are now; if buckets are given, only
+    /// those in these. Costs a look at the directories, and at the ids of the chunks that can have one.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn view_of(
+        &self,
+        document_type: &str,
+        documents: &[DocumentId],
+        within: Option<&[BucketId]>,
+    ) -> Result<Arc<dyn View>, Error> {
+        self.inner.shared.check_open()?;
+        self.inner.shared.note_use();
+        sought::view(&self.inner.shared, document_type, documents, within)
     }
 
     /// Returns the next page of a visit.

@@ -1,7 +1,8 @@
-//! Use of an index by a query over all groups: the groups that can have hits.
+//! Use of an index by a query over all groups: the documents that can be hits.
 //!
-//! The index names candidates, and the query runs over the groups of these. So all of its other conditions,
-//! ranking, grouping and summaries work as ever, and a hit is never wrong.
+//! The index names candidates, and the query runs over their newest versions; over all documents of their
+//! groups, if there are very many. So all of its other conditions, ranking, grouping and summaries work as
+//! ever, and a hit is never wrong.
 //!
 //! In a cluster each node narrows its share of a query, which is in some buckets, by its own index. Stale
 //! buckets among them are read as a whole.
@@ -11,14 +12,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, LocationRange, reversed_location};
-use millrace_document::DocumentGroup;
+use millrace_document::{DocumentGroup, DocumentId};
 use millrace_keys::{ComponentCondition, KeyBound, KeyRange, overflow_range};
 use millrace_plan::{NumberRange, Plan, PlanLeaf, PlanNode, Predicate, StreamedScope, WordPattern};
 use millrace_schema::IndexKeyConfig;
 use millrace_store::ViewScope;
 
+use super::in_order::{self, OrderedEntries};
 use super::opened::OpenedIndex;
-use super::service::group_key;
+use super::service::{document_id, group_key};
 use super::stale::overlap;
 use super::{IndexDefinition, NodeIndexes};
 use crate::Error;
@@ -26,7 +28,10 @@ use crate::Error;
 /// Default maximum number of candidates.
 const CANDIDATES_MAX: u64 = 100_000;
 
-/// Entries that are read together.
+/// Number of candidates above which whole groups are read, so that few ids are in memory.
+pub(super) const SOUGHT_MAX: usize = 100_000;
+
+/// Entries that are read together above that.
 const PAGE: usize = 4096;
 
 /// Number of looks at an index while replicas come and go.
@@ -55,13 +60,31 @@ pub struct IndexUse {
     pub candidates: u64,
     /// Groups that they are in.
     pub groups: usize,
+    /// Documents that are read.
+    pub reading: CandidateReading,
     /// Stale buckets that the query reads as a whole.
     pub stale: usize,
 }
 
+/// Documents that a query reads of the groups of candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CandidateReading {
+    /// All candidates.
+    ById,
+    /// The first candidates in the order of the hits.
+    InOrder,
+    /// All documents of the groups.
+    ByGroup,
+}
+
 impl fmt::Display for IndexUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "index {}: {} candidates in {} groups", self.name, self.candidates, self.groups)?;
+        let read = match self.reading {
+            CandidateReading::ById => "read by id",
+            CandidateReading::InOrder => "the first in the order of the hits, read by id",
+            CandidateReading::ByGroup => "read by group",
+        };
+        write!(f, "index {}: {} candidates in {} groups, {read}", self.name, self.candidates, self.groups)?;
         if self.stale > 0 {
             write!(f, ", and {} buckets that have just changed are read whole", self.stale)?;
         }
@@ -70,26 +93,38 @@ impl fmt::Display for IndexUse {
 }
 
 /// Part of the documents of a query that can have hits, by an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NarrowedScope {
-    /// Scopes without a common document.
-    pub scopes: Vec<ViewScope>,
+    /// Parts without a common document.
+    pub parts: Vec<NarrowedPart>,
     /// Use of the index.
     pub index_use: IndexUse,
+    /// Entries that the first part is of, if later entries were not read. Then it must have enough hits.
+    pub ordered: Option<OrderedEntries>,
+}
+
+/// Documents that can be hits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NarrowedPart {
+    /// Documents with these ids; those in these buckets, if any are given.
+    Documents(Vec<DocumentId>, Option<Vec<BucketId>>),
+    /// All documents of a scope.
+    Scope(ViewScope),
 }
 
 /// An index with the ranges of a query.
-struct IndexAccess {
-    index: Arc<OpenedIndex>,
-    ranges: Vec<KeyRange>,
+pub(super) struct IndexAccess {
+    pub index: Arc<OpenedIndex>,
+    pub ranges: Vec<KeyRange>,
+    conditions: Vec<ComponentCondition>,
     candidates: u64,
 }
 
 /// Buckets in which a query reads documents.
-struct QueriedBuckets {
+pub(super) struct QueriedBuckets {
     /// Buckets whose entries are those of their documents; `None`: all locations.
-    fresh: Option<Vec<BucketId>>,
-    stale: Vec<BucketId>,
+    pub fresh: Option<Vec<BucketId>>,
+    /// The others.
+    pub stale: Vec<BucketId>,
     /// Ranges of reversed locations of the fresh buckets, sorted; those of parts lie in those of wholes.
     ranges: Vec<LocationRange>,
 }
@@ -114,7 +149,7 @@ impl QueriedBuckets {
     }
 
     /// True if a document, by its key, can be in a fresh bucket.
-    fn has(&self, document: &[u8]) -> bool {
+    pub fn has(&self, document: &[u8]) -> bool {
         if self.fresh.is_none() {
             return true;
         }
@@ -164,14 +199,20 @@ impl NodeIndexes {
         Ok(choice)
     }
 
-    /// Narrows the scope of a query over all groups to those in which an index finds candidates; in a
-    /// cluster, within the buckets of a share of it. Sees every write that was acknowledged before the call.
-    /// `None`: the query reads all documents of its type.
+    /// Narrows the scope of a query over all groups to the candidates that an index finds; in a cluster,
+    /// within the buckets of a share of it. Sees every write that was acknowledged before the call. `None`:
+    /// the query reads all documents of its type. `first`: the number of entries that are read in the order
+    /// of the hits, if there are too many candidates ([`first_entries`](super::first_entries)).
     ///
     /// # Errors
     /// Those of [`NodeIndexes::check`]; the request names an index that is not ready; there are too many
     /// candidates; a file cannot be read.
-    pub fn narrow(&self, plan: &Plan, within: Option<&[BucketId]>) -> Result<Option<NarrowedScope>, Error> {
+    pub fn narrow(
+        &self,
+        plan: &Plan,
+        within: Option<&[BucketId]>,
+        first: Option<usize>,
+    ) -> Result<Option<NarrowedScope>, Error> {
         let choice = self.check(plan)?;
         let is_over_all = matches!(plan.scope, StreamedScope::All { .. });
         if !is_over_all || choice == IndexChoice::None || self.inner().all().is_empty() {
@@ -184,7 +225,7 @@ impl NodeIndexes {
                 // Groups of the whole store can have documents in any bucket.
                 return Ok(None);
             }
-            let narrowed = self.narrow_once(plan, &choice, &QueriedBuckets::new(within, &buckets))?;
+            let narrowed = self.narrow_once(plan, &choice, &QueriedBuckets::new(within, &buckets), first)?;
             // Buckets that became stale meanwhile may have been read while their entries changed.
             if stale.turn() == turn {
                 return Ok(narrowed);
@@ -199,6 +240,7 @@ impl NodeIndexes {
         plan: &Plan,
         choice: &IndexChoice,
         buckets: &QueriedBuckets,
+        first: Option<usize>,
     ) -> Result<Option<NarrowedScope>, Error> {
         self.inner().settle()?;
         let limit = candidates_max(plan)?;
@@ -218,15 +260,21 @@ impl NodeIndexes {
             if !is_named {
                 return Ok(None);
             }
+            let definition = &access.index.definition;
+            if let Some(first) = first
+                && let Some(components) = in_order::ordered_components(definition, plan, &access.conditions)
+            {
+                return in_order::narrow(&access, buckets, components, first).map(Some);
+            }
             return Err(Error::BadRequest(format!(
-                "index '{}' finds more than {limit} candidates: add a condition, raise index.candidates-max, or let the query stream with index.use=none",
-                access.index.definition.name()
+                "index '{}' finds more than {limit} candidates: add a condition, order the hits as the index does, raise index.candidates-max, or let the query stream with index.use=none",
+                definition.name()
             )));
         }
         if !is_named && access.candidates > self.documents(buckets) / STREAMED_SHARE {
             return Ok(None);
         }
-        self.groups(&access, buckets).map(Some)
+        candidates(&access, buckets).map(Some)
     }
 
     /// Number of documents in the fresh buckets of a query, about.
@@ -299,36 +347,44 @@ impl NodeIndexes {
         ranges.push(overflow_range());
         let candidates =
             index.copy.count(&ranges, limit.saturating_add(1), &|document| buckets.has(document))?;
-        Ok(IndexAccess { index: Arc::clone(index), ranges, candidates })
+        Ok(IndexAccess { index: Arc::clone(index), ranges, conditions, candidates })
     }
+}
 
-    /// Groups of the candidates.
-    fn groups(&self, access: &IndexAccess, buckets: &QueriedBuckets) -> Result<NarrowedScope, Error> {
-        let (mut groups, mut candidates, mut continuation) = (BTreeSet::new(), 0, None);
-        loop {
-            let page = access.index.copy.scan(&access.ranges, continuation.as_deref(), PAGE)?;
-            for entry in page.entries.iter().filter(|entry| buckets.has(&entry.document)) {
-                candidates += 1;
-                let key = group_key(&entry.document).and_then(|key| std::str::from_utf8(key).ok());
-                groups.extend(key.and_then(DocumentGroup::from_key));
-            }
-            match page.continuation {
-                None => break,
-                next => continuation = next,
+/// Candidates of an index: the documents themselves, or their groups if there are very many.
+fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<NarrowedScope, Error> {
+    // One page is of one instant, so that no document is missed whose keys change meanwhile.
+    let first = access.index.copy.scan(&access.ranges, None, SOUGHT_MAX)?;
+    let by_id = first.continuation.is_none();
+    let (mut documents, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    let (mut candidates, mut page) = (0, first);
+    loop {
+        for entry in page.entries.iter().filter(|entry| buckets.has(&entry.document)) {
+            candidates += 1;
+            let key = group_key(&entry.document).and_then(|key| std::str::from_utf8(key).ok());
+            groups.extend(key.and_then(DocumentGroup::from_key));
+            if by_id {
+                documents.extend(document_id(&entry.document));
             }
         }
-        let name = access.index.definition.name().to_owned();
-        let index_use = IndexUse { name, candidates, groups: groups.len(), stale: buckets.stale.len() };
-        let groups: Vec<DocumentGroup> = groups.into_iter().collect();
-        let mut scopes = vec![match &buckets.fresh {
-            None => ViewScope::Groups(groups),
-            Some(fresh) => ViewScope::GroupsIn(groups, fresh.clone()),
-        }];
-        if !buckets.stale.is_empty() {
-            scopes.push(ViewScope::Buckets(buckets.stale.clone()));
-        }
-        Ok(NarrowedScope { scopes, index_use })
+        let Some(next) = page.continuation.take() else { break };
+        page = access.index.copy.scan(&access.ranges, Some(next.as_slice()), PAGE)?;
     }
+    let name = access.index.definition.name().to_owned();
+    let (groups_count, stale) = (groups.len(), buckets.stale.len());
+    let reading = if by_id { CandidateReading::ById } else { CandidateReading::ByGroup };
+    let index_use = IndexUse { name, candidates, groups: groups_count, reading, stale };
+    let mut parts = vec![match (by_id, &buckets.fresh) {
+        (true, fresh) => NarrowedPart::Documents(documents.into_iter().collect(), fresh.clone()),
+        (false, None) => NarrowedPart::Scope(ViewScope::Groups(groups.into_iter().collect())),
+        (false, Some(fresh)) => {
+            NarrowedPart::Scope(ViewScope::GroupsIn(groups.into_iter().collect(), fresh.clone()))
+        }
+    }];
+    if !buckets.stale.is_empty() {
+        parts.push(NarrowedPart::Scope(ViewScope::Buckets(buckets.stale.clone())));
+    }
+    Ok(NarrowedScope { parts, index_use, ordered: None })
 }
 
 fn parameter<'p>(plan: &'p Plan, name: &str) -> Option<&'p str> {
@@ -453,7 +509,6 @@ fn condition(predicate: &Predicate, folds: bool) -> Option<ComponentCondition> {
 #[cfg(test)]
 mod tests {
     use millrace_bucket::DocumentSortKey;
-    use millrace_document::DocumentId;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_bucket::BucketId;
 use millrace_column::{JoinedView, View};
-use millrace_document::DocumentGroup;
+use millrace_document::{DocumentGroup, DocumentId};
 use millrace_plan::{
     EmbeddedInput, Plan, PlanContext, QueryMemory, StreamedScope, check_groupings, parsed, term_end,
 };
@@ -28,7 +28,7 @@ use super::observer::QueryObserver;
 use super::sources::{ResolvedSources, SearchedSchema, beside};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
-use crate::indexes::{IndexUse, NarrowedScope};
+use crate::indexes::{IndexUse, NarrowedPart, first_entries};
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
@@ -270,30 +270,58 @@ impl PreparedQuery {
         Ok(PreparedShare { session, deadline: self.deadline.clone(), used })
     }
 
-    /// Views of the documents of each kind; of a query over all groups those in which an index finds
-    /// candidates, where that helps. `within`: only documents in these buckets.
+    /// Views of the documents of each kind; of a query over all groups only the candidates that an index
+    /// finds, where that helps. `within`: only documents in these buckets.
     fn views(&self, within: Option<&[BucketId]>) -> Result<NarrowedViews, Error> {
         let scope = within.map_or_else(|| self.scope.clone(), |buckets| within_buckets(&self.scope, buckets));
         self.assert_permitted(&scope);
-        let node = &self.request.node;
         let mut found = NarrowedViews { views: Vec::with_capacity(self.kinds.len()), used: Vec::new() };
         for (kind, search) in self.kinds.iter().zip(&self.searches) {
-            let narrowed = node.indexes().narrow(search.plan(), within);
+            let (view, used) = self.view(kind, search, &scope, within)?;
+            found.views.push(view);
+            found.used.extend(used);
+        }
+        Ok(found)
+    }
+
+    /// The same of one kind.
+    fn view(
+        &self,
+        kind: &CompiledDocumentType,
+        search: &PreparedSearch,
+        scope: &ViewScope,
+        within: Option<&[BucketId]>,
+    ) -> Result<(Arc<dyn View>, Option<IndexUse>), Error> {
+        let node = &self.request.node;
+        let plan = search.plan();
+        let view = |part: &NarrowedPart| match part {
+            NarrowedPart::Scope(scope) => node.store().view(&kind.schema.name, scope),
+            NarrowedPart::Documents(documents, within) => {
+                node.store().view_of(&kind.schema.name, documents, within.as_deref())
+            }
+        };
+        let mut first = first_entries(plan).filter(|_| !search.drops_matches());
+        loop {
+            let narrowed = node.indexes().narrow(plan, within, first);
             let narrowed = match node.cluster().view()? {
                 Some(cluster) => narrowed.map_err(|error| named(error, cluster))?,
                 None => narrowed?,
             };
-            let scopes = match narrowed.filter(|_| node.paths().is_fast()) {
-                None => vec![scope.clone()],
-                Some(NarrowedScope { scopes, index_use }) => {
-                    found.used.push(index_use);
-                    scopes.into_iter().map(|narrowed| common(narrowed, &self.scope)).collect()
-                }
+            let Some(narrowed) = narrowed.filter(|_| node.paths().is_fast()) else {
+                return Ok((view(&NarrowedPart::Scope(scope.clone()))?, None));
             };
-            let view = |scope: &ViewScope| node.store().view(&kind.schema.name, scope);
-            found.views.push(JoinedView::of(scopes.iter().map(view).collect::<Result<_, _>>()?));
+            let parts = narrowed.parts.into_iter().map(|part| common(part, &self.scope));
+            let views = parts.map(|part| Ok(view(&part)?)).collect::<Result<Vec<_>, Error>>()?;
+            if let (Some(ordered), Some(sought)) = (&narrowed.ordered, views.first())
+                && let Some(matched) = search.matched(sought.as_ref(), &self.deadline)?
+                && matched.saturating_sub(ordered.changed(sought.as_ref())?)
+                    < plan.offset.saturating_add(plan.hits) as u64
+            {
+                first = Some(ordered.more()?);
+                continue;
+            }
+            return Ok((JoinedView::of(views), Some(narrowed.index_use)));
         }
-        Ok(found)
     }
 
     fn assert_permitted(&self, scope: &ViewScope) {
@@ -518,18 +546,24 @@ fn within_buckets(scope: &ViewScope, buckets: &[BucketId]) -> ViewScope {
     }
 }
 
-/// The documents of a narrowed scope that are in the scope of the query.
-fn common(narrowed: ViewScope, scope: &ViewScope) -> ViewScope {
-    let (ViewScope::Groups(wanted) | ViewScope::GroupsIn(wanted, _)) = scope else { return narrowed };
+/// The documents of a part of a narrowed scope that are in the scope of the query.
+fn common(part: NarrowedPart, scope: &ViewScope) -> NarrowedPart {
+    let (ViewScope::Groups(wanted) | ViewScope::GroupsIn(wanted, _)) = scope else { return part };
     let of_both = |mut groups: Vec<DocumentGroup>| {
         groups.retain(|group| wanted.contains(group));
         groups
     };
-    match narrowed {
-        ViewScope::Groups(groups) => ViewScope::Groups(of_both(groups)),
-        ViewScope::GroupsIn(groups, buckets) => ViewScope::GroupsIn(of_both(groups), buckets),
-        ViewScope::Buckets(buckets) => within_buckets(scope, &buckets),
-        ViewScope::All => scope.clone(),
+    match part {
+        NarrowedPart::Documents(mut documents, within) => {
+            documents.retain(|id: &DocumentId| wanted.contains(id.group()));
+            NarrowedPart::Documents(documents, within)
+        }
+        NarrowedPart::Scope(narrowed) => NarrowedPart::Scope(match narrowed {
+            ViewScope::Groups(groups) => ViewScope::Groups(of_both(groups)),
+            ViewScope::GroupsIn(groups, buckets) => ViewScope::GroupsIn(of_both(groups), buckets),
+            ViewScope::Buckets(buckets) => within_buckets(scope, &buckets),
+            ViewScope::All => scope.clone(),
+        }),
     }
 }
 

@@ -56,6 +56,23 @@ fn found(server: &TestServer, condition: &str, index: &str) -> Option<BTreeSet<S
     Some(hits.iter().filter_map(|hit| hit["id"].as_str().map(str::to_owned)).collect())
 }
 
+/// Ids of the first hits in the order of the index, which has too many candidates to look at all; `None` if
+/// some documents could not be read.
+fn first_hits(server: &TestServer, index: &str) -> Option<Vec<String>> {
+    let (status, answer) = server.query(&[
+        ("yql", "select * from note where stars >= 0 and !(stars = 8) order by stars limit 9 offset 2"),
+        ("streaming.selection", "true"),
+        ("timeout", "20s"),
+        ("index.use", index),
+        ("index.candidates-max", "3"),
+    ]);
+    if status != 200 || answer.pointer("/root/coverage/full") != Some(&json!(true)) {
+        return None;
+    }
+    let hits = answer.pointer("/root/children").and_then(Value::as_array).cloned().unwrap_or_default();
+    Some(hits.iter().filter_map(|hit| hit["id"].as_str().map(str::to_owned)).collect())
+}
+
 /// Checks that the nodes find by the index what they find without, and that it is on each node what the
 /// documents there say.
 #[track_caller]
@@ -69,6 +86,12 @@ fn check(nodes: &[&TestServer], when: &str) {
             });
             until(&format!("{when}: {condition}"), &streamed, || found(server, condition, "by-stars"));
         }
+        let mut streamed = None;
+        until(&format!("{when}: in order"), &true, || {
+            streamed = first_hits(server, "none");
+            streamed.is_some()
+        });
+        until(&format!("{when}: in order"), &streamed, || first_hits(server, "by-stars"));
         let path = "/index/v1/notes/by-stars/verify";
         let mut compared = Value::Null;
         until(&format!("{when}: compared"), &true, || {

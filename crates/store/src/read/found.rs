@@ -132,11 +132,11 @@ fn replace_in_chunk(
 }
 
 /// Number of rows whose ids are compared in the time that it takes to find one by its key.
-const COMPARED_PER_LOOKUP: usize = 100;
+pub(super) const COMPARED_PER_LOOKUP: usize = 100;
 
 /// The rows of a chunk with the versions of a document, which lie in the order of sort keys. Costs a binary
 /// search, with the key of a document for each step.
-fn rows_of_document(
+pub(super) fn rows_of_document(
     path: &Path,
     ids: &BytesColumn,
     rows: usize,

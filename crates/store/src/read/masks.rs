@@ -153,6 +153,16 @@ impl MaskCache {
     }
 }
 
+/// The masks of some of a group's chunks, which are not kept. They are right for the documents of which all
+/// chunks that can have them are given.
+pub(crate) fn of_some(
+    group: &GroupOfBucket<'_>,
+    sources: &[SegmentChunks],
+    marks: &DropMarks,
+) -> Result<GroupMasks, Error> {
+    make(group, sources, group.dropped(marks), marks)
+}
+
 /// All that masks depend on, as bytes: segments do not change.
 fn identity(
     group: &GroupOfBucket<'_>,
@@ -378,6 +388,15 @@ pub(crate) fn lacks_keys(path: &Path) -> Error {
 pub(crate) fn clear(mask: &mut Mask, row: usize, documents: u32) {
     let words = mask.get_or_insert_with(|| all(documents as usize));
     words[row / 64] &= !(1 << (row % 64));
+}
+
+/// Takes all versions out of a mask except those in these rows.
+pub(crate) fn keep_rows(mask: &mut Mask, rows: &[usize], documents: u32) {
+    let mut kept = vec![0; (documents as usize).div_ceil(64)];
+    for row in rows.iter().filter(|row| is_set(mask, **row)) {
+        kept[row / 64] |= 1 << (row % 64);
+    }
+    *mask = Some(kept);
 }
 
 /// Returns true if a version is in a mask.

@@ -17,7 +17,9 @@ use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::read::found::{GroupSources, TailKey};
-use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks, document_id, has_all, lacks_keys, unite};
+use crate::read::masks::{
+    self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, document_id, has_all, lacks_keys, unite,
+};
 use crate::read::pieces::RowOrder;
 use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
@@ -327,32 +329,47 @@ impl<'a> StoreSnapshot<'a> {
     pub fn newest(
         &self,
         group: &GroupOfBucket<'_>,
-        mut found: GroupSources,
+        found: GroupSources,
     ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
         let marks = &self.state.marks;
         let masks =
             self.shared.caches.masks.masks(group, &found.segments, marks, self.shared.options.paths)?;
-        let mut parts = Vec::new();
-        let mut masks = masks.newest.iter().zip(&masks.live);
-        for source in &found.segments {
-            for (chunk, info) in &source.chunks {
-                let (newest, live) =
-                    masks.next().map_or((None, None), |(newest, live)| (newest.clone(), live.clone()));
-                let segment = Arc::clone(&source.segment);
-                let source = ChunkSource::Segment { segment, section: source.section, chunk: *chunk };
-                parts.push(ChunkPart { source, info: *info, newest, live });
-            }
-        }
-        if !found.tail.is_empty() {
-            found.replace(&mut parts)?;
-        }
-        Ok((parts, found.tail))
+        newest_by(&masks, found)
     }
+
+    /// Decides the same of some of a group's documents. Of the chunks in segments, only those that can have
+    /// one of them are given: other documents in these may have newer versions elsewhere.
+    pub fn newest_of_some(
+        &self,
+        group: &GroupOfBucket<'_>,
+        found: GroupSources,
+    ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+        newest_by(&masks::of_some(group, &found.segments, &self.state.marks)?, found)
+    }
+}
+
+/// The versions that count in chunks with these masks, and among the rows of the tail.
+fn newest_by(masks: &GroupMasks, mut found: GroupSources) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+    let mut parts = Vec::new();
+    let mut masks = masks.newest.iter().zip(&masks.live);
+    for source in &found.segments {
+        for (chunk, info) in &source.chunks {
+            let (newest, live) =
+                masks.next().map_or((None, None), |(newest, live)| (newest.clone(), live.clone()));
+            let segment = Arc::clone(&source.segment);
+            let source = ChunkSource::Segment { segment, section: source.section, chunk: *chunk };
+            parts.push(ChunkPart { source, info: *info, newest, live });
+        }
+    }
+    if !found.tail.is_empty() {
+        found.replace(&mut parts)?;
+    }
+    Ok((parts, found.tail))
 }
 
 /// Merges chunks of several buckets, which can share some if a group is divided or there is no group: each
 /// chunk once, with the versions that count in any bucket, in the order of their files.
-fn once_each(parts: Vec<ChunkPart>) -> Vec<ChunkPart> {
+pub(super) fn once_each(parts: Vec<ChunkPart>) -> Vec<ChunkPart> {
     let mut of_segments: BTreeMap<(u64, u32), ChunkPart> = BTreeMap::new();
     let mut of_tail = Vec::new();
     for part in parts {

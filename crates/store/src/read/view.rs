@@ -12,7 +12,7 @@ use crate::shared::StoreContext;
 use crate::{Error, ViewScope};
 
 /// View of the store for search: chunks of segments and of the tail side by side.
-struct StoreView {
+pub(super) struct StoreView {
     settling: TargetLayout,
     sources: Vec<ChunkSource>,
     /// Flags of the sources that are known to be chunks without a rest.
@@ -47,21 +47,7 @@ pub(crate) fn view(
             }
         }
     }
-    parts.retain(|part| part.live.as_ref().is_none_or(|words| words.iter().any(|word| *word != 0)));
-    let (sources, chunks): (Vec<ChunkSource>, Vec<ViewChunk>) = parts
-        .into_iter()
-        .map(|ChunkPart { source, info, live, .. }| {
-            (source, ViewChunk { documents: info.documents as usize, live })
-        })
-        .unzip();
-    let settling = TargetLayout {
-        document_type: document_type.to_owned(),
-        layout: reading.layout,
-        layout_number: reading.layout_number,
-        cache: Arc::clone(&shared.caches.settled),
-    };
-    let plain = sources.iter().map(|_| AtomicBool::new(false)).collect();
-    Ok(Arc::new(StoreView { settling, sources, plain, chunks, paths: shared.options.paths }))
+    Ok(Arc::new(StoreView::new(reading, document_type, parts)))
 }
 
 /// Function that reads columns of adjacent chunks from a segment: all of them, or the first.
@@ -69,6 +55,25 @@ type Read =
     fn(&SegmentFile, usize, &ColumnKey, Range<u32>) -> Result<Vec<Option<Column>>, millrace_segment::Error>;
 
 impl StoreView {
+    /// View of chunks as they were found. Those without a document that counts are left out.
+    pub fn new(reading: StoreSnapshot<'_>, document_type: &str, mut parts: Vec<ChunkPart>) -> Self {
+        parts.retain(|part| part.live.as_ref().is_none_or(|words| words.iter().any(|word| *word != 0)));
+        let (sources, chunks): (Vec<ChunkSource>, Vec<ViewChunk>) = parts
+            .into_iter()
+            .map(|ChunkPart { source, info, live, .. }| {
+                (source, ViewChunk { documents: info.documents as usize, live })
+            })
+            .unzip();
+        let settling = TargetLayout {
+            document_type: document_type.to_owned(),
+            layout: reading.layout,
+            layout_number: reading.layout_number,
+            cache: Arc::clone(&reading.shared.caches.settled),
+        };
+        let plain = sources.iter().map(|_| AtomicBool::new(false)).collect();
+        StoreView { settling, sources, plain, chunks, paths: reading.shared.options.paths }
+    }
+
     /// A column of the sources from `first` on that are neighbours in `run`, read in this way.
     fn of_run(
         &self,

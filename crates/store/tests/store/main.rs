@@ -26,6 +26,7 @@ mod rewrites;
 mod schemas;
 mod slices;
 mod snapshots;
+mod sought;
 mod space;
 mod syncs;
 mod threads;
