@@ -21,9 +21,7 @@ pub(super) fn read(bytes: &[u8], names: Option<&str>) -> Result<DecisionForest, 
             let trees = trees.list().ok_or_else(|| Error::setup("its 'trees' are not a list"))?;
             let groups = model.get("tree_info").and_then(UbjsonValue::numbers).unwrap_or_default();
             if groups.iter().any(|group| *group != 0.0) {
-                return Err(Error::setup(
-                    "a model of several classes has several scores: save one of two classes, or of numbers",
-                ));
+                return Err(Error::setup("models of several classes have no one score"));
             }
             let own_names = learner.get("feature_names").and_then(UbjsonValue::list).unwrap_or_default();
             (trees, base_score(learner)?, own_names.iter().filter_map(UbjsonValue::text).collect())
