@@ -144,17 +144,17 @@ fn documents_are_the_same_at_both_interfaces() {
 
     // A search of no group reads the documents of all.
     server.put("/document/v1/note/note/group/bob/3", r#"{"title":"fourth","stars":1}"#);
-    server.put("/document/v1/note/note/docid/4", r#"{"title":"fifth","stars":2}"#);
+    server.put("/document/v1/note/note/docid/4", r#"{"title":"fifth","stars":5}"#);
     let (_, found) = server.get("/elastic/note/_search?sort=stars");
-    assert_eq!(ids(&found), ["3", "id:note:note::4", "id:mail:note:g=ann:7"], "{found}");
-    assert_eq!(server.get("/elastic/note/_count").1["count"], 3);
-    assert_eq!(server.get("/elastic/note/_count?routing=bob").1["count"], 1);
+    assert_eq!(ids(&found), ["3", "1", "id:note:note::4", "id:mail:note:g=ann:7"], "{found}");
+    assert_eq!(server.get("/elastic/note/_count").1["count"], 4);
+    assert_eq!(server.get("/elastic/note/_count?routing=bob").1["count"], 2);
     let (_, page) = server.get("/elastic/note/_search?scroll=1m&size=2");
     let next = json!({ "scroll": "1m", "scroll_id": page["_scroll_id"] }).to_string();
     let (_, rest) = server.call(Method::POST, "/elastic/_search/scroll", &next);
     let mut scrolled = [ids(&page), ids(&rest)].concat();
     scrolled.sort_unstable();
-    assert_eq!(scrolled, ["3", "id:mail:note:g=ann:7", "id:note:note::4"], "{page} {rest}");
+    assert_eq!(scrolled, ["1", "3", "id:mail:note:g=ann:7", "id:note:note::4"], "{page} {rest}");
 }
 
 /// A request whose body is sent piece by piece, while its answer is read.

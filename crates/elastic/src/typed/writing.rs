@@ -178,12 +178,10 @@ impl TypedReader {
             (WriteAction::Delete, _) => Ok(TypedEffect::Remove),
             (WriteAction::Update, Some(body)) => {
                 let text = |part: &Map<String, Value>| Value::Object(part.clone()).to_string();
-                let part = body.doc.as_ref().map(|part| self.parsed(&text(part))).transpose()?;
-                let inserted = match body.doc_as_upsert {
-                    true => part,
-                    false => body.upsert.as_ref().map(|part| self.parsed(&text(part))).transpose()?,
-                };
-                let inserted = inserted.map(|document| self.indexed(document)).transpose()?;
+                // What changes a stored document is read with it: without one, that is missing.
+                let inserted = if body.doc_as_upsert { &body.doc } else { &body.upsert };
+                let inserted =
+                    inserted.as_ref().map(|part| self.indexed(self.parsed(&text(part))?)).transpose()?;
                 Ok(TypedEffect::Update { body: body.clone(), inserted })
             }
             _ => Ok(TypedEffect::Put(self.indexed(self.parsed(&write.source)?)?)),
