@@ -32,13 +32,17 @@ pub(super) struct VisitedBuckets {
 
 /// Position in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in
 /// hexadecimal digits, or, for a divided group, the number of its bits, a dash, and its bits in hexadecimal
-/// digits.
+/// digits. A visit of a group that was divided since it began continues in each part after the place that it
+/// had reached in the whole: `BUCKET.PLACE-IN-IT_PLACE-IN-THE-WHOLE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VisitPosition {
     buckets: VisitedBuckets,
     number: usize,
     /// Position in the bucket, as returned by the node with it; `None` for its beginning.
     inner: Option<String>,
+    /// Position that the visit had reached in a group before it was divided: each of the parts begins after
+    /// it. The order of a store is by document types first, so that every part can have documents after it.
+    reached: Option<String>,
 }
 
 /// Answer for a bucket.
@@ -79,13 +83,20 @@ impl VisitedBuckets {
     /// Position named by a continuation; the beginning if there is none.
     pub(super) fn resume(self, continuation: Option<String>) -> Result<VisitPosition, Error> {
         let Some(text) = continuation else {
-            return Ok(VisitPosition { buckets: self, number: 0, inner: None });
+            return Ok(VisitPosition { buckets: self, number: 0, inner: None, reached: None });
         };
+        if self.bits.is_none() && is_of_store(&text) {
+            return Ok(VisitPosition { buckets: self, number: 0, inner: None, reached: Some(text) });
+        }
         let place = || {
-            let (bucket, inner) = text.split_once('.')?;
+            let (bucket, place) = text.split_once('.')?;
             let number = self.number(bucket)?;
+            let (inner, reached) = match place.split_once('_') {
+                Some((inner, reached)) => (inner, Some(reached.to_owned())),
+                None => (place, None),
+            };
             let inner = Some(inner.to_owned()).filter(|inner| !inner.is_empty());
-            Some(VisitPosition { buckets: self.clone(), number, inner })
+            Some(VisitPosition { buckets: self.clone(), number, inner, reached })
         };
         place().ok_or_else(|| {
             Error::parameter("continuation", format!("'{text}' is not one that this cluster has given"))
@@ -119,8 +130,9 @@ impl VisitPosition {
         }
     }
 
+    /// Start in the bucket; `None` for its beginning.
     pub(super) fn inner(&self) -> Option<String> {
-        self.inner.clone()
+        self.inner.as_ref().or(self.reached.as_ref()).cloned()
     }
 
     /// Next position, when the bucket continues at `inner`, or is at its end; `None` after the last.
@@ -148,7 +160,8 @@ impl VisitPosition {
         let buckets = VisitedBuckets::of(node, group)?;
         let known = |bucket: &BucketId| self.buckets.divided.iter().any(|known| known.covers(*bucket));
         let new = buckets.divided.iter().position(|bucket| !known(bucket));
-        Ok(new.map(|new| VisitPosition { number: buckets.others() + new, inner: None, buckets }))
+        let reached = self.reached.clone();
+        Ok(new.map(|new| VisitPosition { number: buckets.others() + new, inner: None, reached, buckets }))
     }
 
     /// Request for the rest of this bucket, with other parameters (`None` removes one).
@@ -164,7 +177,8 @@ impl VisitPosition {
             |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
         let kept = given.iter().filter(|(name, _)| !is_given(name));
         let set = parameters.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
-        let place = self.inner.as_deref().map(|inner| ("continuation", inner));
+        let inner = self.inner();
+        let place = inner.as_deref().map(|inner| ("continuation", inner));
         let target = format!("{path}?{}", form_encode(kept.chain(set).chain(place)));
         ForwardedRequest { target, ..request.clone() }
     }
@@ -206,8 +220,15 @@ impl fmt::Display for VisitPosition {
                 write!(f, "{used_bits}-{bits:x}")?;
             }
         }
-        write!(f, ".{}", self.inner.as_deref().unwrap_or_default())
+        write!(f, ".{}", self.inner.as_deref().unwrap_or_default())?;
+        self.reached.as_ref().map_or(Ok(()), |reached| write!(f, "_{reached}"))
     }
+}
+
+/// True if a continuation is a position of the store, as the visit of a group on one node returns it. The
+/// numbers of buckets begin with other characters.
+fn is_of_store(continuation: &str) -> bool {
+    continuation.starts_with(['g', 'u'])
 }
 
 /// Error for another node's refusal, with the message of that node.
@@ -263,6 +284,41 @@ mod tests {
         let further =
             VisitedBuckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
         assert_eq!(further.resume(Some("33-100000005.g0.00".to_owned())).unwrap().bucket(), part(34, 1));
+    }
+
+    #[test]
+    fn a_visit_goes_on_in_each_part_of_a_group_that_is_divided_meanwhile() {
+        let part = |bits, part: u64| BucketId::new(bits, part << 32 | 5);
+        let divided: Arc<[BucketId]> = Arc::new([part(33, 0), part(33, 1)]);
+        let parts = VisitedBuckets { bits: None, divided: Arc::clone(&divided) };
+        // Text of the position, the bucket, and the start in it; each follows the one before at the end of
+        // the bucket, or at the place in it.
+        let table: [(Option<&str>, &str, BucketId, &str); 4] = [
+            (Some("g1.00aa"), "33-5.g1.00aa_g0.0077", part(33, 0), "g1.00aa"),
+            (Some("g1.00bb"), "33-5.g1.00bb_g0.0077", part(33, 0), "g1.00bb"),
+            (None, "33-100000005._g0.0077", part(33, 1), "g0.0077"),
+            (Some("g0.00cc"), "33-100000005.g0.00cc_g0.0077", part(33, 1), "g0.00cc"),
+        ];
+        let mut place = parts.clone().resume(Some("g0.0077".to_owned())).unwrap();
+        assert_eq!((place.bucket(), place.inner().as_deref()), (part(33, 0), Some("g0.0077")));
+        for (inner, text, bucket, start) in table {
+            place = place.after(inner.map(str::to_owned)).unwrap();
+            assert_eq!(place.to_string(), text);
+            assert_eq!((place.bucket(), place.inner().as_deref()), (bucket, Some(start)), "{text}");
+            assert_eq!(parts.clone().resume(Some(text.to_owned())).unwrap(), place, "{text}");
+        }
+        assert_eq!(place.after(None), None);
+        // Without a place in the whole, a part begins at its beginning.
+        let plain = parts.clone().resume(Some("33-5.".to_owned())).unwrap().after(None).unwrap();
+        assert_eq!((plain.to_string().as_str(), plain.inner()), ("33-100000005.", None));
+        for text in ["u0.00ff", "g12."] {
+            assert_eq!(parts.clone().resume(Some(text.to_owned())).unwrap().inner().as_deref(), Some(text));
+        }
+        // A visit of all buckets has other positions.
+        let all = VisitedBuckets { bits: Some(1), divided };
+        for (buckets, wrong) in [(&all, "g0.0077"), (&all, "u0."), (&parts, "x0.00"), (&parts, "2.g0.00")] {
+            assert!(buckets.clone().resume(Some(wrong.to_owned())).is_err(), "{wrong}");
+        }
     }
 
     #[test]
