@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::to_bytes;
+use axum::response::Response;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_bucket::BucketId;
@@ -170,17 +171,7 @@ impl VisitPosition {
         request: &ForwardedRequest,
         parameters: &[(&str, Option<&str>)],
     ) -> ForwardedRequest {
-        let (path, given) = request.target.split_once('?').unwrap_or((&request.target, ""));
-        // The parameters were counted when the request came.
-        let given = RequestParameters::parse(given, usize::MAX).unwrap_or_default();
-        let is_given =
-            |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
-        let kept = given.iter().filter(|(name, _)| !is_given(name));
-        let set = parameters.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
-        let inner = self.inner();
-        let place = inner.as_deref().map(|inner| ("continuation", inner));
-        let target = format!("{path}?{}", form_encode(kept.chain(set).chain(place)));
-        ForwardedRequest { target, ..request.clone() }
+        request_from(request, self.inner().as_deref(), parameters)
     }
 
     /// Forwards the request to the node that has to answer for the bucket.
@@ -202,12 +193,35 @@ impl VisitPosition {
             // Only a whole group can be divided.
             RoutingOutcome::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
         };
-        let status = answer.status();
-        let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
-            .await
-            .map_err(|error| Error::Internal(format!("the answer of another node broke off: {error}")))?;
+        let (status, body) = whole_answer(answer).await?;
         Ok(BucketAnswer::There(status, body))
     }
+}
+
+/// Request for the documents from `continuation` on, with other parameters (`None` removes one).
+pub(super) fn request_from(
+    request: &ForwardedRequest,
+    continuation: Option<&str>,
+    parameters: &[(&str, Option<&str>)],
+) -> ForwardedRequest {
+    let (path, given) = request.target.split_once('?').unwrap_or((&request.target, ""));
+    // The parameters were counted when the request came.
+    let given = RequestParameters::parse(given, usize::MAX).unwrap_or_default();
+    let is_given = |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
+    let kept = given.iter().filter(|(name, _)| !is_given(name));
+    let set = parameters.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+    let place = continuation.map(|continuation| ("continuation", continuation));
+    let target = format!("{path}?{}", form_encode(kept.chain(set).chain(place)));
+    ForwardedRequest { target, ..request.clone() }
+}
+
+/// Status and body of another node's answer.
+pub(super) async fn whole_answer(answer: Response) -> Result<(StatusCode, Bytes), Error> {
+    let status = answer.status();
+    let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
+        .await
+        .map_err(|error| Error::Internal(format!("the answer of another node broke off: {error}")))?;
+    Ok((status, body))
 }
 
 impl fmt::Display for VisitPosition {
