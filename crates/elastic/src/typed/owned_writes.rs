@@ -106,10 +106,26 @@ struct OwnedWrite<'a> {
     effect: TypedEffect,
     /// Stored document that the owner has shown, for an update.
     seen: Option<(Document, Timestamp)>,
-    /// Number of versions of other requests that have come between.
-    conflicts: u32,
-    /// Time after which an update that meets another such version is given up.
-    until: Instant,
+    conflicts: VersionConflicts,
+}
+
+/// Versions of other requests that have come between the reading and the writing of an update.
+#[derive(Default)]
+struct VersionConflicts {
+    count: u32,
+    /// Time after which another one is the last. It begins with the first: an update can wait for long until
+    /// it is its turn.
+    until: Option<Instant>,
+}
+
+impl VersionConflicts {
+    /// Counts another one. Returns true if the update is tried again: as often as it says, or as it likes if
+    /// it does not say, for some time.
+    fn is_passed(&mut self, retries: Option<u32>, now: Instant) -> bool {
+        self.count = self.count.saturating_add(1);
+        let until = *self.until.get_or_insert(now + PATIENCE);
+        self.count <= retries.unwrap_or(u32::MAX) && now < until
+    }
 }
 
 /// Next step of a write.
@@ -134,8 +150,8 @@ impl<'a> OwnedWrite<'a> {
         write: &'a SingleWrite,
     ) -> Result<Self, Error> {
         let (reader, effect) = TypedReader::read(door, binding, write)?;
-        let until = Instant::now() + PATIENCE;
-        Ok(OwnedWrite { at, write, reader, effect, seen: None, conflicts: 0, until })
+        let conflicts = VersionConflicts::default();
+        Ok(OwnedWrite { at, write, reader, effect, seen: None, conflicts })
     }
 
     fn attempt(&self) -> WriteAttempt {
@@ -236,9 +252,8 @@ impl<'a> OwnedWrite<'a> {
         }
         // The first time, the owner has only shown what is stored.
         let (_, expected) = std::mem::replace(&mut self.seen, shown)?;
-        self.conflicts += 1;
         let retries = self.write.update.as_ref().and_then(|update| update.retries);
-        if self.conflicts <= retries.unwrap_or(u32::MAX) && Instant::now() < self.until {
+        if self.conflicts.is_passed(retries, Instant::now()) {
             return None;
         }
         let conditions = WriteConditions {
@@ -262,5 +277,36 @@ impl<'a> OwnedWrite<'a> {
     ) -> Error {
         let held = || Error::Internal("an owner has refused a change whose condition holds".to_owned());
         self.reader.check(action, conditions, current).err().unwrap_or_else(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_update_has_its_time_from_its_first_conflict_on() {
+        let short = PATIENCE / 2;
+        // Retries that the update allows, times between conflicts, and the number of the last one of which it
+        // is tried again.
+        let table: [(Option<u32>, &[Duration], usize); 6] = [
+            (Some(0), &[Duration::ZERO], 0),
+            (Some(2), &[Duration::ZERO, short / 4, short / 4], 2),
+            (None, &[Duration::ZERO, short, short / 2], 3),
+            // It waited for its turn.
+            (Some(3), &[PATIENCE * 9, short], 2),
+            (None, &[PATIENCE * 9, short, PATIENCE], 2),
+            (Some(9), &[Duration::ZERO, PATIENCE], 1),
+        ];
+        for (retries, pauses, passed) in table {
+            let (mut conflicts, mut now) = (VersionConflicts::default(), Instant::now());
+            for (number, pause) in pauses.iter().enumerate() {
+                now += *pause;
+                let is_passed = conflicts.is_passed(retries, now);
+                assert_eq!(is_passed, number < passed, "{retries:?}, {pauses:?}: {number}");
+            }
+        }
     }
 }
