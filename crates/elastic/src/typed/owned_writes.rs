@@ -22,6 +22,7 @@ use millrace_store::StoreModification;
 use super::writing::{TypedEffect, TypedReader, bytes_of, shown_part, stamped};
 use super::{TypeBinding, version_of};
 use crate::Error;
+use crate::caller::AdmittedSize;
 use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf;
@@ -70,7 +71,8 @@ pub(crate) fn write_at_owners(
             let result = match outcome {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     refused += 1;
-                    None
+                    // The owner may have changed, to this node.
+                    write.admit(door).err().map(Err)
                 }
                 Err(error) => Some(Err(error)),
                 Ok(SettledChange::Done { timestamp, existed }) => {
@@ -106,6 +108,8 @@ struct OwnedWrite<'a> {
     effect: TypedEffect,
     /// Stored document that the owner has shown, for an update.
     seen: Option<(Document, Timestamp)>,
+    /// Share of the size of its group, if this node counts it.
+    size: Option<AdmittedSize>,
     conflicts: VersionConflicts,
 }
 
@@ -151,7 +155,19 @@ impl<'a> OwnedWrite<'a> {
     ) -> Result<Self, Error> {
         let (reader, effect) = TypedReader::read(door, binding, write)?;
         let conflicts = VersionConflicts::default();
-        Ok(OwnedWrite { at, write, reader, effect, seen: None, conflicts })
+        Ok(OwnedWrite { at, write, reader, effect, seen: None, size: write.size.clone(), conflicts })
+    }
+
+    /// Admits the write by the size of its group, if this node owns the document since.
+    fn admit(&mut self, door: &ElasticDoor) -> Result<(), Error> {
+        let bytes = self.sent_bytes();
+        if self.size.is_none() && bytes > 0 {
+            let id = &self.reader.id;
+            let permit = door.caller.permit(id.group())?;
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            self.size = door.caller.admit_size(&permit, id, bytes)?;
+        }
+        Ok(())
     }
 
     fn attempt(&self) -> WriteAttempt {
@@ -180,8 +196,9 @@ impl<'a> OwnedWrite<'a> {
             (_, None, _) => StoredCondition::Any,
         };
         let id = self.reader.id.clone();
-        let sent_bytes = self.sent_bytes();
-        let change = ConditionalChange { id, condition, effect, shows_stored: false, sent_bytes };
+        let (sent_bytes, is_admitted) = (self.sent_bytes(), self.size.is_some());
+        let change =
+            ConditionalChange { id, condition, effect, shows_stored: false, sent_bytes, is_admitted };
         WriteAttempt::Change(change, PlannedResult::OfPutOrRemoval)
     }
 
@@ -196,6 +213,7 @@ impl<'a> OwnedWrite<'a> {
                     condition: timestamp.map_or(StoredCondition::Absent, StoredCondition::WrittenAt),
                     effect: ConditionalEffect::put(&document),
                     sent_bytes: self.sent_bytes(),
+                    is_admitted: self.size.is_some(),
                     ..self.look()
                 };
                 WriteAttempt::Change(change, PlannedResult::Known(Ok(result)))
