@@ -147,22 +147,34 @@ impl VisitPosition {
         }
     }
 
-    /// Like [`VisitPosition::after`], but after the last bucket it checks if a group was divided since the
-    /// buckets were listed: the documents in its parts are in none of the visited buckets.
+    /// Like [`VisitPosition::after`], but after the last bucket outside of divided groups, and after the last
+    /// one of all, it checks if a group was divided since the buckets were listed: what was left of it in the
+    /// bucket that it was in is in its parts alone. They come from their beginning.
     pub(super) fn following(
         &self,
         node: &GatewayState,
         group: Option<&DocumentGroup>,
         inner: Option<String>,
     ) -> Result<Option<VisitPosition>, Error> {
-        if let Some(next) = self.after(inner) {
-            return Ok(Some(next));
+        match self.after(inner) {
+            Some(next) if next.is_in_divided() == self.is_in_divided() => Ok(Some(next)),
+            _ => Ok(self.next_among(VisitedBuckets::of(node, group)?)),
         }
-        let buckets = VisitedBuckets::of(node, group)?;
-        let known = |bucket: &BucketId| self.buckets.divided.iter().any(|known| known.covers(*bucket));
-        let new = buckets.divided.iter().position(|bucket| !known(bucket));
+    }
+
+    /// True if its bucket is one of a divided group.
+    fn is_in_divided(&self) -> bool {
+        self.number >= self.buckets.others()
+    }
+
+    /// First bucket of a divided group that is not visited, where these are the buckets now. The visit is at
+    /// the end of its buckets, or of those outside of divided groups.
+    fn next_among(&self, buckets: VisitedBuckets) -> Option<VisitPosition> {
+        let visited: &[BucketId] = if self.is_in_divided() { &self.buckets.divided } else { &[] };
+        let is_new = |bucket: &BucketId| !visited.iter().any(|visited| visited.covers(*bucket));
+        let new = buckets.divided.iter().position(is_new)?;
         let reached = self.reached.clone();
-        Ok(new.map(|new| VisitPosition { number: buckets.others() + new, inner: None, reached, buckets }))
+        Some(VisitPosition { number: buckets.others() + new, inner: None, reached, buckets })
     }
 
     /// Request for the rest of this bucket, with other parameters (`None` removes one).
@@ -298,6 +310,30 @@ mod tests {
         let further =
             VisitedBuckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
         assert_eq!(further.resume(Some("33-100000005.g0.00".to_owned())).unwrap().bucket(), part(34, 1));
+    }
+
+    #[test]
+    fn groups_that_are_divided_during_a_visit_come_after_the_others() {
+        let part = |low: u64, bits, part: u64| BucketId::new(bits, part << 32 | low);
+        let halves = |low| [part(low, 33, 0), part(low, 33, 1)];
+        let quarters = |low| [0, 1, 2, 3].map(|number| part(low, 34, number));
+        let all = |divided: &[BucketId]| VisitedBuckets { bits: Some(1), divided: divided.into() };
+        let (five, three_and_five) = (halves(5), [halves(3), halves(5)].concat());
+        // Buckets as they were listed, the position at whose end the visit is, the buckets now, and the next.
+        let table: [(&[BucketId], &str, &[BucketId], Option<&str>); 7] = [
+            (&[], "1.", &[], None),
+            (&[], "1.", &five, Some("33-5.")),
+            (&five, "1.", &five, Some("33-5.")),
+            (&five, "1.", &three_and_five, Some("33-3.")),
+            (&five, "33-100000005.", &five, None),
+            (&five, "33-100000005.", &three_and_five, Some("33-3.")),
+            (&five, "33-100000005.", &quarters(5), None),
+        ];
+        for (listed, at, now, expected) in table {
+            let place = all(listed).resume(Some(at.to_owned())).unwrap();
+            let next = place.next_among(all(now)).map(|next| next.to_string());
+            assert_eq!(next.as_deref(), expected, "{at} of {listed:?}, now {now:?}");
+        }
     }
 
     #[test]
