@@ -49,8 +49,8 @@ fn page_of_group(server: &TestServer, continuation: Option<&str>) -> (Vec<String
     (ids, answer["continuation"].as_str().map(str::to_owned))
 }
 
-/// Checks that a visit which began when the group was whole has each document once, and all of those that were
-/// there then.
+/// Checks that a visit which began when the group was whole has each document once, and the first ones, which
+/// were there then.
 fn check_visit(server: &TestServer, begun: &(Vec<String>, Option<String>), documents: u32) {
     let (mut ids, mut continuation) = begun.clone();
     assert!(continuation.is_some(), "a page has fewer documents than there are");

@@ -13,6 +13,9 @@ use crate::support::{NOTE, TestServer};
 /// Documents of the group. Together they are larger than what a stream holds on its way.
 const DOCUMENTS: usize = 500;
 
+/// Condition on the last line of a stream.
+type IsComplete<'a> = &'a dyn Fn(&Value) -> bool;
+
 /// Opens a stream, and reads no more of it than its status.
 fn open(server: &TestServer, (method, path): (&str, &str)) -> BufReader<TcpStream> {
     let mut connection = TcpStream::connect(("127.0.0.1", server.port())).expect("the node listens");
@@ -66,8 +69,7 @@ fn a_stream_has_all_documents_of_a_group_that_moves_meanwhile() {
     // A stream that ends with the last document says so; an export ends with a document.
     let is_complete = |last: &Value| last["continuation"]["percentFinished"] == 100.0;
     let is_exported = |last: &Value| last["put"].is_string();
-    type Complete<'a> = &'a dyn Fn(&Value) -> bool;
-    let table: [((&str, &str), Complete<'_>); 3] = [
+    let table: [((&str, &str), IsComplete<'_>); 3] = [
         (("GET", of_group), &is_complete),
         (("GET", selected), &is_complete),
         (("POST", "/group/v1/moving/export"), &is_exported),
