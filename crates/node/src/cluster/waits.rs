@@ -76,7 +76,9 @@ mod tests {
         let handle = runtime.handle().clone();
         drop(runtime);
         let _entered = handle.enter();
-        let outcome = waits.wait(async { tokio::time::sleep(Duration::ZERO).await });
+        let outcome = waits.wait(async {
+            tokio::time::sleep(Duration::ZERO).await;
+        });
         assert!(matches!(outcome, Err(Error::Unsettled(_))), "{outcome:?}");
     }
 }
