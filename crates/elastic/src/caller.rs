@@ -19,11 +19,25 @@ pub trait GroupAdmission: Send + Sync {
     fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error>;
 
     /// Admits the write of a document of `bytes` bytes by the size of its group, and by the bytes that are
-    /// written to it in a second. The result is kept until the write is committed.
+    /// written to it in a second. The result is kept until the write is committed; `None`: another node owns
+    /// the document, and counts the size.
     ///
     /// # Errors
     /// The group is full, or gets too much at once.
     fn admit_write(
+        &self,
+        caller: &RequestCaller,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<Option<AdmittedSize>, millrace_node::Error>;
+
+    /// Like [`GroupAdmission::admit_write`], by the size of the group alone: for a write whose bytes are
+    /// counted already, and whose document may have another owner since.
+    ///
+    /// # Errors
+    /// The group is full.
+    fn admit_size(
         &self,
         caller: &RequestCaller,
         permit: &Permit,
@@ -123,7 +137,8 @@ impl DoorCaller {
     }
 
     /// Admits the write of a document by the size of its group, and by the bytes written to it in a second.
-    /// The result is kept until the write is committed.
+    /// The result is kept until the write is committed; `None`: another node owns the document, and counts
+    /// the size.
     ///
     /// # Errors
     /// The group is full, or gets too much at once.
@@ -133,9 +148,26 @@ impl DoorCaller {
         id: &DocumentId,
         bytes: usize,
     ) -> Result<Option<AdmittedSize>, Error> {
-        self.limits
-            .as_ref()
-            .map_or(Ok(None), |limits| Ok(limits.admit_write(&self.caller, permit, id, bytes)?))
+        match &self.limits {
+            Some(limits) => Ok(limits.admit_write(&self.caller, permit, id, bytes)?),
+            None => Ok(Some(AdmittedSize::new(()))),
+        }
+    }
+
+    /// Like [`DoorCaller::admit_write`], by the size of the group alone.
+    ///
+    /// # Errors
+    /// The group is full.
+    pub(crate) fn admit_size(
+        &self,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<Option<AdmittedSize>, Error> {
+        match &self.limits {
+            Some(limits) => Ok(limits.admit_size(&self.caller, permit, id, bytes)?),
+            None => Ok(Some(AdmittedSize::new(()))),
+        }
     }
 
     /// Limits of the credential on the size of each group, for the owners of documents on other nodes.

@@ -316,7 +316,7 @@ pub(crate) fn get_document(
     let store = node.permitted_store(permit, WantedGroups::These(std::slice::from_ref(id.group())));
     let Some(cluster) = node.cluster().view()? else { return Ok(store.get(id)?) };
     if *id.group() == DocumentGroup::None {
-        return Ok(wait_for(stored_version(node, permit, id, Instant::now() + READ_PATIENCE))?);
+        return Ok(wait_for(node, stored_version(node, permit, id, Instant::now() + READ_PATIENCE))??);
     }
     let bucket = cluster.bucket(id.location())?;
     match read(node, (id.group(), bucket), |held| DocumentsQuestion::Get { held, id: id.clone() })? {
@@ -361,7 +361,7 @@ fn read(
     place: (&DocumentGroup, BucketId),
     question: impl Fn(HeldBucket) -> DocumentsQuestion,
 ) -> Result<Option<DocumentsAnswer>, Error> {
-    let answer = wait_for(read_bucket(node, place, question, Instant::now() + READ_PATIENCE))?;
+    let answer = wait_for(node, read_bucket(node, place, question, Instant::now() + READ_PATIENCE))??;
     if answer.is_none() {
         check_all_there(node)?;
     }
@@ -408,8 +408,20 @@ pub(crate) fn change_all(
     changes: Vec<ConditionalChange>,
     limits: ChangeLimits,
 ) -> Vec<Result<SettledChange, Error>> {
-    let outcomes = wait_for(change_documents(node, permit, changes, limits, Instant::now() + PATIENCE));
-    outcomes.into_iter().map(|outcome| outcome.map_err(Error::from)).collect()
+    let count = changes.len();
+    let changes = change_documents(node, permit, changes, limits, Instant::now() + PATIENCE);
+    match wait_for_changes(node, changes) {
+        Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(Error::from)).collect(),
+        Err(error) => vec![Err(error); count],
+    }
+}
+
+/// Waits for changes on other nodes.
+///
+/// # Errors
+/// The node is being stopped: the changes may have been made.
+fn wait_for_changes<F: Future>(node: &Node, changes: F) -> Result<F::Output, Error> {
+    wait_for(node, changes).map_err(|error| millrace_node::Error::Unknown(error.message()).into())
 }
 
 /// Documents that are added to a group.
@@ -441,7 +453,11 @@ pub(crate) fn add_all<G: Send + 'static>(
             DocumentsQuestion::Write { version, documents: documents.collect(), patience: PATIENCE };
         (group.group(), question, guard)
     });
-    let answers = wait_for(ask_owners(node, version, questions.collect(), Instant::now() + PATIENCE));
+    let asked = ask_owners(node, version, questions.collect(), Instant::now() + PATIENCE);
+    let answers = match wait_for_changes(node, asked) {
+        Ok(answers) => answers,
+        Err(error) => return counts.into_iter().map(|count| vec![Err(error.clone()); count]).collect(),
+    };
     let outcomes = answers.into_iter().zip(counts).map(|(answer, count)| match answer {
         Ok(DocumentsAnswer::Written(outcomes)) if outcomes.len() == count => {
             outcomes.into_iter().map(|outcome| Ok(outcome.is_written()?)).collect()
@@ -500,7 +516,7 @@ pub(crate) fn drop_group_by(
         patience: PATIENCE,
     };
     let asked = vec![(group.group(), question, ())];
-    let answers = wait_for(ask_owners(node, version, asked, Instant::now() + PATIENCE));
+    let answers = wait_for_changes(node, ask_owners(node, version, asked, Instant::now() + PATIENCE))?;
     match answers.into_iter().next() {
         Some(Ok(DocumentsAnswer::Dropped)) => Ok(()),
         Some(Ok(other)) => Err(misunderstood(&other)),

@@ -54,6 +54,16 @@ impl GroupAdmission for FullGroup {
 
     fn admit_write(
         &self,
+        caller: &RequestCaller,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<Option<AdmittedSize>, millrace_node::Error> {
+        self.admit_size(caller, permit, id, bytes)
+    }
+
+    fn admit_size(
+        &self,
         _: &RequestCaller,
         _: &Permit,
         id: &DocumentId,

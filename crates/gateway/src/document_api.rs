@@ -62,6 +62,8 @@ struct DocumentCall {
     hop: ForwardKind,
     /// Copy of the request, if its documents are on several nodes and this one gathers them.
     spread: Option<ForwardedRequest>,
+    /// Copy of a visit of one group, which continues at another node if its documents move there.
+    of_group: Option<ForwardedRequest>,
     /// True if the body was already read for forwarding.
     body_is_reserved: bool,
     /// True if the bytes of the body were counted by the limits of clients.
@@ -87,6 +89,7 @@ impl DocumentCall {
             filled_in: None,
             hop: ForwardKind::Client,
             spread: None,
+            of_group: None,
             body_is_reserved: false,
             is_fed_counted: false,
             durability: WriteDurability::Synced,
@@ -290,6 +293,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     }
     call.body_is_reserved = true;
     let is_read = request.method == Method::GET;
+    call.of_group = Some(&request).filter(|_| is_read && target.group().is_some()).cloned();
     let mut looks = RouteBackoff::until(call.deadline());
     loop {
         let vouch = match hand_on(call, &target, &request).await? {
@@ -341,7 +345,7 @@ async fn operate(
             allowed: "GET, POST, PUT, DELETE, OPTIONS",
         }),
         (DocumentTarget::Documents(documents), "GET") => {
-            visit::documents(call, documents, visit::accepts_lines(request.headers())).await
+            visit::documents(call, documents, vouch, visit::accepts_lines(request.headers())).await
         }
         (DocumentTarget::Documents(_), "POST") => Err(sweep::copying_refused(call)),
         (DocumentTarget::Documents(documents), "PUT") => {

@@ -82,14 +82,24 @@ impl GroupAdmission for CountedGroups {
         id: &DocumentId,
         bytes: usize,
     ) -> Result<Option<AdmittedSize>, Error> {
-        let size = match self.counts_size(id) {
-            true => self.0.admit_size(&caller.limits, permit, id, bytes)?,
-            false => None,
-        };
+        let size = self.admit_size(caller, permit, id, bytes)?;
         // The request has counted the bytes of its caller.
         let fed = FedBytes { caller: None, group: Some(id.group()), bytes };
         self.0.quotas().fed().admit(fed, Instant::now(), self.0.metrics())?;
-        Ok(size.map(AdmittedSize::new))
+        Ok(size)
+    }
+
+    fn admit_size(
+        &self,
+        caller: &RequestCaller,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<Option<AdmittedSize>, Error> {
+        if !self.counts_size(id) {
+            return Ok(None);
+        }
+        Ok(Some(AdmittedSize::new(self.0.admit_size(&caller.limits, permit, id, bytes)?)))
     }
 
     fn element_bytes_max(&self) -> usize {

@@ -172,6 +172,8 @@ impl NodeServer {
         renewing.inspect(tokio::task::JoinHandle::abort);
         credentials.abort();
         lifecycles.abort();
+        // Nothing waits for an answer any more.
+        self.state.node().end_waits();
         leave.await;
         let state = self.state;
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.

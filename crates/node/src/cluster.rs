@@ -24,6 +24,7 @@ mod placement;
 mod readers;
 mod route;
 mod snapshots;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -48,7 +49,7 @@ pub use self::changes::{
 };
 pub use self::documents::{
     DocumentsAnswer, DocumentsQuestion, HeldBucket, SentDocument, SentFailure, SentOutcome, SentVersion,
-    ask_owners, own_documents, read_bucket, wait_for,
+    ask_owners, own_documents, read_bucket,
 };
 pub use self::erasures::{ErasureQuestion, erasures_of_all, own_erasures};
 pub use self::everyone::{ListedAnswer, ListedNode};
@@ -72,6 +73,8 @@ pub use self::snapshots::{
     GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
     SnapshotVersionPage, own_snapshots, snapshots_at, snapshots_of_all,
 };
+pub(crate) use self::waits::BlockingWaits;
+pub use self::waits::wait_for;
 pub use crate::metrics::MetricGauge;
 
 /// Node that a request goes to.

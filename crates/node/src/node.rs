@@ -18,7 +18,7 @@ use millrace_plan::{QueryMemory, QueryMemoryLedger};
 use millrace_schema::{Application, ApplicationDraft};
 use millrace_store::{Store, StoreOptions, StoreTuning};
 
-use crate::cluster::{ClusterMember, ClusterView, NodeCluster, NodeTransport};
+use crate::cluster::{BlockingWaits, ClusterMember, ClusterView, NodeCluster, NodeTransport};
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
 use crate::fitness::DiskSpaceMonitor;
@@ -49,6 +49,7 @@ pub struct Node {
     cluster_view: OnceLock<Arc<dyn ClusterView>>,
     /// Means to ask other nodes, once the node serves requests.
     transport: OnceLock<Arc<dyn NodeTransport>>,
+    waits: BlockingWaits,
     space_watch: DiskSpaceMonitor,
     /// Memory that the results of its queries take.
     query_memory: Arc<QueryMemoryLedger>,
@@ -111,6 +112,7 @@ impl Node {
             member: OnceLock::new(),
             cluster_view: OnceLock::new(),
             transport: OnceLock::new(),
+            waits: BlockingWaits::default(),
             space_watch: DiskSpaceMonitor::default(),
             query_memory: QueryMemoryLedger::new(settings.queries_memory_max),
             settings,
@@ -241,6 +243,10 @@ impl Node {
     /// Code paths that requests take.
     pub fn paths(&self) -> ExecutionPaths {
         self.settings.paths()
+    }
+
+    pub(crate) fn waits(&self) -> &BlockingWaits {
+        &self.waits
     }
 
     pub(crate) fn snapshot_reading(&self) -> &SnapshotReading {

@@ -22,6 +22,7 @@ use millrace_store::StoreModification;
 use super::writing::{TypedEffect, TypedReader, bytes_of, shown_part, stamped};
 use super::{TypeBinding, version_of};
 use crate::Error;
+use crate::caller::AdmittedSize;
 use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf;
@@ -70,7 +71,8 @@ pub(crate) fn write_at_owners(
             let result = match outcome {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     refused += 1;
-                    None
+                    // The owner may have changed, to this node.
+                    write.admit(door).err().map(Err)
                 }
                 Err(error) => Some(Err(error)),
                 Ok(SettledChange::Done { timestamp, existed }) => {
@@ -106,10 +108,28 @@ struct OwnedWrite<'a> {
     effect: TypedEffect,
     /// Stored document that the owner has shown, for an update.
     seen: Option<(Document, Timestamp)>,
-    /// Number of versions of other requests that have come between.
-    conflicts: u32,
-    /// Time after which an update that meets another such version is given up.
-    until: Instant,
+    /// Share of the size of its group, if this node counts it.
+    size: Option<AdmittedSize>,
+    conflicts: VersionConflicts,
+}
+
+/// Versions of other requests that have come between the reading and the writing of an update.
+#[derive(Default)]
+struct VersionConflicts {
+    count: u32,
+    /// Time after which another one is the last. It begins with the first: an update can wait for long until
+    /// it is its turn.
+    until: Option<Instant>,
+}
+
+impl VersionConflicts {
+    /// Counts another one. Returns true if the update is tried again: as often as it says, or as it likes if
+    /// it does not say, for some time.
+    fn is_passed(&mut self, retries: Option<u32>, now: Instant) -> bool {
+        self.count = self.count.saturating_add(1);
+        let until = *self.until.get_or_insert(now + PATIENCE);
+        self.count <= retries.unwrap_or(u32::MAX) && now < until
+    }
 }
 
 /// Next step of a write.
@@ -134,8 +154,20 @@ impl<'a> OwnedWrite<'a> {
         write: &'a SingleWrite,
     ) -> Result<Self, Error> {
         let (reader, effect) = TypedReader::read(door, binding, write)?;
-        let until = Instant::now() + PATIENCE;
-        Ok(OwnedWrite { at, write, reader, effect, seen: None, conflicts: 0, until })
+        let conflicts = VersionConflicts::default();
+        Ok(OwnedWrite { at, write, reader, effect, seen: None, size: write.size.clone(), conflicts })
+    }
+
+    /// Admits the write by the size of its group, if this node owns the document since.
+    fn admit(&mut self, door: &ElasticDoor) -> Result<(), Error> {
+        let bytes = self.sent_bytes();
+        if self.size.is_none() && bytes > 0 {
+            let id = &self.reader.id;
+            let permit = door.caller.permit(id.group())?;
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            self.size = door.caller.admit_size(&permit, id, bytes)?;
+        }
+        Ok(())
     }
 
     fn attempt(&self) -> WriteAttempt {
@@ -164,8 +196,9 @@ impl<'a> OwnedWrite<'a> {
             (_, None, _) => StoredCondition::Any,
         };
         let id = self.reader.id.clone();
-        let sent_bytes = self.sent_bytes();
-        let change = ConditionalChange { id, condition, effect, shows_stored: false, sent_bytes };
+        let (sent_bytes, is_admitted) = (self.sent_bytes(), self.size.is_some());
+        let change =
+            ConditionalChange { id, condition, effect, shows_stored: false, sent_bytes, is_admitted };
         WriteAttempt::Change(change, PlannedResult::OfPutOrRemoval)
     }
 
@@ -180,6 +213,7 @@ impl<'a> OwnedWrite<'a> {
                     condition: timestamp.map_or(StoredCondition::Absent, StoredCondition::WrittenAt),
                     effect: ConditionalEffect::put(&document),
                     sent_bytes: self.sent_bytes(),
+                    is_admitted: self.size.is_some(),
                     ..self.look()
                 };
                 WriteAttempt::Change(change, PlannedResult::Known(Ok(result)))
@@ -236,9 +270,8 @@ impl<'a> OwnedWrite<'a> {
         }
         // The first time, the owner has only shown what is stored.
         let (_, expected) = std::mem::replace(&mut self.seen, shown)?;
-        self.conflicts += 1;
         let retries = self.write.update.as_ref().and_then(|update| update.retries);
-        if self.conflicts <= retries.unwrap_or(u32::MAX) && Instant::now() < self.until {
+        if self.conflicts.is_passed(retries, Instant::now()) {
             return None;
         }
         let conditions = WriteConditions {
@@ -262,5 +295,36 @@ impl<'a> OwnedWrite<'a> {
     ) -> Error {
         let held = || Error::Internal("an owner has refused a change whose condition holds".to_owned());
         self.reader.check(action, conditions, current).err().unwrap_or_else(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_update_has_its_time_from_its_first_conflict_on() {
+        let short = PATIENCE / 2;
+        // Retries that the update allows, times between conflicts, and the number of the last one of which it
+        // is tried again.
+        let table: [(Option<u32>, &[Duration], usize); 6] = [
+            (Some(0), &[Duration::ZERO], 0),
+            (Some(2), &[Duration::ZERO, short / 4, short / 4], 2),
+            (None, &[Duration::ZERO, short, short / 2], 3),
+            // It waited for its turn.
+            (Some(3), &[PATIENCE * 9, short], 2),
+            (None, &[PATIENCE * 9, short, PATIENCE], 2),
+            (Some(9), &[Duration::ZERO, PATIENCE], 1),
+        ];
+        for (retries, pauses, passed) in table {
+            let (mut conflicts, mut now) = (VersionConflicts::default(), Instant::now());
+            for (number, pause) in pauses.iter().enumerate() {
+                now += *pause;
+                let is_passed = conflicts.is_passed(retries, now);
+                assert_eq!(is_passed, number < passed, "{retries:?}, {pauses:?}: {number}");
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::to_bytes;
+use axum::response::Response;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_bucket::BucketId;
@@ -32,13 +33,17 @@ pub(super) struct VisitedBuckets {
 
 /// Position in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in
 /// hexadecimal digits, or, for a divided group, the number of its bits, a dash, and its bits in hexadecimal
-/// digits.
+/// digits. A visit of a group that was divided since it began continues in each part after the place that it
+/// had reached in the whole: `BUCKET.PLACE-IN-IT_PLACE-IN-THE-WHOLE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VisitPosition {
     buckets: VisitedBuckets,
     number: usize,
     /// Position in the bucket, as returned by the node with it; `None` for its beginning.
     inner: Option<String>,
+    /// Position that the visit had reached in a group before it was divided: each of the parts begins after
+    /// it. The order of a store is by document types first, so that every part can have documents after it.
+    reached: Option<String>,
 }
 
 /// Answer for a bucket.
@@ -79,13 +84,20 @@ impl VisitedBuckets {
     /// Position named by a continuation; the beginning if there is none.
     pub(super) fn resume(self, continuation: Option<String>) -> Result<VisitPosition, Error> {
         let Some(text) = continuation else {
-            return Ok(VisitPosition { buckets: self, number: 0, inner: None });
+            return Ok(VisitPosition { buckets: self, number: 0, inner: None, reached: None });
         };
+        if self.bits.is_none() && is_of_store(&text) {
+            return Ok(VisitPosition { buckets: self, number: 0, inner: None, reached: Some(text) });
+        }
         let place = || {
-            let (bucket, inner) = text.split_once('.')?;
+            let (bucket, place) = text.split_once('.')?;
             let number = self.number(bucket)?;
+            let (inner, reached) = match place.split_once('_') {
+                Some((inner, reached)) => (inner, Some(reached.to_owned())),
+                None => (place, None),
+            };
             let inner = Some(inner.to_owned()).filter(|inner| !inner.is_empty());
-            Some(VisitPosition { buckets: self.clone(), number, inner })
+            Some(VisitPosition { buckets: self.clone(), number, inner, reached })
         };
         place().ok_or_else(|| {
             Error::parameter("continuation", format!("'{text}' is not one that this cluster has given"))
@@ -119,8 +131,9 @@ impl VisitPosition {
         }
     }
 
+    /// Start in the bucket; `None` for its beginning.
     pub(super) fn inner(&self) -> Option<String> {
-        self.inner.clone()
+        self.inner.as_ref().or(self.reached.as_ref()).cloned()
     }
 
     /// Next position, when the bucket continues at `inner`, or is at its end; `None` after the last.
@@ -134,21 +147,34 @@ impl VisitPosition {
         }
     }
 
-    /// Like [`VisitPosition::after`], but after the last bucket it checks if a group was divided since the
-    /// buckets were listed: the documents in its parts are in none of the visited buckets.
+    /// Like [`VisitPosition::after`], but after the last bucket outside of divided groups, and after the last
+    /// one of all, it checks if a group was divided since the buckets were listed: what was left of it in the
+    /// bucket that it was in is in its parts alone. They come from their beginning.
     pub(super) fn following(
         &self,
         node: &GatewayState,
         group: Option<&DocumentGroup>,
         inner: Option<String>,
     ) -> Result<Option<VisitPosition>, Error> {
-        if let Some(next) = self.after(inner) {
-            return Ok(Some(next));
+        match self.after(inner) {
+            Some(next) if next.is_in_divided() == self.is_in_divided() => Ok(Some(next)),
+            _ => Ok(self.next_among(VisitedBuckets::of(node, group)?)),
         }
-        let buckets = VisitedBuckets::of(node, group)?;
-        let known = |bucket: &BucketId| self.buckets.divided.iter().any(|known| known.covers(*bucket));
-        let new = buckets.divided.iter().position(|bucket| !known(bucket));
-        Ok(new.map(|new| VisitPosition { number: buckets.others() + new, inner: None, buckets }))
+    }
+
+    /// True if its bucket is one of a divided group.
+    fn is_in_divided(&self) -> bool {
+        self.number >= self.buckets.others()
+    }
+
+    /// First bucket of a divided group that is not visited, where these are the buckets now. The visit is at
+    /// the end of its buckets, or of those outside of divided groups.
+    fn next_among(&self, buckets: VisitedBuckets) -> Option<VisitPosition> {
+        let visited: &[BucketId] = if self.is_in_divided() { &self.buckets.divided } else { &[] };
+        let is_new = |bucket: &BucketId| !visited.iter().any(|visited| visited.covers(*bucket));
+        let new = buckets.divided.iter().position(is_new)?;
+        let reached = self.reached.clone();
+        Some(VisitPosition { number: buckets.others() + new, inner: None, reached, buckets })
     }
 
     /// Request for the rest of this bucket, with other parameters (`None` removes one).
@@ -157,16 +183,7 @@ impl VisitPosition {
         request: &ForwardedRequest,
         parameters: &[(&str, Option<&str>)],
     ) -> ForwardedRequest {
-        let (path, given) = request.target.split_once('?').unwrap_or((&request.target, ""));
-        // The parameters were counted when the request came.
-        let given = RequestParameters::parse(given, usize::MAX).unwrap_or_default();
-        let is_given =
-            |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
-        let kept = given.iter().filter(|(name, _)| !is_given(name));
-        let set = parameters.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
-        let place = self.inner.as_deref().map(|inner| ("continuation", inner));
-        let target = format!("{path}?{}", form_encode(kept.chain(set).chain(place)));
-        ForwardedRequest { target, ..request.clone() }
+        request_from(request, self.inner().as_deref(), parameters)
     }
 
     /// Forwards the request to the node that has to answer for the bucket.
@@ -188,12 +205,35 @@ impl VisitPosition {
             // Only a whole group can be divided.
             RoutingOutcome::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
         };
-        let status = answer.status();
-        let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
-            .await
-            .map_err(|error| Error::Internal(format!("the answer of another node broke off: {error}")))?;
+        let (status, body) = whole_answer(answer).await?;
         Ok(BucketAnswer::There(status, body))
     }
+}
+
+/// Request for the documents from `continuation` on, with other parameters (`None` removes one).
+pub(super) fn request_from(
+    request: &ForwardedRequest,
+    continuation: Option<&str>,
+    parameters: &[(&str, Option<&str>)],
+) -> ForwardedRequest {
+    let (path, given) = request.target.split_once('?').unwrap_or((&request.target, ""));
+    // The parameters were counted when the request came.
+    let given = RequestParameters::parse(given, usize::MAX).unwrap_or_default();
+    let is_given = |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
+    let kept = given.iter().filter(|(name, _)| !is_given(name));
+    let set = parameters.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+    let place = continuation.map(|continuation| ("continuation", continuation));
+    let target = format!("{path}?{}", form_encode(kept.chain(set).chain(place)));
+    ForwardedRequest { target, ..request.clone() }
+}
+
+/// Status and body of another node's answer.
+pub(super) async fn whole_answer(answer: Response) -> Result<(StatusCode, Bytes), Error> {
+    let status = answer.status();
+    let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
+        .await
+        .map_err(|error| Error::Internal(format!("the answer of another node broke off: {error}")))?;
+    Ok((status, body))
 }
 
 impl fmt::Display for VisitPosition {
@@ -206,8 +246,15 @@ impl fmt::Display for VisitPosition {
                 write!(f, "{used_bits}-{bits:x}")?;
             }
         }
-        write!(f, ".{}", self.inner.as_deref().unwrap_or_default())
+        write!(f, ".{}", self.inner.as_deref().unwrap_or_default())?;
+        self.reached.as_ref().map_or(Ok(()), |reached| write!(f, "_{reached}"))
     }
+}
+
+/// True if a continuation is a position of the store, as the visit of a group on one node returns it. The
+/// numbers of buckets begin with other characters.
+fn is_of_store(continuation: &str) -> bool {
+    continuation.starts_with(['g', 'u'])
 }
 
 /// Error for another node's refusal, with the message of that node.
@@ -263,6 +310,65 @@ mod tests {
         let further =
             VisitedBuckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
         assert_eq!(further.resume(Some("33-100000005.g0.00".to_owned())).unwrap().bucket(), part(34, 1));
+    }
+
+    #[test]
+    fn groups_that_are_divided_during_a_visit_come_after_the_others() {
+        let part = |low: u64, bits, part: u64| BucketId::new(bits, part << 32 | low);
+        let halves = |low| [part(low, 33, 0), part(low, 33, 1)];
+        let quarters = |low| [0, 1, 2, 3].map(|number| part(low, 34, number));
+        let all = |divided: &[BucketId]| VisitedBuckets { bits: Some(1), divided: divided.into() };
+        let (five, three_and_five) = (halves(5), [halves(3), halves(5)].concat());
+        // Buckets as they were listed, the position at whose end the visit is, the buckets now, and the next.
+        let table: [(&[BucketId], &str, &[BucketId], Option<&str>); 7] = [
+            (&[], "1.", &[], None),
+            (&[], "1.", &five, Some("33-5.")),
+            (&five, "1.", &five, Some("33-5.")),
+            (&five, "1.", &three_and_five, Some("33-3.")),
+            (&five, "33-100000005.", &five, None),
+            (&five, "33-100000005.", &three_and_five, Some("33-3.")),
+            (&five, "33-100000005.", &quarters(5), None),
+        ];
+        for (listed, at, now, expected) in table {
+            let place = all(listed).resume(Some(at.to_owned())).unwrap();
+            let next = place.next_among(all(now)).map(|next| next.to_string());
+            assert_eq!(next.as_deref(), expected, "{at} of {listed:?}, now {now:?}");
+        }
+    }
+
+    #[test]
+    fn a_visit_goes_on_in_each_part_of_a_group_that_is_divided_meanwhile() {
+        let part = |bits, part: u64| BucketId::new(bits, part << 32 | 5);
+        let divided: Arc<[BucketId]> = Arc::new([part(33, 0), part(33, 1)]);
+        let parts = VisitedBuckets { bits: None, divided: Arc::clone(&divided) };
+        // Text of the position, the bucket, and the start in it; each follows the one before at the end of
+        // the bucket, or at the place in it.
+        let table: [(Option<&str>, &str, BucketId, &str); 4] = [
+            (Some("g1.00aa"), "33-5.g1.00aa_g0.0077", part(33, 0), "g1.00aa"),
+            (Some("g1.00bb"), "33-5.g1.00bb_g0.0077", part(33, 0), "g1.00bb"),
+            (None, "33-100000005._g0.0077", part(33, 1), "g0.0077"),
+            (Some("g0.00cc"), "33-100000005.g0.00cc_g0.0077", part(33, 1), "g0.00cc"),
+        ];
+        let mut place = parts.clone().resume(Some("g0.0077".to_owned())).unwrap();
+        assert_eq!((place.bucket(), place.inner().as_deref()), (part(33, 0), Some("g0.0077")));
+        for (inner, text, bucket, start) in table {
+            place = place.after(inner.map(str::to_owned)).unwrap();
+            assert_eq!(place.to_string(), text);
+            assert_eq!((place.bucket(), place.inner().as_deref()), (bucket, Some(start)), "{text}");
+            assert_eq!(parts.clone().resume(Some(text.to_owned())).unwrap(), place, "{text}");
+        }
+        assert_eq!(place.after(None), None);
+        // Without a place in the whole, a part begins at its beginning.
+        let plain = parts.clone().resume(Some("33-5.".to_owned())).unwrap().after(None).unwrap();
+        assert_eq!((plain.to_string().as_str(), plain.inner()), ("33-100000005.", None));
+        for text in ["u0.00ff", "g12."] {
+            assert_eq!(parts.clone().resume(Some(text.to_owned())).unwrap().inner().as_deref(), Some(text));
+        }
+        // A visit of all buckets has other positions.
+        let all = VisitedBuckets { bits: Some(1), divided };
+        for (buckets, wrong) in [(&all, "g0.0077"), (&all, "u0."), (&parts, "x0.00"), (&parts, "2.g0.00")] {
+            assert!(buckets.clone().resume(Some(wrong.to_owned())).is_err(), "{wrong}");
+        }
     }
 
     #[test]

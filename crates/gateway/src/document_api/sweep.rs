@@ -208,10 +208,10 @@ impl SweepRequest {
         let Some(GroupDrop { documents, .. }) = dropped.filter(|dropped| dropped.leaves_some) else {
             return match dropped {
                 Some(dropped) => Ok((dropped.documents, None)),
-                None => sweep_here(call, &pass, &self.change, from, deadline).await,
+                None => sweep_here(call, &pass, &self.change, from, (deadline, vouch)).await,
             };
         };
-        match sweep_here(call, &pass, &self.change, from, deadline).await {
+        match sweep_here(call, &pass, &self.change, from, (deadline, vouch)).await {
             Ok((changed, continuation)) => Ok((documents + changed, continuation)),
             Err(Error::Unsettled(reason)) => {
                 Err(Error::Unknown(format!("{documents} documents were removed, others were not: {reason}")))
@@ -279,7 +279,8 @@ fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
     Ok((answer.document_count, answer.continuation))
 }
 
-/// Changes the documents of this node. Returns their number, and the continuation.
+/// Changes the documents of this node, of which it has all by the fence. Returns their number, and the
+/// continuation.
 ///
 /// # Errors
 /// [`Error::Unsettled`] only if nothing was changed: the caller may retry, and no document is changed twice.
@@ -288,12 +289,19 @@ async fn sweep_here(
     pass: &Arc<VisitPass>,
     change: &SweepChange,
     mut continuation: Option<String>,
-    deadline: Instant,
+    (deadline, vouch): (Instant, ReadFence),
 ) -> Result<(u64, Option<String>), Error> {
     let mut count = 0;
     loop {
         let (stepping, from) = (Arc::clone(pass), continuation.clone());
-        let selected = call.node.pool().run_in(pass.flow(), move || stepping.ids(from, SELECTED)).await??;
+        let selected = call.node.pool().run_in(pass.flow(), move || stepping.ids(from, SELECTED)).await?;
+        // Documents that have moved are not among the selected ones: the rest of the request is for the node
+        // that has them now.
+        match vouch.check(&call.node) {
+            Err(Error::Unsettled(_)) if count > 0 => return Ok((count, continuation)),
+            outcome => outcome?,
+        }
+        let selected = selected?;
         let mut ids = selected.ids.into_iter().peekable();
         while ids.peek().is_some() {
             let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();

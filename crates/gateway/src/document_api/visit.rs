@@ -12,7 +12,7 @@ use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use self::pages::{VisitPageFormat, VisitPages};
+use self::pages::{PageSource, VisitPageFormat, VisitPages};
 pub(super) use self::pass::{VisitPass, WholeGroup};
 pub(super) use self::sliced::forwarded;
 use super::DocumentCall;
@@ -20,6 +20,7 @@ use super::format::DocumentFormat;
 use super::path::DocumentScope;
 use crate::http;
 use millrace_node::Error;
+use millrace_node::cluster::ReadFence;
 use millrace_node::metrics::CountedMetric;
 
 /// Number of documents read from the store at a time.
@@ -34,10 +35,12 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Time before its timeout at which a visit ends, so that its answer still arrives.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// `GET` of many documents; with `lines`, a stream has the form of JSON lines.
+/// `GET` of many documents; with `lines`, a stream has the form of JSON lines. `vouch` is the condition by
+/// which this node has the documents, unless they are on several.
 pub(super) async fn documents(
     call: &DocumentCall,
     documents: DocumentScope,
+    vouch: ReadFence,
     lines: bool,
 ) -> Result<Response, Error> {
     let pass = VisitPass::new(call, documents)?;
@@ -50,7 +53,8 @@ pub(super) async fn documents(
     let deadline = Instant::now() + call.left().saturating_sub(MARGIN);
     let streams = call.parameters.flag("stream")?.unwrap_or(false);
     let form = if streams && lines { VisitPageFormat::Lines } else { VisitPageFormat::List };
-    let pages = VisitPages::new(call, pass, shape, form, deadline);
+    let source = PageSource::of(call, &pass, vouch, streams);
+    let pages = VisitPages::new(call, pass, shape, (form, deadline), source);
     if streams {
         return Ok(stream::answer(call, pages, deadline));
     }
@@ -82,7 +86,7 @@ async fn collect(
             break;
         }
     }
-    tail(&mut answer, count, pages.continuation(continuation).as_deref());
+    tail(&mut answer, count, pages.continuation(continuation).as_deref(), None);
     Ok((answer, count))
 }
 
@@ -90,10 +94,14 @@ fn head(path: &str) -> Vec<u8> {
     format!("{{\"pathId\":{},\"documents\":[", Value::from(path)).into_bytes()
 }
 
-fn tail(answer: &mut Vec<u8>, count: usize, continuation: Option<&str>) {
+/// Adds what comes after the documents: their number, the place to continue, and the reason if the visit ends
+/// with a failure.
+fn tail(answer: &mut Vec<u8>, count: usize, continuation: Option<&str>, failure: Option<&str>) {
     answer.extend_from_slice(format!("],\"documentCount\":{count}").as_bytes());
-    if let Some(continuation) = continuation {
-        answer.extend_from_slice(format!(",\"continuation\":{}", Value::from(continuation)).as_bytes());
+    for (name, text) in [("continuation", continuation), ("message", failure)] {
+        if let Some(text) = text {
+            answer.extend_from_slice(format!(",\"{name}\":{}", Value::from(text)).as_bytes());
+        }
     }
     answer.push(b'}');
 }
@@ -113,4 +121,36 @@ pub(super) fn accepts_lines(headers: &HeaderMap) -> bool {
         }
     }
     lines > 0.0 && lines >= other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_with_its_place_and_its_failure() {
+        let table = [
+            (None, None, r#"{"pathId":"/p","documents":[],"documentCount":3}"#),
+            (
+                Some("g0.ff"),
+                None,
+                r#"{"pathId":"/p","documents":[],"documentCount":3,"continuation":"g0.ff"}"#,
+            ),
+            (
+                None,
+                Some("a \"b\""),
+                r#"{"pathId":"/p","documents":[],"documentCount":3,"message":"a \"b\""}"#,
+            ),
+            (
+                Some("2."),
+                Some("late"),
+                r#"{"pathId":"/p","documents":[],"documentCount":3,"continuation":"2.","message":"late"}"#,
+            ),
+        ];
+        for (continuation, failure, expected) in table {
+            let mut answer = head("/p");
+            tail(&mut answer, 3, continuation, failure);
+            assert_eq!(String::from_utf8_lossy(&answer), expected);
+        }
+    }
 }

@@ -182,6 +182,8 @@ mod tests {
                             effect: ConditionalEffect::put(&document),
                             shows_stored: false,
                             sent_bytes: 5,
+                            // It is no part of the message.
+                            is_admitted: false,
                         },
                         ConditionalChange {
                             condition: StoredCondition::WrittenAt(Timestamp(9)),

@@ -6,6 +6,8 @@
 //! one on the condition that this version is still stored. If another version has come between, the second is
 //! refused, and shows that one.
 
+mod own;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +20,7 @@ use millrace_store::{DocumentWrite, StoreChange, StoreModification};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use self::own::OwnChanges;
 use super::documents::{GRACE, SentFailure, SentVersion, own_documents};
 use super::{
     BatchedWrite, ClusterView, DocumentsAnswer, DocumentsQuestion, NodeAddress, RemoteNode, RouteBackoff,
@@ -48,6 +51,9 @@ pub struct ConditionalChange {
     /// Bytes that the client has sent for the document: the owner admits them by the size of the group. 0 for
     /// a change that adds nothing.
     pub sent_bytes: u64,
+    /// True if this node has admitted them. Another node that owns the document admits them itself.
+    #[serde(skip)]
+    pub is_admitted: bool,
 }
 
 /// Condition on the stored version of a document.
@@ -212,6 +218,7 @@ impl ConditionalChange {
             effect: ConditionalEffect::Nothing,
             shows_stored: true,
             sent_bytes: 0,
+            is_admitted: false,
         }
     }
 
@@ -222,7 +229,7 @@ impl ConditionalChange {
 
     /// The change as a write of the owner.
     fn write(self, room: &Arc<AtomicUsize>) -> Result<(DocumentWrite, DecisionPlace), Error> {
-        let ConditionalChange { id, condition, effect, shows_stored, sent_bytes: _ } = self;
+        let ConditionalChange { id, condition, effect, shows_stored, sent_bytes: _, is_admitted: _ } = self;
         let effect = match effect {
             ConditionalEffect::Nothing => StoreModification::Nothing,
             ConditionalEffect::Put(fields) => {
@@ -404,14 +411,21 @@ async fn ask_owner(
     deadline: Instant,
 ) -> Result<Vec<Result<SettledChange, FailedChange>>, Error> {
     let patience = deadline.saturating_duration_since(Instant::now());
-    let question = DocumentsQuestion::Change { changes, limits, patience };
-    let answer = match owner {
-        NodeAddress::Here => own_documents(node, question).await?,
-        NodeAddress::At(remote) => ask_remote(node, remote, question, deadline).await?,
-    };
-    match answer {
+    let question = |changes| DocumentsQuestion::Change { changes, limits, patience };
+    let changed = |answer| match answer {
         DocumentsAnswer::Changed(outcomes) => Ok(outcomes),
         _ => Err(Error::Internal("another node answers changes of documents with something else".to_owned())),
+    };
+    match owner {
+        NodeAddress::Here => {
+            let OwnChanges { admitted, is_admitted } = OwnChanges::of(changes);
+            let outcomes = match admitted.is_empty() {
+                true => Vec::new(),
+                false => changed(own_documents(node, question(admitted)).await?)?,
+            };
+            Ok(OwnChanges::outcomes(is_admitted, outcomes))
+        }
+        NodeAddress::At(remote) => changed(ask_remote(node, remote, question(changes), deadline).await?),
     }
 }
 

@@ -397,11 +397,6 @@ fn page(
     }
 }
 
-/// Waits for a future on a thread of the runtime that may block.
-pub fn wait_for<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Handle::current().block_on(future)
-}
-
 /// Asks the owners of groups to write or drop documents of them, all at the same time, if the cluster state
 /// has this version; the answers have the order of the questions. The guard of a question is dropped when its
 /// answer is there.

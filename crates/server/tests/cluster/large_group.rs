@@ -1,5 +1,7 @@
 //! A group that grows too large for one bucket: it is divided, and the nodes share it.
 
+use std::collections::BTreeSet;
+
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -36,6 +38,35 @@ fn found(server: &TestServer, yql: &str) -> Value {
     json!([status, answer["root"]])
 }
 
+/// Ids of a page of the group from a continuation on, and the continuation after it.
+fn page_of_group(server: &TestServer, continuation: Option<&str>) -> (Vec<String>, Option<String>) {
+    let from = continuation.map_or(String::new(), |token| format!("&continuation={token}"));
+    let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/?wantedDocumentCount=50&timeout=30s{from}");
+    let (status, answer) = server.get(&path);
+    assert_eq!(status, 200, "{answer}");
+    let documents = answer["documents"].as_array().cloned().unwrap_or_default();
+    let ids = documents.iter().filter_map(|document| document["id"].as_str().map(str::to_owned)).collect();
+    (ids, answer["continuation"].as_str().map(str::to_owned))
+}
+
+/// Checks that a visit which began when the group was whole has each document once, and the first ones, which
+/// were there then.
+fn check_visit(server: &TestServer, begun: &(Vec<String>, Option<String>), documents: u32) {
+    let (mut ids, mut continuation) = begun.clone();
+    assert!(continuation.is_some(), "a page has fewer documents than there are");
+    while let Some(token) = continuation.take() {
+        let (more, next) = page_of_group(server, Some(&token));
+        ids.extend(more);
+        continuation = next;
+    }
+    let distinct: BTreeSet<String> = ids.iter().cloned().collect();
+    assert_eq!(ids.len(), distinct.len(), "each comes once");
+    for number in 0..documents {
+        let id = format!("id:n:note:n={LARGE_GROUP}:{number}");
+        assert!(distinct.contains(&id), "{id} is missing among {} documents", ids.len());
+    }
+}
+
 /// It is divided, is on all nodes, and is searched as if it were on one; a node is killed meanwhile, and in
 /// the end the group is dropped.
 #[test]
@@ -47,7 +78,12 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
         .replace("<min-redundancy>1<", "<min-redundancy>2<")
         .replace("</content>", "<tuning><bucket-splitting max-documents='1024'/></tuning></content>");
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
+    let early = LARGE / 10;
+    let mut begun = (Vec::new(), None);
     for number in 0..LARGE {
+        if number == early {
+            begun = page_of_group(&nodes[0], None);
+        }
         put_large(&nodes[number as usize % 3], number);
         put_large(&alone, number);
     }
@@ -66,6 +102,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     }
     until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
     nodes.iter().for_each(|server| check(server, "divided"));
+    nodes.iter().for_each(|server| check_visit(server, &begun, early));
     for server in &nodes {
         until("read beside it", &200, || server.get(&beside).0);
     }

@@ -13,6 +13,7 @@ mod lives;
 mod load;
 mod logs;
 mod mixed_versions;
+mod moving_visits;
 mod nodes;
 mod reindexing;
 mod snapshots;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hyper::StatusCode;
+use millrace_document::{DocumentGroup, Location};
 use millrace_store::VisitedVersion;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -18,9 +19,9 @@ use crate::GatewayState;
 use crate::document_api::DocumentCall;
 use crate::document_api::buckets::{self, BucketAnswer, VisitedBuckets};
 use crate::document_api::format::DocumentFormat;
-use crate::forwarding::ForwardedRequest;
+use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use millrace_node::Error;
-use millrace_node::cluster::{AccessKind, PATIENCE};
+use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject};
 
 /// Format of a sequence of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,48 @@ pub(super) struct WrittenPage {
     pub(super) next: Option<String>,
 }
 
+/// Nodes that the pages of a visit come from.
+pub(super) enum PageSource {
+    /// This one, as long as the fence holds: the node that was asked repeats the request otherwise.
+    Here(ReadFence),
+    /// The one that has the group, at every page.
+    Group(GroupSource),
+    /// Those that have the buckets that the request reaches.
+    Buckets(ForwardedRequest),
+}
+
+/// A group whose documents can move to another node while its pages are sent.
+pub(super) struct GroupSource {
+    /// Request for forwarding.
+    request: ForwardedRequest,
+    group: DocumentGroup,
+    location: Location,
+    /// Condition by which this node has the documents; `None`: another one has them.
+    fence: Mutex<Option<ReadFence>>,
+}
+
+impl PageSource {
+    /// Source of the documents of a pass, of which this node has all by `vouch`, unless they are on several.
+    /// A stream must not be repeated once its first page is sent, so it continues at another node.
+    pub(super) fn of(call: &DocumentCall, pass: &VisitPass, vouch: ReadFence, streams: bool) -> Self {
+        if let Some(request) = &call.spread {
+            return PageSource::Buckets(request.clone());
+        }
+        let group = pass.group().and_then(|group| Some((group.clone(), group.location_bits()?)));
+        match (&call.of_group, group) {
+            (Some(request), Some((group, bits))) if streams && call.hop.part().is_none() => {
+                PageSource::Group(GroupSource {
+                    request: request.clone(),
+                    group,
+                    location: Location::new(u64::from(bits)),
+                    fence: Mutex::new(Some(vouch)),
+                })
+            }
+            _ => PageSource::Here(vouch),
+        }
+    }
+}
+
 /// The pages of a visit.
 pub(super) struct VisitPages {
     node: Arc<GatewayState>,
@@ -47,8 +90,7 @@ pub(super) struct VisitPages {
     shape: Arc<DocumentFormat>,
     form: VisitPageFormat,
     deadline: Instant,
-    /// Request for forwarding, if the documents are on several nodes.
-    spread: Option<ForwardedRequest>,
+    source: PageSource,
     /// Buckets that it reaches, and the version of the cluster state by which they were listed: there may be
     /// a great many.
     listed: Mutex<Option<(ClusterVersion, VisitedBuckets)>>,
@@ -75,10 +117,9 @@ impl VisitPages {
         call: &DocumentCall,
         pass: VisitPass,
         shape: DocumentFormat,
-        form: VisitPageFormat,
-        deadline: Instant,
+        (form, deadline): (VisitPageFormat, Instant),
+        source: PageSource,
     ) -> Self {
-        let spread = call.spread.clone();
         let (pass, shape) = (Arc::new(pass), Arc::new(shape));
         VisitPages {
             node: Arc::clone(&call.node),
@@ -86,7 +127,7 @@ impl VisitPages {
             shape,
             form,
             deadline,
-            spread,
+            source,
             listed: Mutex::default(),
             together: AtomicUsize::new(FIRST_DOCUMENTS),
         }
@@ -112,9 +153,64 @@ impl VisitPages {
 
     /// Returns the next page; it can be empty though others follow.
     pub(super) async fn next(&self, from: Option<String>, wanted: usize) -> Result<WrittenPage, Error> {
-        let Some(request) = &self.spread else {
-            return self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
-        };
+        match &self.source {
+            PageSource::Here(fence) => {
+                let page = self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
+                // An error may come from documents that are given up, too.
+                fence.check(&self.node)?;
+                page
+            }
+            PageSource::Group(source) => self.of_group(source, from, wanted).await,
+            PageSource::Buckets(request) => self.of_buckets(request, from, wanted).await,
+        }
+    }
+
+    /// A page of a group, from the node that has its documents now.
+    async fn of_group(
+        &self,
+        source: &GroupSource,
+        from: Option<String>,
+        wanted: usize,
+    ) -> Result<WrittenPage, Error> {
+        let GroupSource { request, group, location, fence: known } = source;
+        let count = wanted.clamp(1, PAGE).to_string();
+        let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
+        let continuation = self.pass.continuation(from.clone());
+        let asked = buckets::request_from(request, continuation.as_deref(), &parameters);
+        let mut looks = RouteBackoff::until(self.deadline);
+        loop {
+            let fence = *known.lock();
+            if let Some(fence) = fence {
+                let page = self.of_this_node(Arc::clone(&self.pass), from.clone(), wanted).await;
+                let Err(error) = fence.check(&self.node) else { return page };
+                *known.lock() = None;
+                if !looks.again().await {
+                    return Err(error);
+                }
+            }
+            let subject = RouteSubject { location: *location, group: Some(group), part: None };
+            let (access, hop) = (AccessKind::Read, ForwardKind::Client);
+            match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
+                RoutingOutcome::Here(vouch) => *known.lock() = Some(vouch),
+                RoutingOutcome::There(answer) => {
+                    let (status, body) = buckets::whole_answer(answer).await?;
+                    let mut page = self.of_answer(status, &body)?;
+                    page.next = page.next.map(|next| self.pass.position(&next)).transpose()?;
+                    return Ok(page);
+                }
+                RoutingOutcome::Divided => return self.of_buckets(request, from, wanted).await,
+            }
+        }
+    }
+
+    /// A page of the bucket that a position is in, from the node that has it now; it can be empty though
+    /// others follow.
+    async fn of_buckets(
+        &self,
+        request: &ForwardedRequest,
+        from: Option<String>,
+        wanted: usize,
+    ) -> Result<WrittenPage, Error> {
         let mut place = self.buckets()?.resume(from)?;
         loop {
             let page = self.of_bucket(request, &place, wanted).await?;
@@ -161,16 +257,21 @@ impl VisitPages {
                 BucketAnswer::There(status, body) => break (status, body),
             };
             let pass = Arc::new(self.pass.within(place.bucket()));
-            let page = self.of_this_node(pass, place.inner(), wanted).await?;
+            let page = self.of_this_node(pass, place.inner(), wanted).await;
             match vouch.check(&self.node) {
-                Ok(()) => return Ok(page),
+                Ok(()) => return page,
                 Err(error) if Instant::now() + PATIENCE >= self.deadline => return Err(error),
                 Err(_) => tokio::time::sleep(PATIENCE).await,
             }
         };
+        self.of_answer(status, &body)
+    }
+
+    /// The page in the answer of another node.
+    fn of_answer(&self, status: StatusCode, body: &[u8]) -> Result<WrittenPage, Error> {
         match status {
             StatusCode::OK => {
-                let answer: RemotePage<'_> = serde_json::from_slice(&body).map_err(|error| {
+                let answer: RemotePage<'_> = serde_json::from_slice(body).map_err(|error| {
                     Error::Internal(format!("the answer of another node cannot be read: {error}"))
                 })?;
                 let mut page = WrittenPage { next: answer.continuation, ..WrittenPage::default() };
@@ -179,7 +280,7 @@ impl VisitPages {
                 }
                 Ok(page)
             }
-            status => Err(buckets::refused(status, &body)),
+            status => Err(buckets::refused(status, body)),
         }
     }
 

@@ -296,6 +296,15 @@ impl VisitPass {
         position.map(|position| sliced::continuation(position, slice))
     }
 
+    /// Position in a continuation that another node has returned for this request.
+    ///
+    /// # Errors
+    /// It is not one of the slice of the request.
+    pub(in crate::document_api) fn position(&self, continuation: &str) -> Result<String, Error> {
+        let slice = if self.is_part { VisitSlice::WHOLE } else { self.visit.slice };
+        sliced::position(continuation, slice).map(str::to_owned)
+    }
+
     /// True if the request addresses a stored document, by the values that its schema shows.
     pub(in crate::document_api) fn wants(&self, document: &Document) -> bool {
         let Ok(kind) = self.deployment.kind(document.id.document_type()) else { return false };

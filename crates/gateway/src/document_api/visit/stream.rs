@@ -1,6 +1,6 @@
 //! Streaming of visit results.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -23,8 +23,8 @@ pub(super) fn answer(call: &DocumentCall, pages: VisitPages, deadline: Instant) 
         VisitPageFormat::Lines => "application/jsonl;charset=utf-8",
         VisitPageFormat::List => "application/json;charset=utf-8",
     };
-    let (path, standing) = (call.path.clone(), call.standing.clone());
-    tokio::spawn(StreamedVisit { pages, deadline, path, standing, sender }.run());
+    let (path, standing, timeout) = (call.path.clone(), call.standing.clone(), call.timeout);
+    tokio::spawn(StreamedVisit { pages, deadline, timeout, path, standing, sender }.run());
     let mut response = Response::new(Body::new(body));
     response.extensions_mut().insert(ChecksCredential);
     response
@@ -37,6 +37,8 @@ pub(super) fn answer(call: &DocumentCall, pages: VisitPages, deadline: Instant) 
 struct StreamedVisit {
     pages: VisitPages,
     deadline: Instant,
+    /// Timeout of the request.
+    timeout: Duration,
     path: String,
     standing: Option<StandingCredential>,
     sender: Sender<Bytes, std::convert::Infallible>,
@@ -53,7 +55,8 @@ impl StreamedVisit {
             // A client that does not read keeps others waiting here, and takes no more memory.
             let until = self.deadline.into();
             let Some(mut room) = self.pages.node().budget().page(PAGE_BYTES, until).await else {
-                break None;
+                // Without a place to continue, the end would say that all documents were sent.
+                break continuation.is_none().then(|| Error::Timeout(self.timeout));
             };
             // A page that was read for long is of a valid credential, too.
             let page = match self.pages.next(continuation.clone(), PAGE).await {
@@ -113,13 +116,10 @@ impl StreamedVisit {
                     None => {}
                 }
             }
-            (false, Some(error)) => {
-                let message = Value::from(error.message());
-                pending.extend_from_slice(
-                    format!("],\"documentCount\":{count},\"message\":{message}}}").as_bytes(),
-                );
+            (false, failure) => {
+                let message = failure.map(|error| error.message());
+                tail(&mut pending, count, continuation.as_deref(), message.as_deref());
             }
-            (false, None) => tail(&mut pending, count, continuation.as_deref()),
         }
         self.send(&mut pending, None).await;
     }
