@@ -48,8 +48,8 @@ impl TreeModel {
     /// its features, if there is one.
     ///
     /// # Errors
-    /// The bytes are not such a model.
-    pub fn read_saved(bytes: &[u8], names: Option<&str>) -> Result<Self, Error> {
+    /// The bytes are not such a model, or the names are not text.
+    pub fn read_saved(bytes: &[u8], names: Option<&[u8]>) -> Result<Self, Error> {
         saved::read(bytes, names).and_then(|forest| TreeModel::of(forest, Vec::new()))
     }
 
@@ -115,7 +115,7 @@ pub(crate) fn read(
     names: Option<&[u8]>,
 ) -> Result<DecisionForest, Error> {
     if kind == "xgboost" && file.ends_with(SAVED) {
-        return saved::read(bytes, names.and_then(|names| std::str::from_utf8(names).ok()));
+        return saved::read(bytes, names);
     }
     let json: Value = serde_json::from_slice(bytes).map_err(|error| {
         // Files of LightGBM's save_model begin so.

@@ -8,7 +8,7 @@ use crate::Error;
 
 /// Reads a saved model. The features are called as the lines of `names` say, if there are any, else as the
 /// model says, else `xgboost_input_0` and so on.
-pub(super) fn read(bytes: &[u8], names: Option<&str>) -> Result<DecisionForest, Error> {
+pub(super) fn read(bytes: &[u8], names: Option<&[u8]>) -> Result<DecisionForest, Error> {
     let root = UbjsonValue::read(bytes)?;
     // A bare list of trees has the default of a model without an objective.
     let (trees, base, own_names) = match root.list() {
@@ -27,7 +27,10 @@ pub(super) fn read(bytes: &[u8], names: Option<&str>) -> Result<DecisionForest, 
             (trees, base_score(learner)?, own_names.iter().filter_map(UbjsonValue::text).collect())
         }
     };
-    let lines = names.unwrap_or_default().lines().map(str::trim);
+    let names = std::str::from_utf8(names.unwrap_or_default()).map_err(|_| {
+        Error::setup("the file with the names of its features is not UTF-8: write it in this encoding")
+    })?;
+    let lines = names.trim_start_matches('\u{feff}').lines().map(str::trim);
     let given: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let names = if given.is_empty() { own_names } else { given };
     let trees: Vec<SavedTree> = trees.iter().map(SavedTree::read).collect::<Result<_, _>>()?;
@@ -229,12 +232,16 @@ mod tests {
         let pairs =
             [(0.0, 9.0), (0.5, 1.0), (0.5, 1.5), (f64::NAN, 2.0), (1.0, f64::NAN), (0.499_999_99, 1.0)];
         let found = |bytes: &[u8], names: Option<&str>| {
-            values_of(read(bytes, names).expect("the model is right"), &pairs)
+            values_of(read(bytes, names.map(str::as_bytes)).expect("the model is right"), &pairs)
         };
         let sums = [2.5, 20.5, 40.5, 40.5, 20.5, 20.5];
         assert_eq!(found(&saved_model(|_| ()), None), sums);
         assert_eq!(found(&saved_model(|_| ()), Some("# none\n\n")), sums);
-        assert_eq!(found(&saved_model(|_| ()), Some("b\n a \n"))[..2], [20.5, 20.5]);
+        for names in ["b\n a \n", "\u{feff}b\r\na", "\u{feff}# the names\nb\na\n"] {
+            assert_eq!(found(&saved_model(|_| ()), Some(names))[..2], [20.5, 20.5], "{names:?}");
+        }
+        let error = read(&saved_model(|_| ()), Some(b"\xff\na\n")).map(|_| ()).expect_err("it is not text");
+        assert!(error.to_string().contains("is not UTF-8"), "{error}");
         let regression = saved_model(|model| {
             model["learner"]["objective"] = serde_json::json!({ "name": "reg:squarederror" })
         });
