@@ -1,6 +1,7 @@
 """Search for assistants: the Model Context Protocol at /mcp/."""
 
 import json
+import urllib.request
 
 import pytest
 
@@ -240,6 +241,16 @@ def test_messages(node, message, status, code):
 @pytest.mark.parametrize("identity", [0, -1, 9007199254740993, "", "x"])
 def test_ids_come_back(node, identity):
     assert call("POST", f"{node.data}/mcp/", PING | {"id": identity}) == (200, {"jsonrpc": "2.0", "id": identity, "result": {}})
+
+
+@pytest.mark.parametrize("method", ["ping", "nosuch"])
+@pytest.mark.parametrize("identity", ["-0", "1" + "0" * 40, "1" + "0" * 400, '"\\ud800"', '"\\u0041\\/"'])
+def test_ids_come_back_as_they_are_written(node, identity, method):
+    message = f'{{"jsonrpc":"2.0","id":{identity},"method":"{method}"}}'
+    request = urllib.request.Request(f"{node.data}/mcp/", data=message.encode(), headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        text = answer.read().decode()
+    assert text.startswith(f'{{"jsonrpc":"2.0","id":{identity},"' + ("result" if method == "ping" else "error"))
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
