@@ -72,8 +72,20 @@ struct RpcMessage<'m> {
     /// Unparsed parameters: a list of millions of numbers is not converted to values here.
     #[serde(borrow)]
     params: Option<&'m RawValue>,
-    result: Option<IgnoredAny>,
-    error: Option<IgnoredAny>,
+    #[serde(default)]
+    result: MemberPresence,
+    #[serde(default)]
+    error: MemberPresence,
+}
+
+/// True if a message has a member, whose value may be null.
+#[derive(Default)]
+struct MemberPresence(bool);
+
+impl<'de> Deserialize<'de> for MemberPresence {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| MemberPresence(true))
+    }
 }
 
 /// The unparsed `id` of a message, if it has one. `null` is a value, which no message may have.
@@ -118,9 +130,9 @@ impl RpcRequest {
             return Err(refused(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
         }
         let Some(method) = message.method else {
-            return match (message.result, message.error) {
-                (None, None) => Err(refused(RpcRefusal::NO_REQUEST, "'method' is missing; name one")),
-                _ => Ok(None),
+            return match message.result.0 || message.error.0 {
+                true => Ok(None),
+                false => Err(refused(RpcRefusal::NO_REQUEST, "'method' is missing; name one")),
             };
         };
         if message.params.is_some_and(|params| !params.get().starts_with('{')) {
