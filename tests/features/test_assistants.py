@@ -202,6 +202,17 @@ def test_wrong_arguments_are_results(node, arguments, expected):
     assert result == {"content": [{"type": "text", "text": expected}], "isError": True}
 
 
+@pytest.mark.parametrize("arguments", [[], "x", 5, True])
+@pytest.mark.parametrize("name, example", [
+    ("getSchemas", '{"schemaNames": ["NAME"]}, or {} for all schemas'),
+    ("readQueryExamples", "{}"),
+    ("executeQuery", '{"yql": "select * from sources * where true"}'),
+])
+def test_arguments_are_an_object(node, name, example, arguments):
+    result = ask(node, "tools/call", {"name": name, "arguments": arguments})
+    assert result == {"content": [{"type": "text", "text": f"'arguments' is an object, as in {example}"}], "isError": True}
+
+
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 # Bodies with the status and the error code of their answers; without a code the answer is empty.
@@ -209,6 +220,7 @@ MESSAGES = [
     ({"jsonrpc": "2.0", "method": "notifications/initialized"}, 202, None),
     ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, 202, None),
     ({"jsonrpc": "2.0", "id": 1, "result": {}}, 202, None),
+    ({"jsonrpc": "2.0", "id": 1, "result": None}, 202, None),
     ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, 202, None),
     (b"", 400, -32700),
     (b"{", 400, -32700),
