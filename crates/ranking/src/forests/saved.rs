@@ -23,6 +23,9 @@ pub(super) fn read(bytes: &[u8], names: Option<&[u8]>) -> Result<DecisionForest,
             if groups.iter().any(|group| *group != 0.0) {
                 return Err(Error::setup("models of several classes have no one score"));
             }
+            if parameter(learner, "num_target")?.is_some_and(|targets| targets > 1.0) {
+                return Err(Error::setup("models of several targets have no one score: train one for each"));
+            }
             let own_names = learner.get("feature_names").and_then(UbjsonValue::list).unwrap_or_default();
             (trees, base_score(learner)?, own_names.iter().filter_map(UbjsonValue::text).collect())
         }
@@ -55,15 +58,29 @@ fn member<'v>(of: &'v UbjsonValue, name: &str) -> Result<&'v UbjsonValue, Error>
     })
 }
 
+/// A parameter of a model: a number, which XGBoost writes as a text, or as a list of one for each score.
+fn parameter(learner: &UbjsonValue, name: &str) -> Result<Option<f64>, Error> {
+    let Some(value) = learner.get("learner_model_param").and_then(|given| given.get(name)) else {
+        return Ok(None);
+    };
+    let number = match value {
+        UbjsonValue::Number(number) => Some(*number),
+        UbjsonValue::Text(text) => text.trim_matches(['[', ']']).parse::<f64>().ok(),
+        UbjsonValue::Numbers(numbers) if numbers.len() == 1 => numbers.first().copied(),
+        _ => None,
+    };
+    number.filter(|number| number.is_finite()).map(Some).ok_or_else(|| {
+        let found = value.text().map_or_else(|| "no number".to_owned(), |text| format!("{text:?}"));
+        Error::setup(format!("its {name} is {found}: a model has one score, a number"))
+    })
+}
+
 /// The score that the trees are added to. That of a logistic objective is a probability.
 fn base_score(learner: &UbjsonValue) -> Result<f64, Error> {
     let objective = learner.get("objective").and_then(|objective| objective.get("name")?.text());
     let logistic = objective.is_some_and(|name| name.ends_with(":logistic"));
-    let parameters = learner.get("learner_model_param");
-    let base = match parameters.and_then(|parameters| parameters.get("base_score")?.text()) {
-        Some(text) => text.trim_matches(['[', ']']).parse::<f64>().map_err(|_| {
-            Error::setup(format!("its base_score is {text:?}: a model has one score, a number"))
-        })?,
+    let base = match parameter(learner, "base_score")? {
+        Some(base) => base,
         None if logistic => 0.5,
         None => 0.0,
     };
@@ -246,6 +263,15 @@ mod tests {
             model["learner"]["objective"] = serde_json::json!({ "name": "reg:squarederror" })
         });
         assert_eq!(found(&regression, None), sums.map(|sum| sum + 1.0));
+        for base in ["0.25", "\"0.25\"", "\"[2.5E-1]\"", "[0.25]"] {
+            let regression = saved_model(|model| {
+                model["learner"]["objective"] = serde_json::json!({ "name": "count:poisson" });
+                let parameters = format!("{{\"base_score\":{base},\"num_target\":\"1\"}}");
+                model["learner"]["learner_model_param"] =
+                    serde_json::from_str(&parameters).expect("it is JSON");
+            });
+            assert_eq!(found(&regression, None), sums.map(|sum| sum + 0.5), "{base}");
+        }
         let unnamed = saved_model(|model| model["learner"]["feature_names"] = serde_json::json!([]));
         let model = TreeModel::read_saved(&unnamed, None).expect("the model is right");
         assert_eq!(model.features(), ["xgboost_input_0", "xgboost_input_1"]);
@@ -295,7 +321,18 @@ mod tests {
         let learner = |name: &str, value: &str| {
             saved_model(|model| model["learner"][name] = serde_json::from_str(value).expect("it is JSON"))
         };
-        refused(&learner("learner_model_param", r#"{"base_score":"[1,2]"}"#), "its base_score is");
+        for (parameters, part) in [
+            (r#"{"base_score":"[1,2]"}"#, "its base_score is \"[1,2]\""),
+            (r#"{"base_score":"nan"}"#, "its base_score is \"nan\""),
+            (r#"{"base_score":"-inf"}"#, "its base_score is \"-inf\""),
+            (r#"{"base_score":[1,2]}"#, "its base_score is no number"),
+            (r#"{"base_score":null}"#, "its base_score is no number"),
+            (r#"{"base_score":"0","num_target":"2"}"#, "models of several targets"),
+            (r#"{"base_score":"0","num_target":2}"#, "models of several targets"),
+            (r#"{"base_score":"0","num_target":"x"}"#, "its num_target is \"x\""),
+        ] {
+            refused(&learner("learner_model_param", parameters), part);
+        }
         refused(&learner("gradient_booster", r#"{"name":"gblinear"}"#), "it has no 'model'");
         refused(
             &learner("gradient_booster", r#"{"model":{"tree_info":[0,1],"trees":[]}}"#),
