@@ -36,7 +36,7 @@ pub(super) fn read(bytes: &[u8], names: Option<&[u8]>) -> Result<DecisionForest,
     let lines = names.trim_start_matches('\u{feff}').lines().map(str::trim);
     let given: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let names = if given.is_empty() { own_names } else { given };
-    let trees: Vec<SavedTree> = trees.iter().map(SavedTree::read).collect::<Result<_, _>>()?;
+    let trees: Vec<SavedTree<'_>> = trees.iter().map(SavedTree::read).collect::<Result<_, _>>()?;
     let mut used: Vec<usize> = trees.iter().flat_map(SavedTree::features).collect();
     used.sort_unstable();
     used.dedup();
@@ -100,18 +100,18 @@ fn feature(at: usize, names: &[&str]) -> Result<String, Error> {
 }
 
 /// A tree: the parts of each node, by its number.
-struct SavedTree {
+struct SavedTree<'m> {
     /// The nodes where the condition holds; below 0 for leaves.
-    left: Vec<f64>,
-    right: Vec<f64>,
+    left: &'m [f64],
+    right: &'m [f64],
     /// Bounds of splits, and values of leaves.
-    conditions: Vec<f64>,
-    features: Vec<f64>,
-    default_left: Vec<f64>,
+    conditions: &'m [f64],
+    features: &'m [f64],
+    default_left: &'m [f64],
 }
 
-impl SavedTree {
-    fn read(tree: &UbjsonValue) -> Result<Self, Error> {
+impl<'m> SavedTree<'m> {
+    fn read(tree: &'m UbjsonValue) -> Result<Self, Error> {
         let list = |name: &str| {
             let numbers = tree.get(name).and_then(UbjsonValue::numbers);
             numbers.ok_or_else(|| Error::setup(format!("a tree has no list of numbers '{name}'")))
@@ -130,7 +130,7 @@ impl SavedTree {
             default_left: list("default_left")?,
         };
         let nodes = read.left.len();
-        let others = [&read.right, &read.conditions, &read.features, &read.default_left];
+        let others = [read.right, read.conditions, read.features, read.default_left];
         match others.iter().all(|list| list.len() == nodes) {
             true => Ok(read),
             false => Err(Error::setup("the lists of a tree are not of one length")),
@@ -139,7 +139,7 @@ impl SavedTree {
 
     /// The features of all splits.
     fn features(&self) -> impl Iterator<Item = usize> {
-        self.left.iter().zip(&self.features).filter(|(left, _)| **left >= 0.0).map(|(_, at)| *at as usize)
+        self.left.iter().zip(self.features).filter(|(left, _)| **left >= 0.0).map(|(_, at)| *at as usize)
     }
 
     /// Adds the node with the number `at`, and all below it. No more than `left` nodes may be added.
