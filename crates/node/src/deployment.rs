@@ -110,8 +110,8 @@ impl CompiledApplication {
     }
 
     /// Compiles an application that is active already: here before a restart, or on the other nodes of a
-    /// cluster. Mistakes that the version which deployed it may have accepted become warnings: statements keep
-    /// their outcome, and rank profiles refuse their queries.
+    /// cluster. Mistakes that the version which deployed it may have accepted become warnings: statements
+    /// keep their outcome, and rank profiles refuse their queries.
     ///
     /// # Errors
     /// The other mistakes of the package, as of [`CompiledApplication::compile`].
